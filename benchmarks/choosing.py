@@ -5,7 +5,7 @@
 
 With the NAME of a processor, measures (one thread, CPU time, strategies
 in turns, the least of the passes over each batch) into ``choosing.json``. Without, draws
-``docs/choosing.svg`` from it and prints each point with what the model says. Both count all of a
+``docs/choosing.svg`` from it and prints each point with the model's prediction. Both count all of a
 sentence but its tokenisation: what is no step of the decoder is measured, too.
 """
 
@@ -164,11 +164,11 @@ def main() -> None:
     draw([point for points in kept.values() for point in points])
     for name, points in kept.items():
         for p in points:
-            said = 1 / (p["others"] + (1 - p["others"]) / p["model"])
+            predicted = 1 / (p["others"] + (1 - p["others"]) / p["model"])
             sys.stdout.write(
                 f"{p['task']}, {name}, {p['format']}, {p['sentences']} at a time: a step is worth "
                 f"{p['ratio']:.2f} tokens, {p['others']:.0%} is no step, right at "
-                f"{p['chance']:.2f}; model {said:.2f}, measured {p['gain']:.2f}\n"
+                f"{p['chance']:.2f}; model {predicted:.2f}, measured {p['gain']:.2f}\n"
             )
 
 

@@ -69,9 +69,9 @@ def overload(measured, load, requests, deadline):
     found = measured.load(loads_of(load)[0], Bound(requests, 3600))
     odd = found["other_texts"] + found["lost"] + sum(found["failed"].values())
     most = found["latency"]["100"]
-    said = f"{found['answered']} answered, {found['refused']} refused, {odd} others"
+    text = f"{found['answered']} answered, {found['refused']} refused, {odd} others"
     kept = not odd and 0 < found["refused"] < requests
-    yield Promise(f"at {load}: answered rightly or refused with 429", kept, said, found)
+    yield Promise(f"at {load}: answered rightly or refused with 429", kept, text, found)
     yield Promise("accepted requests within their deadline", most <= deadline,
                   f"at most {most:.2f} of {deadline:g} s")  # fmt: skip
 
@@ -123,8 +123,8 @@ async def sent_malformed(loader, port, languages, count):
         except (OSError, EOFError, ValueError, asyncio.TimeoutError):
             found["lost"] += 1
             continue
-        said = isinstance(answer, dict) and bool(answer.get("error"))
-        found[status if said or status == 200 else f"{status} without error"] += 1
+        explained = isinstance(answer, dict) and bool(answer.get("error"))
+        found[status if explained or status == 200 else f"{status} without error"] += 1
     await loader.close()
     return found
 
@@ -133,8 +133,8 @@ def garbage(loader, port, languages, count):
     """Requests that are no requests."""
     found = asyncio.run(sent_malformed(loader, port, languages, count))
     kept = all(isinstance(status, int) and 400 <= status < 500 for status in found)
-    said = ", ".join(f"{status}: {number}" for status, number in sorted(found.items(), key=str))
-    yield Promise(f"{count} malformed requests: 4xx with {{error}}", kept, said)
+    text = ", ".join(f"{status}: {number}" for status, number in sorted(found.items(), key=str))
+    yield Promise(f"{count} malformed requests: 4xx with {{error}}", kept, text)
 
 
 # ---- stalled connections -------------------------------------------------------------------------
@@ -162,8 +162,8 @@ def stalling(measured, loader, port, count, bound):
     answers = asyncio.run(beside_stalled(loader, port, count, bound))
     wrong = sum(not each.right for each in answers)
     beside = figures.percentile([each.seconds for each in answers], 95)
-    said = f"{wrong} wrong; p95 {1000 * beside:.1f} ms, without them {1000 * alone:.1f}"
-    yield Promise(f"{count} stalled connections harm nobody", not wrong, said)
+    text = f"{wrong} wrong; p95 {1000 * beside:.1f} ms, without them {1000 * alone:.1f}"
+    yield Promise(f"{count} stalled connections harm nobody", not wrong, text)
 
 
 # ---- the end -------------------------------------------------------------------------------------
@@ -199,8 +199,8 @@ def ending(loader, server):
     wrong = sum(not each.right for each in accepted)
     later = Counter(each.status for before, each in found if before <= 0)
     wrong += sum(each.status == 200 and not each.right for before, each in found if before <= 0)
-    said = f"{len(accepted)} accepted, {wrong} wrong; sent later {dict(later)}; {seconds:.2f} s"
-    yield Promise("SIGTERM under load: every accepted request answered", not wrong, said)
+    text = f"{len(accepted)} accepted, {wrong} wrong; sent later {dict(later)}; {seconds:.2f} s"
+    yield Promise("SIGTERM under load: every accepted request answered", not wrong, text)
     server.wait(60)
     status = server.returncode
     yield Promise("the process ends by itself", status in (0, -15), f"status {status}")

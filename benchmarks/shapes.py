@@ -2,7 +2,7 @@
 
     python benchmarks/shapes.py nllb-600m [--isa avx2] [--peers] >> benchmarks/shapes.md
 
-Drafts are replayed: they are what greedy decoding says, each token wrong with a given chance; with
+Drafts are replayed: the output of greedy decoding, each token wrong with a given chance; with
 ``--batch-size`` nothing is drafted. CPU time, the least of the repeats, systems in turns, one
 thread (``taskset -c 1``). ``--peers`` needs ctranslate2, and measures Marian where pymarian is
 installed and runs the shape, and Bergamot beside it where ``BERGAMOT_PYTHON`` is set (bergamot.py).

@@ -30,8 +30,8 @@ def validations(path: str) -> List[Dict[str, float]]:
 
 
 def complaint(path: str) -> str:
-    """The line of a log that says why the program failed, or its last one."""
+    """The line of a log that names the failure, or its last one."""
     with open(path, encoding="utf-8", errors="replace") as stream:
         lines = [line.strip() for line in stream if line.strip()]
     errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
-    return (errors or lines or ["it said nothing"])[-1]
+    return (errors or lines or ["its log is empty"])[-1]

@@ -46,8 +46,8 @@ REMEDIES = {
 class Limits(NamedTuple):
     """How long to go on."""
 
-    hours: Optional[float]  # of distilling and training together; None: as ``updates`` says
-    updates: Optional[int]  # of training; None: as ``hours`` says
+    hours: Optional[float]  # of distilling and training together; None: by ``updates``
+    updates: Optional[int]  # of training; None: by ``hours``
     accepted: Optional[float]  # accepted tokens at which training ends
     sentences: Optional[int]  # to distil; None: what ``hours`` allows
 

@@ -24,7 +24,7 @@ from .quiet import quieten_hydra
 COMMANDS = ("generate", "interactive", "train", "validate", "preprocess", "hydra_train", "score")
 # Those that write results to standard output as they go.
 DECODING = ("fairseq-generate", "fairseq-interactive")
-# Where the others write if no flag says so.
+# Where the others write by default.
 DEFAULTS = {
     "fairseq-train": ("--save-dir", "checkpoints"),
     "fairseq-preprocess": ("--destdir", "data-bin"),
@@ -122,7 +122,7 @@ def hook_for(program: str, words: List[str], before: Hook) -> Hook:
 
 
 def _stopped(program: str, how: str) -> None:
-    """Say that a signal ends the command; without Python's streams, which it may interrupt."""
+    """Print that a signal ends the command; without Python's streams, which it may interrupt."""
     os.write(2, f"\n{_label(program)}: stopped ({how})\n".encode())
 
 
@@ -161,7 +161,7 @@ def install() -> None:
         return
     quieten_hydra()
     sys.excepthook = hook_for(program, sys.argv[1:], sys.excepthook)
-    logging.raiseExceptions = False  # a log on a full disk: one line says so, not one a record
+    logging.raiseExceptions = False  # a log on a full disk: one line, not one a record
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else hydra prints a traceback of its own
     _HELD.append(HeldConfig(logging.getLogger("fairseq_cli." + program[len("fairseq-") :])))
     if program in DECODING:

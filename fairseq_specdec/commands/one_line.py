@@ -42,7 +42,7 @@ def raiser(error: BaseException) -> Optional[str]:
 
 
 def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
-    """The line that says what the user can change. ``words``: the command line; a message that
+    """The line that names what the user can change. ``words``: the command line; a message that
     begins with the value of a flag is given the flag. Returns None for an error that nobody
     foresaw: a fault, which needs its traceback."""
     package = raiser(error)

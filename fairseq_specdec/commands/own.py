@@ -30,7 +30,7 @@ def reporting(
     """End a command with one line where the user made a mistake or pressed Ctrl-C.
 
     Args:
-        saved: says after Ctrl-C what is saved and how to go on.
+        saved: the text after Ctrl-C: what is saved, and how to go on.
         reworded: puts a message into the words of the command line.
 
     Raises:

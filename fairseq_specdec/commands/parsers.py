@@ -84,7 +84,7 @@ def actions(parser: argparse.ArgumentParser) -> Iterable[Any]:
 def completed(command: str) -> argparse.ArgumentParser:
     """A parser that knows which words have a set of values, and which name files or folders."""
     shtab: Any = importlib.import_module("shtab")
-    # Whatever importing fairseq says does not belong into what is printed.
+    # What fairseq logs at import does not belong into what is printed.
     with contextlib.redirect_stdout(sys.stderr):
         parser = COMMANDS[command]()
         strategies = _module("decoding.strategies")

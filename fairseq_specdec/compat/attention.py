@@ -19,7 +19,7 @@ def math_attention_for_bf16_on_cpu() -> None:
     than plain matrix products (208 of 600 ms a step, 2 cores, torch 2.13). Versions: torch >= 2.0.
 
     Nothing is switched at import. When a Trainer starts with ``--bf16`` on the CPU, flash attention
-    is switched off in that process, and the log says so; to do the same elsewhere, call
+    is switched off in that process, which is logged; to do the same elsewhere, call
     ``torch.backends.cuda.enable_flash_sdp(False)``, which in spite of its name governs the CPU too.
     """
     if hasattr(torch.backends.cuda, "enable_flash_sdp"):

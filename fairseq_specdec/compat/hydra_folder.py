@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 def say_where_hydra_saves() -> None:
     """Say in one line where ``checkpoint.save_dir`` is, where it is not where the user is.
 
-    Fault: hydra runs in a folder of its own, by date and time, unless the YAML says otherwise.
+    Fault: hydra runs in a folder of its own, by date and time, unless the YAML names another.
     A relative ``save_dir`` lies there, and nothing says so: the next run finds no checkpoint to go
     on from. Versions: all.
     """

@@ -55,7 +55,7 @@ class OwnTask:
         return not several and None not in own and own[0] != own[1] and own == now[::-1]
 
     def flags(self, ours: bool = False) -> str:
-        """The words of a command line that decode with it, as far as the checkpoint says."""
+        """The words of a command line that decode with it, as far as the checkpoint has them."""
         name = self.name
         if ours and _registered(name + SUFFIX) is not None:
             name += SUFFIX

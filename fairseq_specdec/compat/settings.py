@@ -1,4 +1,4 @@
-"""The settings in a checkpoint are plain values, and stay what the file says."""
+"""The settings in a checkpoint are plain values, and stay those of the file."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _make_dataset(original: Any, path: str, impl: Any, *args: Any, **kwargs: Any
 
 
 def check_lengths(index: str, data: str) -> Layout:
-    """Compare both files with what the index says. Raises OSError: one is shorter, or the index is
+    """Compare both files with the index. Raises OSError: one is shorter, or the index is
     none, or contradicts itself; by file and with the remedy."""
     with naming(index), open(index, "rb") as stream:
         magic = stream.read(len(MMAP))

@@ -1,7 +1,7 @@
 """``specdec-convert drafter``: checkpoints between the authors' layout and this project's.
 
-Both decode as they are; a converted one is smaller, holds nothing but plain containers, and says
-what it was made from.
+Both decode as they are; a converted one is smaller, holds nothing but plain containers, and
+records what it was made from.
 """
 
 from __future__ import annotations

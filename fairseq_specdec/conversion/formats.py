@@ -36,7 +36,7 @@ TRAINING_ONLY = (
 
 
 class ConversionError(Exception):
-    """What a file holds cannot be converted; the message says why, and what to do."""
+    """What a file holds cannot be converted; the message has the reason and the remedy."""
 
 
 def plain(value: Any) -> Any:
@@ -67,7 +67,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     name, settings = architecture(state), settings_of(state, "model")
     weights = state["model"]
     whole = copy.deepcopy(settings)
-    if name in ARCH_CONFIG_REGISTRY:  # what the checkpoint leaves out, its architecture says
+    if name in ARCH_CONFIG_REGISTRY:  # settings that the checkpoint leaves out
         ARCH_CONFIG_REGISTRY[name](whole)
     record: Dict[str, Any] = dict(source)
     if name in (OWN_ARCHITECTURE, *ARCHITECTURES):
@@ -82,7 +82,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
         raise ConversionError(
             f"it holds a {name}, no block drafter; verifiers need no conversion, --path reads them"
         )
-    # A reference to another part of fairseq's config ("${common.tpu}") says nothing here.
+    # A reference to another part of fairseq's config ("${common.tpu}") has no meaning here.
     described = plain(dataclasses.asdict(cfg)).items()
     model = {key: item for key, item in described if not str(item).startswith("${")}
     model.update({key: None for key in TRAINING_ONLY}, _name=name, arch=name, base_layers=0)

@@ -1,6 +1,6 @@
 """Which processes work for a destination: one for each shard of one run, and no others.
 
-Each holds a ``flock`` on ``OUT.parts/shard-I-of-N.lock``, in which it says who it is. The kernel
+Each holds a ``flock`` on ``OUT.parts/shard-I-of-N.lock``, which names its holder. The kernel
 frees the lock however the process ends, so the file of a killed one is taken over.
 """
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 GUARD = "guard.lock"
 SHARD = "shard-"
 END = ".lock"
-# What flock says on a file system that has no locks.
+# Errors of flock on a file system that has no locks.
 UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -55,7 +55,7 @@ def guarded(home: str) -> Iterator[bool]:
 
 
 def _others(home: str, but: str = "") -> Iterator[Dict[str, Any]]:
-    """What the holders of locks say of themselves; the files of dead ones are removed."""
+    """The holders of locks, as ``_holder``; the files of dead ones are removed."""
     for name in sorted(os.listdir(home)):
         if not (name.startswith(SHARD) and name.endswith(END)) or name == but:
             continue

@@ -49,7 +49,7 @@ class PairsJob(ResumableJob):
         return [place for place, job in enumerate(self.jobs.values()) if job.completed() is None]
 
     def build(self, folder: str) -> Dict[str, Any]:
-        """Put the files of all pairs into one folder; what the report says of them, by pair."""
+        """Put the files of all pairs into one folder; their parts of the report, by pair."""
         about = {}
         for pair, job in self.jobs.items():
             report = job.completed()

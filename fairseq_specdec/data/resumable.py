@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 
 
 def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
-    """The flags that say how the work is divided."""
+    """The flags that divide the work."""
     add = functools.partial(add_flag, group)
     add("--chunk-size", f"{unit} that are saved at once; a kill loses at most so many per process",
         AT_LEAST_1, chunk_size)  # fmt: skip
@@ -59,7 +59,7 @@ def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Dis
 
 
 def _flags(report: Mapping[str, Any]) -> Dict[str, Any]:
-    """Everything that a report says it was made with, by flag."""
+    """All settings in a report, by flag."""
     filters = {"--" + k.replace("_", "-"): v for k, v in report.get("filters", {}).items()}
     return {**report.get("settings", {}), **filters}
 
@@ -69,7 +69,7 @@ class ResumableJob:
 
     Args:
         destination: the ``--dest`` directory, which does not exist until it is published.
-        report: file in it that says how it was made.
+        report: file in it that records how it was made.
         settings: what the chunks depend on, by flag or file.
         filters: what only the published result depends on, by flag without dashes.
     """
@@ -144,7 +144,7 @@ class ResumableJob:
         Args:
             shard: which part of the chunks.
             work: makes those of the shard that are not finished; None: nothing is made.
-            build: writes all files into a folder, and returns what the report says of them.
+            build: writes all files into a folder, and returns their part of the report.
 
         Returns:
             the report, or None while chunks of other shards are not finished.

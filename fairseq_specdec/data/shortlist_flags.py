@@ -22,7 +22,8 @@ def get_parser() -> argparse.ArgumentParser:
         PROGRAM,
         "Give a block drafter a list of words to choose among for each sentence: the "
         "likeliest translations of its words and the most frequent words. Drafts take less time, "
-        "and lossless decoding says the same. Takes about a minute; stopped, it leaves no file.",
+        "and the output of lossless decoding stays the same. Takes about a minute; stopped, it "
+        "leaves no file.",
     )
     add = functools.partial(add_flag, parser)
     parser.add_argument(

@@ -18,7 +18,7 @@ WIDEST = 8  # beam that can be chosen
 
 
 class UnfitError(ValueError):
-    """A request that cannot be raced; says what to do, in the words of the page."""
+    """A request that cannot be raced; has the remedy, in the words of the page."""
 
 
 def check_text(text: Any, translators: Mapping[str, SpeculativeTranslator]) -> str:

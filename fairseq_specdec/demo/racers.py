@@ -21,7 +21,7 @@ EXAMPLE_LENGTHS = (50, 120)
 
 
 class Pair(NamedTuple):
-    """What decodes, as the flags say."""
+    """What decodes, by the flags."""
 
     path: str  # a checkpoint, several joined by a colon, a folder or a demo pair's name
     # block drafter's checkpoint (default: ``drafter.pt`` in the folder, if it is there)

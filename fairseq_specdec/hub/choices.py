@@ -1,4 +1,4 @@
-"""Which tokenizer and BPE: as asked for, as the checkpoint says, or as the folders tell."""
+"""Which tokenizer and BPE: as asked for, by the checkpoint's settings, or by the folders."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def nearest(code: str, languages: Iterable[str]) -> str:
 def describe(
     verifiers: List[str], source_lang: Optional[str], target_lang: Optional[str]
 ) -> Optional[Described]:
-    """What the folder of a checkpoint says about it; None where no conversion wrote it.
+    """The description in a checkpoint's folder; None where no conversion wrote it.
     ``verifiers``: checkpoints; an ensemble has no description. ``source_lang``, ``target_lang``: as
     asked for."""
     folder = os.path.dirname(os.path.abspath(verifiers[0]))

@@ -44,7 +44,7 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> P
         strategy: a drafter is looked for where it needs one, or where it is None.
 
     Raises:
-        FileNotFoundError: nothing is there; says what to do.
+        FileNotFoundError: nothing is there; has the remedy.
         TypeError: a verifier that is no path.
     """
     data = None if data is None else os.fspath(data)

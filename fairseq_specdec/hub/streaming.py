@@ -21,7 +21,7 @@ def pieces(
 
     Args:
         decode: calls the first argument after every iteration and at the end; stops early when the
-            second one says so.
+            second one is an error.
         codec: joins words.
         trace_builder: yield a ``Piece`` for every iteration, traced by it, and one at the end; None
             to yield strings that are not empty.

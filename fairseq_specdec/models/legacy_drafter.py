@@ -158,7 +158,7 @@ def legacy_config(args: Any) -> SpecDrafterConfig:
     cfg = drafter_config(args)
     cfg.source_copy = bool(cfg.source_copy or get_setting(args, "src_embedding_copy"))
     cfg.bidirectional_prefix = True
-    cfg.no_scale_embedding = True  # whatever the flag says, their drafter does not scale
+    cfg.no_scale_embedding = True  # whatever the flag is, their drafter does not scale
     cfg.num_cuts = 1
     check_config(cfg)
     unsupported = {
@@ -172,7 +172,7 @@ def legacy_config(args: Any) -> SpecDrafterConfig:
 
 
 def legacy_drafter(args: Any) -> None:
-    """12+2 layers, 512 wide where the checkpoint does not say otherwise; it says all."""
+    """12+2 layers, 512 wide where a setting is missing; the authors' checkpoints have all."""
     set_architecture(args, **BASE, **DEEP_SHALLOW)
 
 

@@ -65,7 +65,7 @@ def shown(value: Any) -> str:
 
 
 def body_schema(schema: Dict[str, Any]) -> Dict[str, Any]:
-    """What OpenAPI says of a body that is JSON or a form."""
+    """OpenAPI's description of a body that is JSON or a form."""
     kinds = ("application/json", "application/x-www-form-urlencoded")
     content = {kind: {"schema": schema} for kind in kinds}
     return {"requestBody": {"required": True, "content": content}}

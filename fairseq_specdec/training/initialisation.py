@@ -1,6 +1,6 @@
 """Start a drafter from a verifier's weights (Xia et al. 2023, section 3.1 and 6: the encoder).
 
-Whatever is copied is checked first, and a report says what was copied and what was not. An encoder
+Whatever is copied is checked first, and a report lists what was copied and what was not. An encoder
 deeper than the verifier's computes the same function at first: the verifier's layers are spread
 evenly, and the layers between them start as the identity, which a pre-norm layer is when the last
 matrix of each of its two residual branches is zero. Learned positions start as the verifier's

@@ -53,7 +53,7 @@ TARGETS = (
 
 
 class ReleaseError(Exception):
-    """What was built is not what a release needs; the message says why."""
+    """What was built is not what a release needs; the message has the reason."""
 
 
 def run(*words, folder=ROOT, **variables):

@@ -64,7 +64,7 @@ class Generation(NamedTuple):
     lenpen: float
     beam: int
     suppressed: List[int]  # token ids that are never generated
-    length_stated: bool  # whether the folder itself says how long an output may be
+    length_stated: bool  # whether the folder itself limits the length of an output
 
 
 def read_generation(folder: ModelFolder, config: Settings) -> Generation:
@@ -108,7 +108,7 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
 
 
 def _most_tokens(settings: Settings, forced_end: bool) -> Any:
-    """``--max-len-b``, and whether the file says so. transformers counts the start symbol, and the
+    """``--max-len-b``, and whether the file has it. transformers counts the start symbol, and the
     forced end where there is one; fairseq adds an end."""
     most = settings.take("max_length", None, int)
     new = settings.take("max_new_tokens", None, int)

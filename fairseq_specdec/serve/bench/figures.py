@@ -44,7 +44,7 @@ def percentile(seconds: Sequence[float], percent: int) -> Optional[float]:
 
 
 class State(NamedTuple):
-    """What a server says of itself in ``/metrics``; NaN where this system does not tell. ``cpu``:
+    """A server's figures in ``/metrics``; NaN where this system has none. ``cpu``:
     seconds of CPU time of its process. ``sentences``, ``batches``: decoded."""
 
     cpu: float
