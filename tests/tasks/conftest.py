@@ -113,3 +113,24 @@ def family(languages, tmp_path_factory):
         return made[name]
 
     return toy_of
+
+
+@pytest.fixture
+def attempt(toy, monkeypatch):
+    """Decode; returns the error's text. Decoding itself must not be reached."""
+    from fairseq_specdec.decoding.generator import SpeculativeGenerator
+
+    def reached(*args, **kwargs):
+        raise AssertionError("decoding began")
+
+    monkeypatch.setattr(SpeculativeGenerator, "generate", reached)
+
+    def run(data=toy.data, log=None, command="generate", **flags):
+        given = {"task": "translation_specdec", "path": toy.v, "beam": 1, "batch_size": 16}
+        given.update(flags)
+        with pytest.raises(Exception) as caught:
+            run_here(command, data, log=log, **given)
+        assert not isinstance(caught.value, (AssertionError, KeyError, TypeError)), caught.value
+        return str(caught.value)
+
+    return run

@@ -4,10 +4,7 @@ import re
 
 import pytest
 import torch
-from attempts import attempt
 from in_process import hypotheses, run_here
-
-__all__ = ["attempt"]  # the fixture
 
 
 @pytest.fixture(scope="module")

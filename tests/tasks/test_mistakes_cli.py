@@ -8,10 +8,8 @@ import shutil
 
 import pytest
 import torch
-from attempts import attempt, cut_in_half
+from attempts import cut_in_half
 from in_process import run_here
-
-__all__ = ["attempt"]  # the fixture
 
 GAD = {"strategy": "gad", "block_size": 4}
 

@@ -3,11 +3,9 @@
 import re
 
 import pytest
-from attempts import attempt, cut_in_half
+from attempts import cut_in_half
 from in_process import hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
-
-__all__ = ["attempt"]  # the fixture
 
 
 @pytest.fixture(scope="module")
