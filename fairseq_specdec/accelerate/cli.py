@@ -129,19 +129,18 @@ def _asks_for_more(limits: Limits, state: State) -> bool:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    words = list(sys.argv[1:] if arguments is None else arguments)
     logging.basicConfig(
         format="%(asctime)s %(message)s", datefmt="%H:%M", level=logging.WARNING, stream=sys.stderr
     )
     logger.setLevel(logging.INFO)
 
-    def saved() -> str:
+    def saved(words: Sequence[str]) -> str:
         kept = "finished steps and training's last checkpoint are kept; go on with"
         return f"{kept}: {again('specdec-accelerate', words)}"
 
     # Whoever ends the program ends its steps too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with reporting("specdec-accelerate", words, saved):
+    with reporting("specdec-accelerate", arguments, saved) as words:
         main(brief(get_parser()).parse_args(words))
 
 

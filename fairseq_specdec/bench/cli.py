@@ -42,8 +42,7 @@ def run(bench: Bench, write: Any) -> Dict[str, Any]:
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     # fairseq logs every file that it opens at level INFO.
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-bench", words, lambda: _kept(words)):
+    with reporting("specdec-bench", arguments, _kept) as words:
         main(words, sys.stdout.write)
 
 

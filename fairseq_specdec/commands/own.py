@@ -8,7 +8,7 @@ import logging
 import os
 import shlex
 import sys
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 from ..version import __version__
 from .one_line import one_line, wants_traceback
@@ -16,33 +16,38 @@ from .one_line import one_line, wants_traceback
 INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell
 
 
-def _nothing() -> str:
+def _nothing(words: Sequence[str]) -> str:
     return ""
 
 
 @contextlib.contextmanager
 def reporting(
     program: str,
-    words: Sequence[str] = (),
-    saved: Callable[[], str] = _nothing,
+    arguments: Optional[Sequence[str]] = None,
+    saved: Callable[[Sequence[str]], str] = _nothing,
     reworded: Callable[[str], str] = str,
-) -> Iterator[None]:
+) -> Iterator[List[str]]:
     """End a command with one line where the user made a mistake or pressed Ctrl-C.
 
     Args:
-        saved: the text after Ctrl-C: what is saved, and how to go on.
+        arguments: the command line; None for that of this process.
+        saved: makes of it the text after Ctrl-C: what is saved, and how to go on.
         reworded: puts a message into the words of the command line.
+
+    Yields:
+        The words of the command line.
 
     Raises:
         SystemExit: with the line. Faults pass as they are, and with ``SPECDEC_TRACEBACK=1`` all do.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        yield
+        yield words
         _flush()
     except KeyboardInterrupt:
         if wants_traceback():
             raise
-        outcome = "; ".join(filter(None, ["stopped (Ctrl-C)", saved()]))
+        outcome = "; ".join(filter(None, ["stopped (Ctrl-C)", saved(words)]))
         sys.stderr.write(f"\n{program}: {outcome}\n")
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:

@@ -62,8 +62,7 @@ def _in_full(words: Sequence[str]) -> Sequence[str]:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     log_to_stderr()
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-convert", words):
+    with reporting("specdec-convert", arguments) as words:
         main(brief(get_parser()).parse_args(_in_full(words)))
 
 

@@ -45,8 +45,7 @@ def _shown(figures: Figures) -> str:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-costs``."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-costs", words):
+    with reporting("specdec-costs", arguments) as words:
         args = brief(get_parser()).parse_args(words)
         library = load()
         if library is None:

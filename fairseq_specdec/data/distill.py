@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 from typing import Any, Dict, Optional, Sequence
 
 from fairseq import options
@@ -102,8 +101,7 @@ def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequen
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with resumable_command("specdec-distill", words):
+    with resumable_command("specdec-distill", arguments) as words:
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)
 

@@ -40,12 +40,17 @@ def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
 
 
 @contextlib.contextmanager
-def resumable_command(program: str, words: Sequence[str]) -> Iterator[None]:
+def resumable_command(
+    program: str, arguments: Optional[Sequence[str]] = None
+) -> Iterator[List[str]]:
     """Log to stderr; end with one line after a mistake, and after Ctrl-C with how to go on."""
     log_to_stderr("%(asctime)s | %(levelname)s | %(name)s | %(message)s")
-    kept = f"finished chunks are kept in DEST.parts; go on with: {again(program, words)}"
-    with reporting(program, words, lambda: kept):
-        yield
+
+    def saved(words: Sequence[str]) -> str:
+        return f"finished chunks are kept in DEST.parts; go on with: {again(program, words)}"
+
+    with reporting(program, arguments, saved) as words:
+        yield words
 
 
 def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> DistillError:

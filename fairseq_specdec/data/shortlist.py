@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -218,9 +217,11 @@ def _tell(
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    nothing = f"nothing is written yet; start again with: {again(PROGRAM, words)}"
-    with reporting(PROGRAM, words, lambda: nothing), logs_above():
+
+    def saved(words: Sequence[str]) -> str:
+        return f"nothing is written yet; start again with: {again(PROGRAM, words)}"
+
+    with reporting(PROGRAM, arguments, saved) as words, logs_above():
         main(brief(get_parser()).parse_args(words), words)
 
 

@@ -55,8 +55,7 @@ def listed(strategy: Optional[str] = None) -> str:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-flags", words):
+    with reporting("specdec-flags", arguments) as words:
         sys.stdout.write(listed(brief(get_parser()).parse_args(words).strategy))
 
 

@@ -87,8 +87,7 @@ def start(words: Sequence[str]) -> DemoServer:
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-demo", words, reworded=at_the_prompt):
+    with reporting("specdec-demo", arguments, reworded=at_the_prompt) as words:
         server = start(words)
     assert server.racers is not None
     names = ", ".join(server.racers.translators)

@@ -20,8 +20,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-env", words):
+    with reporting("specdec-env", arguments) as words:
         brief(get_parser()).parse_args(words)
         sys.stdout.write(as_markdown(rows()))
 

@@ -14,7 +14,6 @@ import argparse
 import functools
 import logging
 import os
-import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ..commands.own import brief, command_parser
@@ -172,8 +171,7 @@ def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with resumable_command("specdec-noise", words):
+    with resumable_command("specdec-noise", arguments) as words:
         main(brief(get_parser()).parse_args(words), words)
 
 

@@ -157,8 +157,7 @@ def measure(args: argparse.Namespace, words: Sequence[str]) -> None:
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-serve", words, reworded=at_the_prompt):
+    with reporting("specdec-serve", arguments, reworded=at_the_prompt) as words:
         args = brief(get_parser()).parse_args(words)
         if args.bench:
             measure(args, words)

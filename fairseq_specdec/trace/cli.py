@@ -91,9 +91,8 @@ def cli_main(arguments: Optional[List[str]] = None) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal that cannot show a character shows its escape.
         sys.stdout.reconfigure(errors="backslashreplace")
-    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with reporting("specdec-trace", words):
+        with reporting("specdec-trace", arguments) as words:
             main(words, sys.stdout)
             sys.stdout.flush()
     except BrokenPipeError:

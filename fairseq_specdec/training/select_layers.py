@@ -13,7 +13,6 @@ import logging
 import os
 import pickle
 import re
-import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
@@ -147,8 +146,7 @@ def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     log_to_stderr()
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("select_layers", words):
+    with reporting("select_layers", arguments) as words:
         main(brief(get_parser(), "select_layers").parse_args(words))
 
 

@@ -104,20 +104,20 @@ def test_the_flag_is_put_before_its_value():
 def test_own_commands_end_with_the_line(monkeypatch):
     monkeypatch.delenv("SPECDEC_TRACEBACK", raising=False)
     with pytest.raises(SystemExit, match="^specdec-x: error: --strategy gadd: unknown"):
-        with own.reporting("specdec-x"):
+        with own.reporting("specdec-x", []):
             raise refused()
     with pytest.raises(AttributeError):
-        with own.reporting("specdec-x"):
+        with own.reporting("specdec-x", []):
             with_flag(None, ["--path", "a.pt"])
     monkeypatch.setenv("SPECDEC_TRACEBACK", "1")
     with pytest.raises(ValueError, match="gadd"):
-        with own.reporting("specdec-x"):
+        with own.reporting("specdec-x", []):
             raise refused()
 
 
 def test_ctrl_c_says_what_is_saved(capsys):
     with pytest.raises(SystemExit) as ended:
-        with own.reporting("specdec-x", saved=lambda: "half is kept"):
+        with own.reporting("specdec-x", [], saved=lambda words: "half is kept"):
             signal.raise_signal(signal.SIGINT)
     assert ended.value.code == own.INTERRUPTED
     assert capsys.readouterr().err.strip() == "specdec-x: stopped (Ctrl-C); half is kept"
@@ -128,7 +128,7 @@ def test_a_full_disk_under_standard_output_is_one_line(monkeypatch):
     with open("/dev/full", "w") as stream, contextlib.suppress(OSError):
         monkeypatch.setattr(sys, "stdout", stream)
         with pytest.raises(SystemExit, match="^specdec-x: error: .*Errno 28.* standard output"):
-            with own.reporting("specdec-x"):
+            with own.reporting("specdec-x", []):
                 stream.write("figures")
         stream.flush()  # went nowhere: Python's own at the end says nothing more
 
