@@ -6,8 +6,6 @@ import math
 import random
 from typing import List, Sequence
 
-from fairseq_specdec.bench.workload import BenchError
-
 # Draws of the whole set, of which the one is kept whose mean is nearest to the one asked for.
 DRAWS = 2000
 # Largest log-odds of a draft token's being right.
@@ -39,7 +37,7 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> Li
         flag: for messages.
 
     Raises:
-        BenchError: no p gives that mean.
+        ValueError: no p gives that mean.
     """
 
     def shares(odds: float) -> List[float]:
@@ -49,7 +47,7 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> Li
     low, high = -STEEPEST, STEEPEST
     reach = [mean_emitted(shares(odds), length) for odds in (low, high)]
     if not reach[0] - 1e-6 <= mean <= reach[1] + 1e-6:
-        raise BenchError(
+        raise ValueError(
             f"{flag} {mean:g}: with sentences of {length} tokens and these blocks it can be from "
             f"{reach[0]:.2f} to {reach[1]:.2f}; change it, --length or --block-size"
         )

@@ -36,7 +36,7 @@ from scripted import AlignedCopy, ReplayedDrafter, ReplayedGenerator, ReplayedRu
 from fairseq_specdec.bench import cli, flags, session, systems
 from fairseq_specdec.bench.run import Bench
 from fairseq_specdec.bench.timing import System
-from fairseq_specdec.bench.workload import BenchError, Workload, refuse
+from fairseq_specdec.bench.workload import Workload, refuse
 from fairseq_specdec.commands.own import reporting
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides
@@ -208,7 +208,7 @@ def _strategies(args: argparse.Namespace, size: random_pair.Size) -> List[str]:
     names: List[str] = args.strategies.split(",")
     if not set(names) <= set(ROWS) or len(set(names)) < len(names):
         rows = ", ".join(ROWS)
-        raise BenchError(f"--strategies {args.strategies}: choose different ones of {rows}")
+        raise ValueError(f"--strategies {args.strategies}: choose different ones of {rows}")
     return names if "greedy" in names else ["greedy", *names]  # what drafts are compared with
 
 
@@ -254,7 +254,7 @@ def read(words: Sequence[str]) -> Tuple[Replay, List[str]]:
         the replay, and the flags of specdec-bench.
 
     Raises:
-        BenchError: naming the flag.
+        ValueError: naming the flag.
     """
     args, rest = get_parser().parse_known_args(list(words))
     given = [word.partition("=")[0] for word in rest]
@@ -312,7 +312,7 @@ def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
         what ``--json`` writes.
 
     Raises:
-        BenchError: naming the flag.
+        ValueError: naming the flag.
     """
     replay, rest = read(words)
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:

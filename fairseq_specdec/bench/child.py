@@ -19,8 +19,6 @@ from typing import Any, Dict
 
 from fairseq_specdec.io import provenance
 
-from .workload import BenchError
-
 # Milliseconds that idle threads of Intel's OpenMP spin; its default is 200, which every turn would
 # wait for.
 SPIN_MS = "10"
@@ -88,10 +86,10 @@ class Child:
         if not line:
             self.log.seek(0)
             logged = self.log.read()[-500:].strip() or "it wrote no message"
-            raise BenchError(f"{self.title}: its process {_ending(self.process)}: {logged}")
+            raise ValueError(f"{self.title}: its process {_ending(self.process)}: {logged}")
         answer: Dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise BenchError(f"{self.title}: {answer['error'][:500]}")
+            raise ValueError(f"{self.title}: {answer['error'][:500]}")
         return answer["result"]
 
 

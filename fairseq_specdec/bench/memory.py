@@ -11,7 +11,6 @@ from . import session
 from .child import call_once
 from .peers import PeerSystem
 from .usage import peak_resident
-from .workload import BenchError
 
 # Decoding needs most memory for the longest sentences; a few, since outputs differ in length.
 LONGEST = 3
@@ -56,6 +55,6 @@ def measure(index: int, words: Sequence[str]) -> Optional[Dict[str, Any]]:
     order = {"index": index, "words": list(words)}
     try:
         return dict(call_once(f"memory of row {index}", f"{__name__}:measure_here", **order))
-    except BenchError as error:
+    except ValueError as error:
         logger.warning("%s", error)
         return None

@@ -20,7 +20,7 @@ from .session import Session
 from .systems import Plan, build_stock, reference_key, with_beam
 from .text import Texts
 from .timing import System, run_paired
-from .workload import BenchError, Workload
+from .workload import Workload
 
 logger = logging.getLogger("fairseq_specdec.bench")
 
@@ -233,9 +233,9 @@ def continued(path: str, run: Dict[str, Any]) -> Dict[str, Any]:
         if one != other:
             unlike.insert(0, "command")
     except (ValueError, KeyError, TypeError) as error:
-        raise BenchError(f"--resume: {path} is no result of specdec-bench") from error
+        raise ValueError(f"--resume: {path} is no result of specdec-bench") from error
     if unlike:
-        raise BenchError(
+        raise ValueError(
             f"--resume: {path} holds another run ({', '.join(unlike)} differ); name another --json "
             "or leave the flag out"
         )

@@ -19,7 +19,7 @@ from ..io.flag_values import AT_LEAST_1, flag_of, numbers
 from . import flags, greedy_rows, peers, presets
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
 from .timing import System
-from .workload import BenchError, Workload, blaming, refuse, split_paths
+from .workload import Workload, blaming, refuse, split_paths
 
 TASK = "translation_specdec"
 FLAGS: flags.Flags = {
@@ -139,7 +139,7 @@ def read(words: Sequence[str]) -> Session:
         sizes = list(numbers(args.batch_sizes, "--batch-size"))
         beams = list(numbers(args.stock_beams, "--stock-beams"))
     if not {1, 5} <= set(beams):
-        raise BenchError(f"--stock-beams {args.stock_beams}: 5 and 1 must be among them")
+        raise ValueError(f"--stock-beams {args.stock_beams}: 5 and 1 must be among them")
     paths = split_paths(args.path)
     main = Plan("fairseq", paths, dict(given(args), beam=1, nbest=1), base="fairseq")
     if args.peers:
@@ -148,7 +148,7 @@ def read(words: Sequence[str]) -> Session:
     plans = [*greedy_rows.added(plans, args), *plans]
     beams += sorted({plan.generation["beam"] for plan in plans} - set(beams))
     if args.sweep and not plans:
-        raise BenchError("--sweep: there is no --system whose flags could be swept")
+        raise ValueError("--sweep: there is no --system whose flags could be swept")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)

@@ -32,7 +32,7 @@ from fairseq_specdec.decoding.stats import DecodingStats
 from ..io.flag_values import flag_of
 from .engines import ENGINES
 from .timing import StockSteps, System, generation_flags
-from .workload import BenchError, Workload, blaming, refuse, split_paths
+from .workload import Workload, blaming, refuse, split_paths
 
 GENERATION = tuple(name for name in GenerationConfig.__dataclass_fields__ if name != "_name")
 # The type of every flag that a system may have.
@@ -68,7 +68,7 @@ def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
     """The decoding flags that a system may have."""
 
     def complain(message: str) -> NoReturn:
-        raise BenchError(f"--system {name!r}: {message}")
+        raise ValueError(f"--system {name!r}: {message}")
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = complain  # type: ignore[method-assign]
@@ -155,7 +155,7 @@ def _words(field: str, value: str) -> List[str]:
     if TYPES[field] is not bool:
         return [flag_of(field), value]
     if value.lower() not in ("true", "false"):
-        raise BenchError(f"--sweep {field}={value}: a switch; expected true or false")
+        raise ValueError(f"--sweep {field}={value}: a switch; expected true or false")
     return [flag_of(field)] * (value.lower() == "true")
 
 
@@ -170,7 +170,7 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List
             sweep = dict(zip(fields, chosen))
             label = " ".join([name, *(f"{field}={value}" for field, value in sweep.items())])
             if sweep and (label in systems or any(plan.name == label for plan in plans)):
-                raise BenchError(f"--system {label!r}: --sweep makes a row of this name too")
+                raise ValueError(f"--system {label!r}: --sweep makes a row of this name too")
             more = [word for pair in sweep.items() for word in _words(*pair)]
             plans.append(make_plan(label, [*words, *more], shared, sweep, name))
     _refuse_unused(plans, shared)
@@ -183,7 +183,7 @@ def _refuse_unused(plans: Sequence[Plan], shared: Any) -> None:
         value, name = getattr(shared, field.name, field.default), field.name
         used = any(plan.settings[name] == value for plan in plans)
         if value != field.default and not used and name != "threads":
-            raise BenchError(
+            raise ValueError(
                 f"{flag_of(name)} {value}: no --system uses it; leave it out, or give it to one, "
                 "as in --system 'gad: --strategy gad --drafter-path FILE'"
             )

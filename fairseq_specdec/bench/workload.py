@@ -14,25 +14,21 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq_specdec.compat.checkpoint_file import load_models
 
 
-class BenchError(Exception):
-    """A mistake of the caller; names the flag or file and the remedy."""
-
-
 def refuse(faults: Mapping[str, Any]) -> None:
     """Refuse a command line for the first of the faults that it has. ``faults``: whether it has a
     fault, by the message of that fault."""
     for message, is_fault in faults.items():
         if is_fault:
-            raise BenchError(message)
+            raise ValueError(message)
 
 
 @contextlib.contextmanager
-def blaming(before: str, after: str = "", errors: Any = (ValueError, BenchError)) -> Iterator[None]:
-    """Errors of these classes become a ``BenchError`` with words before and after them."""
+def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[None]:
+    """Errors of these classes become a ``ValueError`` with words before and after them."""
     try:
         yield
     except errors as error:
-        raise BenchError(f"{before}{error}{after}") from error
+        raise ValueError(f"{before}{error}{after}") from error
 
 
 def every_nth(order: Sequence[int], limit: Optional[int]) -> List[int]:
@@ -96,7 +92,7 @@ class Workload:
                 self.data.ordered_indices(), self.data, utils.resolve_max_positions(*limits), skip
             )
         if len(order) == 0:
-            raise BenchError(f"--gen-subset {split}: no sentence in {self.config.task.data}")
+            raise ValueError(f"--gen-subset {split}: no sentence in {self.config.task.data}")
         return [int(index) for index in order]
 
     def _load(self, paths: Tuple[str, ...]) -> List[Any]:

@@ -9,7 +9,6 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from ..io.atomic import replacing
-from .files import DistillError
 from .plan import Plan, plan_from
 from .resumable import ResumableJob
 
@@ -44,14 +43,14 @@ class DistilledChunks(ResumableJob):
     """A distillation's chunks, and the plan that they follow."""
 
     def agree_on(self, plan: Plan) -> None:
-        """Save the plan, or check that it is the one saved. Raises DistillError: another process
+        """Save the plan, or check that it is the one saved. Raises ValueError: another process
         cut the corpus otherwise (other library versions)."""
         if not os.path.isfile(self.path("plan.npz")):
             with replacing(self.path("plan.npz"), "wb") as stream:
                 np.savez(stream, **plan.arrays())
         mine, theirs = plan.arrays(), self.plan().arrays()
         if not all(np.array_equal(mine[name], theirs[name]) for name in mine):
-            raise DistillError(
+            raise ValueError(
                 "{}: was cut into other batches than this process does (another version of fairseq "
                 "or numpy?); resume with the first run's versions, or choose another --dest".format(
                     self.path("plan.npz")
@@ -60,7 +59,7 @@ class DistilledChunks(ResumableJob):
 
     def plan(self) -> Plan:
         if not os.path.isfile(self.path("plan.npz")):
-            raise DistillError(f"{self.home}: nothing was distilled yet; run without --merge")
+            raise ValueError(f"{self.home}: nothing was distilled yet; run without --merge")
         return plan_from(self._load("plan.npz"))
 
     def has(self, chunk: int) -> bool:
@@ -80,7 +79,7 @@ class DistilledChunks(ResumableJob):
         arrays = self._load(self._name(chunk))
         hypotheses = Hypotheses(*(arrays[name] for name in Hypotheses._fields))
         if int(hypotheses.lengths.sum()) != len(hypotheses.tokens):
-            raise DistillError(self._damaged(self._name(chunk), "lengths do not add up"))
+            raise ValueError(self._damaged(self._name(chunk), "lengths do not add up"))
         return hypotheses, float(arrays["seconds"])
 
     def _name(self, chunk: int) -> str:
@@ -91,7 +90,7 @@ class DistilledChunks(ResumableJob):
             with np.load(self.path(name), allow_pickle=False) as arrays:
                 return dict(arrays)
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise DistillError(self._damaged(name, str(error))) from error
+            raise ValueError(self._damaged(name, str(error))) from error
 
     def _damaged(self, name: str, why: str) -> str:
         return f"{self.path(name)}: damaged ({why}); delete it and run the same command again"

@@ -21,7 +21,6 @@ from fairseq import utils
 from ..io.printable import flat_message
 from ..io.progress import Counter
 from .chunks import DistilledChunks, Hypotheses
-from .files import DistillError
 from .job import Job, job_of, load
 from .plan import plan_from
 from .settings import provenance
@@ -49,11 +48,11 @@ class Worker:
             os.chdir(folder)
             utils.import_user_module(args)
             job = job_of(args)
-        except (DistillError, OSError) as error:
+        except (ValueError, OSError) as error:
             remedy = "every machine needs the corpus and the checkpoints at the same paths"
-            raise DistillError(f"{where}: {error}; {remedy}") from error
+            raise ValueError(f"{where}: {error}; {remedy}") from error
         if job.chunks.digest != digest:
-            raise DistillError(f"{where} the corpus or a checkpoint is another than the driver's")
+            raise ValueError(f"{where} the corpus or a checkpoint is another than the driver's")
         self.teacher, self.dataset, self.plan = load(job, args)
         if not self.teacher.cuda:
             torch.set_num_threads(1)  # the core that Ray reserves
@@ -100,7 +99,7 @@ def _joined(args: argparse.Namespace) -> Any:
         _reach(args.ray)
         ray.init(address=args.ray, ignore_reinit_error=True, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise DistillError(
+        raise ValueError(
             f"--ray {args.ray}: no cluster answers ({flat_message(error, 200)}); start one by "
             "`ray start --head`, or give --ray without an address"
         ) from error
@@ -168,7 +167,7 @@ class _Driver:
         try:
             answer = self.ray.get(ready)
         except errors.RayTaskError as error:  # raised by our own code over there
-            raise (error.cause if isinstance(error.cause, DistillError) else error) from error
+            raise (error.cause if isinstance(error.cause, ValueError) else error) from error
         except errors.RayError as error:
             self._replace(worker, chunk, error)
             return None
@@ -192,7 +191,7 @@ class _Driver:
         self.deaths[chunk] += 1
         reason = flat_message(error, 300)
         if self.deaths[chunk] > RETRIES:
-            raise DistillError(
+            raise ValueError(
                 f"--ray: {'loading the teacher' if chunk is None else f'chunk {chunk}'} ended "
                 f"{self.deaths[chunk]} workers ({reason}); is their memory enough? Ray's logs are "
                 "in /tmp/ray/session_latest/logs of their machines"

@@ -8,7 +8,6 @@ import os
 from typing import Any
 
 from ..io.flag_values import AT_LEAST_1, add_flag
-from .files import DistillError
 
 
 def add_cluster_flags(group: Any) -> None:
@@ -26,8 +25,8 @@ def check_cluster(args: argparse.Namespace) -> None:
     """Refuse what :func:`add_cluster_flags` cannot honour."""
     if args.ray is None:
         if args.ray_workers:
-            raise DistillError("--ray-workers: is the number of --ray's workers; give --ray too")
+            raise ValueError("--ray-workers: is the number of --ray's workers; give --ray too")
     elif os.path.isdir(args.ray):
-        raise DistillError(f"--ray {args.ray}: is a folder; put it before --ray")
+        raise ValueError(f"--ray {args.ray}: is a folder; put it before --ray")
     elif importlib.util.find_spec("ray") is None:
-        raise DistillError("--ray: needs ray; pip install 'fairseq-specdec[ray]'")
+        raise ValueError("--ray: needs ray; pip install 'fairseq-specdec[ray]'")

@@ -11,7 +11,6 @@ from fairseq.data import data_utils
 
 from ..io.atomic import sync
 from ..io.provenance import sha256
-from .files import DistillError
 
 
 class Corpus:
@@ -30,7 +29,7 @@ class Corpus:
         self.source, self.target = source, target
         for language in (source, target):
             if not os.path.isfile(self._path(f"dict.{language}.txt")):
-                raise DistillError(
+                raise ValueError(
                     f"{directory}: dict.{language}.txt is missing; binarise with "
                     "fairseq-preprocess, or name the languages by --source-lang and --target-lang"
                 )
@@ -43,7 +42,7 @@ class Corpus:
                 self.pair = pair
                 break
         else:
-            raise DistillError(
+            raise ValueError(
                 "{}: has no split {!r} with a {} side; its files are: {}. Name another by "
                 "--gen-subset, or binarise it with fairseq-preprocess --trainpref".format(
                     directory, split, source, ", ".join(sorted(os.listdir(directory))) or "none"
@@ -104,7 +103,7 @@ class Corpus:
             stem = self._path(self.prefix(language, split))
             part = data_utils.load_indexed_dataset(stem, dictionary, dataset_impl)
             if part is None:
-                raise DistillError(f"{stem}.bin or .idx is missing or unreadable")
+                raise ValueError(f"{stem}.bin or .idx is missing or unreadable")
             if getattr(part, "supports_prefetch", False):
                 part.prefetch(range(len(part)))
             parts.append(part)

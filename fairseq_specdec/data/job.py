@@ -11,7 +11,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from .chunks import DistilledChunks
 from .corpus import Corpus
-from .files import DistillError
 from .flags import check
 from .merge import REPORT, Filters
 from .plan import Plan, make_plan, select
@@ -46,7 +45,7 @@ def job_of(args: argparse.Namespace) -> Job:
     try:
         task = tasks.setup_task(config.task)
     except Exception as error:  # fairseq raises a bare Exception where it finds no languages
-        raise DistillError(
+        raise ValueError(
             f"{args.data}: {error}; expected a directory written by fairseq-preprocess"
         ) from error
     flags = getattr(task, "cfg", None) or task.args

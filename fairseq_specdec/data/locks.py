@@ -17,7 +17,6 @@ import time
 from typing import Any, Dict, Iterator, Optional
 
 from ..io.file_locks import lock_file, unlock
-from .files import DistillError
 from .plan import Shard
 
 logger = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ def _enter(destination: str, home: str, digest: str, shard: Shard) -> Optional[i
         except BlockingIOError:
             excluding = [_holder(path)]
         if excluding:
-            raise DistillError(
+            raise ValueError(
                 f"--dest: {destination} is being written by {excluding[0]['who']}; wait until it "
                 "has ended, or choose another directory"
             )
@@ -119,7 +118,7 @@ def at_work(destination: str, home: str, digest: str, shard: Shard) -> Iterator[
     try:
         handle = _enter(destination, home, digest, shard)
     except OSError as error:
-        raise DistillError(
+        raise ValueError(
             f"--dest: cannot write {home} ({error.strerror}); choose a directory you may write "
             "beside"
         ) from error

@@ -14,7 +14,6 @@ from ..io.atomic import sync
 from ..io.progress import bar
 from .chunks import DistilledChunks, Hypotheses
 from .corpus import Corpus, Sentences
-from .files import DistillError
 from .plan import CODE, REASONS, Plan, missing_and_doubled
 
 logger = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ def judge(
     ends = np.cumsum(lengths)
     spoken = lengths > 0
     if not (hypotheses.tokens[ends[spoken] - 1] == eos).all():
-        raise DistillError("the generator returned a hypothesis that does not end in </s>")
+        raise ValueError("the generator returned a hypothesis that does not end in </s>")
     source = np.maximum(source_lengths.astype(np.int64) - 1, 0)
     target = np.maximum(lengths - 1, 0)
     codes = np.zeros(len(lengths), dtype=np.int8)
@@ -77,7 +76,7 @@ def gather(chunks: DistilledChunks, plan: Plan) -> Tuple[Hypotheses, float]:
     """All chunks as one, in the order of the corpus, and the seconds that they took together."""
     missing = chunks.unfinished()
     if missing:
-        raise DistillError(
+        raise ValueError(
             f"{len(missing)} of {len(plan.chunk_ends)} chunks are not finished (first: "
             f"{missing[:5]}); run every shard of the same command again without --merge, finished "
             "chunks are skipped"
@@ -93,7 +92,7 @@ def gather(chunks: DistilledChunks, plan: Plan) -> Tuple[Hypotheses, float]:
         seconds += spent
     lost, extra = missing_and_doubled(np.concatenate(seen), plan.order)
     if len(lost) or len(extra):
-        raise DistillError(
+        raise ValueError(
             f"{chunks.directory}: its chunks lack {len(lost)} planned sentences and hold "
             f"{len(extra)} twice or unplanned; delete the directory and distil again"
         )
@@ -131,7 +130,7 @@ def merge(
     hypotheses, seconds = gather(chunks, plan)
     source = corpus.read(corpus.source, task.source_dictionary, dataset_impl)
     if len(source) != plan.total:
-        raise DistillError(
+        raise ValueError(
             f"{corpus.directory}: holds {len(source)} sentences, the task's dataset "
             f"{plan.total}; leave out flags that repeat or join splits (--upsample-primary)"
         )
@@ -156,7 +155,7 @@ def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
     dropped = {reason: int(both[code]) for reason, code in CODE.items() if code}
     kept, lost = int(both[0]), sum(dropped.values())
     if kept + lost != chosen:
-        raise DistillError(f"{chosen} sentences chosen, but {kept} kept and {lost} dropped")
+        raise ValueError(f"{chosen} sentences chosen, but {kept} kept and {lost} dropped")
     return {
         "corpus": plan.total,
         "chosen": chosen,
@@ -225,7 +224,7 @@ def _write_pair(
         sync(stem + ".idx")
         read_back = indexed_dataset.make_dataset(stem, impl="mmap") if keep.any() else []
         if len(read_back) != int(keep.sum()):
-            raise DistillError(f"{stem}: holds {len(read_back)} sentences")
+            raise ValueError(f"{stem}: holds {len(read_back)} sentences")
     return tokens
 
 

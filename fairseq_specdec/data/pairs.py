@@ -8,7 +8,6 @@ import os
 import shutil
 from typing import Any, Dict, List, Mapping
 
-from .files import DistillError
 from .merge import DROPPED
 from .resumable import ResumableJob
 
@@ -20,7 +19,7 @@ def pairs_of(args: argparse.Namespace) -> List[str]:
     if given is None or None not in named:
         return []
     if named != [None, None]:
-        raise DistillError(
+        raise ValueError(
             "--source-lang and --target-lang: name both for one pair, neither for all --lang-pairs"
         )
     return given.split(",") if isinstance(given, str) else list(given)

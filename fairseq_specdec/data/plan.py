@@ -9,8 +9,6 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 import numpy as np
 from fairseq.data import BaseWrapperDataset
 
-from .files import DistillError
-
 # Why a sentence of the corpus is not in the distilled corpus. The position is the stored code.
 REASONS = (
     "kept",
@@ -44,9 +42,7 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
     if flag is not None:
         match = re.fullmatch(r"(\d+)/(\d+)", flag)
         if match is None or int(match.group(1)) >= int(match.group(2)):
-            raise DistillError(
-                f"--shard {flag}: expected i/n with i counted from 0, e.g. 0/4 to 3/4"
-            )
+            raise ValueError(f"--shard {flag}: expected i/n with i counted from 0, e.g. 0/4 to 3/4")
         return Shard(int(match.group(1)), int(match.group(2)))
     rank, count = int(environment.get("RANK", 0)), int(environment.get("WORLD_SIZE", 1))
     if "SLURM_ARRAY_TASK_ID" in environment and "SLURM_ARRAY_TASK_COUNT" in environment:
@@ -56,7 +52,7 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
         step = max(int(environment.get("SLURM_ARRAY_TASK_STEP", 1)), 1)
         elements = int(environment["SLURM_ARRAY_TASK_COUNT"])
         if offset % step or not 0 <= offset // step < elements:
-            raise DistillError(
+            raise ValueError(
                 "SLURM_ARRAY_TASK_ID={}: the array's ids are not evenly spaced, so its place among "
                 "{} is unknown; say it by --shard i/n".format(
                     environment["SLURM_ARRAY_TASK_ID"], elements
@@ -178,7 +174,7 @@ def make_plan(
     left_out = everything[chosen & (codes != 0)]
     expected = everything[chosen & (codes == 0)]
     if not len(expected):
-        raise DistillError(
+        raise ValueError(
             f"no sentence is left to distil: {len(dataset)} in the corpus, {int(chosen.sum())} "
             f"chosen by --limit or --fraction, {len(left_out)} of them too long "
             "for --max-source-positions or --max-tokens"
@@ -203,7 +199,7 @@ def _num_tokens(dataset: Any, indices: np.ndarray) -> np.ndarray:
 def _check_same(order: np.ndarray, expected: np.ndarray) -> None:
     lost, extra = missing_and_doubled(order, expected)
     if len(lost) or len(extra):
-        raise DistillError(
+        raise ValueError(
             f"fairseq's batching lost {len(lost)} and doubled {len(extra)} of {len(expected)} "
             f"sentences (first lost: {lost[:5].tolist()}); import fairseq_specdec before anything "
             "else: it patches batch_by_size"

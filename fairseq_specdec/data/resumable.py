@@ -18,7 +18,7 @@ from ..commands.own import again, log_to_stderr, reporting
 from ..io.atomic import own_suffix, sync, write_json
 from ..io.flag_values import AT_LEAST_1, add_flag
 from ..io.provenance import digest_of, sha256
-from .files import DistillError, read_json
+from .files import read_json
 from .locks import at_work, guarded, remove_unless_at_work
 from .plan import Shard
 
@@ -53,11 +53,11 @@ def resumable_command(
         yield words
 
 
-def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> DistillError:
+def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> ValueError:
     """The error for results at ``where`` that other settings made; names each that differs."""
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     lines = [f"{name}: was {before.get(name)}, now is {now.get(name)}" for name in names]
-    return DistillError(
+    return ValueError(
         "--dest: {} was made with other settings:\n  {}\nRepeat those settings to continue it, "
         "give it up by --overwrite, or choose another --dest".format(where, "\n  ".join(lines))
     )
@@ -119,7 +119,7 @@ class ResumableJob:
         elif os.path.lexists(self.destination) and not (
             os.path.isdir(self.destination) and not os.listdir(self.destination)
         ):
-            raise DistillError(
+            raise ValueError(
                 f"--dest: {self.destination} exists and was not made by this command; choose "
                 "another"
             )
@@ -194,7 +194,7 @@ class ResumableJob:
                 # Only --overwrite comes here; the old result is deleted together with the parts.
                 os.rename(self.destination, self.path("replaced-" + own_suffix()))
             os.rename(building, self.destination)
-        except (OSError, DistillError):
+        except (OSError, ValueError):
             shutil.rmtree(building, ignore_errors=True)
             raise
         sync(os.path.dirname(self.destination))

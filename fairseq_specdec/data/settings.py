@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 
 from ..io.provenance import command_line, origin, sha256
 from .corpus import Corpus
-from .files import DistillError
 
 PACKAGES = ("fairseq_specdec", "fairseq", "torch", "numpy")
 
@@ -54,11 +53,11 @@ def _task_fields(task: Any) -> Dict[str, Any]:
 def teacher_paths(config: Any) -> List[str]:
     """The checkpoints of ``--path a.pt:b.pt``."""
     if not config.common_eval.path:
-        raise DistillError("--path: name the teacher's checkpoint, or several joined by ':'")
+        raise ValueError("--path: name the teacher's checkpoint, or several joined by ':'")
     paths = list(utils.split_paths(config.common_eval.path))
     for path in paths:
         if not os.path.isfile(path):
-            raise DistillError(f"--path: {path} does not exist; name a trained checkpoint")
+            raise ValueError(f"--path: {path} does not exist; name a trained checkpoint")
     return paths
 
 

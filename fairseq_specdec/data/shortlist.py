@@ -33,7 +33,7 @@ from ..models.word_list import names_of, tensors_of
 from .corpus import Corpus
 from .folder import check_data
 from .settings import PACKAGES
-from .shortlist_flags import PROGRAM, ShortlistError, check, get_parser
+from .shortlist_flags import PROGRAM, check, get_parser
 from .translation_table import Model1, Pairs, chunks, most_frequent
 
 logger = logging.getLogger("fairseq_specdec.data.shortlist")
@@ -63,13 +63,13 @@ def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
         return [open_text(args)]
     tokens = settings.tokens()
     if tokens is None and args.dictionary is None:
-        raise ShortlistError(
+        raise ValueError(
             "--dictionary: missing; the drafter was trained with --fixed-dictionary or "
             "--lang-dict: name a dictionary of its words and language tokens"
         )
     named = [args.source_lang, args.target_lang]
     if named.count(None) == 1:
-        raise ShortlistError(
+        raise ValueError(
             "--source-lang and --target-lang: name both for one pair, neither for all pairs of the "
             "drafter"
         )
@@ -109,7 +109,7 @@ def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
     sides = [corpus.read(corpus.source, text.source), corpus.read(corpus.target, text.target)]
     total = len(sides[0])
     if total != len(sides[1]):
-        raise ShortlistError(
+        raise ValueError(
             f"{corpus.directory}: {total} sources and {len(sides[1])} targets; binarise it again"
         )
     numbers = np.arange(total)
@@ -122,14 +122,14 @@ def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
             counter.add(1)
     kept = [pair for pair in kept if all(1 < len(side) <= LONGEST for side in pair)]
     if not kept:
-        raise ShortlistError(
+        raise ValueError(
             f"{corpus.directory}: no pair of {corpus.split} has from 1 to {LONGEST} words a side; "
             "give parallel text"
         )
     joined = [part for side in range(2) for part in _joined([pair[side] for pair in kept])]
     for tokens, dictionary in zip(joined[::2], (text.source, text.target)):
         if tokens.min() < 0 or tokens.max() >= len(dictionary):
-            raise ShortlistError(
+            raise ValueError(
                 f"{corpus.directory}: its text was binarised with another dictionary than the one "
                 "beside it; binarise it again"
             )

@@ -13,10 +13,6 @@ from ..models.word_list import MOST_TRANSLATIONS
 PROGRAM = "specdec-shortlist"
 
 
-class ShortlistError(Exception):
-    """Names the flag or file and the remedy."""
-
-
 def get_parser() -> argparse.ArgumentParser:
     parser = command_parser(
         PROGRAM,
@@ -51,9 +47,9 @@ def check(args: argparse.Namespace) -> None:
     """Refuse an output that exists."""
     if os.path.lexists(args.out):
         if not os.path.isfile(args.out):
-            raise ShortlistError(f"--out: {args.out} exists and is no file; choose another name")
+            raise ValueError(f"--out: {args.out} exists and is no file; choose another name")
         if not args.force:
-            raise ShortlistError(f"--out: {args.out} exists; --force replaces it")
+            raise ValueError(f"--out: {args.out} exists; --force replaces it")
     folder = os.path.dirname(os.path.abspath(args.out))
     if not os.path.isdir(folder):
-        raise ShortlistError(f"--out: no such folder: {folder}; make it first")
+        raise ValueError(f"--out: no such folder: {folder}; make it first")

@@ -15,7 +15,6 @@ from fairseq import utils
 from ..compat.checkpoint_file import load_models
 from ..io.progress import Counter
 from .chunks import DistilledChunks, Hypotheses, pack
-from .files import DistillError
 from .plan import Plan, Shard
 from .settings import teacher_paths
 
@@ -42,12 +41,9 @@ class Teacher:
             paths = [config.generation.lm_path]
             language_model = self._load(paths, overrides, None, "--lm-path")[0][0]
         extra = {"lm_model": language_model, "lm_weight": config.generation.lm_weight}
-        try:
-            self.generator = task.build_generator(
-                self.models, config.generation, extra_gen_cls_kwargs=extra
-            )
-        except ValueError as error:
-            raise DistillError(str(error)) from error
+        self.generator = task.build_generator(
+            self.models, config.generation, extra_gen_cls_kwargs=extra
+        )
         self.most_positions = min(int(model.max_decoder_positions()) for model in self.models)
 
     def _load(
@@ -115,7 +111,7 @@ class Teacher:
         prefix = None
         if self.config.generation.prefix_size > 0:
             if sample["target"] is None:
-                raise DistillError("--prefix-size: the corpus has no targets to take prefixes from")
+                raise ValueError("--prefix-size: the corpus has no targets to take prefixes from")
             prefix = sample["target"][:, : self.config.generation.prefix_size]
         ranked = self.task.inference_step(self.generator, self.models, sample, prefix_tokens=prefix)
         tokens = [best[0]["tokens"].tolist() if len(best) else [] for best in ranked]
@@ -188,7 +184,7 @@ def _in_order(piece: Hypotheses, batch: Sequence[int]) -> Hypotheses:
     """Undo the collater's sorting by length; the batch must come back whole."""
     place = {index: row for row, index in enumerate(piece.indices.tolist())}
     if sorted(place) != sorted(batch) or len(piece.indices) != len(piece.lengths):
-        raise DistillError(
+        raise ValueError(
             f"the generator returned {len(piece.lengths)} outputs for the {len(batch)} "
             "sentences of a batch"
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-from ..data.files import DistillError
 from ..data.resumable import ResumableJob
 from ..io.atomic import sync, write_text
 from ..io.named import naming
@@ -64,7 +63,7 @@ class NoisedChunks(ResumableJob):
                 try:
                     held.append((number, line.rstrip(b"\r\n").decode("utf-8")))
                 except UnicodeDecodeError as error:
-                    raise DistillError(
+                    raise ValueError(
                         f"{self.source}, line {number + 1}: is not UTF-8; convert it"
                     ) from error
                 if (number + 1) % self.size == 0 or number + 1 == self.total:
@@ -102,12 +101,12 @@ class NoisedChunks(ResumableJob):
             with open(self.chunk(chunk), encoding="utf-8", newline="\n") as stream:
                 lines = [line.rstrip("\n") for line in stream]
         except FileNotFoundError as error:
-            raise DistillError(
+            raise ValueError(
                 f"{len(self.unfinished())} of {self.count} chunks are not finished; run every "
                 "shard of the same command again without --merge, finished chunks are skipped"
             ) from error
         if len(lines) != expected:
-            raise DistillError(
+            raise ValueError(
                 f"{self.chunk(chunk)}: holds {len(lines)} lines, not {expected}; delete it and run "
                 "the same command again"
             )

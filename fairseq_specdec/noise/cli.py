@@ -17,7 +17,6 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ..commands.own import brief, command_parser
-from ..data.files import DistillError
 from ..data.plan import resolve_shard
 from ..data.resumable import add_work_flags, resumable_command
 from ..data.settings import provenance
@@ -90,16 +89,16 @@ def check(args: argparse.Namespace) -> NoiseSettings:
     )  # fmt: skip
     problem = noise.problem()
     if problem:
-        raise DistillError(problem)
+        raise ValueError(problem)
     for flag, path in (
         ("input", args.input),
         ("--dictionary", args.dictionary),
         ("--confusion-sets", args.confusion_sets),
     ):
         if path and not os.path.isfile(path):
-            raise DistillError(f"{flag}: {path} is no file")
+            raise ValueError(f"{flag}: {path} is no file")
     if args.source_suffix == args.target_suffix:
-        raise DistillError(
+        raise ValueError(
             f"--source-suffix, --target-suffix: both are {args.source_suffix}; choose two"
         )
     for flag, name in (
@@ -108,7 +107,7 @@ def check(args: argparse.Namespace) -> NoiseSettings:
         ("--target-suffix", args.target_suffix),
     ):
         if not name or os.path.basename(name) != name:
-            raise DistillError(f"{flag} {name!r}: expected a part of a file name")
+            raise ValueError(f"{flag} {name!r}: expected a part of a file name")
     return noise
 
 
@@ -122,7 +121,7 @@ def prepare(args: argparse.Namespace) -> Job:
     settings.update(describe(args.confusions, args.dictionary, args.confusion_sets))
     total = count_lines(args.input)
     if not total:
-        raise DistillError(f"input: {args.input} is empty")
+        raise ValueError(f"input: {args.input} is empty")
     destination = os.path.abspath(args.dest)
     chunks = NoisedChunks(destination, settings, args.input, args.chunk_size, total)
     chunks.check_destination(args.overwrite)

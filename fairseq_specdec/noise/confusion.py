@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ..data.files import DistillError
 from ..io.provenance import sha256
 from .operations import Confusions
 
@@ -25,7 +24,7 @@ def _tools() -> Tuple[Any, Any]:
         import jellyfish
         import symspellpy
     except ImportError as error:
-        raise DistillError(
+        raise ValueError(
             f"confusion sets need {error.name}: pip install 'fairseq-specdec[gec]', or give your "
             "own by --confusion-sets FILE"
         ) from error
@@ -46,7 +45,7 @@ class SpellChecker(Confusions):
         for word, count in _read_counts(path):
             self._speller.create_dictionary_entry(word, count)
         if not self._speller.words:
-            raise DistillError(f"{path}: holds no 'word count' line")
+            raise ValueError(f"{path}: holds no 'word count' line")
         self.vocabulary = sorted(self._speller.words)
         self.letters = _letters(self.vocabulary)
         self._sound: Dict[str, str] = {}
@@ -91,7 +90,7 @@ class ConfusionFile(Confusions):
         for number, line in enumerate(_read_lines(path), 1):
             words = [word for word in line.split("\t") if word]
             if len(words) == 1:
-                raise DistillError(
+                raise ValueError(
                     f"--confusion-sets: {path}, line {number}: expected a word, a tab and what "
                     "it may be mistaken for"
                 )
@@ -114,7 +113,7 @@ def _read_lines(path: str) -> List[str]:
         with open(path, encoding="utf-8-sig", newline="\n") as stream:
             return [line.rstrip("\r\n") for line in stream]
     except UnicodeDecodeError as error:
-        raise DistillError(f"{path}: is not UTF-8; convert it") from error
+        raise ValueError(f"{path}: is not UTF-8; convert it") from error
 
 
 def _read_counts(path: str) -> List[Tuple[str, int]]:
@@ -124,7 +123,7 @@ def _read_counts(path: str) -> List[Tuple[str, int]]:
         if not fields:
             continue
         if len(fields) != 2 or not fields[1].isdigit():
-            raise DistillError(f"{path}, line {number}: expected 'word count'")
+            raise ValueError(f"{path}, line {number}: expected 'word count'")
         word = fields[0].lower()
         counts[word] = counts.get(word, 0) + int(fields[1])
     return list(counts.items())

@@ -26,10 +26,6 @@ NO_TRAINING = {
 }
 
 
-class SelectionError(Exception):
-    """Names the flag or file and the remedy."""
-
-
 class Report(NamedTuple):
     """What became of a checkpoint's parameters."""
 
@@ -94,7 +90,7 @@ def select(
     model: Dict[str, torch.Tensor] = state["model"]
     settings = copy.deepcopy(settings_of(state, "model"))
     if settings is None:
-        raise SelectionError("holds no settings of its model (args or cfg)")
+        raise ValueError("holds no settings of its model (args or cfg)")
     total = count_layers(model)
     _check_layers(layers, total)
     mask_row = _has_mask_row(model, symbols)
@@ -121,7 +117,7 @@ def _check_layers(layers: Sequence[int], total: int) -> None:
     """Refuse layers that are not there, or given twice, or none."""
     wrong = [layer for layer in layers if not 0 <= layer < total]
     if wrong or not layers or len(set(layers)) != len(layers):
-        raise SelectionError(
+        raise ValueError(
             f"--decoder-layers {','.join(map(str, layers))}: expected different numbers from 0 to "
             f"{total - 1}, the decoder's {total} layers"
         )
@@ -132,7 +128,7 @@ def _has_mask_row(model: Dict[str, torch.Tensor], symbols: Optional[int]) -> boo
     rows = {model[name].size(0) for name in (*TABLES, OUTPUT) if name in model}
     mask_row = symbols is not None and rows == {symbols + 1}
     if symbols is not None and rows != {symbols} and not mask_row:
-        raise SelectionError(
+        raise ValueError(
             f"--dict: has {symbols} symbols with the four special ones, the checkpoint's "
             f"embeddings {' and '.join(map(str, sorted(rows)))}; give the dict.txt it came with"
         )
@@ -162,5 +158,5 @@ def count_layers(model: Dict[str, torch.Tensor]) -> int:
     matches = filter(None, map(DECODER_LAYER.fullmatch, model))
     numbers = {int(match.group(1)) for match in matches}
     if not numbers or not all(name in model for name in TABLES):
-        raise SelectionError("holds no encoder-decoder transformer")
+        raise ValueError("holds no encoder-decoder transformer")
     return max(numbers) + 1

@@ -25,7 +25,6 @@ from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, r
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_model
-from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 from fairseq_specdec.io.provenance import sha256
@@ -34,7 +33,6 @@ from .dictionaries import Dictionaries, placeholder
 from .layer_selection import (
     TABLES,
     Report,
-    SelectionError,
     count_layers,
     select,
 )
@@ -46,7 +44,7 @@ logger = logging.getLogger(__name__)
 def parse_layers(text: str) -> List[int]:
     """``"0,11"`` to numbers."""
     if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise SelectionError(f"--decoder-layers {text}: expected numbers from 0, as in 0,11")
+        raise ValueError(f"--decoder-layers {text}: expected numbers from 0, as in 0,11")
     return [int(number) for number in text.split(",")]
 
 
@@ -60,23 +58,23 @@ def load(state: Dict[str, Any]) -> TransformerModelBase:
         target = source  # fairseq needs one dictionary, not two equal ones
     model = build_model(settings, Dictionaries(source, target))
     if not isinstance(model, TransformerModelBase):
-        raise SelectionError(f"holds a {type(model).__name__}, not a transformer")
+        raise ValueError(f"holds a {type(model).__name__}, not a transformer")
     try:
         model.load_state_dict(dict(state["model"]), strict=True, model_cfg=settings)
     except RuntimeError as error:
-        raise SelectionError(f"its weights are not those that its settings say: {error}") from error
+        raise ValueError(f"its weights are not those that its settings say: {error}") from error
     return model.eval()
 
 
 def read(path: str) -> Dict[str, Any]:
     """A fairseq checkpoint on the CPU, as saved."""
     if not os.path.isfile(path):
-        raise SelectionError(f"{path}: no such file")
+        raise ValueError(f"{path}: no such file")
     try:
         state: Dict[str, Any] = load_model(path)
     except (EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SelectionError(f"{path}: cannot be read, it may be truncated: {text}") from error
+        raise ValueError(f"{path}: cannot be read, it may be truncated: {text}") from error
     return state
 
 
@@ -100,14 +98,10 @@ def get_parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> Report:
     """Read, select, check by building the model, write."""
     if os.path.lexists(args.output) and not args.force:
-        raise SelectionError(f"{args.output}: exists; --force replaces it")
+        raise ValueError(f"{args.output}: exists; --force replaces it")
     if args.dict and not os.path.isfile(args.dict):
-        raise SelectionError(f"--dict: {args.dict} is no file")
-    try:
-        state = read(args.input)
-        result, report = _select_and_check(state, args)
-    except RefusedCheckpointError as error:
-        raise SelectionError(str(error)) from error
+        raise ValueError(f"--dict: {args.dict} is no file")
+    result, report = _select_and_check(read(args.input), args)
     result["layer_selection"] = {
         "file": os.path.basename(args.input),
         "sha256": sha256(args.input),
@@ -129,9 +123,10 @@ def _select_and_check(
         result, report = select(state, layers, symbols)
         with building_from(args.input, state):
             load(result)
-    except SelectionError as error:
-        text = str(error)
-        raise SelectionError(text if text.startswith("--") else f"{args.input}: {text}") from error
+    except ValueError as error:
+        if str(error).startswith(("--", args.input)):
+            raise
+        raise ValueError(f"{args.input}: {error}") from error
     return result, report
 
 
@@ -140,7 +135,7 @@ def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
     if args.decoder_layers is not None:
         return parse_layers(args.decoder_layers)
     if args.keep > total:
-        raise SelectionError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
+        raise ValueError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
     return evenly_spaced(args.keep, total, single=0)
 
 

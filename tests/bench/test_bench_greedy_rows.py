@@ -4,7 +4,6 @@ import pytest
 
 from fairseq_specdec.bench import greedy_rows, session, tables
 from fairseq_specdec.bench.systems import Plan
-from fairseq_specdec.bench.workload import BenchError
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def test_each_beam_and_number_format_has_one(names, systems, rows):
 def test_flags_of_a_strategy_before_system_are_not_for_the_added_row(names, pair):
     words = ["--strategy", "gad", "--drafter-path", pair.d, "--system", "a: --block-size 2"]
     assert names(*words) == ["greedy", "a"]
-    with pytest.raises(BenchError, match="--trace-path"):
+    with pytest.raises(ValueError, match="--trace-path"):
         names("--system", "a: --strategy iad", "--trace-path", "x")
 
 

@@ -12,7 +12,6 @@ from fairseq_specdec.bench import memory, peers, session
 from fairseq_specdec.bench.child import Child
 from fairseq_specdec.bench.engines import ENGINES
 from fairseq_specdec.bench.usage import until_at_rest
-from fairseq_specdec.bench.workload import BenchError
 
 needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None, reason="needs the extra bench-peers"
@@ -54,19 +53,19 @@ def test_the_memory_of_an_engine_is_its_own_process(pair):
     ],
 )
 def test_flags_without_a_counterpart_are_refused(bench, words, message):
-    with pytest.raises(BenchError, match=message):
+    with pytest.raises(ValueError, match=message):
         bench("--peers", *words)
 
 
 @needs_ctranslate2
 def test_ensembles_are_refused(bench, pair):
-    with pytest.raises(BenchError, match="no ensembles"):
+    with pytest.raises(ValueError, match="no ensembles"):
         bench("--peers", path=f"{pair.v}:{pair.w}")
 
 
 def test_peers_that_are_not_installed_are_an_error(bench, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
-    with pytest.raises(BenchError, match="--peers: CTranslate2 needs ctranslate2; install"):
+    with pytest.raises(ValueError, match="--peers: CTranslate2 needs ctranslate2; install"):
         bench("--peers")
 
 
@@ -86,22 +85,22 @@ def test_converted_for_hugging_face_it_decodes_alike(name, bench):
 
 @pytest.mark.parametrize("text", ["ctranslate", "ctranslate2,ctranslate2", "data-bin/folder"])
 def test_unknown_engines_are_refused(text, bench):
-    with pytest.raises(BenchError, match=f"--peers {text}: expected different ones of ctranslate2"):
+    with pytest.raises(ValueError, match=f"--peers {text}: expected different ones of ctranslate2"):
         bench("--peers", text)
 
 
 def test_an_instruction_set_is_held_from_the_start(bench):
-    with pytest.raises(BenchError, match="--isa avx2: must be set before torch is loaded"):
+    with pytest.raises(ValueError, match="--isa avx2: must be set before torch is loaded"):
         bench("--isa", "avx2")
 
 
 def test_a_checkpoint_that_the_engine_cannot_represent_is_named(bench, monkeypatch):
     def call_once(title, function, **arguments):
-        raise BenchError(f"{title}: no such architecture")
+        raise ValueError(f"{title}: no such architecture")
 
     monkeypatch.setattr(peers, "call_once", call_once)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: name)
-    with pytest.raises(BenchError, match="--peers: CTranslate2 cannot .* no such architecture"):
+    with pytest.raises(ValueError, match="--peers: CTranslate2 cannot .* no such architecture"):
         bench("--peers")
 
 
@@ -160,7 +159,7 @@ def be_killed():
 def test_a_process_that_fails_is_named_and_ends(function, message, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.abspath(__file__)))
     child = Child("a peer")
-    with pytest.raises(BenchError, match=message):
+    with pytest.raises(ValueError, match=message):
         child.call(f"test_bench_peers:{function}")
     child.close()
     assert child.process.returncode is not None

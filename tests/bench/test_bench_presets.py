@@ -3,14 +3,13 @@
 import pytest
 
 from fairseq_specdec.bench import cli, presets, session
-from fairseq_specdec.bench.workload import BenchError
 
 
 def test_a_preset_is_the_command_line_of_a_pair(pair):
     found = presets.flags_of("demo_ende", "my data")
     assert found[found.index("--path") + 1] == "my data/verifier.pt"
     assert "--drafter-path 'my data/drafter.pt'" in next(w for w in found if w.startswith("gad:"))
-    with pytest.raises(BenchError, match="--path: .*verifier.pt does not exist"):
+    with pytest.raises(ValueError, match="--path: .*verifier.pt does not exist"):
         session.read([pair.data, "--preset", "demo_edit"])
 
 

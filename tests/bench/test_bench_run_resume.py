@@ -5,7 +5,6 @@ import json
 import pytest
 
 from fairseq_specdec.bench import cli, run
-from fairseq_specdec.bench.workload import BenchError
 
 WORDS = ["--system", "g: --strategy greedy", "--limit", 3, "--warmup", 0, "--batch-size", "1,2"]
 
@@ -39,18 +38,18 @@ def test_a_stopped_run_goes_on_where_it_was(bench, tmp_path, monkeypatch):
     bench(*WORDS, "--json", path, "--resume")
     assert measured == [1, 2, 2], "nothing is left"
     for mine, why in ((["--repeats", 2], "command"), (["--threads", 2], "command, threads")):
-        with pytest.raises(BenchError, match=f"another run \\({why} differ\\)"):
+        with pytest.raises(ValueError, match=f"another run \\({why} differ\\)"):
             bench(*WORDS, *mine, "--json", path, "--resume")
     assert json.loads(path.read_text())["runs"] == result["runs"], "a refused run spoils nothing"
 
 
 def test_what_cannot_be_resumed_is_named(bench, tmp_path):
-    with pytest.raises(BenchError, match="--resume: goes on from what --json holds"):
+    with pytest.raises(ValueError, match="--resume: goes on from what --json holds"):
         bench(*WORDS, "--resume")
     path = tmp_path / "x.json"
     for text in ("{", "[]", '{"runs": []}'):
         path.write_text(text)
-        with pytest.raises(BenchError, match="x.json is no result of specdec-bench"):
+        with pytest.raises(ValueError, match="x.json is no result of specdec-bench"):
             bench(*WORDS, "--json", path, "--resume")
 
 
@@ -62,7 +61,7 @@ def test_names_that_cannot_be_written_to_are_refused_beforehand(bench, tmp_path,
         (["--html", tmp_path / "file" / "x.html"], "file is no folder that can be written to"),
         (["--plots", tmp_path / "file"], "file is no folder that can be written to"),
     ):
-        with pytest.raises(BenchError, match=message):
+        with pytest.raises(ValueError, match=message):
             bench(*words)
 
 

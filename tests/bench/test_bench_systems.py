@@ -9,7 +9,7 @@ import pytest
 
 from fairseq_specdec.bench import page, plots, tables
 from fairseq_specdec.bench.plots import Picture
-from fairseq_specdec.bench.workload import BenchError, every_nth
+from fairseq_specdec.bench.workload import every_nth
 
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="needs the extra plots"
@@ -61,7 +61,7 @@ def test_a_sweep_crosses_the_flags_of_one_system(bench, pair, tmp_path):
     ],
 )
 def test_mistaken_sweeps_are_named(bench, words, message):
-    with pytest.raises(BenchError) as caught:
+    with pytest.raises(ValueError) as caught:
         bench("--system", "a: --strategy iad", *words)
     assert message in str(caught.value)
 
@@ -78,7 +78,7 @@ def test_mistaken_sweeps_are_named(bench, words, message):
 )  # fmt: skip
 def test_a_shared_flag_that_no_system_uses_is_refused(bench, pair, words, flag):
     """Its file would not be opened, and the reader would take the figures for the flag's."""
-    with pytest.raises(BenchError, match=f"^{flag} .*: no --system uses it"):
+    with pytest.raises(ValueError, match=f"^{flag} .*: no --system uses it"):
         bench(*(word.format(d=pair.d) for word in words))
 
 
@@ -256,5 +256,5 @@ def test_pictures_without_matplotlib_are_refused_before_anything_is_loaded(bench
     )
     monkeypatch.setattr(builtins, "open", None)
     for flag in ("--plots", "--html"):
-        with pytest.raises(BenchError, match=f"{flag}: needs matplotlib; install"):
+        with pytest.raises(ValueError, match=f"{flag}: needs matplotlib; install"):
             bench(flag, "x")

@@ -5,7 +5,6 @@ import torch
 
 from fairseq_specdec.bench import session, tables, usage
 from fairseq_specdec.bench.timing import System
-from fairseq_specdec.bench.workload import BenchError
 
 
 @pytest.fixture(autouse=True)
@@ -96,5 +95,5 @@ def test_all_systems_have_the_same_threads(pair):
     plain, own = ("copy: --strategy iad", "copy: --strategy iad --threads 3")
     plans = session.read([*line, "--system", plain]).plans
     assert [(plan.name, plan.settings["threads"]) for plan in plans] == [("greedy", 2), ("copy", 2)]
-    with pytest.raises(BenchError, match="^--system 'copy': --threads: all systems have the same"):
+    with pytest.raises(ValueError, match="^--system 'copy': --threads: all systems have the same"):
         session.read([*line, "--system", own])

@@ -10,7 +10,6 @@ import pytest
 from distilling import KEEP, same_corpus
 
 from fairseq_specdec.data import cluster
-from fairseq_specdec.data.files import DistillError
 
 ray = pytest.importorskip("ray", reason="needs the extra ray")
 CHUNK = 3  # of 13
@@ -73,7 +72,7 @@ def test_a_chunk_that_ends_every_worker_is_named_and_the_rest_is_kept(
 ):
     monkeypatch.setattr(cluster, "Worker", dying(mark, 99))
     monkeypatch.setattr(cluster, "RETRIES", 1)
-    with pytest.raises(DistillError, match=f"^--ray: chunk {CHUNK} ended 2 workers "):
+    with pytest.raises(ValueError, match=f"^--ray: chunk {CHUNK} ended 2 workers "):
         on_cluster("--ray-workers", 1)
     kept = sorted(path.name for path in (tmp_path / "out.parts").rglob("chunk-*"))
     assert kept == [f"chunk-{chunk:06d}.npz" for chunk in range(CHUNK)]
@@ -94,7 +93,7 @@ def test_a_machine_with_other_files_is_named(on_cluster, monkeypatch, folder, di
             return super().prepare(args, folder or here, digest or mine, words)
 
     monkeypatch.setattr(cluster, "Worker", Elsewhere)
-    with pytest.raises(DistillError, match=said):
+    with pytest.raises(ValueError, match=said):
         on_cluster("--ray-workers", 1)
 
 
@@ -143,5 +142,5 @@ def test_a_killed_driver_leaves_no_teacher_and_goes_on(
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "somewhere:x"])
 def test_no_cluster_at_the_address(distill, reversal_data, teacher, tmp_path, address):
-    with pytest.raises(DistillError, match=f"--ray {address}: no cluster answers .*ray start"):
+    with pytest.raises(ValueError, match=f"--ray {address}: no cluster answers .*ray start"):
         distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--ray", address)

@@ -13,7 +13,6 @@ from terminals import terminal_on_stderr
 
 import fairseq_specdec
 from fairseq_specdec.data import merge
-from fairseq_specdec.data.files import DistillError
 from fairseq_specdec.data.teacher import Teacher
 from fairseq_specdec.engine.native.library import load
 from fairseq_specdec.io.provenance import sha256
@@ -189,7 +188,7 @@ def test_a_kill_loses_and_doubles_nothing(
 def test_merge_flag_publishes_what_others_finished(
     reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
 ):
-    with pytest.raises(DistillError, match="nothing was distilled"):
+    with pytest.raises(ValueError, match="nothing was distilled"):
         distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--merge")
     with monkeypatch.context() as patch:
         kill_at(patch, os, "rename", "merged-", 1)

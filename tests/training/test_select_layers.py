@@ -11,7 +11,6 @@ from fairseq.models.transformer import TransformerModel
 from toy_translation import make_sample, make_task, sentences
 
 from fairseq_specdec.training.select_layers import (
-    SelectionError,
     cli_main,
     load,
     parse_layers,
@@ -124,7 +123,7 @@ def test_the_mask_of_bart_is_left_out_where_the_dictionary_lacks_it():
         small, whole = load(result), load(select(state, [0, 5])[0])
         assert torch.allclose(scores(small), scores(whole)[..., :-1])
     assert not select(state, [0, 5], symbols + 1)[1].mask_row
-    with pytest.raises(SelectionError, match=f"--dict: has {symbols - 1} symbols"):
+    with pytest.raises(ValueError, match=f"--dict: has {symbols - 1} symbols"):
         select(state, [0, 5], symbols - 1)
 
 

@@ -18,7 +18,7 @@ from ..engines import ENGINES
 from ..systems import Plan, with_beam
 from ..timing import System
 from ..usage import until_at_rest
-from ..workload import BenchError, refuse
+from ..workload import refuse
 
 WORKER = "fairseq_specdec.bench.peers.worker"
 
@@ -29,7 +29,7 @@ def named(text: str) -> List[str]:
     """The engines that ``--peers`` names, separated by commas."""
     names = text.split(",")
     if not set(names) <= set(ENGINES) or len(set(names)) < len(names):
-        raise BenchError(
+        raise ValueError(
             f"--peers {text}: expected different ones of {', '.join(ENGINES)}, separated by commas"
         )
     return names
@@ -85,7 +85,7 @@ def _start(name: str, kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict
                 kind=kind,
             )
         except Exception as error:  # the engine's own errors, and torch's or fairseq's under it
-            raise BenchError(
+            raise ValueError(
                 f"--peers: {title} cannot represent {path} ({type(error).__name__}: "
                 f"{str(error)[:300]}); leave it out"
             ) from error
