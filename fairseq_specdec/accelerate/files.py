@@ -1,20 +1,9 @@
-"""Reading JSON, and the last lines of a step's log."""
+"""What the log of a step holds."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List
-
-
-def read_json(path: str) -> Dict[str, Any]:
-    with open(path, encoding="utf-8") as stream:
-        try:
-            content = json.load(stream)
-        except ValueError as error:
-            raise ValueError(f"{path}: is no JSON ({error}); remove it and start again") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: is no JSON object; remove it and start again")
-    return content
+from typing import Dict, List
 
 
 def validations(path: str) -> List[Dict[str, float]]:

@@ -6,9 +6,9 @@ import logging
 import shlex
 from typing import Any, Dict, List, NamedTuple
 
+from ..io.atomic import read_json
 from . import commands
 from .commands import WAYS, Job, row_of
-from .files import read_json
 from .state import State
 from .steps import Limits, run
 

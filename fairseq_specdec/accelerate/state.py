@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict
 
-from ..io.atomic import write_json
-from .files import read_json
+from ..io.atomic import read_json, write_json
 
 FILE = "state.json"
 # What may change between two runs: how long to go on, not what is made.

@@ -14,10 +14,10 @@ import torch
 
 from ..compat.checkpoints import load_model
 from ..data.merge import losses
-from ..io.atomic import replacing
+from ..io.atomic import read_json, replacing
 from . import commands
 from .commands import Job
-from .files import complaint, read_json, validations
+from .files import complaint, validations
 from .state import State
 from .verifier import Fitting
 

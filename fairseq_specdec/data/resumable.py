@@ -15,10 +15,9 @@ import shutil
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from ..commands.own import again, log_to_stderr, reporting
-from ..io.atomic import own_suffix, sync, write_json
+from ..io.atomic import own_suffix, read_json, sync, write_json
 from ..io.flag_values import AT_LEAST_1, add_flag
 from ..io.provenance import digest_of, sha256
-from .files import read_json
 from .locks import at_work, guarded, remove_unless_at_work
 from .plan import Shard
 

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import time
-from typing import IO, Any, Iterator, Union
+from typing import IO, Any, Dict, Iterator, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 # A full disk, a file that may not grow, a full quota.
@@ -109,3 +109,15 @@ def write_json(path: PathLike, value: Any, make_folder: bool = False) -> None:
     :func:`replacing`. Raises ValueError: a number in it is not finite, which JSON cannot hold."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n", make_folder)
+
+
+def read_json(path: PathLike) -> Dict[str, Any]:
+    """Read a JSON object. Raises ValueError: the file holds none."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            value = json.load(stream)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: not valid JSON ({error}); delete it") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{os.fspath(path)}: not a JSON object; delete it")
+    return value

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from fairseq_specdec.data.chunks import DistilledChunks, pack
-from fairseq_specdec.data.files import read_json
 from fairseq_specdec.data.merge import REPORT, WORDS, Filters, gather, judge, tell
 from fairseq_specdec.data.plan import REASONS, Plan
-from fairseq_specdec.io.atomic import replacing
 
 EOS = 2
 
@@ -97,18 +95,6 @@ def test_another_plan_is_refused(two_chunks):
     chunks.agree_on(plan)
     with pytest.raises(ValueError, match="other batches"):
         chunks.agree_on(plan._replace(batch_ends=np.array([1, 4])))
-
-
-def test_failed_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "value.json"
-    path.write_text('{"a": 1}')
-    with pytest.raises(OSError, match="disk full"), replacing(path, "wb") as stream:
-        stream.write(b"half")
-        raise OSError("disk full")
-    assert read_json(str(path)) == {"a": 1}
-    path.write_text("[")
-    with pytest.raises(ValueError, match=r"value\.json"):
-        read_json(str(path))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from fairseq_specdec.io.atomic import (
     check_new_file,
+    read_json,
     replacing,
     write_bytes,
     write_json,
@@ -159,3 +160,13 @@ def _write_as_nobody(folder):
     except PermissionError:
         sys.exit(0)
     sys.exit(4)
+
+
+def test_what_is_no_json_object_is_named(tmp_path):
+    path = tmp_path / "value.json"
+    write_json(path, {"a": 1})
+    assert read_json(path) == {"a": 1}
+    for text, message in (("[", "not valid JSON"), ("[1]", "not a JSON object")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=rf"value\.json: {message}"):
+            read_json(path)
