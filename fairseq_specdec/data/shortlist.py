@@ -26,14 +26,14 @@ from ..commands.own import again, brief, log_to_stderr, reporting
 from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
 from ..decoding.training_dictionaries import TrainingSettings
-from ..io.atomic import replacing
+from ..io.atomic import check_new_file, replacing
 from ..io.progress import Counter, logs_above
 from ..io.provenance import command_line, origin, sha256
 from ..models.word_list import names_of, tensors_of
 from .corpus import Corpus
 from .folder import check_data
 from .settings import PACKAGES
-from .shortlist_flags import PROGRAM, check, get_parser
+from .shortlist_flags import PROGRAM, get_parser
 from .translation_table import Model1, Pairs, chunks, most_frequent
 
 logger = logging.getLogger("fairseq_specdec.data.shortlist")
@@ -178,7 +178,7 @@ def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> Dict[str, Any]:
 def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
     """Make the lists and write the drafter with them. Returns the record that the checkpoint
     holds."""
-    check(args)
+    check_new_file(args.out, "--out", args.force)
     checked = read_drafter(args.drafter_path)
     texts = open_texts(args, checked)
     state = _drafter(args.drafter_path, checked, texts)

@@ -1,10 +1,9 @@
-"""The flags of ``specdec-shortlist``, and what is refused before anything is read."""
+"""The flags of ``specdec-shortlist``."""
 
 from __future__ import annotations
 
 import argparse
 import functools
-import os
 
 from ..commands.own import command_parser
 from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages
@@ -41,15 +40,3 @@ def get_parser() -> argparse.ArgumentParser:
         "of 20 words take about 1.5 GB of memory", AT_LEAST_1, 100000)  # fmt: skip
     add("--force", "replace OUT if it exists", default=False)
     return parser
-
-
-def check(args: argparse.Namespace) -> None:
-    """Refuse an output that exists."""
-    if os.path.lexists(args.out):
-        if not os.path.isfile(args.out):
-            raise ValueError(f"--out: {args.out} exists and is no file; choose another name")
-        if not args.force:
-            raise ValueError(f"--out: {args.out} exists; --force replaces it")
-    folder = os.path.dirname(os.path.abspath(args.out))
-    if not os.path.isdir(folder):
-        raise ValueError(f"--out: no such folder: {folder}; make it first")

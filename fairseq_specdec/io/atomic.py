@@ -15,8 +15,9 @@ PathLike = Union[str, "os.PathLike[str]"]
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
-def check_new_file(path: str, flag: str) -> None:
-    """Refuse a path that no file can be written to, before anything is loaded."""
+def check_new_file(path: str, flag: str, force: bool = True) -> None:
+    """Refuse a path that no file can be written to, before anything is loaded; without ``force``
+    also one of a file that is there."""
     if os.path.isdir(path):
         raise ValueError(f"{flag} {path}: is a directory; name a file")
     if _is_special(path):
@@ -24,6 +25,8 @@ def check_new_file(path: str, flag: str) -> None:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise ValueError(f"{flag} {path}: no such directory: {folder}; make it first")
+    if not force and os.path.lexists(path):
+        raise ValueError(f"{flag} {path}: exists; --force replaces it")
 
 
 def _is_special(path: PathLike) -> bool:

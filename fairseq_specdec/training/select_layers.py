@@ -25,7 +25,7 @@ from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, r
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_model
-from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 from fairseq_specdec.io.provenance import sha256
 
@@ -97,8 +97,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> Report:
     """Read, select, check by building the model, write."""
-    if os.path.lexists(args.output) and not args.force:
-        raise ValueError(f"{args.output}: exists; --force replaces it")
+    check_new_file(args.output, "output", args.force)
     if args.dict and not os.path.isfile(args.dict):
         raise ValueError(f"--dict: {args.dict} is no file")
     result, report = _select_and_check(read(args.input), args)

@@ -79,9 +79,9 @@ MISTAKES = [
     (HERE, {"drafter": DEMO / "none.pt"}, "--drafter-path: no such file"),
     (HERE, {"drafter": DEMO / "verifier.pt"}, "no block drafter"),
     (HERE, {"data": DEMO / "history"}, "holds no binarised text"),
-    (HERE, {"out": DEMO / "codes"}, "codes exists; --force replaces it"),
-    (HERE, {"out": DEMO / "history"}, "is no file; choose another name"),
-    (HERE, {"out": DEMO / "none" / "out.pt"}, "no such folder"),
+    (HERE, {"out": DEMO / "codes"}, "codes: exists; --force replaces it"),
+    (HERE, {"out": DEMO / "history"}, ": is a directory; name a file"),
+    (HERE, {"out": DEMO / "none" / "out.pt"}, "no such directory"),
 ]
 
 
