@@ -31,23 +31,18 @@ import threading
 
 STREAMS = 3
 PRELOADED = ("torch", "fairseq.models.transformer", "fairseq_cli.train", "sacrebleu")
-# Programs as their entry points: whatever is installed, the checkout on PYTHONPATH runs.
-ENTRIES = {
-    **{f"fairseq-{n}": f"fairseq_cli.{n.replace('-', '_')}" for n in (
-        "preprocess", "train", "hydra-train", "generate", "interactive", "validate")},
-    "specdec-accelerate": "fairseq_specdec.accelerate.cli",
-    "specdec-bench": "fairseq_specdec.bench.cli",
-    "specdec-convert": "fairseq_specdec.conversion.cli",
-    "specdec-costs": "fairseq_specdec.costs.cli",
-    "specdec-demo": "fairseq_specdec.demo.cli",
-    "specdec-distill": "fairseq_specdec.data.distill",
-    "specdec-env": "fairseq_specdec.environment.cli",
-    "specdec-flags": "fairseq_specdec.decoding.listed_flags",
-    "specdec-noise": "fairseq_specdec.noise.cli",
-    "specdec-serve": "fairseq_specdec.serve.cli",
-    "specdec-shortlist": "fairseq_specdec.data.shortlist",
-    "specdec-trace": "fairseq_specdec.trace.cli",
-}  # fmt: skip
+FAIRSEQ = ("preprocess", "train", "hydra-train", "generate", "interactive", "validate")
+
+
+def entries():
+    """Module of each program, as its entry point: whatever is installed, the checkout on PYTHONPATH
+    runs."""
+    from fairseq_specdec.commands.start import MODULES  # not for a caller, which starts at once
+
+    return {
+        **{f"fairseq-{name}": f"fairseq_cli.{name.replace('-', '_')}" for name in FAIRSEQ},
+        **{name: f"fairseq_specdec.{module}" for name, module in MODULES.items()},
+    }
 
 
 # ---- the caller --------------------------------------------------------------------------------
@@ -214,7 +209,7 @@ class WarmPython:
     """The server, and a folder of programs that call it.
 
     Attributes:
-        programs: the folder; has ``python`` and the programs of ``ENTRIES``.
+        programs: the folder; has ``python`` and the programs of ``entries``.
         python: the program that takes the place of ``sys.executable``.
 
     Args:
@@ -230,7 +225,7 @@ class WarmPython:
         self.python = self.programs / "python"
         caller = [sys.executable, "-S", "-E", __file__, "call", self._line]
         write_program(self.python, *caller)
-        for name, module in ENTRIES.items():
+        for name, module in entries().items():
             write_program(self.programs / name, *caller, "-e", module, name)
         environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
         environment.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")

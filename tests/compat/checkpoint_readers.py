@@ -8,7 +8,7 @@ import sys
 
 from fairseq.tasks.translation import TranslationTask
 from in_process import run_here
-from warm_python import ENTRIES
+from warm_python import entries
 
 import fairseq_specdec
 from fairseq_specdec.hub import SpeculativeTranslator
@@ -74,7 +74,7 @@ READERS = {
         "average_checkpoints", ("{sound}", "--frozen", "{evil}", "--output", "{out}/x.pt")),
 }  # fmt: skip
 DRAFTERS = ("--drafter-path of gad", "specdec-shortlist")
-MODULES = {**ENTRIES, "select_layers": "fairseq_specdec.training.select_layers"}
+MODULES = {**entries(), "select_layers": "fairseq_specdec.training.select_layers"}
 
 
 def run(program, words, log):
@@ -110,7 +110,7 @@ def refusal_there(name, path, trained, folder):
         code = "import sys; from fairseq_specdec.hub import SpeculativeTranslator as Hub; "
         start = ["-c", code + "Hub.from_pretrained(sys.argv[1], data=sys.argv[2], strategy='iad')"]
     else:
-        start = ["-m", ENTRIES[program]]
+        start = ["-m", MODULES[program]]
     environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
     done = subprocess.run(
         [sys.executable, *start, *words], env=dict(environment, PYTHONPATH=str(ROOT)), cwd=folder,
