@@ -12,6 +12,7 @@ import collections
 import logging
 import os
 import socket
+import sys
 from typing import Any, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -81,9 +82,8 @@ def decode_chunks(job: Job, args: argparse.Namespace, words: Sequence[str]) -> N
 
 def leave() -> None:
     """Leave the cluster, and end it where this process started it."""
-    import ray
-
-    ray.shutdown()
+    if "ray" in sys.modules:  # else it was refused before it was joined
+        sys.modules["ray"].shutdown()
 
 
 def _joined(args: argparse.Namespace) -> Any:
