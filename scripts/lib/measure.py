@@ -127,8 +127,22 @@ def sentences(step: Step, group: Group) -> int:
     return step.settings.number("VALID_SENTENCES" if group.split == "valid" else "SENTENCES")
 
 
+def system_words(name: str, words: List[str]) -> List[str]:
+    """The flags of specdec-bench that make a system; ``--sweep FLAG=V,V`` among its own flags makes
+    one of every value."""
+    own: List[str] = []
+    sweeps: List[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--sweep":
+            sweeps += [word, f"{name}: {next(rest)}"]
+        else:
+            own.append(word)
+    return ["--system", f"{name}: {shlex.join(own)}", *sweeps]
+
+
 def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> None:
-    """Measure a set: ``bench/SET.{json,md}``.
+    """Measure a set: ``bench/SET.{json,md}``, and with PLOTS its pictures in ``bench/SET``.
 
     One called ``NAME_cpuN`` is measured on N threads of the CPU, whatever else is at hand.
     """
@@ -146,8 +160,9 @@ def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> N
     for lengths in ("LENGTH_FLAGS", "bench_flags", "BENCH_FLAGS"):
         words += settings.words(lengths)
     words += ["--threads", on_cpu.group(1)] if on_cpu else []
+    words += ["--plots", base] if step["PLOTS"] else []
     for system, own, _ in group.systems:
-        words += ["--system", f"{system}: {shlex.join(own)}"]
+        words += system_words(system, own)
     step.log(name)
     step.run(
         "specdec-bench", bench.bin, "--path", group.verifier, "-s", bench.src, "-t", bench.tgt,

@@ -5,7 +5,8 @@ A line of paper.tsv is a row of a table: table, direction, row, set, system, fig
 cannot be run here. Figures are ``key=published`` pairs, ``key=`` where the paper gives none. Keys
 are those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of
 the time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
-and ``text.KEY`` one of scores.json. What was not run reads "not run".
+and ``text.KEY`` one of scores.json. What was not run reads "not run". A line with ``[a|b]`` stands
+for several, as in systems.tsv.
 
 Every table with a system that drafts also gets what no paper has: a row of this engine without
 drafts, and two columns, the speed over stock fairseq at beam 5 and over that row. A published ratio
@@ -21,6 +22,8 @@ import json
 import pathlib
 import string
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from recipe import swept
 
 from fairseq_specdec.bench import machine
 from fairseq_specdec.bench.tables import section_title, table
@@ -85,7 +88,8 @@ def read(path: pathlib.Path) -> Tuple[List[Row], List[Note]]:
     """The rows and the notes of paper.tsv."""
     rows: List[Row] = []
     notes: List[Tuple[int, List[str]]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    for number, line in ((number, each) for number, text in lines for each in swept(text)):
         fields = line.split("\t")
         if not line.strip() or line.startswith("#"):
             continue

@@ -1,11 +1,13 @@
 """Recipes as data: tables agree with one another, the papers, the configs and the programs."""
 
 import argparse
+import itertools
 import pathlib
 import re
 import shlex
 
 import gec
+import measure
 import paper_table
 import pytest
 import recipe
@@ -15,7 +17,7 @@ from fetch import read_sources
 from recipe import Recipe, Settings, StepError, read_table, recipe_names
 from recipe_parts import REPO
 
-from fairseq_specdec.bench.systems import make_plan
+from fairseq_specdec.bench.systems import make_plans
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.io.flag_values import flag_of
 
@@ -35,11 +37,19 @@ def starts(declared):
     return {source.split for source in read_sources(table)} if table.exists() else set()
 
 
+def rows_of(system):
+    """The rows that specdec-bench makes of a system: one of each value of its sweeps."""
+    words = measure.system_words(system.name, shlex.split(system.flags))
+    sweeps = [word.partition(": ")[2].partition("=") for word in words[3::2]]
+    values = [[f"{flag}={value}" for value in listed.split(",")] for flag, _, listed in sweeps]
+    return [" ".join([system.name, *chosen]) for chosen in itertools.product(*values)]
+
+
 def sets(declared):
     """The systems of each set that the recipe measures."""
     found = {}
     for system in declared.systems():
-        found.setdefault(system.set, set(EVERYWHERE)).add(system.name)
+        found.setdefault(system.set, set(EVERYWHERE)).update(rows_of(system))
     return found
 
 
@@ -78,7 +88,10 @@ def test_systems_ask_for_trained_models_and_flags_that_exist(name, tmp_path, mon
         needs = set(system.needs.split()) - {"-"}
         assert needs | {system.verifier} <= models and named(system.flags) == needs
         shared = argparse.Namespace(beam=1, path=f"{system.verifier}.pt")
-        make_plan(system.name, shlex.split(re.sub(r"{(\w+)}", r"\1.pt", system.flags)), shared)
+        own = shlex.split(re.sub(r"{(\w+)}", r"\1.pt", system.flags))
+        words = measure.system_words(system.name, own)
+        made = make_plans([words[1]], words[3::2], shared)
+        assert [plan.name for plan in made] == rows_of(system)
         # A set is one run of specdec-bench.
         assert splits.setdefault(system.set, system[2:4]) == system[2:4]
     decoded = declared.settings.words("decode_sets")
@@ -110,7 +123,7 @@ def test_every_published_row_is_measured_or_said_not_to_be(name):
                 continue
             here = [s for s in declared.systems() if s.set == row.set]
             here = [s for s in here if "*" in (s.direction, row.direction) or s[0] == row.direction]
-            assert here and row.system in {*EVERYWHERE, *(system.name for system in here)}, row
+            assert here and row.system in {*EVERYWHERE, *sum(map(rows_of, here), [])}, row
             tables = ("Ge et al. Table 6", "Ge et al. Table 7", "Xia et al. Table 4")
             if "dev" in row.name or row.table in tables:
                 assert here[0].split == "valid", row
