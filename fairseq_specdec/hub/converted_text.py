@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 from fairseq_specdec.io.printable import flat_message
 
@@ -17,6 +17,7 @@ _CLEANED = (
     (" 'm", "'m"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
 )  # fmt: skip
 _MARIAN_CODE = re.compile(r">>.*?<<", re.DOTALL)
+PIECES = "sentencepiece.bpe.model"
 _SPACE = "\u2581"
 
 
@@ -90,7 +91,7 @@ class _Pieces:
 
     def __init__(self, described: Described, src_dict: Any, tgt_dict: Any) -> None:
         two = os.path.isfile(os.path.join(described.folder, "source.spm"))
-        file = "source.spm" if two else "sentencepiece.bpe.model"
+        file = "source.spm" if two else PIECES
         self._model = open_sentencepiece(os.path.join(described.folder, file))
         self._marian = described.description["family"] == "marian"
         self._dictionary = src_dict
@@ -150,9 +151,11 @@ class _Fast:
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
+            spare = [f", or pass bpe={each!r}, which differs on odd characters"
+                     for each in _spare(described)]  # fmt: skip
             raise ValueError(
-                f"{path}: reading it needs tokenizers; pip install 'fairseq-specdec[hf]', or pass "
-                f"bpe={_spare(described)!r}, which differs on odd characters"
+                f"{path}: reading it needs tokenizers; pip install 'fairseq-specdec[hf]'"
+                + "".join(spare)
             ) from error
         try:
             self._model = Tokenizer.from_file(path)
@@ -171,9 +174,11 @@ class _Fast:
         return text
 
 
-def _spare(described: Described) -> str:
-    bytes_too = os.path.isfile(os.path.join(described.folder, "encoder.json"))
-    return "gpt2" if bytes_too else "sentencepiece"
+def _spare(described: Described) -> List[str]:
+    """The kind of subword model of fairseq's own that is there too, or none."""
+    files = {"encoder.json": "gpt2", "source.spm": "sentencepiece", PIECES: "sentencepiece"}
+    folder = described.folder
+    return [kind for name, kind in files.items() if os.path.isfile(os.path.join(folder, name))]
 
 
 def open_sentencepiece(path: str) -> Any:
@@ -193,8 +198,7 @@ def open_sentencepiece(path: str) -> Any:
 def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> ConvertedCodec:
     """The codec of a converted model. ``bpe``: ``auto`` for what transformers uses; or the name of
     a kind."""
-    spare: Optional[str] = _spare(described)
-    kinds = dict.fromkeys([described.description["kind"], spare])
+    kinds = dict.fromkeys([described.description["kind"], *_spare(described)])
     kind = described.description["kind"] if bpe == "auto" else bpe
     if kind not in kinds:
         raise ValueError(f"bpe {bpe!r}: a converted model has {' or '.join(map(str, kinds))}")

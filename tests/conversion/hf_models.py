@@ -195,7 +195,7 @@ def labelled(tokenizer, made):
     return batch
 
 
-def train(family, model, tokenizer, steps=250, seed=5):
+def train(family, model, tokenizer, steps=500, seed=5):
     """Train in place; returns the last loss."""
     torch.manual_seed(seed)
     model.train()
@@ -216,7 +216,7 @@ def train(family, model, tokenizer, steps=250, seed=5):
     return float(loss)
 
 
-def made(family, folder, steps=250, rule="nmt_nfkc"):
+def made(family, folder, steps=500, rule="nmt_nfkc"):
     """Make, train and save a model; (model, tokenizer, languages)."""
     os.makedirs(folder, exist_ok=True)
     torch.manual_seed(1)

@@ -21,7 +21,7 @@ def make(family, safe):
     """One folder, its weights in halves: in safetensors, or pickled."""
     folder = FOLDER / family
     shutil.rmtree(folder, ignore_errors=True)
-    model, tokenizer, langs = hf_models.made(family, folder, steps=500, rule="identity")
+    model, tokenizer, langs = hf_models.made(family, folder, rule="identity")
     model.half().save_pretrained(folder, safe_serialization=safe)
     if not safe:
         (folder / "model.safetensors").unlink()

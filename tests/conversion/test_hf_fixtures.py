@@ -6,15 +6,19 @@ tests/conversion/make_hf_fixtures.py made them; ``expected.json`` is what transf
 import json
 import math
 import pathlib
+import shutil
 
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 from in_process import PLUGIN, run_here
 
+from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.conversion import cli
 from fairseq_specdec.conversion.hf.convert import convert, load
 from fairseq_specdec.conversion.hf.families.marian import sinusoids
+from fairseq_specdec.conversion.hf.folder import ModelFolder
+from fairseq_specdec.conversion.hf.vocabulary import read_pieces
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
 
@@ -70,6 +74,53 @@ def test_drafts_of_a_converted_model_change_nothing(converted, family):
     assert list(map(str, found)) == facts["outputs"]
     tokens = sum(len(each.tokens) for each in found)
     assert sum(each.iterations for each in found) < tokens / 2
+
+
+def only_tokenizer_json(family, to):
+    """A copy of a folder with tokenizer.json in place of its other tokenizer files."""
+    shutil.copytree(STORED / family, to)
+    added = {}
+    if family == "bart":
+        vocab = json.loads((to / "vocab.json").read_text(encoding="utf-8"))
+        lines = (to / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
+        model = {"type": "BPE", "vocab": vocab, "merges": [line.split() for line in lines]}
+        gone = ("vocab.json", "merges.txt")
+    else:
+        pieces = read_pieces(ModelFolder(str(to)), "sentencepiece.bpe.model")[3:]
+        words = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
+        model = {"type": "Unigram", "vocab": [[word, -1.0] for word in words]}
+        tokens = load(str(to)).vocabularies[0].tokens
+        added = {i: token for i, token in tokens.items() if i >= len(words)}
+        gone = ("sentencepiece.bpe.model",)
+    entries = [{"id": i, "content": token, "special": True} for i, token in added.items()]
+    (to / "tokenizer.json").write_text(json.dumps({"model": model, "added_tokens": entries}))
+    for name in gone:
+        (to / name).unlink()
+    return to
+
+
+@pytest.mark.parametrize("family", ["nllb", "mbart25", "bart"])
+def test_tokenizer_json_alone(converted, family, tmp_path):
+    """The same dictionaries and weights come out; fairseq's flags name files that are there."""
+    before, _ = converted(family)
+    out = tmp_path / "out"
+    said = convert(str(only_tokenizer_json(family, tmp_path / "in")), str(out), None, None, False)
+    names = [path.name for path in before.glob("dict.*.txt")]
+    assert names and all((out / n).read_text() == (before / n).read_text() for n in names)
+    theirs, ours = (load_checkpoint(str(each / "verifier.pt"))["model"] for each in (before, out))
+    assert theirs.keys() == ours.keys() and all(theirs[n].equal(ours[n]) for n in ours)
+    if family == "bart":
+        translator = loaded(out, family, bpe="gpt2")
+        assert (
+            list(map(str, translator.translate(told(family)["sources"]))) == told(family)["outputs"]
+        )
+        assert "--bpe gpt2" in said
+    else:
+        assert "--bpe" not in said and "sentences as their pieces" in said
+        with pytest.raises(
+            ValueError, match="bpe 'sentencepiece': a converted model has tokenizers$"
+        ):
+            loaded(out, family, bpe="sentencepiece")
 
 
 @pytest.mark.parametrize("family", ["marian", "mbart25"])

@@ -20,8 +20,10 @@ def commands(found: Converted, out: str, pair: Any) -> str:
     lines = ["In Python:", *_python(out, pair if languages else None), ""]
     stock = found.text.task + (" --user-dir fairseq_specdec" if _needs_plugin(found) else "")
     ours = found.text.task + "_specdec --user-dir fairseq_specdec"
+    split = _subwords(found, shlex.quote(out))
+    read = _TEXT if split else "sentences as their pieces, one a line, from standard input"
     for title, task in (("With this project", ours), ("With stock fairseq", stock)):
-        lines += [f"{title} ({_TEXT}):", _command(found, out, pair, task), ""]
+        lines += [f"{title} ({read}):", _command(found, out, pair, task), ""]
     if "<s>" in found.text.source:
         lines += ["The model reads <s> before a sentence: fairseq's commands take it from prepared "
                   "text only (docs/huggingface.md).", ""]  # fmt: skip
@@ -44,6 +46,15 @@ def _python(out: str, pair: Any) -> List[str]:
     ]
 
 
+def _subwords(found: Converted, place: str) -> List[str]:
+    """fairseq's flags for the subword model; [] where it has none."""
+    if found.text.byte_level:
+        files = f"--gpt2-encoder-json {place}/encoder.json --gpt2-vocab-bpe {place}/vocab.bpe"
+        return [f"--bpe gpt2 {files}"]
+    models = [name for name in found.text.files if name.endswith((".spm", ".model"))]
+    return [f"--bpe sentencepiece --sentencepiece-model {place}/{each}" for each in models[:1]]
+
+
 def _command(found: Converted, out: str, pair: Any, task: str) -> str:
     place = shlex.quote(out)
     generation = found.generation
@@ -57,15 +68,8 @@ def _command(found: Converted, out: str, pair: Any, task: str) -> str:
         words += [f"--fixed-dictionary {place}/dict.all.txt", f"--lang-pairs {pair[0]}-{pair[1]}"]
     elif languages:
         words.append(f"--langs {','.join(languages)}")
-    if "encoder.json" in found.text.files:
-        words.append(
-            f"--bpe gpt2 --gpt2-encoder-json {place}/encoder.json "
-            f"--gpt2-vocab-bpe {place}/vocab.bpe"
-        )
-    else:
-        file = "source.spm" if "source.spm" in found.text.files else next(iter(found.text.files))
-        words.append(f"--bpe sentencepiece --sentencepiece-model {place}/{file}")
     words += [
+        *_subwords(found, place),
         f"--beam {generation.beam} --lenpen {generation.lenpen:g}",
         f"--max-len-a 0 --max-len-b {generation.max_len_b} --min-len {generation.min_len}",
     ]

@@ -52,6 +52,8 @@ def convert(path: str, out: str, source: Optional[str], target: Optional[str], f
     names = _write_dictionaries(found, out, pair)
     for there, here in found.text.files.items():
         shutil.copyfile(ModelFolder(path).file(here), os.path.join(out, there))
+    for name, content in found.text.made.items():
+        write_text(os.path.join(out, name), content)
     _write_checkpoint(found, os.path.join(out, VERIFIER), pair)
     write_json(os.path.join(out, DESCRIPTION), _description(found, path, names, pair))
     return commands(found, out, pair)
@@ -89,7 +91,7 @@ def words_of(found: Converted, side: int) -> List[str]:
             words.append(f"madeupword{i}")
         elif token in languages:
             words.append(text.language_token.format(languages[token]))
-        elif text.kind in ("gpt2", "tokenizers") and "vocab.bpe" in text.files:
+        elif text.byte_level:
             words.append(token if token in vocabulary.special else str(i))
         else:
             words.append(word(token, i))
@@ -152,7 +154,7 @@ def _description(found: Converted, path: str, names: List[str], pair: Any) -> Di
     vocabularies, orders = found.vocabularies, found.orders
     kind = text.kind
     if kind == "tokenizers" and orders[0] != list(range(len(orders[0]))):
-        kind = "gpt2" if "encoder.json" in text.files else "sentencepiece"
+        kind = "gpt2" if text.byte_level else "sentencepiece"
     renamed = [
         {t: word(t, i) for i, t in each.tokens.items() if word(t, i) != t} for each in vocabularies
     ]

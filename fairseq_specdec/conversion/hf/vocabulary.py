@@ -41,6 +41,18 @@ def read_ids(folder: ModelFolder, name: str) -> Dict[int, str]:
     return found
 
 
+def read_tokenizer(folder: ModelFolder) -> Dict[int, str]:
+    """Tokens by id, of tokenizer.json without what was added; {} where there is no such file."""
+    model = folder.json("tokenizer.json").get("model")
+    words = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(words, list):  # Unigram: [token, score], in the order of the ids
+        words = {each[0]: i for i, each in enumerate(words) if isinstance(each, list) and each}
+    found = {i: token for token, i in words.items()} if isinstance(words, dict) else {}
+    if not all(type(i) is int and i >= 0 and type(token) is str for i, token in found.items()):
+        raise ValueError(f"{folder.path}/tokenizer.json: its vocabulary is damaged; copy it again")
+    return found
+
+
 def read_pieces(folder: ModelFolder, name: str) -> List[str]:
     """The pieces of a sentencepiece model."""
     if not folder.has(name):

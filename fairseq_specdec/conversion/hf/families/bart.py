@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+import json
+from typing import Dict, Tuple
 
 from ..generation import Generation
-from ..vocabulary import Vocabulary, assemble, read_ids
+from ..vocabulary import Vocabulary, assemble, read_ids, read_tokenizer
 from .base import Loader, Text, register
 
 USUAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -25,12 +26,23 @@ class BartLoader(Loader):
     }
 
     def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
-        vocabulary = assemble(self.folder, read_ids(self.folder, "vocab.json"), USUAL)
-        vocabulary.special["<mask>"] = True
-        files = {"encoder.json": "vocab.json", "vocab.bpe": "merges.txt"}
-        self.folder.file("merges.txt")
-        kind = "gpt2"
+        kind, files, made = "gpt2", {"encoder.json": "vocab.json", "vocab.bpe": "merges.txt"}, {}
+        ids = read_tokenizer(self.folder)
+        if ids and not self.folder.has("vocab.json"):
+            files, made = {}, self._files_of_gpt2(ids)
+        else:
+            ids = read_ids(self.folder, "vocab.json")
+            self.folder.file("merges.txt")
         if self.folder.has("tokenizer.json"):
             kind, files["tokenizer.json"] = "tokenizers", "tokenizer.json"
-        source = ["<s>", "{text}", "</s>"]
-        return Text(kind, files, source, "</s>", "translation"), (vocabulary, vocabulary)
+        vocabulary = assemble(self.folder, ids, USUAL)
+        vocabulary.special["<mask>"] = True
+        text = Text(kind, files, ["<s>", "{text}", "</s>"], "</s>", "translation", made=made)
+        return text, (vocabulary, vocabulary)
+
+    def _files_of_gpt2(self, ids: Dict[int, str]) -> Dict[str, str]:
+        """What tokenizer.json says, as fairseq's own BPE reads it."""
+        merges = self.folder.json("tokenizer.json")["model"].get("merges") or []
+        lines = [each if isinstance(each, str) else " ".join(map(str, each)) for each in merges]
+        encoder = json.dumps({token: i for i, token in ids.items()})
+        return {"encoder.json": encoder, "vocab.bpe": "\n".join(["#version: 0.2", *lines, ""])}

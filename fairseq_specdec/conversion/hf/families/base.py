@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
 
 import torch
 from torch import Tensor
@@ -37,6 +37,12 @@ class Text(NamedTuple):
     task: str  # of fairseq
     language_token: str = "__{}__"  # of ``--source-lang``, as the family's task of fairseq names it
     task_flags: Tuple[str, ...] = ()  # of it, beside the languages
+    made: Mapping[str, str] = {}  # files that OUT gets beside those of the folder: their content
+
+    @property
+    def byte_level(self) -> bool:
+        """Whether fairseq's own byte-level BPE reads it."""
+        return "vocab.bpe" in self.files or "vocab.bpe" in self.made
 
 
 class Converted(NamedTuple):

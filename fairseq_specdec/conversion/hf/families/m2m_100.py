@@ -7,7 +7,7 @@ from typing import Tuple
 from ..generation import Generation
 from ..vocabulary import Vocabulary, assemble, read_ids
 from .base import Loader, Text, register
-from .mbart import PIECES, pieces_and_languages, tokenizer_class
+from .mbart import PIECES, files_of_pieces, pieces_and_languages, tokenizer_class
 
 USUAL = ("<s>", "<pad>", "</s>", "<unk>")
 TASK = "translation_multi_simple_epoch"
@@ -32,13 +32,11 @@ class M2M100Loader(Loader):
 
     def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
         nllb = tokenizer_class(self).startswith("Nllb") or not self.folder.has("vocab.json")
-        source, kind, files = ["{lang}", "{text}", "</s>"], "sentencepiece", {PIECES: PIECES}
+        source, (kind, files) = ["{lang}", "{text}", "</s>"], files_of_pieces(self)
         if nllb:
             vocabulary = pieces_and_languages(self)
             if self.folder.json("tokenizer_config.json").get("legacy_behaviour"):
                 source = ["{text}", "</s>", "{lang}"]
-            if self.folder.has("tokenizer.json"):
-                kind, files["tokenizer.json"] = "tokenizers", "tokenizer.json"
         else:
             vocabulary = assemble(self.folder, read_ids(self.folder, "vocab.json"), USUAL)
             if not vocabulary.languages:
@@ -47,4 +45,5 @@ class M2M100Loader(Loader):
                     "special_tokens_map.json and tokenizer_config.json too"
                 )
             self.folder.file(PIECES)
+            kind, files = "sentencepiece", {PIECES: PIECES}
         return Text(kind, files, source, "</s>", TASK, task_flags=FLAGS), (vocabulary, vocabulary)

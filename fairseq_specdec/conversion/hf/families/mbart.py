@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Dict, Tuple
 
 from ..generation import Generation
-from ..vocabulary import Vocabulary, assemble, read_pieces
+from ..vocabulary import Vocabulary, assemble, read_pieces, read_tokenizer
 from .base import Loader, Text, register
 
 USUAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -29,9 +29,7 @@ class MBartLoader(Loader):
 
     def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
         vocabulary = pieces_and_languages(self)
-        kind, files = "sentencepiece", {PIECES: PIECES}
-        if self.folder.has("tokenizer.json"):
-            kind, files["tokenizer.json"] = "tokenizers", "tokenizer.json"
+        kind, files = files_of_pieces(self)
         if tokenizer_class(self).startswith("MBart50") or generation.start == generation.eos:
             text = Text(
                 kind, files, ["{lang}", "{text}", "</s>"], "</s>", "translation_multi_simple_epoch",
@@ -47,9 +45,13 @@ class MBartLoader(Loader):
 
 def pieces_and_languages(loader: Loader) -> Vocabulary:
     """fairseq's four symbols, the pieces without their own first three, and the languages."""
-    pieces = read_pieces(loader.folder, PIECES)
-    base = dict(enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]))
-    found = assemble(loader.folder, base, USUAL, after=len(pieces) + 1)
+    base = {} if loader.folder.has(PIECES) else read_tokenizer(loader.folder)
+    after = None
+    if not base:
+        pieces = read_pieces(loader.folder, PIECES)
+        base = dict(enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]))
+        after = len(pieces) + 1
+    found = assemble(loader.folder, base, USUAL, after)
     if "<mask>" in found.special:
         found.special["<mask>"] = True
     if not found.languages:
@@ -58,6 +60,13 @@ def pieces_and_languages(loader: Loader) -> Vocabulary:
             "tokenizer.json, special_tokens_map.json and tokenizer_config.json too"
         )
     return found
+
+
+def files_of_pieces(loader: Loader) -> Tuple[str, Dict[str, str]]:
+    """``kind`` and ``files`` of a ``Text``: sentencepiece's model, tokenizer.json, or both."""
+    there = [name for name in (PIECES, "tokenizer.json") if loader.folder.has(name)]
+    kind = "tokenizers" if "tokenizer.json" in there else "sentencepiece"
+    return kind, {name: name for name in there}
 
 
 def tokenizer_class(loader: Loader) -> str:
