@@ -143,7 +143,9 @@ def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
     # Drafts are not cut at the end, as where it is not known beforehand.
     free = plan._replace(generation={**plan.generation, "min_len": 1, "max_len_b": 200})
     system = systems.build(free, workload, overrides=overrides)
-    return dataclasses.replace(system, generator=ReplayedGenerator(system.generator, script))
+    return dataclasses.replace(
+        system, generator=ReplayedGenerator(system.generator, script), step=None
+    )
 
 
 def load(path: str, src_dict: Any, tgt_dict: Any, read: Any, dtype: Any) -> Any:

@@ -37,8 +37,9 @@ class Bench:
         makers = asked.makers()
         self.plans: List[Plan] = [plan for plan, _ in makers]
         self.systems: List[System] = [make(self.workload) for _, make in makers]
-        self.texts = Texts(self.workload.task, asked.config)
         self.beam, self.greedy = (self.system(f"fairseq beam {width}") for width in (5, 1))
+        hidden = self.beam.generator.symbols_to_strip_from_output
+        self.texts = Texts(self.workload.task, asked.config, hidden)
         versions = peers.versions(self.systems)
         self.results: Dict[str, Any] = {
             "provenance": machine.record(
@@ -76,8 +77,8 @@ class Bench:
         return {
             "data": args.data,
             "subset": config.dataset.gen_subset,
-            "source_lang": self.workload.task.cfg.source_lang,
-            "target_lang": self.workload.task.cfg.target_lang,
+            "source_lang": config.task.source_lang,
+            "target_lang": config.task.target_lang,
             "sentences": len(self.workload.order),
             "batch_sizes": self.asked.sizes,
             "repeats": args.repeats,

@@ -10,11 +10,13 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks import TASK_REGISTRY
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
 from fairseq_specdec.engine.threads import set_threads
 
 from ..commands.own import brief
+from ..families.languages import check_direction, check_languages
 from ..io.flag_values import AT_LEAST_1, flag_of, numbers
 from . import flags, greedy_rows, peers, presets
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
@@ -83,7 +85,12 @@ def _check(args: argparse.Namespace) -> None:
     flags.check_common(args)
     meaningless = (name for name in MEANINGLESS if getattr(args, name, None))
     refuse({
-        f"--task {args.task}: only {TASK} has the strategies; leave it out": args.task != TASK,
+        f"--task {args.task}: has no strategies; leave it out for {TASK}, or name another task of "
+        "this project": not getattr(TASK_REGISTRY[args.task], "decodes_speculatively", False),
+        f"--task {args.task}: the sources are speech; decode with fairseq-generate":
+            args.task.startswith("speech_to_text"),
+        f"--peers: no other engine has {args.task}; leave it out":
+            args.peers and args.task != TASK,
         "--sampling: stock beam search does not sample; give it to a --system": args.sampling,
         **{f"{flag_of(each)}: has no meaning here; leave it out": True for each in meaningless},
         NO_TRACE: args.trace_path is not None,
@@ -136,6 +143,8 @@ def read(words: Sequence[str]) -> Session:
         args = _parsed([*presets.flags_of(args.preset, args.data or ""), *words])
     _check(args)
     with blaming(""):
+        check_languages(args)
+        check_direction(args)
         sizes = list(numbers(args.batch_sizes, "--batch-size"))
         beams = list(numbers(args.stock_beams, "--stock-beams"))
     if not {1, 5} <= set(beams):

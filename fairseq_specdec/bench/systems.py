@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
+import functools
 import itertools
 import shlex
 import sys
@@ -13,7 +14,6 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tu
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.tasks import FairseqTask
 
 from fairseq_specdec.config import OWN_FIELDS, decoding_settings
 from fairseq_specdec.decoding.builder import (
@@ -28,6 +28,8 @@ from fairseq_specdec.decoding.generation_flags import (
     sampler_of,
 )
 from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.families.languages import of_pair
+from fairseq_specdec.families.stock_generator import decided
 
 from ..io.flag_values import flag_of
 from .engines import ENGINES
@@ -206,13 +208,20 @@ def build(plan: Plan, workload: Workload, overrides: Overrides = NO_OVERRIDES) -
     words = (task.source_dictionary, task.target_dictionary)
     with blaming(f"--system {plan.name!r}: "):
         models, settings = workload.models(plan.paths), decoding_settings(**plan.settings)
+        chosen = decided(task.build_generator(models, flags), flags, workload.config.task._name)
         generator = build_generator(
-            models, *words, flags, settings, stats=stats, overrides=overrides,
+            models, *words, chosen.args, settings, chosen.extra, stats, overrides=overrides,
+            load=functools.partial(_drafter, workload.config.task),
             free_unpacked=workload.one_system,
         )  # fmt: skip
     return System(
-        plan.name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling
-    )
+        plan.name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling,
+        step=task.inference_step,
+    )  # fmt: skip
+
+
+def _drafter(task: Any, path: str, src_dict: Any, tgt_dict: Any, read: Any, dtype: Any) -> Any:
+    return of_pair(read(path, src_dict, tgt_dict), task)
 
 
 def build_stock(plan: Plan, workload: Workload, beam: int) -> System:
@@ -220,9 +229,8 @@ def build_stock(plan: Plan, workload: Workload, beam: int) -> System:
     models = workload.models(plan.paths)
     given = {k: v for k, v in plan.generation.items() if not k.startswith("sampling")}
     flags = generation_flags(**{**given, "beam": beam})
-    # The base class's method: the decoding task would build our generator.
-    generator = FairseqTask.build_generator(workload.task, models, flags)
+    generator = workload.task.build_generator(models, flags)
     return System(
         f"fairseq beam {beam}", generator, models, steps_of_stock=StockSteps(generator),
-        prefix_size=flags.prefix_size,
+        prefix_size=flags.prefix_size, step=workload.task.inference_step,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 from sacrebleu.metrics import BLEU
@@ -32,9 +32,11 @@ class Quality(NamedTuple):
 
 
 class Texts:
-    """Tokens to text as fairseq-generate's D lines have it."""
+    """Tokens to text as fairseq-generate's D lines have it. ``hidden``: tokens that are left
+    out."""
 
-    def __init__(self, task: Any, config: Any) -> None:
+    def __init__(self, task: Any, config: Any, hidden: Collection[int] = ()) -> None:
+        self.hidden = set(hidden)
         self.dictionary = task.target_dictionary
         self.tokenizer = task.build_tokenizer(config.tokenizer)
         self.bpe = task.build_bpe(config.bpe)
@@ -51,7 +53,9 @@ class Texts:
 
     def __call__(self, tokens: List[int], reference: bool = False) -> str:
         """One sentence; an unknown word of a reference is marked, so that it matches nothing."""
-        text = self.dictionary.string(torch.tensor(tokens), self.post_process, escape_unk=reference)
+        text = self.dictionary.string(
+            torch.tensor(tokens), self.post_process, reference, self.hidden
+        )
         if self.bpe is not None:
             text = self.bpe.decode(text)
         if self.tokenizer is not None:

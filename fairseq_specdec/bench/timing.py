@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import statistics
 import time
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
@@ -38,6 +38,7 @@ class System:
         steps_of_stock: what a stock generator asks of its models; None for ours.
         prefix_size: forced target tokens, as ``--prefix-size``.
         sampled: whether it draws tokens, so that no two passes need agree.
+        step: the task's ``inference_step``; None to call the generator alone.
 
     Attributes:
         times: for each batch, in their order, the wall time in seconds of every pass over it.
@@ -58,6 +59,7 @@ class System:
     steps_of_stock: Optional[StockSteps] = None
     prefix_size: int = 0
     sampled: bool = False
+    step: Optional[Callable[..., Any]] = None
 
     def __post_init__(self) -> None:
         self.reset()
@@ -85,8 +87,13 @@ class System:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
+        if self.steps_of_stock is not None:
+            self.steps_of_stock.set_beam()
         started, used = _now(device)
-        hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
+        if self.step is None:
+            hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
+        else:
+            hypotheses = self.step(self.generator, self.models, sample, prefix_tokens=prefix)
         ended, then = _now(device)
         return hypotheses, ended - started, then - used
 
@@ -121,6 +128,7 @@ class StockSteps:
 
     def __init__(self, generator: Any) -> None:
         self.reset()
+        self._generator = generator
         model = generator.model
         encode, decode = model.forward_encoder, model.forward_decoder
 
@@ -135,6 +143,12 @@ class StockSteps:
                 return decode(*args, **kwargs)
 
         model.forward_encoder, model.forward_decoder = timed_encode, timed_decode
+
+    def set_beam(self) -> None:
+        """Tell the models the generator's beam: BART keeps the last one above 1."""
+        for model in self._generator.model.models:
+            if hasattr(model, "set_beam_size"):
+                model.set_beam_size(self._generator.beam_size)
 
     def reset(self) -> None:
         self.calls, self.stopwatch = 0, Stopwatch()

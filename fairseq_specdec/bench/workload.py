@@ -9,9 +9,11 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
-from fairseq.tasks.translation import TranslationTask
+from fairseq.data import ConcatDataset, RoundRobinZipDatasets
+from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_specdec.compat.checkpoint_file import load_models
+from fairseq_specdec.families.registration import SUFFIX
 
 
 def refuse(faults: Mapping[str, Any]) -> None:
@@ -49,6 +51,18 @@ def split_paths(path: Optional[str]) -> Tuple[str, ...]:
     return paths
 
 
+def stock_task(name: str) -> Any:
+    """fairseq's class of a task of this project."""
+    return TASK_REGISTRY[name[: -len(SUFFIX)]]
+
+
+def of_one_pair(data: Any) -> Any:
+    """The sentences of the pair that is decoded, among a task's of several pairs."""
+    if isinstance(data, ConcatDataset) and len(data.datasets) == 1:
+        return data.datasets[0]
+    return data.datasets[data.eval_key] if isinstance(data, RoundRobinZipDatasets) else data
+
+
 class Workload:
     """The sentences of a split, and the models that decode them.
 
@@ -57,8 +71,8 @@ class Workload:
         paths: checkpoints whose limits the sentences must keep.
 
     Attributes:
-        task: a plain translation task: dictionaries, tokenizer, stock generators.
-        data: the split.
+        task: fairseq's own: dictionaries, tokenizer, stock generators.
+        data: the split, of one pair of languages.
         order: indices of the sentences, shortest source first, as fairseq-generate orders them.
         one_system: whether a single system will use the models, which may then let go of weights.
     """
@@ -70,13 +84,14 @@ class Workload:
         expected = "; expected a directory written by fairseq-preprocess"
         # fairseq raises a bare Exception where it finds no languages
         with blaming(f"{config.task.data}: ", expected, Exception):
-            self.task = TranslationTask.setup_task(config.task)
+            self.task = stock_task(config.task._name).setup_task(config.task)
         self._models: Dict[Tuple[str, ...], List[Any]] = {}
         models = self.models(paths)
         split = config.dataset.gen_subset
         with blaming(f"--gen-subset {split}: ", errors=FileNotFoundError):
             self.task.load_dataset(split)
-        self.data = self.task.dataset(split)
+        self._whole = self.task.dataset(split)
+        self.data = of_one_pair(self._whole)
         # fairseq draws the order of equally long sentences anew, but for the split named test: a
         # limit would take others every time.
         self.data.shuffle = False
@@ -89,7 +104,10 @@ class Workload:
         out = "--skip-invalid-size-inputs-valid-test leaves such sentences out"
         with blaming("", f" (--gen-subset {split}; {out})", Exception):  # bare in fairseq
             order = self.task.filter_indices_by_size(
-                self.data.ordered_indices(), self.data, utils.resolve_max_positions(*limits), skip
+                self._whole.ordered_indices(),
+                self._whole,
+                utils.resolve_max_positions(*limits),
+                skip,
             )
         if len(order) == 0:
             raise ValueError(f"--gen-subset {split}: no sentence in {self.config.task.data}")

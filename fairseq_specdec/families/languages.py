@@ -35,3 +35,10 @@ def check_direction(flags: Any) -> None:
     for name in SIDES if hasattr(flags, "lang_pairs") else ():
         if getattr(flags, name, None) is None:
             raise ValueError(f"{flag_of(name)}: missing; name the languages to translate between")
+
+
+def of_pair(drafter: Any, flags: Any) -> Any:
+    """What drafts for a task's languages; another model than a block drafter itself."""
+    choose = getattr(drafter, "for_pair", None)
+    languages = [getattr(flags, side, None) for side in SIDES]
+    return drafter if choose is None or None in languages else choose("-".join(languages))

@@ -26,7 +26,7 @@ from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
-from .languages import SIDES, check_direction, check_languages
+from .languages import check_direction, check_languages, of_pair
 from .stock_generator import decided
 
 logger = logging.getLogger(__name__)
@@ -159,18 +159,10 @@ class SpecDecMixin:
             key = (path, os.stat(path).st_mtime_ns, read, dtype, like.dtype, like.device)
             if key not in self._drafters:
                 drafter = read(path, src_dict, tgt_dict)
-                self._drafters = {key: self._of_pair(drafter)}
+                self._drafters = {key: of_pair(drafter, self.own_flags)}
             return self._drafters[key]
 
         return load
-
-    def _of_pair(self, drafter: Any) -> Any:
-        """What drafts for the task's languages; another model than a block drafter itself."""
-        flags, choose = self.own_flags, getattr(drafter, "for_pair", None)
-        languages = [getattr(flags, side, None) for side in SIDES]
-        if choose is None or None in languages:
-            return drafter
-        return choose("-".join(languages))
 
     def build_generator(self, models: Any, args: Any, *rest: Any, **more: Any) -> Any:
         """The generator for ``--strategy``.

@@ -6,9 +6,10 @@ import re
 import pytest
 import torch
 from families_toys import drafter_flags, pair_of, train_drafter
-from in_process import hypotheses, run_here
+from in_process import command_line, hypotheses, one_thread, run_here
 
-from fairseq_specdec.accelerate.verifier import check_checkpoint
+from fairseq_specdec.bench import cli as bench
+from fairseq_specdec.bench.workload import BenchError
 from fairseq_specdec.compat.checkpoints import load_model
 from fairseq_specdec.data import shortlist
 
@@ -98,6 +99,42 @@ def test_languages_that_the_verifier_lacks_are_named(languages, family, drafter)
         )  # fmt: skip
 
 
+def benched(languages, model, target, *systems, **flags):
+    """specdec-bench of a pair: its results."""
+    given = {"task": model.task + "_specdec", "path": model.path, "cpu": True, "no_memory": True,
+             "batch_size": 4, "warmup": 0, "limit": 20, **model.languages, **pair_of(target),
+             **flags}  # fmt: skip
+    words = [str(languages), *command_line(**given)]
+    for system in systems:
+        words += ["--system", system]
+    with one_thread():
+        return bench.main(words, lambda text: None)
+
+
+@pytest.mark.parametrize("target", ["de", "ro"])
+def test_each_pair_has_its_table(languages, family, drafter, stock, target):
+    """Rows of stock's output; BLEU is of text without the languages' tokens."""
+    gad = f"gad: --strategy gad --drafter-path {drafter} --draft-budget 0"
+    (run,) = benched(languages, family("m2m"), target, gad)["runs"]
+    rows = {row["system"]: row for row in run["rows"]}
+    assert rows["gad"]["identical_percent"] == 100 and rows["gad"]["tok"] > 1.5
+    assert rows["gad"]["bleu"] == rows["fairseq beam 1"]["bleu"] > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mbart25", "replacing", "separate", "one_decoder"])
+def test_every_family_has_its_table(languages, family, name):
+    (run,) = benched(languages, family(name), "de", "greedy: --strategy greedy")["runs"]
+    assert [row["identical_percent"] for row in run["rows"] if row["system"] == "greedy"] == [100]
+
+
+def test_benchmarks_of_no_pair_are_refused(languages, family):
+    with pytest.raises(BenchError, match="--source-lang: missing; name the languages"):
+        benched(languages, family("m2m"), "de", source_lang=None)
+    with pytest.raises(BenchError, match="--peers: no other engine has translation_multi_simple"):
+        benched(languages, family("m2m"), "de", peers="ctranslate2")
+
+
 @pytest.fixture(scope="module")
 def listed(languages, drafter, tmp_path_factory):
     """The drafter with lists of two translations of each word, one list for each pair."""
@@ -135,11 +172,6 @@ def test_one_pair_is_listed_anew(languages, listed, tmp_path):
     tables = load_model(str(out))["model"]
     assert tables["word_lists.en-ro.translations"].shape[1] == 1
     assert tables["word_lists.en-de.translations"].shape[1] == 2
-
-
-def test_accelerating_names_the_commands_of_several_languages(family):
-    with pytest.raises(ValueError, match="--lang-pairs en-de,en-ro; .*Several languages"):
-        check_checkpoint(str(family("m2m").path))
 
 
 @pytest.mark.parametrize(
