@@ -14,16 +14,18 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import data_utils
 from fairseq.tasks.translation import TranslationTask
 
 from ..commands.own import again, brief, reporting
+from ..compat.checkpoint_file import read_state
 from ..data.folder import check_data, splits
 from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
+from ..training.dictionaries import placeholders
 from . import measuring, report, steps
 from .commands import Job
 from .flags import check, get_parser
@@ -31,7 +33,7 @@ from .measuring import recommend
 from .raw_text import binarise
 from .state import State
 from .steps import Limits
-from .verifier import check_checkpoint, fit
+from .verifier import check_checkpoint, fit, several_pairs
 
 logger = steps.logger
 
@@ -43,28 +45,38 @@ def _languages(args: argparse.Namespace) -> Tuple[str, str]:
     return str(source), str(target)
 
 
-def _dictionaries(job: Job) -> List[Any]:
+def _dictionaries(job: Job) -> Sequence[Any]:
+    if job.task:  # fairseq adds language tokens to them
+        return placeholders(read_state("--path", job.path)["model"])
     files = [os.path.join(job.data, f"dict.{side}.txt") for side in (job.source, job.target)]
     return [TranslationTask.load_dictionary(file) for file in files]
 
 
-def _check_splits(data: str) -> None:
-    missing = sorted({"train", "valid"} - set(splits(data)))
+def _check_splits(data: str, pair: str = "*-*", remedy: str = "") -> None:
+    missing = sorted({"train", "valid"} - set(splits(data, pair)))
     if missing:
+        of_pair = f" of {pair}" if remedy else ""
         raise ValueError(
-            f"{data}: has no split {missing[0]}; a drafter is trained on train and judged on "
-            "valid: binarise both with fairseq-preprocess --trainpref and --validpref"
+            f"{data}: has no split {missing[0]}{of_pair}; {remedy}a drafter is trained on train "
+            "and judged on valid: binarise both with fairseq-preprocess --trainpref and --validpref"
         )
 
 
 def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     """Check what can be checked at once; raw text is binarised."""
     check(args)
-    check_checkpoint(args.path)
-    if args.trainpref is None:
+    verifier = check_checkpoint(args.path)
+    both = args.source_lang is not None and args.target_lang is not None
+    asked = f"{args.source_lang}-{args.target_lang}" if both else None
+    task, pairs = several_pairs(verifier, args.lang_pairs, asked)
+    for pair in pairs:
+        if args.trainpref is not None:
+            raise ValueError("--trainpref: binarise the text of all pairs with fairseq-preprocess")
+        _check_splits(args.data, pair, "name pairs that DATA have with --lang-pairs; ")
+    if args.trainpref is None and not pairs:
         check_data(Namespace(**vars(args)))
         _check_splits(args.data)
-    source, target = _languages(args)
+    source, target = pairs[0].split("-") if pairs else _languages(args)
     cpu = args.cpu or not torch.cuda.is_available()
     bf16 = cpu and computes_in_bf16()
     tokens = args.max_tokens or (1800 if cpu else 8192)
@@ -72,9 +84,9 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     job = Job(
         data, args.path, args.out, source, target, args.beam, cpu, bf16, tokens, args.threads,
         args.eval_sentences, args.decode_beam, args.batch_sizes,
-        args.ray, args.ray_workers,
+        args.ray, args.ray_workers, tuple(task), tuple(pairs),
     )  # fmt: skip
-    kept = ("data", "path", "beam", "limit", "trainpref", "validpref", "max_tokens")
+    kept = ("data", "path", "beam", "limit", "trainpref", "validpref", "max_tokens", "lang_pairs")
     state = State(args.out, {name: getattr(args, name) for name in kept})
     if args.trainpref is not None and not state.done("binarise"):
         binarise(job, args)
@@ -85,7 +97,7 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
 def main(args: argparse.Namespace) -> Job:
     """Do the steps that are not done."""
     job, state = prepare(args)
-    fitting = fit(job.path, *_dictionaries(job))
+    fitting = fit(job.path, *_dictionaries(job), several=bool(job.pairs))
     logger.info("check: the verifier is sound; its drafter: %s", fitting.description)
     if not measuring.compared(job, state):
         logger.info("compare: this engine with stock fairseq, without a drafter")

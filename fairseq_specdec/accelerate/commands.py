@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..commands.words import ALLOCATION, distill_flags, training_flags
+from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags
 from .verifier import Fitting
 
 PYTHON = sys.executable
@@ -37,6 +37,24 @@ class Job(NamedTuple):
     batch_sizes: Tuple[int, ...] = (1,)  # in which it is to be used
     cluster: Optional[str] = None  # address of the Ray cluster that distils; None: this process
     workers: Optional[int] = None  # that distil at once; None: all that the cluster has room for
+    # of a verifier of several pairs: its task, as flags, and the pairs that the drafter is for
+    task: Tuple[str, ...] = ()
+    pairs: Tuple[str, ...] = ()
+
+    @property
+    def uses(self) -> List[Tuple[str, str, int]]:
+        """(name, pair, batch size) of each use that is measured."""
+        pairs = self.pairs or (f"{self.source}-{self.target}",)
+        return [
+            (f"{pair}, batches of {size}" if self.pairs else str(size), pair, size)
+            for pair in pairs
+            for size in self.batch_sizes
+        ]
+
+    def of_pair(self, pair: str) -> List[str]:
+        """The flags that decode a pair."""
+        source, _, target = pair.partition("-")
+        return [*self.task, "-s", source, "-t", target] if self.task else one_pair(source, target)
 
     @property
     def beams(self) -> List[int]:
@@ -65,8 +83,8 @@ def distill(job: Job, dest: str, limit: Optional[int], shared: bool = True) -> L
     if shared and job.cluster is not None:
         own += ["--ray", job.cluster]
         own += ["--ray-workers", str(job.workers)] if job.workers is not None else []
-    pair = (job.source, job.target)
-    words = distill_flags(own, PLUGIN, job.path, dest, pair, job.beam)
+    task = job.task or one_pair(job.source, job.target)
+    words = distill_flags(own, PLUGIN, job.path, dest, task, job.beam)
     return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]
 
 
@@ -89,7 +107,7 @@ def train(job: Job, fitting: Fitting, until: int, total: int) -> List[str]:
     ]  # fmt: skip
     return [
         PYTHON, "-m", "fairseq_cli.train", job.file("distilled"), "--user-dir", PLUGIN,
-        "--task", "translation", "-s", job.source, "-t", job.target, *job._device(), *precision,
+        *(job.task or one_pair(job.source, job.target, "translation")), *job._device(), *precision,
         *training_flags(own, job.file("training"), total),
     ]  # fmt: skip
 
@@ -98,8 +116,8 @@ def shortlist(job: Job) -> List[str]:
     """Give the drafter its list of words, from what it was trained on."""
     return [
         PYTHON, "-m", "fairseq_specdec.data.shortlist", job.file("distilled"),
-        "-s", job.source, "-t", job.target, "--drafter-path", job.drafter, "--out", job.drafter,
-        "--force",
+        *([] if job.task else ["-s", job.source, "-t", job.target]),
+        "--drafter-path", job.drafter, "--out", job.drafter, "--force",
     ]  # fmt: skip
 
 
@@ -113,8 +131,10 @@ def row_of(way: str, beam: int) -> str:
     return way if beam == 1 else f"{way}, beam {beam}"
 
 
-def measure(job: Job, ways: Sequence[str], sizes: Sequence[int], limit: int) -> List[str]:
-    """Measure ways to decode against stock fairseq on validation sentences, at all beams."""
+def measure(
+    job: Job, pair: str, ways: Sequence[str], sizes: Sequence[int], limit: int
+) -> List[str]:
+    """Measure ways to decode a pair against stock fairseq on validation sentences, at all beams."""
     systems: List[str] = []
     for beam in job.beams:
         for way in ways:
@@ -122,7 +142,7 @@ def measure(job: Job, ways: Sequence[str], sizes: Sequence[int], limit: int) -> 
             systems += ["--system", f"{row_of(way, beam)}: {flags}"]
     return [
         PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
-        "-s", job.source, "-t", job.target, "--gen-subset", "valid",
+        *job.of_pair(pair), "--gen-subset", "valid",
         "--batch-size", ",".join(map(str, sizes)),
         "--stock-beams", ",".join(map(str, sorted({1, 5, job.decode_beam}))),
         "--limit", str(limit), "--threads", str(job.threads), "--no-memory",
@@ -130,12 +150,12 @@ def measure(job: Job, ways: Sequence[str], sizes: Sequence[int], limit: int) -> 
     ]  # fmt: skip
 
 
-def decode(job: Job, way: str, beam: int, size: int) -> List[str]:
-    """The command to decode with from now on."""
+def decode(job: Job, pair: str, way: str, beam: int, size: int) -> List[str]:
+    """The command to decode a pair with from now on."""
     return [
-        "fairseq-generate", job.data, "-s", job.source, "-t", job.target, "--user-dir", PLUGIN,
-        "--task", "translation_specdec", "--path", job.path, "--beam", str(beam),
-        "--batch-size", str(size), *strategy(job, way), *(["--cpu"] if job.cpu else []),
+        "fairseq-generate", job.data, "--user-dir", PLUGIN, *job.of_pair(pair),
+        "--path", job.path, "--beam", str(beam), "--batch-size", str(size),
+        *strategy(job, way), *(["--cpu"] if job.cpu else []),
     ]  # fmt: skip
 
 

@@ -30,6 +30,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--out", "where drafter.pt, report.html and everything else is written", metavar="FOLDER",
         required=True)  # fmt: skip
     add_languages(parser)
+    add("--lang-pairs", "of a multilingual verifier: pairs that its drafter is trained for and "
+        "measured with", metavar="SRC-TGT,...", otherwise="those of its training")  # fmt: skip
     for split in ("train", "valid"):
         add(f"--{split}pref", f"parallel text PREFIX.SOURCE and PREFIX.TARGET for {split}, in the "
             "verifier's subwords; --trainpref and --validpref together", metavar="PREFIX",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ..io.atomic import read_json
 from . import commands
@@ -23,6 +23,9 @@ FEWEST = 10  # sentences to measure
 class Best(NamedTuple):
     """The fastest way to decode for one use."""
 
+    # of several pairs
+    name: str
+    pair: str
     # size, beam: sentences at a time, and hypotheses
     size: int
     beam: int
@@ -34,7 +37,8 @@ class Best(NamedTuple):
     def use(self) -> str:
         """What it is the fastest for."""
         at_a_time = "one sentence" if self.size == 1 else f"{self.size} sentences"
-        return f"{at_a_time} at a time, beam {self.beam}"
+        pair = f"{self.pair}, " if self.name != str(self.size) else ""
+        return f"{pair}{at_a_time} at a time, beam {self.beam}"
 
     @property
     def speed(self) -> float:
@@ -43,20 +47,22 @@ class Best(NamedTuple):
 
     def command(self, job: Job) -> str:
         """To decode with."""
-        return " ".join(map(shlex.quote, commands.decode(job, self.way, self.beam, self.size)))
+        return " ".join(
+            map(shlex.quote, commands.decode(job, self.pair, self.way, self.beam, self.size))
+        )
 
 
-def fastest(rows: Dict[str, Any], size: int, beam: int) -> Best:
-    """The fastest way of ``rows``, by name, which were measured at a batch size."""
+def fastest(rows: Dict[str, Any], use: Tuple[str, str, int], beam: int) -> Best:
+    """The fastest way of ``rows``, by name, which were measured for one of ``Job.uses``."""
     ways = [way for way in WAYS if row_of(way, beam) in rows]
     way = min(ways, key=lambda way: float(rows[row_of(way, beam)]["ms_mean"]))
-    return Best(size, beam, way, rows[row_of(way, beam)], rows[f"fairseq beam {beam}"])
+    return Best(*use, beam, way, rows[row_of(way, beam)], rows[f"fairseq beam {beam}"])
 
 
 def recommend(job: Job, state: State) -> List[Best]:
-    """The fastest way for each batch size and beam that was measured."""
+    """The fastest way for each use and beam that was measured."""
     rows = state.results("measure")["rows"]
-    return [fastest(rows[str(n)], n, beam) for n in job.batch_sizes for beam in job.beams]
+    return [fastest(rows[use[0]], use, beam) for use in job.uses for beam in job.beams]
 
 
 def compared(job: Job, state: State) -> bool:
@@ -71,9 +77,11 @@ def measured(job: Job, state: State) -> bool:
     return state.done("measure") and uses == (job.beams, list(job.batch_sizes))
 
 
-def rows_of(job: Job, ways: List[str], sizes: List[int], sentences: int) -> Dict[str, Any]:
-    """Figures by batch size and row."""
-    run(job, commands.measure(job, ways, sizes, sentences), "measure.log")
+def rows_of(
+    job: Job, pair: str, ways: List[str], sizes: List[int], sentences: int
+) -> Dict[str, Any]:
+    """Figures of a pair by batch size and row."""
+    run(job, commands.measure(job, pair, ways, sizes, sentences), "measure.log")
     return {
         str(part["batch_size"]): {row["system"]: row for row in part["rows"]}
         for part in read_json(job.file("measured.json"))["runs"]
@@ -81,8 +89,9 @@ def rows_of(job: Job, ways: List[str], sizes: List[int], sentences: int) -> Dict
 
 
 def compare(job: Job, state: State) -> None:
-    """Speed and output without a drafter against stock fairseq, on a few sentences."""
-    rows = rows_of(job, ["greedy"], [1], COMPARED)["1"]
+    """Speed and output without a drafter against stock fairseq, on a few sentences of the first
+    pair."""
+    rows = rows_of(job, job.uses[0][1], ["greedy"], [1], COMPARED)["1"]
     state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
 
 
@@ -91,7 +100,7 @@ def _seconds(job: Job, state: State) -> float:
     rows = state.results("compare")["rows"]
     ours = sum(float(rows[row_of("greedy", beam)]["ms_mean"]) for beam in job.beams)
     one = sum(float(row["ms_mean"]) for row in rows.values()) + ours
-    return one * len(job.batch_sizes) / 1000
+    return one * len(job.uses) / 1000
 
 
 def leave_time(job: Job, state: State, limits: Limits, sentences: int) -> Limits:
@@ -112,7 +121,11 @@ def measure(job: Job, state: State, limits: Limits, sentences: int) -> None:
         "measure: %d validation sentences, about %.0f min",
         sentences, max(1, one * (sentences + WARMUP) / 60),
     )  # fmt: skip
-    rows = rows_of(job, list(WAYS), list(job.batch_sizes), sentences)
+    found = {
+        pair: rows_of(job, pair, list(WAYS), list(job.batch_sizes), sentences)
+        for pair in dict.fromkeys(pair for _, pair, _ in job.uses)
+    }
+    rows = {name: found[pair][str(size)] for name, pair, size in job.uses}
     state.note(
         "measure", rows=rows, sentences=sentences, beams=job.beams, sizes=list(job.batch_sizes)
     )

@@ -40,7 +40,7 @@ COLUMNS = (
 def without_drafter(job: Job, state: State) -> str:
     """What this engine does without a drafter, in a sentence."""
     compared = state.results("compare")
-    each = [fastest(compared["rows"], 1, beam) for beam in job.beams]
+    each = [fastest(compared["rows"], job.uses[0], beam) for beam in job.beams]
     speeds = " and ".join(
         f"{best.speed:.1f} times stock fairseq's speed at beam {best.beam} "
         f"({best.row['ms_mean']:.1f} ms a sentence)" for best in each
@@ -56,8 +56,9 @@ def verdict(job: Job, state: State) -> str:
         f"{one.use[0].upper()}{one.use[1:]}: {one.way} is fastest, {one.row['ms_mean']:.1f} ms a "
         f"sentence, {one.speed:.1f} times stock fairseq's speed at that beam." for one in best
     ]  # fmt: skip
-    rows = state.results("measure")["rows"][str(job.batch_sizes[0])]
-    greedy, gad = (float(rows[row_of(way, 1)]["ms_mean"]) for way in WAYS)
+    rows, size = state.results("measure")["rows"], job.batch_sizes[0]
+    first = [rows[name] for name, _, each in job.uses if each == size]
+    greedy, gad = (sum(float(row[row_of(way, 1)]["ms_mean"]) for row in first) for way in WAYS)
     gain = greedy / gad
     if gain >= LEAST_GAIN:
         sentences.append(f"The drafter makes decoding {gain:.2f} times as fast as without it.")
@@ -99,7 +100,7 @@ def _pictures(best: Sequence[Best], state: State) -> List[str]:
     parts, done = list(trained["history"]), list(trained["checked"])
     return [
         pictures.bars(
-            f"Milliseconds a sentence, batches of {size}",
+            f"Milliseconds a sentence, {'batches of ' * size.isdigit()}{size}",
             [(name, float(row["ms_mean"])) for name, row in first.items()], "{:.1f}",
         ),
         pictures.bars(
@@ -126,7 +127,8 @@ def write(job: Job, state: State, fitting: Fitting) -> None:
         f"{'s' if job.threads > 1 else ''}{', on the CPU' if job.cpu else ''}.</p>"
     )
     for size, rows in measured["rows"].items():
-        parts += [f"<h3>Batches of {size}</h3>", _table(list(rows.values()))]
+        title = f"Batches of {size}" if size.isdigit() else size
+        parts += [f"<h3>{escape(title)}</h3>", _table(list(rows.values()))]
     parts += _pictures(best, state)
     parts += ["<h2>How it was made</h2>", f"<p>{escape(training(state, fitting))}</p>"]
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'

@@ -79,16 +79,34 @@ def distil(job: Job, state: State, limits: Limits) -> None:
         run(job, commands.distill(job, job.file("pilot"), PILOT, shared=False), "distil.log")
         pilot = read_json(job.file("pilot", "distill.json"))
         shutil.rmtree(job.file("pilot"))
-        _check_losses(pilot["counts"])
-        rate = pilot["decoding"]["sentences_per_second_and_process"] * (job.workers or 1)
-        limit = max(FEWEST, int(rate * DISTILLING * limits.hours * 3600))
+        parts = _parts(pilot)
+        _check_losses(_sums([part["counts"] for part in parts]))
+        rate = min(part["decoding"]["sentences_per_second_and_process"] for part in parts)
+        rate *= job.workers or 1
+        most = int(rate * DISTILLING * limits.hours * 3600)
+        limit = max(FEWEST, most // len(parts))
         logger.info("distil: about %.0f sentences per second, so at most %d", rate, limit)
     state.note("distil", done=False, limit=limit)
     dest = job.file("distilled")
     seconds = run(job, commands.distill(job, dest, limit), "distil.log")
-    counts = read_json(os.path.join(dest, "distill.json"))["counts"]
+    report = read_json(os.path.join(dest, "distill.json"))
+    counts = _sums([part["counts"] for part in _parts(report)])
     _check_losses(counts)
     state.note("distil", seconds=seconds, counts=counts)
+
+
+def _parts(report: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """What a distillation says of each pair."""
+    return list(report.get("pairs", {"": report}).values())
+
+
+def _sums(counts: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Counts of several pairs, added up."""
+    found: Dict[str, Any] = {}
+    for name in dict.fromkeys(name for each in counts for name in each):
+        values = [each[name] for each in counts if name in each]
+        found[name] = _sums(values) if isinstance(values[0], dict) else sum(values)
+    return found
 
 
 def _check_losses(counts: Dict[str, Any]) -> None:

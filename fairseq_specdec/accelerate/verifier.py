@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Sequence
+import shlex
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq.models.transformer import TransformerConfig
 
 from ..compat.checkpoint_file import read_state
+from ..compat.own_task import OwnTask
 from ..decoding.builder import check_verifier
 from ..decoding.training_dictionaries import TrainingSettings
 from ..training.initialisation import load_verifier
@@ -23,16 +25,11 @@ class Fitting(NamedTuple):
     description: str  # in words, for the report
 
 
-def check_checkpoint(path: str) -> None:
-    """Refuse, with the reason, checkpoints for which no drafter pays; before data are read."""
+def check_checkpoint(path: str) -> Dict[str, Any]:
+    """Refuse, with the reason, checkpoints for which no drafter pays; before data are read. Returns
+    the content of others."""
     state = read_state("--path", path)
     weights = state["model"]
-    pairs = TrainingSettings(state).pairs()
-    if pairs:
-        raise ValueError(
-            f"--path: {path} was trained with --lang-pairs {','.join(pairs)}; this command makes "
-            "drafters of one pair. docs/training.md, Several languages, has the commands for all"
-        )
     if "decoder.mask_embedding" in weights:
         raise ValueError(f"--path: {path} is a drafter; name the model that it is to speed up")
     if not any(name.startswith("encoder.") for name in weights):
@@ -51,13 +48,34 @@ def check_checkpoint(path: str) -> None:
             f"--path: {path} has {len(layers)} decoder layers; drafting with 2 layers would cost "
             "as much as verifying, and no drafter pays. Use --strategy greedy or iad"
         )
+    return state
 
 
-def fit(path: str, src_dict: Any, tgt_dict: Any) -> Fitting:
+def several_pairs(
+    state: Dict[str, Any], asked: Optional[str], pair: Optional[str] = None
+) -> Tuple[List[str], List[str]]:
+    """(flags of the task, pairs) of a verifier of several languages; empty of any other. ``asked``:
+    pairs to use, joined by commas; ``pair``: the only one; None for all of its training."""
+    settings = TrainingSettings(state)
+    trained = settings.pairs()
+    if not trained:
+        if asked is not None:
+            raise ValueError(f"--lang-pairs {asked}: the verifier has one pair; leave it out")
+        return [], []
+    pairs = (asked or pair or ",".join(trained)).split(",")
+    words = shlex.split(OwnTask(state).flags(ours=True))
+    words[words.index("--lang-pairs") + 1] = ",".join(pairs)
+    if "--langs" not in words and "--lang-dict" not in words:
+        words += ["--langs", ",".join(settings.languages() or ())]
+    return words, pairs
+
+
+def fit(path: str, src_dict: Any, tgt_dict: Any, several: bool = False) -> Fitting:
     """The drafter for a verifier.
 
     A verifier as wide in its encoder as in its decoder gets an attached drafter of 2 layers with a
-    chain, which reads its states; any other gets the papers' drafter, 12+2 layers.
+    chain, which reads its states; any other gets the papers' drafter, 12+2 layers. ``several``: of
+    a verifier of several pairs, whose vocabulary the drafter reads too.
     """
     model = load_verifier("--path", path, src_dict, tgt_dict)
     check_verifier(model, f"--path: {path}")
@@ -69,6 +87,7 @@ def fit(path: str, src_dict: Any, tgt_dict: Any) -> Fitting:
         words += ["--attach-to", path, "--init-decoder-from", path, "--soft-targets", "0.5"]
         words += ["--init-decoder-layers", f"0,{len(model.decoder.layers) - 1}"]
         words += ["--chain-width", str(min(512, cfg.decoder.embed_dim))]
+        words += ["--verifier-embeddings"] if several else []
         description = "2 layers that read the verifier's states, with a chain"
         return Fitting("attached_drafter_base", words, description)
     words += [*_side("encoder", cfg.decoder), "--source-copy"]

@@ -34,13 +34,17 @@ def training_flags(own: Sequence[Any], folder: Any, updates: int) -> List[str]:
     )  # fmt: skip
 
 
+def one_pair(source: str, target: str, task: str = "translation_specdec") -> List[str]:
+    """The task of one pair of languages, as flags."""
+    return ["--task", task, "-s", source, "-t", target]
+
+
 def distill_flags(
-    own: Sequence[Any], plugin: str, teacher: Any, dest: Any, pair: Sequence[str], beam: Any
+    own: Sequence[Any], plugin: str, teacher: Any, dest: Any, task: Sequence[str], beam: Any
 ) -> List[str]:
-    """Flags of every distillation, less those of the device."""
+    """Flags of every distillation, less those of the device. ``task``: as of ``one_pair``."""
     words = [
-        "--user-dir", plugin, "--path", teacher, "--dest", dest, "-s", pair[0], "-t", pair[1],
-        "--task", "translation_specdec", "--strategy", "greedy", "--beam", beam,
-        *flags(own, max_len_a="1.5", max_len_b="20"),
+        "--user-dir", plugin, "--path", teacher, "--dest", dest, *task,
+        "--strategy", "greedy", "--beam", beam, *flags(own, max_len_a="1.5", max_len_b="20"),
     ]  # fmt: skip
     return list(map(str, words))

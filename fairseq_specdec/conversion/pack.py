@@ -28,7 +28,7 @@ from fairseq_specdec.engine.verifier import Verifier
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
-from fairseq_specdec.training.dictionaries import Dictionaries, placeholder
+from fairseq_specdec.training.dictionaries import Dictionaries, placeholders
 
 from .formats import ConversionError
 
@@ -100,12 +100,8 @@ def main(args: argparse.Namespace) -> None:
 def _model(state: Dict[str, Any], path: str) -> Any:
     """The verifier of a checkpoint, with its weights in the file."""
     weights, settings = state["model"], state.get("args") or state["cfg"]["model"]
-    tables = [weights.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
-    source, target = (None if each is None else placeholder(each.size(0)) for each in tables)
-    if source is not None and target is not None and len(source) == len(target):
-        target = source  # fairseq needs one dictionary for embeddings that are shared
     with building_from(path, state), known_architectures_only():
-        model: Any = build_model(settings, Dictionaries(source, target))
+        model: Any = build_model(settings, Dictionaries(*placeholders(weights)))
     if isinstance(model, MultilingualTransformerModel):
         raise ConversionError(
             f"input: {path} has a model for each language pair; pack those of one"

@@ -34,9 +34,9 @@ def check_data(cfg: Any) -> None:
             raise FileNotFoundError(f"{file}: no such file; {REMEDY}")
 
 
-def splits(folder: str) -> List[str]:
-    """Names of the splits that a folder holds."""
-    names = [os.path.basename(path) for path in glob.glob(os.path.join(folder, "*.*-*.*.idx"))]
+def splits(folder: str, pair: str = "*-*") -> List[str]:
+    """Names of the splits that a folder holds, of a pair of languages or of any."""
+    names = [os.path.basename(path) for path in glob.glob(os.path.join(folder, f"*.{pair}.*.idx"))]
     return sorted({name.split(".")[0] for name in names})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Optional, Tuple
+
 from fairseq.data import Dictionary
 
 
@@ -11,6 +13,15 @@ class Dictionaries:
     def __init__(self, source: Dictionary, target: Dictionary) -> None:
         self.source_dictionary = self.src_dict = source
         self.target_dictionary = self.tgt_dict = target
+
+
+def placeholders(weights: Any) -> Tuple[Optional[Dictionary], Optional[Dictionary]]:
+    """Dictionaries of the sizes that a checkpoint's weights say, for source and target; one where
+    they are equal, which embeddings that are shared need. None of a side without words."""
+    tables = [weights.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
+    source, target = (None if each is None else placeholder(each.size(0)) for each in tables)
+    same = source is not None and target is not None and len(source) == len(target)
+    return source, source if same else target
 
 
 def placeholder(size: int) -> Dictionary:

@@ -114,7 +114,7 @@ def distill_flags(
     """The flags of every distillation, less those of the device."""
     own = ["--seed", step["SEED"], "--max-tokens", tokens, WORDS_AND_SIZES[1]]
     own += step.settings.words("DISTILL_FLAGS")
-    return shared.distill_flags(own, USER_DIR, teacher, dest, pair, beam)
+    return shared.distill_flags(own, USER_DIR, teacher, dest, shared.one_pair(*pair), beam)
 
 
 def distill(

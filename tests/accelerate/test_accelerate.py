@@ -268,7 +268,12 @@ def test_time_for_measuring_is_left_and_sentences_fit_into_it(measured, monkeypa
     assert measuring.leave_time(job, state, Limits(None, 5, None, None), 10**6).hours is None
 
     asked = []
-    monkeypatch.setattr(measuring, "rows_of", lambda job, ways, sizes, limit: asked.append(limit))
+
+    def noted(job, pair, ways, sizes, limit):
+        asked.append(limit)
+        return {str(size): {} for size in sizes}
+
+    monkeypatch.setattr(measuring, "rows_of", noted)
     for hours, sentences in ((0.85, 10**6), (0.85, 50), (0.0001, 50)):
         measuring.measure(job, state, Limits(hours, None, None, None), sentences)
     assert asked == [int(540 / sentence - 3), 50, 10]

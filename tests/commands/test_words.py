@@ -1,6 +1,6 @@
 """Command lines that specdec-accelerate and the recipes share."""
 
-from fairseq_specdec.commands.words import distill_flags, flags, training_flags
+from fairseq_specdec.commands.words import distill_flags, flags, one_pair, training_flags
 
 
 def test_flags_that_are_given_replace_defaults():
@@ -12,6 +12,6 @@ def test_own_flags_replace_those_of_every_training_and_distillation():
     found = training_flags(["--clip-norm", 10, "--lr", 1], "folder", 100)
     assert found.count("--clip-norm") == 1 and found[:4] == ["--clip-norm", "10", "--lr", "1"]
     assert found[found.index("--warmup-updates") + 1] == "10"
-    words = distill_flags(["--max-len-b", 7], "plugin", "t.pt", "out", ("a", "b"), 5)
+    words = distill_flags(["--max-len-b", 7], "plugin", "t.pt", "out", one_pair("a", "b"), 5)
     assert words.count("--max-len-b") == 1 and words[words.index("--max-len-b") + 1] == "7"
     assert words[words.index("--max-len-a") + 1] == "1.5"

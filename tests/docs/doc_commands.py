@@ -55,6 +55,7 @@ ELSEWHERE = {
     "python benchmarks/replay.py": "tests/benchmarks/test_replay.py",
     "python scripts/lib/gec_scores.py": "tests/scripts/test_gec_scores.py",
     "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
+    "specdec-accelerate data-bin/languages": "tests/tasks/test_families_accelerate.py",
     "shtab": "tests/commands/test_parsers.py",  # needs an extra
     "scripts/run --list": "tests/scripts/test_runner.py",
     "scripts/run comparison": "tests/scripts/test_comparison_steps.py",

@@ -1,0 +1,50 @@
+"""``specdec-accelerate`` with a multilingual verifier: one drafter, measured with each pair."""
+
+import json
+
+import pytest
+
+from fairseq_specdec.accelerate import cli, commands, steps, verifier
+from fairseq_specdec.compat.checkpoints import load_model
+
+
+@pytest.fixture
+def accelerate(languages, family, tmp_path, monkeypatch, loaded_python):
+    """Run the command on the toy with language tokens on both sides."""
+    monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
+    monkeypatch.setattr(verifier, "LEAST_LAYERS", 2)
+    monkeypatch.setattr(steps, "FIRST_SLICE", 3)
+    monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
+
+    def run(*words):
+        given = [languages, "--path", family("m2m").path, "--out", tmp_path / "out", "--cpu"]
+        cli.cli_main(list(map(str, [*given, *words])))
+        return tmp_path / "out"
+
+    return run
+
+
+def test_one_drafter_is_made_for_all_pairs(accelerate, caplog):
+    out = accelerate(
+        "--updates", 6, "--limit", 30, "--eval-sentences", 4, "--measure-sentences", 4,
+        "--decode-beam", 1, "--batch-sizes", 1,
+    )  # fmt: skip
+    found = json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]
+    assert found["distil"]["counts"]["chosen"] == 60 and found["train"]["updates"] == 6
+    rows = found["measure"]["rows"]
+    assert list(rows) == ["en-de, batches of 1", "en-ro, batches of 1"]
+    for each in rows.values():
+        assert each["gad"]["identical_percent"] == each["greedy"]["identical_percent"] == 100
+    state = load_model(str(out / "drafter.pt"))
+    assert set(state["word_list"]["pairs"]) == {"en-de", "en-ro"}
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for pair in ("-s en -t de", "-s en -t ro"):
+        assert pair in page and pair in caplog.text
+    assert "En-ro, one sentence at a time, beam 1: " in page
+
+
+def test_pairs_without_data_are_named(accelerate):
+    with pytest.raises(SystemExit, match="no split train of en-fr; name pairs .* --lang-pairs"):
+        accelerate("--lang-pairs", "en-de,en-fr")
+    with pytest.raises(SystemExit, match="no split train of de-en"):
+        accelerate("-s", "de", "-t", "en")
