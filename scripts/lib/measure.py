@@ -127,18 +127,27 @@ def sentences(step: Step, group: Group) -> int:
     return step.settings.number("VALID_SENTENCES" if group.split == "valid" else "SENTENCES")
 
 
-def system_words(name: str, words: List[str]) -> List[str]:
-    """The flags of specdec-bench that make a system; ``--sweep FLAG=V,V`` among its own flags makes
-    one of every value."""
+def own_words(words: List[str]) -> Tuple[List[str], List[str]]:
+    """A system's own flags, and what follows ``--sweep`` among them."""
     own: List[str] = []
     sweeps: List[str] = []
     rest = iter(words)
     for word in rest:
         if word == "--sweep":
-            sweeps += [word, f"{name}: {next(rest)}"]
+            sweeps.append(next(rest))
         else:
             own.append(word)
-    return ["--system", f"{name}: {shlex.join(own)}", *sweeps]
+    return own, sweeps
+
+
+def system_words(name: str, words: List[str]) -> List[str]:
+    """The flags of specdec-bench that make a system; ``--sweep FLAG=V,V`` among its own flags makes
+    one of every value."""
+    own, sweeps = own_words(words)
+    found = ["--system", f"{name}: {shlex.join(own)}"]
+    for sweep in sweeps:
+        found += ["--sweep", f"{name}: {sweep}"]
+    return found
 
 
 def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> None:
@@ -199,6 +208,9 @@ def table_step(step: Step) -> None:
     devices, groups = Devices(step), collect(step, bench)
     names = step.settings.words("TABLE_SETS") or list(groups)
     shown = [measure_set(step, bench, devices, groups[n]) for n in groups if n in names]
+    if not shown and not step.dry:
+        asked = step["TABLE_SETS"] or "any set of systems.tsv"
+        raise StepError(f"nothing to measure for {asked}: train its models first (MODELS)")
     step.commands = []
     scores = bench.out / "decoded" / "scores.json"
     shown += [scores] if scores.exists() else []

@@ -12,6 +12,7 @@ import paper_table
 import pytest
 import recipe
 import recipe_config
+import tune
 from ende_small import claims
 from fetch import read_sources
 from recipe import Recipe, Settings, StepError, read_table, recipe_names
@@ -114,12 +115,31 @@ def test_rows_draft_as_the_papers_do_unless_they_are_called_planned(name):
             assert not given or words[words.index(flag_of(flag)) + 1] == whole[flag], system
 
 
+def choices(declared):
+    table = declared.folder / "tune.tsv"
+    return read_table(table, tune.Choice) if table.exists() else []
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_choices_have_a_grid_and_a_goal(name):
+    declared = Recipe(name, {})
+    grids = sets(declared)
+    for choice in choices(declared):
+        names = sorted(grids[choice.set])
+        made = [{"system": n, "bleu": 1.0, "speed_beam1": 1.0} for n in names]
+        assert tune.choose(made, choice.systems, choice.goal)[1] > 4, choice
+
+
 @pytest.mark.parametrize("name", MEASURED)
 def test_every_published_row_is_measured_or_said_not_to_be(name):
     declared = Recipe(name, {})
     for path in declared.folder.glob("paper*.tsv"):
         for row in paper_table.read(path)[0]:
             if (row.set, row.system) == ("-", "-"):
+                continue
+            if row.set == "tuned":
+                mine = [c for c in choices(declared) if c.direction in ("*", row.direction)]
+                assert row.system in {choice.name for choice in mine}, row
                 continue
             here = [s for s in declared.systems() if s.set == row.set]
             here = [s for s in here if "*" in (s.direction, row.direction) or s[0] == row.direction]

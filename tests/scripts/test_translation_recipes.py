@@ -2,9 +2,11 @@
 
 import json
 import os
+import pathlib
 import subprocess
 
 import average_checkpoints
+import paper_table
 import pytest
 import recipe_config
 from hypothesis import given
@@ -117,10 +119,17 @@ def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(run_recipe, t
     assert "RAW or TOKENISED takes a copy of your own" in done.stderr
 
 
-def test_big_little_decoder_has_the_papers_other_corpus(run_recipe):
-    done = run_recipe("iwslt17_deen", "07_table", CORPUS="wmt14", PROFILE="smoke")
-    assert "Kim et al. Table 1, WMT 2014, de-en" in done.stdout and "31.38" in done.stdout
-    assert "40.32" not in done.stdout and "not run" in done.stdout
+def test_big_little_decoder_has_the_papers_other_corpus():
+    settings = Recipe("iwslt17_deen", {"CORPUS": "wmt14", "WORK": "w"}).settings
+    rows, _ = paper_table.read(pathlib.Path(settings["PAPER"]))
+    assert rows[0].table == "Kim et al. Table 1, WMT 2014" and rows[0].direction == "de-en"
+    assert "31.38" in {row.figures["bleu"] for row in rows}
+
+
+def test_a_table_of_nothing_is_refused(run_recipe):
+    done = run_recipe("iwslt17_deen", "07_table", PROFILE="smoke", TABLE_SETS="bild", check=False)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert "nothing to measure for bild: train its models first (MODELS)" in done.stderr
 
 
 SLURM = {
