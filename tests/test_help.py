@@ -50,8 +50,8 @@ def problem(action):
         return "does not say its range"
     default = action.default
     if isinstance(default, (int, float)) and not isinstance(default, bool):
-        said = re.search(r"default: ([^),]+)", text)
-        if "%(default)s" not in text and (said is None or float(said.group(1)) != default):
+        stated = re.search(r"default: ([^),]+)", text)
+        if "%(default)s" not in text and (stated is None or float(stated.group(1)) != default):
             return f"says another default than {default}"
     return ""
 

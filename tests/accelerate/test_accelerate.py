@@ -103,11 +103,13 @@ def test_text_that_is_not_split_is_refused(accelerate, tmp_path, mark):
         (tmp_path / f"dict.{side}.txt").write_text(f"{marked} 1\nword 1\n", encoding="utf-8")
         (tmp_path / f"train.{side}").write_text("a word\n" * 200, encoding="utf-8")
     words = ("--trainpref", prefix, "--validpref", prefix, "-s", "src", "-t", "tgt")
-    said = rf"--trainpref: .*train\.src is not split into subwords, .*'{marked}'.*; split it with "
-    with pytest.raises(SystemExit, match=said + "the verifier's subword model first"):
+    message = (
+        rf"--trainpref: .*train\.src is not split into subwords, .*'{marked}'.*; split it with "
+    )
+    with pytest.raises(SystemExit, match=message + "the verifier's subword model first"):
         accelerate(*words, data=tmp_path)
     (tmp_path / ("codes" if "@" in mark else "spm.model")).write_text("#version: 0.2\na b\n")
-    with pytest.raises(SystemExit, match=said + r".*/(codes|spm\.model) first"):
+    with pytest.raises(SystemExit, match=message + r".*/(codes|spm\.model) first"):
         accelerate(*words, data=tmp_path)
 
 
@@ -131,23 +133,23 @@ def with_one_layer(state):
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "change, message",
     [
         (without_encoder, "a decoder without an encoder"),
         (without_embeddings, "no Transformer for text"),
         (with_one_layer, "1 decoder layers; drafting with 2 layers would cost"),
     ],
 )
-def test_what_will_not_pay_is_refused(accelerate, toy, tmp_path, change, said):
+def test_what_will_not_pay_is_refused(accelerate, toy, tmp_path, change, message):
     state = torch.load(str(toy / "verifier.pt"), weights_only=False)
     change(state)
     torch.save(state, str(tmp_path / "other.pt"))
-    with pytest.raises(SystemExit, match=said):
+    with pytest.raises(SystemExit, match=message):
         accelerate(path=tmp_path / "other.pt")
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (("--hours", 0), "--hours 0.0: must be above 0"),
         (("--hours", 1, "--updates", 5), "--hours and --updates: choose one"),
@@ -157,8 +159,8 @@ def test_what_will_not_pay_is_refused(accelerate, toy, tmp_path, change, said):
         (("--trainpref", "x"), "--trainpref and --validpref: give both"),
     ],
 )
-def test_flags_that_make_no_sense(accelerate, words, said):
-    with pytest.raises(SystemExit, match=said):
+def test_flags_that_make_no_sense(accelerate, words, message):
+    with pytest.raises(SystemExit, match=message):
         accelerate(*words)
 
 

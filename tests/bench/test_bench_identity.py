@@ -90,14 +90,14 @@ def spoilt(monkeypatch):
     return spoil
 
 
-@pytest.mark.parametrize("nbest, said", [(1, []), (3, ["6 of 6 outputs differ"])])
-def test_wrong_hypotheses_below_the_best_are_told(bench, spoilt, nbest, said):
+@pytest.mark.parametrize("nbest, message", [(1, []), (3, ["6 of 6 outputs differ"])])
+def test_wrong_hypotheses_below_the_best_are_told(bench, spoilt, nbest, message):
     spoilt(lambda found: found.insert(1, found.pop()))
     system = f"a: --strategy greedy --beam 3 --nbest {nbest}"
     result, printed = bench("--limit", 6, "--warmup", 0, "--system", system)
-    assert result["runs"][0]["rows"][-1]["identical_percent"] == (0 if said else 100)
-    assert len(result["warnings"]) == len(said)
-    for text, warning in zip(said, result["warnings"]):
+    assert result["runs"][0]["rows"][-1]["identical_percent"] == (0 if message else 100)
+    assert len(result["warnings"]) == len(message)
+    for text, warning in zip(message, result["warnings"]):
         assert text in warning and warning in printed
 
 

@@ -64,8 +64,8 @@ def test_the_warning_stands_under_the_tables():
     ],
 )
 def test_threads_inside_a_sentence_of_other_engines_are_spoken_of(name, count, told):
-    said = [line for line in tables.legend(results(name, count)) if "threads inside" in line]
-    assert bool(said) is told
+    warnings_ = [line for line in tables.legend(results(name, count)) if "threads inside" in line]
+    assert bool(warnings_) is told
 
 
 @pytest.mark.parametrize("words, count", [([], 1), (["--threads", "2"], 2)])
@@ -86,8 +86,8 @@ def test_the_command_says_when_the_two_times_disagree(bench, monkeypatch):
     monkeypatch.setattr(System, "timed", idle)
     result, printed = bench("--system", "copy: --strategy iad", "--warmup", 0, "--limit", 2)
     (part,) = result["runs"]
-    said = [line for line in part["thread_warnings"] if line.startswith("WARNING: copy used")]
-    assert len(said) == 1 and f"- {said[0]}" in printed
+    warnings_ = [line for line in part["thread_warnings"] if line.startswith("WARNING: copy used")]
+    assert len(warnings_) == 1 and f"- {warnings_[0]}" in printed
 
 
 def test_all_systems_have_the_same_threads(pair):

@@ -70,8 +70,8 @@ def run_all(monkeypatch, capsys, folder, steps):
 def test_a_failure_stops_nothing(tmp_path, monkeypatch, capsys):
     path = tmp_path / "third"
     steps = [step("first", "1"), step("second", "1 / 0"), step("third", write(path))]
-    status, done, said = run_all(monkeypatch, capsys, tmp_path, steps)
-    assert status == 1 and "gpu.md" in said
+    status, done, printed = run_all(monkeypatch, capsys, tmp_path, steps)
+    assert status == 1 and "gpu.md" in printed
     assert done == [["first", "done"], ["second", "failed (1)"], ["third", "done"]]
     page = (tmp_path / "gpu.md").read_text()
     assert "| second | failed (1) |" in page and f"| {path} |" in page.split("## third")[1]
@@ -80,8 +80,8 @@ def test_a_failure_stops_nothing(tmp_path, monkeypatch, capsys):
 def test_without_what_is_needed_nothing_is_measured(tmp_path, monkeypatch, capsys):
     code = "print('no such card'); raise SystemExit(1)"
     steps = [step("check", code, needed=True), step("other", "1")]
-    status, done, said = run_all(monkeypatch, capsys, tmp_path, steps)
-    assert status == 1 and done == [["check", "failed (1)"]] and "no such card" in said
+    status, done, message = run_all(monkeypatch, capsys, tmp_path, steps)
+    assert status == 1 and done == [["check", "failed (1)"]] and "no such card" in message
 
 
 def results(folder, lines):

@@ -33,10 +33,10 @@ def toy(tmp_path_factory, fairseq_command):
 
 
 @pytest.mark.parametrize(
-    "task, how, said, status",
+    "task, how, message, status",
     [("translation", "SIGINT", "Ctrl-C", 130), ("translation_specdec", "SIGTERM", "SIGTERM", 143)],
 )
-def test_a_signal_ends_fairseq_generate_orderly(toy, warm_python, task, how, said, status):
+def test_a_signal_ends_fairseq_generate_orderly(toy, warm_python, task, how, message, status):
     words = ["toy", "--user-dir", PLUGIN, "--task", task, "--cpu", "--path", "verifier.pt"]
     words += ["--batch-size", "1", "--nbest", "5"]
     with open(toy / "out", "w+", encoding="utf-8") as out:
@@ -47,7 +47,7 @@ def test_a_signal_ends_fairseq_generate_orderly(toy, warm_python, task, how, sai
         out.seek(0)
         text = out.read()
     assert done.returncode == status
-    assert done.stderr.splitlines()[-1] == f"fairseq-generate: stopped ({said})"
+    assert done.stderr.splitlines()[-1] == f"fairseq-generate: stopped ({message})"
     assert "Traceback" not in done.stderr and "DictConfig" not in done.stderr
     assert text.count("\nS-") < SENTENCES and "\nGenerate" not in text and text.endswith("\n")
     results = [line for line in text.splitlines() if "| INFO |" not in line]

@@ -69,7 +69,7 @@ def test_a_full_disk_is_said_with_what_was_written():
 
 
 @pytest.mark.parametrize(
-    "name, said",
+    "name, message",
     [
         ("gone", "cannot be read (No such file or directory); name a file of sentences"),
         (".", "cannot be read (Is a directory); name a file of sentences"),
@@ -77,13 +77,13 @@ def test_a_full_disk_is_said_with_what_was_written():
         ("latin1", "is not UTF-8 text (byte 0xe4); convert it, for example with iconv"),
     ],
 )
-def test_sentences_that_cannot_be_read(name, said, tmp_path):
+def test_sentences_that_cannot_be_read(name, message, tmp_path):
     (tmp_path / "latin1").write_bytes(b"w1 w\xe4rt\n")
     (tmp_path / "unreadable").symlink_to("/proc/self/mem")
     path = str(tmp_path / name)
     error = error_of(lambda: list(buffered_read(path, 1)))
     for words in (["data", "--input", path], ["data", f"--input={path}"]):
-        assert one_line(error, words).startswith(f"--input {path}: {said}")
+        assert one_line(error, words).startswith(f"--input {path}: {message}")
 
 
 def test_standard_input_that_is_not_there(monkeypatch):
@@ -213,7 +213,7 @@ def test_the_configuration_is_held_until_decoding_begins():
 
 
 @pytest.mark.parametrize(
-    "message, said",
+    "message, text",
     [
         ("unrecognized arguments: --tau 1", "--tau: is a flag of --task translation_specdec"),
         ("unrecognized arguments: --taus 1", "--taus: no such flag"),
@@ -223,5 +223,5 @@ def test_the_configuration_is_held_until_decoding_begins():
         ),
     ],
 )
-def test_errors_of_fairseqs_parser(message, said):
-    assert in_fairseq.explained(message).startswith(said)
+def test_errors_of_fairseqs_parser(message, text):
+    assert in_fairseq.explained(message).startswith(text)

@@ -92,19 +92,19 @@ def line(capsys, act, *arguments, **named):
     """The one line that ends a command."""
     with pytest.raises((SystemExit, ValueError)) as caught:
         act(*arguments, **named)
-    said = str(caught.value)
+    message = str(caught.value)
     if isinstance(caught.value, SystemExit) and caught.value.code in (1, 2):
-        said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "\n" not in said
-    return said
+        message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "\n" not in message
+    return message
 
 
 def test_our_task_says_what_a_model_is_that_it_does_not_decode(fconv, reversal_data, capsys):
-    said = line(capsys, decode, str(reversal_data), fconv)
-    assert f"{fconv}: holds a FConvModel (architecture fconv)" in said
-    assert said.endswith("decode it with --task translation")
-    said = line(capsys, SpeculativeTranslator.from_pretrained, fconv, data=str(reversal_data))
-    assert "holds a FConvModel (architecture fconv)" in said and VARIABLE not in said
+    message = line(capsys, decode, str(reversal_data), fconv)
+    assert f"{fconv}: holds a FConvModel (architecture fconv)" in message
+    assert message.endswith("decode it with --task translation")
+    message = line(capsys, SpeculativeTranslator.from_pretrained, fconv, data=str(reversal_data))
+    assert "holds a FConvModel (architecture fconv)" in message and VARIABLE not in message
 
 
 @pytest.mark.parametrize("layout", ["cfg", "args"])

@@ -114,10 +114,10 @@ def test_a_file_that_specdec_convert_would_replace_is_checked(hostile):
 
 def test_fairseq_reads_by_this_reader_in_both_places(hostile):
     """It reads averaged weights of the EMA by a second call of torch.load."""
-    for path, said in zip(hostile, ("no fairseq checkpoint holds", "protocol is 4")):
-        with pytest.raises(pickle.UnpicklingError, match=said):
+    for path, message in zip(hostile, ("no fairseq checkpoint holds", "protocol is 4")):
+        with pytest.raises(pickle.UnpicklingError, match=message):
             checkpoint_utils.load_checkpoint_to_cpu(str(path))
-        with pytest.raises(pickle.UnpicklingError, match=said):
+        with pytest.raises(pickle.UnpicklingError, match=message):
             checkpoint_utils.load_ema_from_checkpoint(str(path))
     assert not hostile[2].exists()
 

@@ -132,8 +132,8 @@ def test_other_containers_are_refused(tmp_path):
     with zipfile.ZipFile(str(bomb), "w", zipfile.ZIP_DEFLATED) as target:
         target.writestr("archive/data.pkl", saved({}))
         target.writestr("archive/data/0", bytes(10**7))
-    for path, said in ((program, "TorchScript"), (archive, "tar file"), (bomb, "compressed")):
-        with pytest.raises(pickle.UnpicklingError, match=said):
+    for path, message in ((program, "TorchScript"), (archive, "tar file"), (bomb, "compressed")):
+        with pytest.raises(pickle.UnpicklingError, match=message):
             load_checkpoint(path)
 
 

@@ -35,11 +35,11 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("state, said", CASES, ids=[said for _, said in CASES])
-def test_what_is_no_checkpoint(state, said, tmp_path):
+@pytest.mark.parametrize("state, message", CASES, ids=[message for _, message in CASES])
+def test_what_is_no_checkpoint(state, message, tmp_path):
     path = tmp_path / "x.pt"
     torch.save(state, str(path))
     with pytest.raises(RefusedCheckpointError) as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    assert str(caught.value).startswith(f"{path}: {said}")
+    assert str(caught.value).startswith(f"{path}: {message}")
     assert str(caught.value).endswith("; name a checkpoint that fairseq-train wrote")

@@ -54,8 +54,11 @@ def test_every_shorter_file_is_named_with_the_remedy(written):
             path = cut(stem, end, size)
             with pytest.raises(OSError) as caught:
                 load(stem)
-            said = str(caught.value)
-            assert said.startswith(f"{path}: ") and "fairseq-preprocess" in said, (size, said)
+            message = str(caught.value)
+            assert message.startswith(f"{path}: ") and "fairseq-preprocess" in message, (
+                size,
+                message,
+            )
             path.write_bytes(content)
     assert len(load(stem)) == 3
 
@@ -110,7 +113,7 @@ PLACES = {"mmap": (9, 26, 46), "cached": (8, 112, 88), "lazy": (8, 112, 88)}
 
 
 @pytest.mark.parametrize(
-    "which, number, said",
+    "which, number, message",
     [
         (0, 2, "is of version 2, and fairseq reads version 1"),
         (1, -1, "sentence 0 has -1 tokens"),
@@ -118,12 +121,12 @@ PLACES = {"mmap": (9, 26, 46), "cached": (8, 112, 88), "lazy": (8, 112, 88)}
         (2, 1, "its sizes do not fit its places from sentence 1 on"),
     ],
 )
-def test_an_index_that_contradicts_itself(written, which, number, said):
+def test_an_index_that_contradicts_itself(written, which, number, message):
     stem, impl = written
     width = 4 if impl == "mmap" and which == 1 else 8
     content = number.to_bytes(width, "little", signed=True)
     path = patched(stem, ".idx", PLACES[impl][which], content)
-    with pytest.raises(OSError, match=re.escape(f"{path}: {said}; copy it again")):
+    with pytest.raises(OSError, match=re.escape(f"{path}: {message}; copy it again")):
         load(stem)
 
 
@@ -145,9 +148,9 @@ def test_tokens_outside_the_dictionary(written):
     words = Dictionary()
     for word in range(5):
         words.add_symbol(str(word))
-    said = f"{stem}.bin: sentence 2 has token 9; the dictionary has 9 symbols; binarise"
+    message = f"{stem}.bin: sentence 2 has token 9; the dictionary has 9 symbols; binarise"
     assert len(data_utils.load_indexed_dataset(str(stem), words)) == 3  # stock, as ever
-    with truncated_data.tokens_checked(), pytest.raises(OSError, match=re.escape(said)):
+    with truncated_data.tokens_checked(), pytest.raises(OSError, match=re.escape(message)):
         data_utils.load_indexed_dataset(str(stem), words)
 
 
@@ -158,8 +161,8 @@ def test_an_empty_sentence(tmp_path):
         builder.add_item(torch.tensor(sentence, dtype=torch.int))
     builder.finalize(f"{stem}.idx")
     assert len(load(stem)) == 3  # not every data is text
-    said = r"src\.idx: sentence 1 is empty, it lacks even </s>"
-    with truncated_data.tokens_checked(), pytest.raises(OSError, match=said):
+    message = r"src\.idx: sentence 1 is empty, it lacks even </s>"
+    with truncated_data.tokens_checked(), pytest.raises(OSError, match=message):
         data_utils.load_indexed_dataset(str(stem), Dictionary())
 
 

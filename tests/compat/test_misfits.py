@@ -53,8 +53,8 @@ def test_a_task_of_another_user_dir_is_named(trained, reversal_data, tmp_path):
         "decode it with --user-dir FOLDER_THAT_REGISTERS_IT --task translation_moe --method "
         "hMoElp --num-experts 3"
     )
-    said = refused(reversal_data, path, task="translation_specdec")
-    assert said.endswith(f"its task translation_moe may have added symbols to them: {command}")
+    message = refused(reversal_data, path, task="translation_specdec")
+    assert message.endswith(f"its task translation_moe may have added symbols to them: {command}")
     path = enlarged(trained, tmp_path / "b.pt", "translation_moe", settings, "args")
     with pytest.raises(RefusedCheckpointError) as error:
         run_here("generate", reversal_data, path=path, task="translation_specdec")
@@ -88,9 +88,9 @@ def test_names_of_weights_cannot_write_to_the_terminal(trained, reversal_data, t
     state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
     state["model"] = dict(state["model"], **{"a\x1b[2Jb": torch.zeros(1)})
     torch.save(state, path)
-    with pytest.raises(RuntimeError, match=r"its weights are not.*a\\x1b\[2Jb") as said:
+    with pytest.raises(RuntimeError, match=r"its weights are not.*a\\x1b\[2Jb") as message:
         run_here("generate", reversal_data, path=path, task="translation", beam=1)
-    assert str(said.value).isprintable()
+    assert str(message.value).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,9 @@ def test_settings_that_fairseq_cannot_use_are_refused_in_one_line(
     torch.save(with_settings(state, settings, layout), path)
     with pytest.raises(RefusedCheckpointError) as refused:
         run_here("generate", reversal_data, path=path, task="translation", beam=1)
-    said = str(refused.value)
-    assert said.startswith(f"{path}: holds no model that fairseq can build (") and len(said) < 400
-    assert said.isprintable() and said.endswith("is the file sound?")
+    message = str(refused.value)
+    assert (
+        message.startswith(f"{path}: holds no model that fairseq can build (")
+        and len(message) < 400
+    )
+    assert message.isprintable() and message.endswith("is the file sound?")

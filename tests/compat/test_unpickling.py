@@ -64,9 +64,9 @@ def refused(data):
     """The one line with which a checkpoint is refused."""
     with pytest.raises(pickle.UnpicklingError) as caught:
         load_checkpoint(io.BytesIO(data))
-    said = str(caught.value)
-    assert said and "\n" not in said and len(said) < 300, said
-    return said
+    message = str(caught.value)
+    assert message and "\n" not in message and len(message) < 300, message
+    return message
 
 
 def in_layout(name, pickled, header=()):
@@ -116,9 +116,9 @@ def test_nothing_is_longer_than_the_file():
 
 
 def test_names_have_at_most_199_bytes():
-    for size, said in ((199, "cannot|not|no "), (200, "a name without an end")):
+    for size, message in ((199, "cannot|not|no "), (200, "a name without an end")):
         for name in (("m" * size, "n"), ("m", "n" * size)):
-            with pytest.raises(pickle.UnpicklingError, match=said) as caught:
+            with pytest.raises(pickle.UnpicklingError, match=message) as caught:
                 read_plain(ended(named(*name)))
             assert ("without an end" in str(caught.value)) == (size == 200)
 
@@ -207,9 +207,9 @@ def test_objects_of_odd_parts_are_refused(name):
     refused(in_layout("legacy", OBJECTS[name]))
 
 
-def by_us(said):
+def by_us(message):
     """Refused by a check of the reader, not by torch, numpy or Python after it had passed."""
-    assert "Error: " not in said or "positional argument" in said, said
+    assert "Error: " not in message or "positional argument" in message, message
 
 
 def test_sound_objects_of_the_same_parts_are_read():

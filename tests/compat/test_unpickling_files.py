@@ -39,8 +39,8 @@ COUNT = (4).to_bytes(8, "little")
 DATA = ("archive/data/0", FLOATS)
 
 
-def refused(data, said="."):
-    with pytest.raises(pickle.UnpicklingError, match=said) as caught:
+def refused(data, message="."):
+    with pytest.raises(pickle.UnpicklingError, match=message) as caught:
         load_checkpoint(io.BytesIO(data))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
     return str(caught.value)
@@ -83,8 +83,8 @@ ZIPS = {
 @pytest.mark.parametrize("name", sorted(ZIPS))
 def test_zip_files_that_are_not_what_they_seem_are_refused(name):
     assert load_checkpoint(io.BytesIO(rewritten(lambda e: e)))["w"].tolist() == [1, 2, 3, 4]
-    edit, said = ZIPS[name]
-    refused(rewritten(edit), said)
+    edit, message = ZIPS[name]
+    refused(rewritten(edit), message)
 
 
 def test_compressed_encrypted_and_overlapping_records_are_refused():
@@ -108,8 +108,8 @@ def test_a_damaged_zip_file_is_told_in_one_short_line():
     """zipfile quotes a name of as many bytes as the damaged length says."""
     data = bytearray(zipped(ended(plain({"a": "x" * 5000}))))
     data[26:28] = struct.pack("<H", 5000)  # of the first record's name
-    said = refused(bytes(data), "no sound zip file")
-    assert said.isprintable()
+    message = refused(bytes(data), "no sound zip file")
+    assert message.isprintable()
 
 
 def test_a_zip_behind_a_pickle_is_no_zip(tmp_path):

@@ -162,8 +162,8 @@ def test_stock_fairseq_says_the_same(converted, family):
 def test_the_printed_commands(converted, family, ours, tmp_path):
     """The commands that the conversion prints give transformers' text."""
     facts = told(family)
-    out, said = converted(family)
-    command = said.split("With stock fairseq")[0 if ours else 1]
+    out, message = converted(family)
+    command = message.split("With stock fairseq")[0 if ours else 1]
     command = command[command.index("fairseq-interactive") :].split("\n\n")[0]
     words = command.replace("\\\n", " ").replace("'", "").split()[1:]
     if "--user-dir" in words:

@@ -121,7 +121,7 @@ def test_a_packed_pair_drafts_the_same(pair, small, number_format, packed_in, as
 
 
 @pytest.mark.parametrize(
-    "flags, said",
+    "flags, message",
     [
         (
             {"drafter_dtype": "bf16"},
@@ -131,8 +131,8 @@ def test_a_packed_pair_drafts_the_same(pair, small, number_format, packed_in, as
         ({"backend": "torch"}, "--drafter-path: .*packed for the native backend"),
     ],
 )
-def test_other_ways_to_draft_are_refused(pair, small, flags, said):
-    with pytest.raises(ValueError, match=said):
+def test_other_ways_to_draft_are_refused(pair, small, flags, message):
+    with pytest.raises(ValueError, match=message):
         drafted(pair / "verifier.pt", small["int8"], **flags)
 
 
@@ -174,14 +174,14 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_does_not_fit_is_refused(pair, name):
-    change, said = CHANGES[name]
-    with pytest.raises(ValueError, match=said) as raised:
+    change, message = CHANGES[name]
+    with pytest.raises(ValueError, match=message) as raised:
         translator(changed(pair, change)).translate(TEXTS[0])
     assert "changed.pt" in str(raised.value) and "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    "flags, said",
+    "flags, message",
     [
         ({"verifier_dtype": "int8"}, "packed in fp32; add verifier_dtype='fp32'|packed in fp32"),
         ({"backend": "torch"}, "packed for the native backend, and"),
@@ -189,8 +189,8 @@ def test_what_does_not_fit_is_refused(pair, name):
         ({"dtype": "bf16"}, "packed for a CPU"),
     ],
 )
-def test_other_ways_to_decode_are_refused(pair, flags, said):
-    with pytest.raises((ValueError, RuntimeError), match=said):
+def test_other_ways_to_decode_are_refused(pair, flags, message):
+    with pytest.raises((ValueError, RuntimeError), match=message):
         flags = {"number_format": flags.pop("verifier_dtype", "fp32"), **flags}
         translator(pair / "fp32.pt", **flags).translate(TEXTS[0])
 

@@ -81,19 +81,19 @@ def test_a_chunk_that_ends_every_worker_is_named_and_the_rest_is_kept(
 
 
 @pytest.mark.parametrize(
-    "folder, digest, said",
+    "folder, digest, message",
     [
         ("/nonexistent", None, r"/nonexistent.*; every machine needs the corpus and the checkpoi"),
         (None, "0", r"on \S+ the corpus or a checkpoint is another than the driver's"),
     ],
 )
-def test_a_machine_with_other_files_is_named(on_cluster, monkeypatch, folder, digest, said):
+def test_a_machine_with_other_files_is_named(on_cluster, monkeypatch, folder, digest, message):
     class Elsewhere(cluster.Worker):
         def prepare(self, args, here, mine, words):
             return super().prepare(args, folder or here, digest or mine, words)
 
     monkeypatch.setattr(cluster, "Worker", Elsewhere)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         on_cluster("--ray-workers", 1)
 
 

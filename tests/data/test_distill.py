@@ -73,17 +73,17 @@ def test_fairseq_train_takes_it(undisturbed, tmp_path, fairseq_command, tiny_tra
 
 
 @pytest.mark.parametrize(
-    "flags, said",
+    "flags, message",
     [
         ((), f"the {'native' if load() else 'torch'} backend"),
         (("--backend", "torch"), "the torch backend"),
         (("--task", "translation"), "fairseq's own decoding"),
     ],
 )
-def test_it_says_what_decodes(flags, said, reversal_data, teacher, distill, tmp_path, caplog):
+def test_it_says_what_decodes(flags, message, reversal_data, teacher, distill, tmp_path, caplog):
     with caplog.at_level("INFO", logger="fairseq_specdec.data.teacher"):
         distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--limit", 4, *flags)
-    assert f"shard 0/1: 4 of 4 sentences to decode, with {said}" in caplog.messages
+    assert f"shard 0/1: 4 of 4 sentences to decode, with {message}" in caplog.messages
 
 
 # ---- pieces ------------------------------------------------------------------------------------

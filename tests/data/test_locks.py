@@ -133,19 +133,19 @@ def test_without_locks_a_warning_and_no_more(home, monkeypatch, caplog):
 
 def test_the_second_command_says_who_is_at_work(reversal_data, teacher, tmp_path, monkeypatch):
     words = [str(w) for w in (reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP)]
-    said, decode = [], Teacher.decode
+    messages, decode = [], Teacher.decode
 
     def meanwhile(self, sample):
-        if not said:
-            said.append("")  # once
+        if not messages:
+            messages.append("")  # once
             with pytest.raises(SystemExit) as caught:
                 command.cli_main(words)
-            said[0] = str(caught.value)
+            messages[0] = str(caught.value)
         return decode(self, sample)
 
     monkeypatch.setattr(Teacher, "decode", meanwhile)
     command.cli_main(words)
-    (line,) = said
+    (line,) = messages
     assert line.startswith(f"specdec-distill: error: --dest: {tmp_path / 'out'} is being written")
     assert f"process {os.getpid()} on " in line and "\n" not in line
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

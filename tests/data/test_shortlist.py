@@ -34,8 +34,8 @@ def test_a_drafter_gets_its_list(run):
     table, frequent = (after["model"].pop(name) for name in (TRANSLATIONS, FREQUENT))
     assert table.shape == (len(dictionary), 5) and frequent.shape == (9,)
     assert table.dtype == frequent.dtype == torch.int16
-    said = [dictionary[int(word)] for word in table[dictionary.index("and")]]
-    assert said[0] == "und" and "</s>" in [dictionary[int(word)] for word in frequent]
+    listed = [dictionary[int(word)] for word in table[dictionary.index("and")]]
+    assert listed[0] == "und" and "</s>" in [dictionary[int(word)] for word in frequent]
     absent = [word for word, row in enumerate(table) if (row[1:] == dictionary.pad()).all()]
     assert len(absent) > 1000  # of few sentences; such words stay as they are
     assert all(table[word, 0] == word for word in absent if word != dictionary.pad())
@@ -85,12 +85,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize("words, places, said", MISTAKES)
-def test_mistakes(run, tmp_path, words, places, said):
+@pytest.mark.parametrize("words, places, message", MISTAKES)
+def test_mistakes(run, tmp_path, words, places, message):
     with pytest.raises(SystemExit) as ended:
         run(*words, **places)
     line = str(ended.value.code)
-    assert line.startswith("specdec-shortlist: error: ") and said in line and "\n" not in line
+    assert line.startswith("specdec-shortlist: error: ") and message in line and "\n" not in line
     assert not list(tmp_path.iterdir())
 
 

@@ -16,13 +16,13 @@ def test_help_names_defaults_and_symbols(capsys):
     with pytest.raises(SystemExit) as ended:
         get_parser().parse_args(["--help"])
     assert ended.value.code == 0
-    said = " ".join(capsys.readouterr().out.split())
+    help_text = " ".join(capsys.readouterr().out.split())
     for words in ("(default: 8642)", "default: demo_ende", "127.0.0.1", "(default: fp32)"):
-        assert words in said
+        assert words in help_text
     for symbol in ("k, tokens drafted", "beta: a draft", "alpha_FB", "alpha_RB"):
-        assert symbol in said
+        assert symbol in help_text
     for flag in DECODING:
-        assert "--" + flag.replace("_", "-") in said
+        assert "--" + flag.replace("_", "-") in help_text
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_taken_port_is_known_before_models_are(taken, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (["--path", "nowhere.pt"], "error: --path: no such file: nowhere.pt; give a checkpoint"),
         (["--path", "a.pt", "--pair", "demo_ende"], "--pair and --path: choose one"),
@@ -53,9 +53,9 @@ def test_a_taken_port_is_known_before_models_are(taken, monkeypatch):
         (["--path", "PAIR", "--bpe", "bp"], "--bpe 'bp': fairseq has"),
     ],
 )
-def test_mistakes_are_named(pair, words, said):
+def test_mistakes_are_named(pair, words, message):
     words = [str(pair) if word == "PAIR" else word for word in words]
-    with pytest.raises(SystemExit, match=said):
+    with pytest.raises(SystemExit, match=message):
         cli_main(["--port", "0", *words])
 
 

@@ -201,12 +201,12 @@ def test_a_race_is_whole_on_a_phone(page, server, scheme):
     page.wait_for("document.body.dataset.races === '1'")
     assert page.run("document.documentElement.scrollWidth") == 390 and page.run(BEYOND) == []
     # Without a head, each cell of the table says what it is.
-    said = page.run("[...document.querySelectorAll('#rows tr')][1].innerText")
+    shown_row = page.run("[...document.querySelectorAll('#rows tr')][1].innerText")
     labels = page.run(
         "[...document.querySelectorAll('#rows tr:first-child td')]"
         ".map((cell) => getComputedStyle(cell, '::before').content)"
     )
-    assert labels[:2] == ['"Time"', '"Speed"'] and len(labels) == 8 and "as greedy" in said
+    assert labels[:2] == ['"Time"', '"Speed"'] and len(labels) == 8 and "as greedy" in shown_row
     assert page.run(INK) == {"light": "rgb(27, 31, 36)", "dark": "rgb(230, 237, 243)"}[scheme]
 
 

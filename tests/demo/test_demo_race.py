@@ -103,7 +103,7 @@ def test_strategies_that_are_not_lossless_have_no_beam(racers):
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         ("", "nothing to translate: type a sentence"),
         (" \n\u2003", "nothing to translate"),
@@ -111,8 +111,8 @@ def test_strategies_that_are_not_lossless_have_no_beam(racers):
         ("w1 " * CHARACTERS, f"has {3 * CHARACTERS} characters, and at most {CHARACTERS}"),
     ],
 )
-def test_unfit_texts(racers, text, said):
-    with pytest.raises(UnfitError, match=said):
+def test_unfit_texts(racers, text, message):
+    with pytest.raises(UnfitError, match=message):
         check_text(text, racers.translators)
 
 

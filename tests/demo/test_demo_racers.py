@@ -53,16 +53,16 @@ def test_without_a_drafter_the_source_drafts(pair):
 
 
 @pytest.mark.parametrize(
-    "path, names, said",
+    "path, names, message",
     [
         ("", ["gad", "sps"], "--strategies sps: needs a small Transformer; .*--small-path"),
         ("verifier.pt", ["gad"], "--strategies gad: needs a block drafter; .*--drafter-path"),
         ("", ["gda"], "--strategies gda: unknown; choose of greedy, none, iad"),
     ],
 )
-def test_who_cannot_race_is_named(pair, monkeypatch, path, names, said):
+def test_who_cannot_race_is_named(pair, monkeypatch, path, names, message):
     monkeypatch.setattr("fairseq_specdec.hub.loading.load", None)  # no model is loaded for that
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         load_racers(Pair(str(pair / path), device="cpu"), names, {})
 
 

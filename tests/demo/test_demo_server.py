@@ -148,7 +148,7 @@ def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "body, headers, status, said",
+    "body, headers, status, message",
     [
         ({"text": " "}, {}, 400, "type a sentence"),
         ({"text": TEXT, "beam": 2, "strategies": ["gad++"]}, {}, 400, "is not lossless"),
@@ -169,10 +169,10 @@ def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
         ({"text": TEXT}, {"Sec_Fetch_Site": "same-site"}, 403, "other sites"),
     ],
 )
-def test_what_is_refused(server, body, headers, status, said):
+def test_what_is_refused(server, body, headers, status, message):
     found, (answer,) = ask(server, body, **headers)
     assert found == status
-    assert said in answer["error"]
+    assert message in answer["error"]
 
 
 def test_the_host_is_checked_for_the_page_too(server):
@@ -201,7 +201,7 @@ def spoken(server, *lines, body=b""):
 
 
 @pytest.mark.parametrize(
-    "doubled, said",
+    "doubled, message",
     [
         ("Host: evil.example", "answers at"),
         ("Origin: http://evil.example", "other sites"),
@@ -209,7 +209,7 @@ def spoken(server, *lines, body=b""):
     ],
 )
 @pytest.mark.parametrize("ours_first", [True, False])
-def test_every_header_of_a_name_is_checked(server, doubled, said, ours_first):
+def test_every_header_of_a_name_is_checked(server, doubled, message, ours_first):
     host = f"127.0.0.1:{server.server_port}"
     ours = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
     lines = [f"{name}: {value}" for name, value in ours.items()]
@@ -217,7 +217,7 @@ def test_every_header_of_a_name_is_checked(server, doubled, said, ours_first):
     body = json.dumps({"text": TEXT, "strategies": ["gad"]}).encode()
     lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     status, _, content = spoken(server, "POST /race HTTP/1.1", *lines, body=body)
-    assert status == 403 and said in json.loads(content)["error"]
+    assert status == 403 and message in json.loads(content)["error"]
 
 
 def test_two_hosts_are_checked_for_the_page_too(server):

@@ -67,10 +67,10 @@ def test_a_broken_installation_has_a_table(capsys, monkeypatch):
 @pytest.mark.parametrize("archs, fits", [(["sm_70", "sm_80"], True), (["sm_80", "sm_90"], False)])
 def test_whether_torch_fits_the_card(archs, fits, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", card(archs, (7, 0)))
-    said = shown(capsys)["GPU"]
-    assert said.startswith("Tesla V100, sm_70, 16 GB: ")
-    assert ("torch has kernels for it" in said) == fits
-    assert ("pip install torch==2.10.0" in said) != fits
+    gpu = shown(capsys)["GPU"]
+    assert gpu.startswith("Tesla V100, sm_70, 16 GB: ")
+    assert ("torch has kernels for it" in gpu) == fits
+    assert ("pip install torch==2.10.0" in gpu) != fits
 
 
 def test_a_value_stays_in_its_cell():

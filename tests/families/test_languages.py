@@ -10,7 +10,7 @@ PAIRS = {"lang_pairs": ["en-de", "en-ro"]}
 
 
 @pytest.mark.parametrize(
-    "flags, said",
+    "flags, message",
     [
         ({"langs": None}, "--langs: missing; name the languages"),
         ({"lang_pairs": None}, "--lang-pairs: missing; name the pairs"),
@@ -24,8 +24,8 @@ PAIRS = {"lang_pairs": ["en-de", "en-ro"]}
         ),
     ],
 )
-def test_what_is_missing_is_named(flags, said):
-    with pytest.raises(ValueError, match=f"^{said}"):
+def test_what_is_missing_is_named(flags, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         check_languages(Namespace(**flags))
 
 

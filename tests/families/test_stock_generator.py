@@ -63,5 +63,8 @@ class Another(SequenceGenerator):
 def test_what_is_not_run_is_named(generator, named):
     with pytest.raises(ValueError) as refused:
         decided(generator(), Namespace(), "a_task")
-    said = str(refused.value)
-    assert said.startswith(f"--task a_task: builds a generator with {named}") and "\n" not in said
+    message = str(refused.value)
+    assert (
+        message.startswith(f"--task a_task: builds a generator with {named}")
+        and "\n" not in message
+    )

@@ -57,5 +57,5 @@ def pytest_collection_modifyitems(items):
 
 def pytest_terminal_summary(terminalreporter):
     for name, counts in _COUNTS.items():
-        said = ", ".join(f"{what} {count}" for what, count in counts.items())
-        terminalreporter.write_line(f"{name}: {said} (SPECDEC_FUZZ_SEED={SEED})")
+        counted = ", ".join(f"{what} {count}" for what, count in counts.items())
+        terminalreporter.write_line(f"{name}: {counted} (SPECDEC_FUZZ_SEED={SEED})")

@@ -93,8 +93,8 @@ def test_packed(folder, fuzz, monkeypatch):
             ) as translator:  # fmt: skip
                 translator.translate(TEXT)
         except (ValueError, OSError) as error:
-            said = str(error)
-            assert said and len(said) < 900 and said.isprintable(), (seed, said)
+            message = str(error)
+            assert message and len(message) < 900 and message.isprintable(), (seed, message)
             fuzz.counts["refused"] += 1
         else:
             fuzz.counts["decoded"] += 1

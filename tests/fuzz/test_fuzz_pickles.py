@@ -126,8 +126,8 @@ def test_pickles(reader, fuzz, watch):
                 if main:
                     check_structure(state, "a.pt")
         except (pickle.UnpicklingError, RefusedCheckpointError) as error:
-            said = str(error)
-            assert said and len(said) < 600 and said.isprintable(), (seed, said)
+            message = str(error)
+            assert message and len(message) < 600 and message.isprintable(), (seed, message)
             fuzz.counts["refused"] += 1
         else:
             check_plain(state, () if main else METADATA + NODES)

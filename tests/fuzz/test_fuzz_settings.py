@@ -97,14 +97,14 @@ def test_settings(load, layout, states, fuzz, tmp_path, monkeypatch, capfd):
     for seed in fuzz.seeds():
         torch.save(changed(state, fuzz.random(seed)), path)
         try:
-            said = shown(load(path, folder))
+            message = shown(load(path, folder))
             fuzz.counts["loaded"] += 1
         except (ValueError, RuntimeError, OSError) as error:
-            said = one_line(error)
-            assert said and len(said) < 900, (seed, error)
+            message = one_line(error)
+            assert message and len(message) < 900, (seed, error)
             fuzz.counts["refused"] += 1
         output = capfd.readouterr()
-        said += output.out + output.err + log.stream.getvalue()
+        message += output.out + output.err + log.stream.getvalue()
         log.stream.truncate(0)
-        assert SECRET not in said, (seed, said)
+        assert SECRET not in message, (seed, message)
     logging.getLogger().removeHandler(log)

@@ -127,7 +127,7 @@ def test_the_counters_are_of_all_calls(pair):
 
 
 @pytest.mark.parametrize(
-    "flags, error, said",
+    "flags, error, message",
     [
         ({"beem": 2}, TypeError, "^beem: no such decoding flag; did you mean beam?"),
         ({"beam": "5"}, TypeError, "^beam: expected int, got '5'"),
@@ -139,11 +139,11 @@ def test_the_counters_are_of_all_calls(pair):
     ],
     ids=str,
 )
-def test_mistakes_in_a_call_are_named(translator, flags, error, said):
+def test_mistakes_in_a_call_are_named(translator, flags, error, message):
     for call in (translator.translate, translator.translate_as_completed):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             call(TEXTS, **flags)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         translator.translate_stream(TEXTS[0], **flags)
 
 

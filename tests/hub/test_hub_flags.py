@@ -23,7 +23,7 @@ def test_every_flag_of_the_command_line_is_taken_or_explained():
 
 
 @pytest.mark.parametrize(
-    "name, said",
+    "name, message",
     [
         ("top_betta", "top_betta: no such decoding flag; did you mean top_beta?"),
         ("xyzzy", "xyzzy: no such decoding flag; there are accept_epsilon, "),
@@ -32,8 +32,8 @@ def test_every_flag_of_the_command_line_is_taken_or_explained():
         ("constraints", "constraints: cannot be honoured by speculative decoding"),
     ],
 )
-def test_other_names_are_refused(name, said):
-    with pytest.raises(TypeError, match=said):
+def test_other_names_are_refused(name, message):
+    with pytest.raises(TypeError, match=message):
         split_flags("gad", None, {name: 5})
 
 
@@ -54,7 +54,9 @@ def test_values_of_another_type_are_refused(name, value, kind):
 
 
 def test_errors_speak_python():
-    said = "--drafter-path: --strategy iad wants --top-beta 1 of --path; fairseq-preprocess --foo"
-    assert in_python(said) == (
+    message = (
+        "--drafter-path: --strategy iad wants --top-beta 1 of --path; fairseq-preprocess --foo"
+    )
+    assert in_python(message) == (
         "drafter: strategy iad wants top_beta 1 of verifier; fairseq-preprocess --foo"
     )

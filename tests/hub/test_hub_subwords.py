@@ -127,9 +127,11 @@ def test_of_several_one_must_be_named(tmp_path):
 
 @pytest.mark.parametrize("words, shown", [(PIECES, "'▁H'"), (PARTS, "'h@@'")])
 def test_subwords_without_their_model_are_refused(tmp_path, words, shown):
-    with pytest.raises(ValueError, match=f"^bpe: .*{shown}.*pass bpe_codes=... .*bpe=None") as said:
+    with pytest.raises(
+        ValueError, match=f"^bpe: .*{shown}.*pass bpe_codes=... .*bpe=None"
+    ) as message:
         codec(tmp_path, words)
-    prompt = at_the_prompt(str(said.value))
+    prompt = at_the_prompt(str(message.value))
     assert "--bpe-codes" in prompt and "--bpe none" in prompt and "=" not in prompt
     assert codec(tmp_path, words, bpe=None).bpe is None
 
@@ -162,7 +164,7 @@ def test_a_file_that_is_named_and_not_there_is_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "make, said",
+    "make, message",
     [
         (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
         (os.mkfifo, "is no regular file"),
@@ -172,15 +174,15 @@ def test_a_file_that_is_named_and_not_there_is_not_replaced(tmp_path):
     ],
     ids=["device", "pipe", "folder", "empty", "odd"],
 )
-def test_a_file_that_is_no_subword_model_is_named(tmp_path, make, said):
+def test_a_file_that_is_no_subword_model_is_named(tmp_path, make, message):
     """A device was read without end; what subword-nmt refuses was refused without the file."""
     path = tmp_path / "odd"
     make(path)
     choices = [{"bpe_codes": path}, {"bpe": {"bpe": "subword_nmt", "bpe_codes": str(path)}}]
-    if "subword" not in said:
+    if "subword" not in message:
         choices.append({"bpe": {"bpe": "sentencepiece", "sentencepiece_model": str(path)}})
     for choice in choices:
-        with pytest.raises(ValueError, match=rf"^bpe '\w+': {path}: .*{said}"):
+        with pytest.raises(ValueError, match=rf"^bpe '\w+': {path}: .*{message}"):
             codec(tmp_path, WORDS, **choice)
 
 

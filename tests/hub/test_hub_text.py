@@ -93,7 +93,7 @@ def test_text_that_may_change_comes_at_the_end(codes):
 
 
 @pytest.mark.parametrize(
-    "tokenizer, bpe, said",
+    "tokenizer, bpe, message",
     [
         ({"tokenizer": "mose"}, {}, "tokenizer 'mose': fairseq has moses, nltk, space"),
         ({}, {"bpe": "bp"}, "bpe 'bp': fairseq has .*subword_nmt"),
@@ -103,8 +103,8 @@ def test_text_that_may_change_comes_at_the_end(codes):
         ({}, {"bpe": "subword_nmt", "bpe_codes": "/tmp"}, "bpe 'subword_nmt': .*folder"),
     ],
 )
-def test_wrong_choices_are_named(tokenizer, bpe, said):
-    with pytest.raises(ValueError, match=said):
+def test_wrong_choices_are_named(tokenizer, bpe, message):
+    with pytest.raises(ValueError, match=message):
         TextCodec(tokenizer, bpe, ["en", "de"], Dictionary(), Dictionary())
 
 

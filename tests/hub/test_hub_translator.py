@@ -280,7 +280,7 @@ def test_the_default_strategy_is_lossless(pair):
 
 
 @pytest.mark.parametrize(
-    "changes, error, said",
+    "changes, error, message",
     [
         ({"strategy": "gad++", "top_beta": 0}, ValueError, "^top_beta 0: must be 1 or more"),
         ({"strategy": "gat"}, ValueError, "^strategy gat: unknown; choose one of greedy, none"),
@@ -306,9 +306,9 @@ def test_the_default_strategy_is_lossless(pair):
     ],
     ids=str,
 )
-def test_mistakes_are_named(pair, changes, error, said):
+def test_mistakes_are_named(pair, changes, error, message):
     given = dict({"strategy": "gad"}, **changes)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         load(pair, **given)
 
 

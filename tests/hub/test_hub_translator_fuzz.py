@@ -73,8 +73,8 @@ TEXT = st.lists(st.sampled_from(SYMBOLS) | st.text(max_size=6), max_size=12).map
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(st.lists(TEXT, min_size=1, max_size=6))
 def test_any_text_is_decoded_alike_by_all(translators, texts):
-    said = [[r.tokens for r in translators[name].translate(texts)] for name in SYSTEMS]
-    assert said[0] == said[1] == said[2]
+    outputs = [[r.tokens for r in translators[name].translate(texts)] for name in SYSTEMS]
+    assert outputs[0] == outputs[1] == outputs[2]
 
 
 # ---- damaged files -----------------------------------------------------------------------------

@@ -74,11 +74,13 @@ def test_memory_stays(demo, texts):
 
 def test_any_batch_size_says_the_same(demo, texts):
     chosen = texts[:256]
-    said = {}
+    by_size = {}
     for size in (1, 2, 7, 32, 100, 256):
         results = translator(demo, batch_size=size, max_tokens=10**6).translate(chosen)
-        said[size] = [result.tokens for result in results]
-    differ = {size: sum(a != b for a, b in zip(found, said[1])) for size, found in said.items()}
+        by_size[size] = [result.tokens for result in results]
+    differ = {
+        size: sum(a != b for a, b in zip(found, by_size[1])) for size, found in by_size.items()
+    }
     LOAD.append(f"batches of 1 to 256: sentences that differ from batch 1: {differ}")
     # Products of other shapes round differently in fp32: a tie may fall the other way.
     assert all(count <= 2 for count in differ.values())

@@ -59,18 +59,18 @@ def test_the_help_is_made_from_owner_range_and_default():
 
 
 @pytest.mark.parametrize(
-    "changes, said",
+    "changes, message",
     [
         ({"rate": 2.0}, "--rate 2.0: must be from 0 to 1"),
         ({"kind": "c"}, "--kind c: choose one of a, b"),
         ({"count": 0}, "--count 0: must be 1 or more"),
     ],
 )
-def test_flags_are_checked_by_their_fields(changes, said):
+def test_flags_are_checked_by_their_fields(changes, message):
     check_flags(Settings(), Settings)
     with pytest.raises(ValueError) as caught:
         check_flags(Settings(**changes), Settings)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_a_parsers_flags_are_worded_and_checked_likewise():

@@ -23,12 +23,12 @@ def walk():
 
 
 @pytest.mark.parametrize(
-    "work, said", [(count, ("40/40", " line")), (walk, ("walking: 100%", "40/40", " step"))]
+    "work, message", [(count, ("40/40", " line")), (walk, ("walking: 100%", "40/40", " step"))]
 )
-def test_on_a_terminal_a_bar_is_shown(work, said, capfd):
+def test_on_a_terminal_a_bar_is_shown(work, message, capfd):
     with terminal_on_stderr() as shown:
         work()
-    assert "\r" in shown.text and all(part in shown.text for part in said), shown.text
+    assert "\r" in shown.text and all(part in shown.text for part in message), shown.text
     assert capfd.readouterr() == ("", "")
 
 

@@ -58,9 +58,9 @@ def states_of(tmp_path):
     ids=["untouched", "no last resort", "own handler", "own level"],
 )
 def test_a_host_keeps_its_logging(states_of, prepare):
-    states, said = states_of("fairseq_specdec", "fairseq_specdec.hub", prepare=prepare)
+    states, log = states_of("fairseq_specdec", "fairseq_specdec.hub", prepare=prepare)
     assert states == states[:1] * 3
-    assert said == ""
+    assert log == ""
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_the_padding_of_a_batch_lists_nothing():
 
 
 @pytest.mark.parametrize(
-    "name, value, said",
+    "name, value, message",
     [
         (TRANSLATIONS, torch.tensor([[len(TARGET)]] * 10), "12, no index of the target dictionary"),
         (TRANSLATIONS, torch.tensor([[-1]] * 10), "-1, no index of the target dictionary"),
@@ -59,10 +59,10 @@ def test_the_padding_of_a_batch_lists_nothing():
         (TRANSLATIONS, None, "is missing or no tensor"),
     ],
 )
-def test_what_is_no_list_is_refused(name, value, said):
+def test_what_is_no_list_is_refused(name, value, message):
     with pytest.raises(ValueError) as error:
         find(**{name: value})
-    assert str(error.value).startswith(name) and said in str(error.value)
+    assert str(error.value).startswith(name) and message in str(error.value)
     assert "specdec-shortlist" in str(error.value)
 
 

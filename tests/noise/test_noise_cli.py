@@ -109,20 +109,20 @@ def test_ended_at_any_moment_and_resumed_nothing_is_lost_or_doubled(noise, text,
 
 @pytest.mark.parametrize("shard", ["0/2", "0/1"])
 def test_a_shard_is_made_by_one_process_at_a_time(noise, monkeypatch, tmp_path, shard):
-    real, said = cli.noise_line, []
+    real, messages = cli.noise_line, []
 
     def meanwhile(*line):
-        if not said:
-            said.append("")  # once
+        if not messages:
+            messages.append("")  # once
             with pytest.raises(SystemExit) as caught:
                 noise("out", "--shard", shard)
-            said[0] = str(caught.value)
+            messages[0] = str(caught.value)
         return real(*line)
 
     monkeypatch.setattr(cli, "noise_line", meanwhile)
     noise("out", "--shard", "0/2")
     whose = f"is being written by process {os.getpid()} on "
-    assert said[0].startswith(f"specdec-noise: error: --dest: {tmp_path / 'out'} {whose}")
+    assert messages[0].startswith(f"specdec-noise: error: --dest: {tmp_path / 'out'} {whose}")
 
 
 @pytest.mark.parametrize(

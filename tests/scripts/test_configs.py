@@ -66,19 +66,19 @@ def plain(value):
     [pytest.param(name, marks=[pytest.mark.slow] * (name not in EACH)) for name in NAMES],
 )
 def test_every_setting_arrives(name):
-    said = read(name)
-    config = composed(name, fill(said))
-    for room, setting, value in leaves(said):
+    settings = read(name)
+    config = composed(name, fill(settings))
+    for room, setting, value in leaves(settings):
         wanted = "/some/where" if value == UNSET else value
         assert plain(config[room][setting]) == wanted, f"{room}.{setting}"
     # Of a model, fairseq itself refuses nothing: names that it does not know are lost.
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
-    ARCH_MODEL_REGISTRY[said["model"]["_name"]].add_args(parser)
+    ARCH_MODEL_REGISTRY[settings["model"]["_name"]].add_args(parser)
     known = {action.dest for action in parser._actions}
     known |= {"_name", "base_layers", "decoder_input_dim"}  # which have no flag
     known |= {"max_source_positions", "max_target_positions"}  # flags of the task
-    assert set(said["model"]) <= known
-    assert said["criterion"]["_name"] in CRITERION_DATACLASS_REGISTRY
+    assert set(settings["model"]) <= known
+    assert settings["criterion"]["_name"] in CRITERION_DATACLASS_REGISTRY
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -150,12 +150,12 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_models_are_trained_as_published(name):
-    said = {f"{room}.{setting}": value for room, setting, value in leaves(read(name))}
+    settings = {f"{room}.{setting}": value for room, setting, value in leaves(read(name))}
     published, rates = PUBLISHED[name]
     for key, value in published.items():
-        assert said[key] == value, key
-    assert said["optimization.lr"][0] in rates
+        assert settings[key] == value, key
+    assert settings["optimization.lr"][0] in rates
     if published is BILD:
-        assert said["optimization.lr"] == said["optimizer.lr"]
+        assert settings["optimization.lr"] == settings["optimizer.lr"]
     elif published is DRAFTER:
-        assert said["model.dropout"] in (0.1, 0.2, 0.3)
+        assert settings["model.dropout"] in (0.1, 0.2, 0.3)

@@ -63,8 +63,8 @@ def test_a_compiler_is_looked_for_as_setup_does(settings, found):
 def test_both_stand_first_in_readme():
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert {f"bash {script}" for script in COMMANDS} <= set(lines[:25])
-    said = " ".join(lines[:25])
-    assert re.search(r"\d+ seconds on 2 cores", said) and re.search(r"\d+ minutes on 2 cores", said)
+    top = " ".join(lines[:25])
+    assert re.search(r"\d+ seconds on 2 cores", top) and re.search(r"\d+ minutes on 2 cores", top)
 
 
 def test_the_gate_runs_the_second_command_and_the_sanitizers():

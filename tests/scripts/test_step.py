@@ -51,9 +51,9 @@ def test_a_record_holds_for_the_inputs_that_it_names(make_step, tmp_path):
     assert not step.finished(record, [given])
     step.run("cp", given, made)
     step.record(record, [given], made)
-    said = json.loads(record.read_text())
-    assert said["commands"] == ["cp $WORK/in $WORK/out"] and said["seed"] == "7"
-    assert list(said["outputs"]) == ["$WORK/out"] and said["step"] == "04_train"
+    recorded = json.loads(record.read_text())
+    assert recorded["commands"] == ["cp $WORK/in $WORK/out"] and recorded["seed"] == "7"
+    assert list(recorded["outputs"]) == ["$WORK/out"] and recorded["step"] == "04_train"
     assert step.finished(record, [given])
     given.write_text("2")
     with pytest.raises(ValueError, match=r"made from another \$WORK/in; delete the folder"):

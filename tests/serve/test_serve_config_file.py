@@ -74,8 +74,8 @@ def test_mistakes_name_file_entry_and_field(pair, tmp_path, text, says):
     before = set(threading.enumerate())
     with pytest.raises(SystemExit) as ended:
         cli.cli_main(["--config", str(file), "--port", "0"])
-    said = str(ended.value)
-    assert f"--config {file}: {says}" in said and "\n" not in said
+    message = str(ended.value)
+    assert f"--config {file}: {says}" in message and "\n" not in message
     assert set(threading.enumerate()) <= before
 
 

@@ -146,8 +146,8 @@ def test_odd_deadlines_are_refused(client, seconds):
 def test_mistakes_are_one_line(pair, words, says, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.cli_main(["--path", str(pair), "--port", "0", *words])
-    said = str(ended.value) + capsys.readouterr().err
-    assert says in said and said.count("\n") <= 1
+    message = str(ended.value) + capsys.readouterr().err
+    assert says in message and message.count("\n") <= 1
 
 
 def test_a_port_that_is_taken_is_named(client):

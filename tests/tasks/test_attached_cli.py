@@ -30,11 +30,11 @@ def generate(toy, task="translation_specdec", **flags):
 def test_prints_what_stock_prints_in_fewer_iterations(toy, attached, flags):
     path, log = attached
     greedy = hypotheses(generate(toy, task="translation")[0])
-    out, said = generate(toy, strategy="gad", drafter_path=path, draft_budget=0, **flags)
+    out, log_of_decoding = generate(toy, strategy="gad", drafter_path=path, draft_budget=0, **flags)
     assert {n: words for n, (words, _, _) in hypotheses(out).items()} == {
         n: words for n, (words, _, _) in greedy.items()
     }
-    found = re.search(r"strategy gad: .*?([\d.]+) mean accepted tokens", said)
+    found = re.search(r"strategy gad: .*?([\d.]+) mean accepted tokens", log_of_decoding)
     assert float(found.group(1)) > 1.4
     assert float(re.findall(r"accepted_tokens ([\d.]+)", log)[-1]) > 1.4
 
@@ -47,7 +47,7 @@ def test_the_checkpoint_holds_no_verifier(attached):
 
 def test_another_verifier_is_refused(toy, attached, train_here, attempt):
     """One of another width, and one with fewer layers than the drafter reads."""
-    for shape, said in (
+    for shape, message in (
         ({"encoder_embed_dim": 16, "decoder_layers": 2}, "16 wide"),
         ({"encoder_embed_dim": 32, "decoder_layers": 1}, "has 1 decoder layers"),
     ):
@@ -59,4 +59,4 @@ def test_another_verifier_is_refused(toy, attached, train_here, attempt):
         error = attempt(
             path=str(folder / "checkpoint_last.pt"), strategy="gad", drafter_path=attached[0]
         )
-        assert said in error and "trained with" in error
+        assert message in error and "trained with" in error

@@ -15,7 +15,7 @@ GAD = {"strategy": "gad", "block_size": 4}
 
 
 @pytest.mark.parametrize(
-    "flags, said",
+    "flags, text",
     [
         ({"strategy": "iad", "drafter_path": "d"}, ["--drafter-path", "iad", "leave it out"]),
         (dict(GAD, drafter_path="d", block_size=5), ["--block-size 5", "blocks of 4", "or less"]),
@@ -23,10 +23,10 @@ GAD = {"strategy": "gad", "block_size": 4}
     ],
     ids=str,
 )
-def test_strategy_flags(attempt, toy, flags, said):
+def test_strategy_flags(attempt, toy, flags, text):
     paths = {"v": toy.v, "d": toy.d}
     message = attempt(**{name: paths.get(value, value) for name, value in flags.items()})
-    for part in said:
+    for part in text:
         assert part in message
 
 

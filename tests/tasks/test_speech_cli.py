@@ -103,8 +103,8 @@ def test_a_drafter_that_reads_words_is_refused(speech, verifier, toy):
 
 
 def test_words_refuse_a_drafter_that_reads_speech(verifier, toy):
-    said = "--drafter-path: .* reads speech, .* this task is text"
-    with pytest.raises(ValueError, match=said):
+    message = "--drafter-path: .* reads speech, .* this task is text"
+    with pytest.raises(ValueError, match=message):
         run_here(
             "generate", toy.data, task="translation_specdec", path=toy.v, beam=1, strategy="sps",
             drafter_path=verifier,

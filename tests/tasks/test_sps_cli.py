@@ -57,7 +57,7 @@ def test_sampling_from_the_best_token_alone_is_greedy(toy, small, greedy):
 
 
 @pytest.mark.parametrize(
-    "flags, said",
+    "flags, text",
     [
         ({"drafter_path": None}, ["--strategy sps", "needs --drafter-path"]),
         ({"drafter_path": "/no/x.pt"}, ["--drafter-path", "/no/x.pt"]),
@@ -74,10 +74,10 @@ def test_sampling_from_the_best_token_alone_is_greedy(toy, small, greedy):
     ],
     ids=str,
 )
-def test_mistakes_are_refused_by_flag(attempt, toy, small, flags, said):
+def test_mistakes_are_refused_by_flag(attempt, toy, small, flags, text):
     given = dict({"strategy": "sps", "drafter_path": small}, **flags)
     message = attempt(**{name: toy.d if value == "d" else value for name, value in given.items()})
-    for part in said:
+    for part in text:
         assert part in message
 
 
