@@ -26,7 +26,7 @@ _RELAXED_COSTS = 0.5
 _FIRST_STOPPED = 0.5
 
 
-class Acceptance(NamedTuple):
+class AcceptanceMeans(NamedTuple):
     """Running means of an iteration's row.
 
     Attributes:
@@ -38,7 +38,7 @@ class Acceptance(NamedTuple):
     stopped: float
 
     @classmethod
-    def of(cls, chance: float) -> Acceptance:
+    def of(cls, chance: float) -> AcceptanceMeans:
         """As if drafts so far had been accepted with this chance, of each token."""
         return cls(_FIRST_STOPPED * chance / (1 - chance), _FIRST_STOPPED)
 
@@ -47,15 +47,15 @@ class Acceptance(NamedTuple):
         """Of a draft token to be accepted after accepted ones."""
         return self.accepted / max(self.accepted + self.stopped, 1e-9)
 
-    def updated(self, accepted: float, stopped: float, weight: float) -> Acceptance:
+    def updated(self, accepted: float, stopped: float, weight: float) -> AcceptanceMeans:
         """After an iteration of these means."""
-        return Acceptance(
+        return AcceptanceMeans(
             self.accepted + weight * (accepted - self.accepted),
             self.stopped + weight * (stopped - self.stopped),
         )
 
 
-class History:
+class AcceptanceHistory:
     """How the drafts of a generator's batches were accepted; batches of many threads share it: any
     thread's figures are as good.
 
@@ -64,7 +64,7 @@ class History:
     """
 
     def __init__(self, chance: float) -> None:
-        self.acceptance = Acceptance.of(chance)
+        self.acceptance = AcceptanceMeans.of(chance)
         self.rested = 0  # iterations since something was drafted
 
 
@@ -147,11 +147,11 @@ class DraftBudget:
     def __init__(
         self,
         planning: Optional[Planning],
-        history: Optional[History] = None,
+        history: Optional[AcceptanceHistory] = None,
         ends_early: bool = False,
     ) -> None:
         self.planning = planning
-        self.history = history or History(0.5)
+        self.history = history or AcceptanceHistory(0.5)
         self.ends_early = ends_early
         self.acceptance = self.history.acceptance
         self.asked: Optional[int] = None

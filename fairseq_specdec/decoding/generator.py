@@ -20,7 +20,7 @@ from .batch import OpenBatch
 from .beam.batch import BeamBatch
 from .beam.drafter import beam_drafter
 from .cuda_graphs import graphs_for
-from .draft_budget import History, Planning
+from .draft_budget import AcceptanceHistory, Planning
 from .loop import Batch
 from .nar import NarBatch
 from .native_form import native_form
@@ -234,7 +234,7 @@ class SpeculativeGenerator(SequenceGenerator):
         times = None
         if chains and options.strategy not in ("greedy", "none"):
             times = verifying(planning, verifier, drafter, ready)
-        history = History(drafter.first_chance)
+        history = AcceptanceHistory(drafter.first_chance)
         reads = bool(drafter.read_layers)
         return DecodingParts(
             verifier, ready, reads, self.rule, self.policy, options, drafter.ends_early, native,

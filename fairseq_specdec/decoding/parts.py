@@ -9,7 +9,7 @@ from fairseq_specdec.drafting import DraftSession, ReadyDrafter, Source
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.verifier import Verifier
 
-from .draft_budget import DraftBudget, History, OnePlan, Planning
+from .draft_budget import AcceptanceHistory, DraftBudget, OnePlan, Planning
 from .native_form import NativeForm
 from .options import DecodingOptions
 from .policy import DecodingConstraints
@@ -39,7 +39,7 @@ class DecodingParts(NamedTuple):
     ends_early: bool = False
     native: Optional[NativeForm] = None
     planning: Optional[Planning] = None
-    history: Optional[History] = None
+    history: Optional[AcceptanceHistory] = None
     verifying: Optional[Callable[[float], float]] = None
 
     def of_batch(self, sentences: int) -> DecodingParts:

@@ -16,7 +16,7 @@ from fairseq_specdec.engine.layout import Layout, horizon_mask
 from .hidden_state_queue import HiddenStateQueue
 from .token_choice import likeliest, without_repeats
 
-Source = Optional[Tuple[Tensor, ...]]
+CopiedSource = Optional[Tuple[Tensor, ...]]
 
 
 class WholeDraft(NamedTuple):
@@ -24,7 +24,7 @@ class WholeDraft(NamedTuple):
 
     weights: Any  # a ``ReadyNarBlockDrafter`` with a leftward prefix and without a sampler
     layers: BucketSession  # over the first R rows of the cache
-    source: Source  # what masks copy from the source, of R rows; or None
+    source: CopiedSource  # what masks copy from the source, of R rows; or None
     first: int  # position of the first token
     fresh: int  # F, columns for the tokens accepted since the last draft
     masks: int  # K
@@ -105,7 +105,9 @@ class GraphedBlock:
         first: position of the first token.
     """
 
-    def __init__(self, weights: Any, layers: StaticSession, source: Source, first: int) -> None:
+    def __init__(
+        self, weights: Any, layers: StaticSession, source: CopiedSource, first: int
+    ) -> None:
         self.weights = weights
         self.layers = layers
         self.first = first
@@ -117,7 +119,9 @@ class GraphedBlock:
         ]
 
     @classmethod
-    def find(cls, weights: Any, layers: Any, source: Source, first: int) -> Optional[GraphedBlock]:
+    def find(
+        cls, weights: Any, layers: Any, source: CopiedSource, first: int
+    ) -> Optional[GraphedBlock]:
         """For a batch; None where graphs do not serve (a bidirectional prefix, which is computed
         anew and longer each time, or sampled drafts). Arguments as of the class."""
         bidirectional = weights.model.decoder.bidirectional_prefix
@@ -127,7 +131,7 @@ class GraphedBlock:
             return None
         return cls(weights, layers, source, first)
 
-    def source(self, rows: int) -> Source:
+    def source(self, rows: int) -> CopiedSource:
         """What the masks of so many rows copy from."""
         if not self._source:
             return None

@@ -24,8 +24,8 @@ class TraceFile:
         TraceError: another process writes it, or it cannot be written.
     """
 
-    def __init__(self, path: str, flag: str = "--trace-path") -> None:
-        check_new_file(path, flag)
+    def __init__(self, path: str) -> None:
+        check_new_file(path, "--trace-path")
         self.path = path
         self.temporary = path + ".partial"
         self.traces = 0
@@ -34,10 +34,10 @@ class TraceFile:
             self._stream = _locked(self.temporary)
         except BlockingIOError as error:
             raise TraceError(
-                f"{flag} {path}: another process is writing it; give each its own"
+                f"--trace-path {path}: another process is writing it; give each its own"
             ) from error
         except OSError as error:
-            raise TraceError(f"{flag} {path}: cannot be written ({error})") from error
+            raise TraceError(f"--trace-path {path}: cannot be written ({error})") from error
 
     @property
     def open(self) -> bool:

@@ -11,7 +11,7 @@ from toy_translation import assert_diverse, make_sample, sentences, toy_model
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.costs.passes import linear
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.draft_budget import DraftBudget, FewRejections, History
+from fairseq_specdec.decoding.draft_budget import AcceptanceHistory, DraftBudget, FewRejections
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.iteration import Iteration
 from fairseq_specdec.drafting import Drafter, DraftSession
@@ -52,7 +52,7 @@ def test_few_rejections_limit_no_draft_that_is_sure():
 def test_the_chance_is_that_by_which_drafts_are_drawn(ends_early):
     generator = torch.Generator().manual_seed(3)
     for chance in (0.4, 0.7, 0.9):
-        budget = DraftBudget(FewRejections(NO_LIMIT), History(0.5), ends_early)
+        budget = DraftBudget(FewRejections(NO_LIMIT), AcceptanceHistory(0.5), ends_early)
         found = []
         for _ in range(1500):
             budget.plan(2)
@@ -65,7 +65,9 @@ def test_the_chance_is_that_by_which_drafts_are_drawn(ends_early):
 
 
 def test_what_a_drafter_that_judges_leaves_out_counts_as_rejected():
-    ends_early, plain = (DraftBudget(Planner(linear(0.1, 0.1), 8), History(0.9), x) for x in (1, 0))
+    ends_early, plain = (
+        DraftBudget(Planner(linear(0.1, 0.1), 8), AcceptanceHistory(0.9), x) for x in (1, 0)
+    )
     for budget in (ends_early, plain):
         for _ in range(30):
             assert budget.plan(1).size > 2
@@ -77,7 +79,7 @@ def test_what_a_drafter_that_judges_leaves_out_counts_as_rejected():
 
 
 def test_a_sentence_that_ends_inside_its_draft_rejects_nothing():
-    budget = DraftBudget(FewRejections(9), History(0.5))
+    budget = DraftBudget(FewRejections(9), AcceptanceHistory(0.5))
     budget.plan(1)
     before = budget.acceptance
     budget.learn(rows(3, 8, done=1))
@@ -96,7 +98,7 @@ def test_iterations_booked_together_rest_as_long_as_one_by_one():
 
 
 def test_rows_are_counted_together():
-    many, few = (DraftBudget(FewRejections(NO_LIMIT), History(0.5)) for _ in range(2))
+    many, few = (DraftBudget(FewRejections(NO_LIMIT), AcceptanceHistory(0.5)) for _ in range(2))
     for budget, count in ((many, 5), (few, 1)):
         budget.plan(2)
         kept = [2, 4] * count
@@ -120,39 +122,39 @@ def batches(history, planner, right, count=60, length=20):
 
 
 def test_where_drafts_do_not_pay_they_are_tried_now_and_then_as_the_first_of_a_batch():
-    found = batches(History(0.3), Planner(linear(0.5, 0.5), 10), False)
+    found = batches(AcceptanceHistory(0.3), Planner(linear(0.5, 0.5), 10), False)
     assert found[0] == [0] * 20
     assert not any(any(sizes[1:]) for sizes in found)
     assert 5 <= sum(sizes[0] > 0 for sizes in found) <= 20
 
 
 def test_drafts_come_back_where_tries_succeed():
-    found = batches(History(0.1), Planner(linear(0.1, 0.2), 10), True)
+    found = batches(AcceptanceHistory(0.1), Planner(linear(0.1, 0.2), 10), True)
     assert found[0] == [0] * 20 and all(size > 0 for size in found[-1])
 
 
 @pytest.mark.parametrize("resumes", [True, False])
 def test_drafts_of_a_model_begin_with_the_batch_or_never(resumes):
     planner = Planner(linear(0.1, 0.2), 10, resumes=resumes)
-    budget = DraftBudget(planner, History(0.9))
+    budget = DraftBudget(planner, AcceptanceHistory(0.9))
     assert planner.plan(30, 0.9).size == 0 < planner.plan(1, 0.9).size
     assert budget.plan(30) == NOTHING and budget.over != resumes
     budget.learn(rows(0, 0, count=30))
     assert (budget.plan(1).size > 0) == resumes
-    later = DraftBudget(planner, History(0.9))
+    later = DraftBudget(planner, AcceptanceHistory(0.9))
     assert later.plan(1).size > 0 and not later.over
     assert later.plan(30) == NOTHING and later.over != resumes
 
 
 def test_a_batch_begins_with_what_was_learnt_before():
-    history = History(0.9)
+    history = AcceptanceHistory(0.9)
     first = DraftBudget(Planner(linear(0.1, 0.1), 8), history)
     for _ in range(20):
         first.plan(1)
         first.learn(rows(0, 5))
     first.close()
     assert DraftBudget(None, history).acceptance == first.acceptance
-    assert History(0.9).acceptance.chance == pytest.approx(0.9)
+    assert AcceptanceHistory(0.9).acceptance.chance == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("budget", [None, 1, 20])

@@ -6,7 +6,12 @@ from toy_translation import make_sample, sentences
 
 from fairseq_specdec.costs import tables
 from fairseq_specdec.costs.passes import linear
-from fairseq_specdec.decoding.draft_budget import Acceptance, DraftBudget, FewRejections, OnePlan
+from fairseq_specdec.decoding.draft_budget import (
+    AcceptanceMeans,
+    DraftBudget,
+    FewRejections,
+    OnePlan,
+)
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.drafting.base import DraftOptions
 from fairseq_specdec.drafting.chain_search import chain_candidates
@@ -27,7 +32,7 @@ def relaxed(**settings):
 def test_one_plan_holds_for_any_rows_and_chance():
     budget = DraftBudget(OnePlan(FewRejections(4), 8, 0.8))
     asked = [budget.plan(8)]
-    budget.acceptance = Acceptance.of(0.1)
+    budget.acceptance = AcceptanceMeans.of(0.1)
     asked += [budget.plan(live) for live in (8, 3, 1)]
     assert asked[0].size > 0 and asked == asked[:1] * 4
     more = OnePlan(FewRejections(4), 2, 0.8).plan(8, 0.8)

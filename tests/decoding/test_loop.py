@@ -30,7 +30,7 @@ from fairseq_specdec.acceptance import (
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.costs.passes import linear
 from fairseq_specdec.decoding.builder import Overrides, build_generator
-from fairseq_specdec.decoding.draft_budget import DraftBudget, FewRejections, History
+from fairseq_specdec.decoding.draft_budget import AcceptanceHistory, DraftBudget, FewRejections
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.iteration import Iteration
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
@@ -282,7 +282,7 @@ def test_drafts_keep_to_the_budget_which_learns_from_them(kind, size, expected):
     found = decode(make(drafter, always_draft=False, backend="torch", planning=planning))
     assert tokens(found) == expected
     rounds = [one["iterations"] for one in found]
-    budget, sizes = DraftBudget(planning, History(drafter.first_chance)), []
+    budget, sizes = DraftBudget(planning, AcceptanceHistory(drafter.first_chance)), []
     for number in range(max(map(len, rounds))):
         parts = [some[number] for some in rounds if len(some) > number]
         sizes.append(budget.plan(len(parts)).size)

@@ -6,7 +6,7 @@ import pytest
 from served import TEXTS, serving
 
 from fairseq_specdec.costs.passes import PassTimes
-from fairseq_specdec.decoding.draft_budget import Acceptance
+from fairseq_specdec.decoding.draft_budget import AcceptanceMeans
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.decoding import Decoding
@@ -52,7 +52,7 @@ def test_the_figures_of_a_translator_are_asked(pair, monkeypatch, settings, reje
     smallest = smallest_batch(translator, 16)
     found = []
     for chance in (0.01, 0.95):
-        parts.history.acceptance = Acceptance.of(chance)
+        parts.history.acceptance = AcceptanceMeans.of(chance)
         found.append(smallest())
     assert found == [rejected, accepted]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ class PackedHeads:
 
     Args:
         first, last: numbers of learned heads.
-        linear: makes a product of a weight and a bias; None for ``Linear``.
+        linear: makes a product of a weight and a bias.
     """
 
     def __init__(
@@ -22,17 +22,12 @@ class PackedHeads:
         heads: Any,
         first: int,
         last: int,
-        linear: Optional[Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]] = None,
+        linear: Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]] = Linear,
     ) -> None:
         self.activation = heads.activation
         rows = heads.rows(first, last)
-        output = (heads.output.weight[rows], heads.output.bias[rows])
-        if linear is None:
-            self.hidden: Callable[[Tensor], Tensor] = Linear.of(heads.hidden)
-            self.output: Callable[[Tensor], Tensor] = Linear(*output)
-        else:
-            self.hidden = linear(heads.hidden.weight, heads.hidden.bias)
-            self.output = linear(*output)
+        self.hidden = linear(heads.hidden.weight, heads.hidden.bias)
+        self.output = linear(heads.output.weight[rows], heads.output.bias[rows])
         self.count = last - first + 1
 
     def __call__(self, features: Tensor) -> Tensor:
