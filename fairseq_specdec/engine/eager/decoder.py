@@ -112,16 +112,12 @@ class DecoderWeights:
         read_layers: layers, counted from 1, whose hidden states a session keeps, side by side; the
             last layer's have passed the final norm.
         free_unpacked: free the decoder's weights that were packed, as ``Linear.of``.
-
-    Attributes:
-        nbytes: of the layers' weights.
     """
 
     def __init__(
         self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
     ) -> None:
         check_stack(decoder, name)
-        self.nbytes = layer_bytes(decoder)
         self.layers = [_Layer(layer, free_unpacked) for layer in decoder.layers]
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim

@@ -36,15 +36,8 @@ class KVCache:
         self._flat: Optional[Tensor] = None
 
     @property
-    def rows(self) -> int:
-        return len(self.lengths_cpu)
-
-    @property
     def capacity(self) -> int:
         return self.slots[0].size(3) if self.slots else 0
-
-    def nbytes(self) -> int:
-        return sum(x.numel() * x.element_size() for x in self.slots)
 
     def start(self, rows: int, capacity: int, like: Tensor) -> None:
         """Empty the cache for a new batch of ``rows`` rows of up to ``capacity`` slots.

@@ -45,10 +45,6 @@ class NativeDecoder:
         self._spare: List[NativeBuffers] = []
 
     @property
-    def nbytes(self) -> int:
-        return self.stack.nbytes
-
-    @property
     def plain(self) -> bool:
         """Whether the vocabulary's product follows the final norm at once."""
         return self.project_out is None and self.first_head is None
