@@ -182,7 +182,7 @@ class DraftBudget:
         return Plan(plan.trial, low=2.0) if tries else NOTHING
 
     def learn(self, iteration: Iteration) -> None:
-        """An iteration is over, or several without drafts."""
+        """An iteration is over, or several without drafts. As in block_drafter.cpp."""
         self.begun += iteration.times
         if self.asked == 0:
             self.rested += iteration.times

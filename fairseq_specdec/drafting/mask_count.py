@@ -30,8 +30,8 @@ class MaskLimits:
         return 0 if self._missed else masks
 
     def masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
-        """K, as many as there is room for. ``hypotheses``: what was accepted. ``budget``: draft
-        tokens of a row that the loop can use; None for any number."""
+        """K, as many as there is room for, as in block_drafter.cpp. ``hypotheses``: what was
+        accepted. ``budget``: draft tokens of a row that the loop can use; None for any number."""
         room = self.max_len - hypotheses.shortest
         if self.positions is not None:
             room = min(room, self.positions - hypotheses.longest - self.first)

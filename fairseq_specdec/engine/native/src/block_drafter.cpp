@@ -345,7 +345,7 @@ void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call)
   }
 }
 
-// As MaskLimits.masks.
+// As MaskLimits.masks (tests/drafting/test_native_loop.py compares the two).
 int64_t Proposer::masks(const Hypotheses& hypotheses) const {
   const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + rows_);
   int64_t room = loop_.max_len - *ends.first;
@@ -355,21 +355,24 @@ int64_t Proposer::masks(const Hypotheses& hypotheses) const {
   return masks > 0 && loop_.whole ? loop_.block : masks;
 }
 
-// Take note of what became of the last drafts; false where the plan holds no longer (as
-// DraftBudget.learn).
+// Take note of what became of the last drafts; false where the plan holds no longer. As
+// DraftBudget.learn (the same test), of rows that have not ended: one that has ends the call.
 bool Proposer::learn() {
   const int64_t last = rows_ * (loop_.drafts - 1);
   const int64_t* outcomes = outputs_.outcomes + 3 * last;
+  // A drafter that drafts less than it is asked for expects the rest to be rejected; else it has no
+  // more.
+  const DraftRequest& request = loop_.request;
+  const bool judges = loop_.copy == nullptr && (request.confidence > 0 || request.costs != nullptr);
   int64_t accepted = 0, stopped = 0, rows = 0;
   fresh_.resize(rows_);
   for (int row = 0; row < rows_; row++) {
-    const int64_t *outcome = outcomes + 3 * row, done = outcome[1], kept = outcome[2];
+    const int64_t *outcome = outcomes + 3 * row, kept = outcome[2];
     fresh_[row] = outcome[0];
-    // A block drafter that drafts less expects the rest to be rejected; a source has no more.
-    const int64_t wanted = loop_.copy == nullptr ? loop_.block : loop_.sizes[last + row];
+    const int64_t wanted = judges ? loop_.block : loop_.sizes[last + row];
     if (wanted == 0) continue;
     accepted += kept;
-    stopped += !done && kept < wanted;
+    stopped += kept < wanted;
     rows++;
   }
   loop_.request.states = outputs_.states;
