@@ -38,6 +38,7 @@ from fairseq_specdec.drafting import Drafter, DraftSession, NoDrafter
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.native.library import load
+from fairseq_specdec.engine.threads import set_threads
 
 FORMATS = ("fp32", "int8", "int7")
 WIDTHS = (1, 2, 4, 8, 13)
@@ -166,18 +167,29 @@ def cpu_ms(run: Callable[[], Any]) -> float:
     return 1000 * (time.process_time() - started)
 
 
-def in_turns(runs: Dict[str, Callable[[], Any]], repeats: int) -> Dict[str, float]:
+def wall_ms(run: Callable[[], Any]) -> float:
+    """Milliseconds of a call."""
+    started = time.perf_counter()
+    run()
+    return 1000 * (time.perf_counter() - started)
+
+
+def in_turns(
+    runs: Dict[str, Callable[[], Any]], repeats: int, ms: Callable[..., float] = cpu_ms
+) -> Dict[str, float]:
     """The least milliseconds of each; a first run of each does not count."""
     for run in runs.values():
         run()
     found: Dict[str, List[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
-            found[name].append(cpu_ms(run))
+            found[name].append(ms(run))
     return {name: min(each) for name, each in found.items()}
 
 
-def passes(bench: Bench, generator: Any, repeats: int) -> Dict[int, List[float]]:
+def passes(
+    bench: Bench, generator: Any, repeats: int, ms: Callable[..., float] = cpu_ms
+) -> Dict[int, List[float]]:
     """[predicted, measured] milliseconds of a pass over so many tokens."""
     parts = generator.parts()
     drafter = Replayed()
@@ -193,7 +205,7 @@ def passes(bench: Bench, generator: Any, repeats: int) -> Dict[int, List[float]]
             layout = Layout.chain(lengths, [0], width)
             return lambda: session.score(tokens[:, :width], layout).best()
 
-        measured = in_turns({str(width): over(width) for width in WIDTHS}, 3 * repeats)
+        measured = in_turns({str(width): over(width) for width in WIDTHS}, 3 * repeats, ms)
         session.close()
     return {w: [1000 * model.verifying(w), measured[str(w)]] for w in WIDTHS}
 
@@ -260,11 +272,28 @@ def rows(bench: Bench, number_format: str, generator: Any) -> Dict[str, Callable
     return found
 
 
+def shared(bench: Bench, threads: int, repeats: int) -> str:
+    """A table of passes of one thread and of several, in wall time."""
+    lines = ["| pass, wall ms | threads | " + " | ".join(map(str, WIDTHS)) + " |"]
+    lines.append("|---|--:|" + "--:|" * len(WIDTHS))
+    for number_format in FORMATS:
+        generator = bench.generator(number_format)
+        for count in (1, threads):
+            set_threads(count)
+            found = passes(bench, generator, repeats, wall_ms)
+            cells = (f"{ms:.1f}" for _, ms in found.values())
+            lines.append(f"| {number_format} | {count} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main(words: Optional[List[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=sorted(SHAPES))
     parser.add_argument("--isa", help="as of specdec-bench")
     parser.add_argument("--peers", action="store_true", help="other engines too")
+    parser.add_argument(
+        "--threads", type=int, help="passes shared by so many threads, and nothing else"
+    )
     parser.add_argument("--batch-size", type=int, default=1, help="(default: 1)")
     parser.add_argument("--repeats", type=int, default=3, help="(default: 3)")
     parser.add_argument("--sentences", type=int, default=2, help="(default: 2)")
@@ -276,6 +305,9 @@ def main(words: Optional[List[str]] = None) -> None:
     of_machine.cache_clear()
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         bench = make(args.shape, args.sentences, args.length, folder, args.batch_size)
+        if args.threads:
+            print(shared(bench, args.threads, args.repeats))
+            return
         stock = bench.stock()
         runs: Dict[str, Callable[[], Any]] = {"stock": lambda: bench.outputs(stock)}
         if args.peers:
