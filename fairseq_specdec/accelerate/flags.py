@@ -33,8 +33,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--lang-pairs", "of a multilingual verifier: pairs that its drafter is trained for and "
         "measured with", metavar="SRC-TGT,...", otherwise="those of its training")  # fmt: skip
     for split in ("train", "valid"):
-        add(f"--{split}pref", f"parallel text PREFIX.SOURCE and PREFIX.TARGET for {split}, in the "
-            "verifier's subwords; --trainpref and --validpref together", metavar="PREFIX",
+        add(f"--{split}pref", f"text PREFIX.SOURCE, or parallel with PREFIX.TARGET, for {split}, "
+            "in the verifier's subwords; --trainpref and --validpref together", metavar="PREFIX",
             otherwise="DATA is binarised")  # fmt: skip
     _add_limits(add)
     add_cluster_flags(parser)

@@ -1,10 +1,11 @@
-"""Binarise parallel text with the verifier's dictionaries."""
+"""Binarise text with the verifier's dictionaries: parallel, or sources alone."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
 import os
+import shutil
 from typing import Dict
 
 from fairseq.data import Dictionary
@@ -19,30 +20,38 @@ _FEWEST = 100  # lines that say whether they are
 
 
 def binarise(job: Job, args: argparse.Namespace) -> None:
-    """Run fairseq-preprocess on --trainpref and --validpref."""
+    """Run fairseq-preprocess on --trainpref and --validpref. Where these have sources alone, the
+    verifier translates those of valid; the distillation does it with those of train."""
     dictionaries = {
         side: os.path.join(args.data, f"dict.{side}.txt") for side in (job.source, job.target)
     }
-    texts = [
-        f"{prefix}.{side}" for prefix in (args.trainpref, args.validpref) for side in dictionaries
-    ]
+    prefixes = (args.trainpref, args.validpref)
+    alone = not any(os.path.isfile(f"{prefix}.{job.target}") for prefix in prefixes)
+    sides = [job.source] if alone else list(dictionaries)
+    texts = [f"{prefix}.{side}" for prefix in prefixes for side in sides]
     for file in [*dictionaries.values(), *texts]:
         if not os.path.isfile(file):
             raise FileNotFoundError(
                 f"{file}: no such file; --trainpref and --validpref name texts without their "
                 "language, DATA the verifier's dict.*.txt"
             )
-    _check_subwords(job, args, dictionaries)
+    _check_subwords(job, args, {side: dictionaries[side] for side in sides})
+    dest = job.file("sources") if alone else job.data
     run(
         job,
         [
             commands.PYTHON, "-m", "fairseq_cli.preprocess", "-s", job.source, "-t", job.target,
             "--srcdict", dictionaries[job.source], "--tgtdict", dictionaries[job.target],
-            "--trainpref", args.trainpref, "--validpref", args.validpref, "--destdir", job.data,
-            "--workers", str(job.threads),
+            "--trainpref", args.trainpref, "--validpref", args.validpref, "--destdir", dest,
+            "--workers", str(job.threads), *["--only-source"] * alone,
         ],
         "binarise.log",
     )  # fmt: skip
+    if alone:
+        target = dictionaries[job.target]
+        shutil.copyfile(target, os.path.join(dest, os.path.basename(target)))
+        words = commands.distill(job._replace(data=dest), job.data, None, shared=False)
+        run(job, [*words, "--gen-subset", "valid"], "distil.log")
 
 
 def _check_subwords(job: Job, args: argparse.Namespace, dictionaries: Dict[str, str]) -> None:

@@ -95,6 +95,23 @@ def test_raw_text_is_binarised(accelerate, toy, monkeypatch):
         )  # fmt: skip
 
 
+def test_sources_alone_are_enough(accelerate, toy, tmp_path):
+    """The verifier translates them: those of valid first, those of train as ever."""
+    for split in ("train", "valid"):
+        text = (toy / f"{split}.src").read_text(encoding="utf-8")
+        (tmp_path / f"{split}.src").write_text(text, encoding="utf-8")
+    out = accelerate(
+        "--trainpref", tmp_path / "train", "--validpref", tmp_path / "valid", "-s", "src",
+        "-t", "tgt", "--updates", 3, "--limit", 40, "--eval-sentences", 8,
+        "--measure-sentences", 8, "--decode-beam", 1, "--batch-sizes", 1, data=toy,
+    )  # fmt: skip
+    found = state_of(out)
+    assert found["distil"]["counts"]["chosen"] == 40
+    row = found["measure"]["rows"]["1"]["fairseq beam 1"]
+    assert row["bleu"] == pytest.approx(100), "valid holds the verifier's own output"
+    assert (out / "drafter.pt").is_file() and not list(out.glob("sources/train.*.tgt.*"))
+
+
 @pytest.mark.parametrize("mark", ["{}@@", "\u2581{}"])
 def test_text_that_is_not_split_is_refused(accelerate, tmp_path, mark):
     """Its words are unknown to the model, and a drafter of them was trained without a word."""
