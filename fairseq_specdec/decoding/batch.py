@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.drafting import Source
+from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
 from .iteration import Iteration
@@ -57,7 +58,7 @@ class OpenBatch:
         self.budget = parts.budget(rows)
         encoder_out = encoder_outs[0] if encoder_outs else {}
         source = Source(net_input, encoder_out, self.max_len + self.drafted_past_end, timer)
-        self.drafts = parts.open_drafts(source, self.budget)
+        self.drafts = SilentSession() if self.budget.over else parts.drafter.open(source)
         self.iterations: List[Iteration] = []
         self.finished: List[Any] = [None] * rows
         self.ended: List[int] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Type
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Type
 
 import torch
 from fairseq import utils
@@ -151,7 +151,8 @@ class SpeculativeGenerator(SequenceGenerator):
         A thread that has several leaves the one first that it entered last: each sets the mode of
         autograd for the thread.
         """
-        with self._without_gradients():
+        # Inference mode where no training follows.
+        with torch.inference_mode() if self.options.inference else torch.no_grad():
             parts = self._parts_for(models)
             kind: Type[OpenBatch] = Batch if self.options.beam == 1 else BeamBatch
             kind = kind if self.options.verifies else NarBatch
@@ -195,10 +196,6 @@ class SpeculativeGenerator(SequenceGenerator):
     ) -> List[List[Dict[str, Any]]]:
         """As ``generate``, with the models that the generator was built for."""
         return self.generate(self.models, sample, prefix_tokens, bos_token=bos_token)
-
-    def _without_gradients(self) -> ContextManager[Any]:
-        """The mode to compute in: inference mode where no training follows."""
-        return torch.inference_mode() if self.options.inference else torch.no_grad()
 
     def parts(self) -> DecodingParts:
         """What decodes, with the weights, which are read if they were not."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Callable, NamedTuple, Optional
 
 from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.drafting import DraftSession, ReadyDrafter, Source
-from fairseq_specdec.drafting.base import SilentSession
+from fairseq_specdec.drafting import ReadyDrafter
 from fairseq_specdec.engine.verifier import Verifier
 
 from .draft_budget import AcceptanceHistory, DraftBudget, OnePlan, Planning
@@ -48,10 +47,6 @@ class DecodingParts(NamedTuple):
         if chance is None or self.planning is None:
             return self
         return self._replace(planning=OnePlan(self.planning, sentences, chance))
-
-    def open_drafts(self, source: Source, budget: DraftBudget) -> DraftSession:
-        """The drafter's session for a batch; a silent one where nothing will be drafted."""
-        return SilentSession() if budget.over else self.drafter.open(source)
 
     def budget(self, rows: int) -> DraftBudget:
         """How much to draft, for a batch of so many rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
@@ -125,6 +125,8 @@ class InputCopySession(HostSession):
     """The sources of one batch, and where each row's last draft began. ``src_tokens``: long [B, S],
     padded on either side. ``max_len``: most target tokens before </s>."""
 
+    pointers = (None, None)  # the library needs no drafter
+
     def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor, max_len: int) -> None:
         super().__init__(settings.pad)
         self.settings = settings
@@ -151,10 +153,6 @@ class InputCopySession(HostSession):
 
     def native_form(self) -> InputCopySession:
         return self
-
-    @property
-    def pointers(self) -> Tuple[Any, Any]:
-        return None, None
 
     def begin_loop(
         self,

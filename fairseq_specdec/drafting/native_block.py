@@ -200,6 +200,7 @@ class NativeBlockSession(BlockSession):
             masks[0] if len(masks) > 0 else None,
             first_slots(self.max_len + 1) + 2 * size + 2,
         )
+        self.pointers = drafter.pointer, self.layers.buffers.pointer
         self.table = drafter.positions(self.max_len + size + 1)
         self.call = DraftCall(embedding=drafter.tables.of(self.table))
         self.call.request.first = drafter.first
@@ -215,10 +216,6 @@ class NativeBlockSession(BlockSession):
         if costs is None or not self.options.any_confidence:
             return None
         return (ctypes.c_float * len(costs))(*costs)
-
-    @property
-    def pointers(self) -> Tuple[Any, Any]:
-        return self.drafter.pointer, self.layers.buffers.pointer
 
     def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         masks = self.limits.of_iteration(hypotheses, budget)
@@ -246,9 +243,7 @@ class NativeBlockSession(BlockSession):
         view.tokens, view.token_stride = pointer(written, torch.long), written.stride(0)
         view.columns, view.lengths = written.size(1), pointer(hypotheses.lengths, torch.long)
         call.tokens, call.sizes = pointer(tokens, torch.long), pointer(sizes, torch.long)
-        self.layers.weights.stack.library.call(
-            "specdec_draft", self.drafter.pointer, self.layers.buffers.pointer, ctypes.byref(call)
-        )
+        self.layers.weights.stack.library.call("specdec_draft", *self.pointers, ctypes.byref(call))
         known = [have + self.drafter.first for have in hypotheses.lengths_cpu]
         self.layers.commit(hypotheses.lengths + self.drafter.first, known)
         if self.options.collapse_repeats:

@@ -41,7 +41,6 @@ class Backend:
     """
 
     name = "torch"
-    graphs: Optional[Graphs] = None
 
     def __init__(self, graphs: Optional[Graphs] = None, frees: bool = False) -> None:
         self.graphs = graphs
