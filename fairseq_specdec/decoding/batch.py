@@ -33,7 +33,6 @@ class OpenBatch:
     """
 
     widest: int  # the cache is prepared for blocks of so many tokens
-    drafted_past_end = 0  # 1 where the drafter decides the </s> at the length limit too
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class OpenBatch:
             self.session = parts.verifier.open(encoder_outs, self.max_len, self.widest)
         self.budget = parts.budget(rows)
         encoder_out = encoder_outs[0] if encoder_outs else {}
-        source = Source(net_input, encoder_out, self.max_len + self.drafted_past_end, timer)
+        source = Source(net_input, encoder_out, self.max_len, timer)
         self.drafts = SilentSession() if self.budget.over else parts.drafter.open(source)
         self.iterations: List[Iteration] = []
         self.finished: List[Any] = [None] * rows

@@ -38,7 +38,6 @@ class NarBatch(OpenBatch):
     """
 
     widest = 0
-    drafted_past_end = 1
 
     def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
         if prefix is not None:
