@@ -2,9 +2,11 @@
 
 import functools
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Optional
 
+from fairseq import utils
+from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model_architecture
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
@@ -13,11 +15,17 @@ from fairseq_specdec.compat.architectures import built_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting
 from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, Range, check_flags, flag
 
+# fairseq runs swish, which Marian's models have, and names it in no list.
+_ACTIVATIONS = [*utils.get_available_activation_fns(), "swish"]
+
 
 @dataclass
 class SpecDrafterConfig(TransformerConfig):
     """Fields become flags: ``block_size`` is ``--block-size``."""
 
+    activation_fn: ChoiceEnum(_ACTIVATIONS) = field(  # type: ignore[valid-type]
+        default="relu", metadata={"help": "activation function to use"}
+    )
     block_size: int = flag(25, "tokens drafted at once (k in the papers)", AT_LEAST_1)
     num_cuts: int = flag(
         1,

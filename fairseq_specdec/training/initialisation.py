@@ -247,7 +247,9 @@ def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: 
         )
     layers = decoder_layers(cfg.init_decoder_layers, len(theirs.layers), len(ours.layers))
     for name in ("embed_tokens", "output_projection") if own else ():
-        _copy_module(getattr(ours, name), getattr(theirs, name), f"decoder.{name}", report)
+        # The bias of Marian's output is left: a drafter has none.
+        getattr(ours, name).weight.copy_(getattr(theirs, name).weight)
+        report.copied.append(f"decoder.{name}")
     _copy_positions(ours.embed_positions, theirs.embed_positions, "decoder.embed_positions", report)
     norm = "decoder.layernorm_embedding"
     _copy_module(ours.layernorm_embedding, theirs.layernorm_embedding, norm, report)

@@ -1,11 +1,14 @@
+import argparse
 from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
 from fairseq_specdec.models import SpecDrafter
+from fairseq_specdec.models.drafter_config import SpecDrafterConfig
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
@@ -127,6 +130,24 @@ def test_decoder_layers_and_target_embeddings_are_copied(tmp_path):
                 origin = name.replace(ours, other)
         expected = theirs[origin]
         assert torch.equal(value[: len(expected)], expected), name
+
+
+def test_marians_models_lend_their_layers(tmp_path):
+    """Their activation is in no list of fairseq, and no drafter has a bias of the output."""
+    parser = argparse.ArgumentParser()
+    gen_parser_from_dataclass(parser, SpecDrafterConfig())
+    given = vars(parser.parse_args(["--activation-fn", "swish"]))
+    path = str(tmp_path / "v.pt")
+    theirs = save_verifier(path, activation_fn="swish").decoder
+    state = torch.load(path, weights_only=False)
+    state["args"].arch = state["args"]._name = "marian_transformer"
+    state["model"]["decoder.output_projection.bias"] = torch.ones(len(theirs.dictionary))
+    torch.save(state, path)
+    settings = {"activation_fn": given["activation_fn"], "share_all_embeddings": False}
+    drafter = make_drafter(init_decoder_from=path, init_decoder_layers="1", **settings)
+    ours = drafter.decoder
+    assert torch.equal(ours.output_projection.weight, theirs.output_projection.weight)
+    assert torch.equal(ours.layers[0].fc1.weight, theirs.layers[1].fc1.weight)
 
 
 def test_the_report_says_what_was_copied_and_what_was_not(tmp_path, caplog):
