@@ -66,7 +66,7 @@ FOREIGN = {
     "--index-url", "--extra-index-url", "--find-links", "--rm",
     "--no-build-isolation", "--head", "--address", "--standalone", "--nproc_per_node",
     "--array", "--wrap",
-    "--config-dir", "--config-name", "--src-embedding-copy", "--shell",
+    "--config-dir", "--config-name", "--model", "--src-embedding-copy", "--shell",
     # of decoders that no command here trains, or not in every fairseq
     "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",
     "--scale-heads", "--scale-resids", "--conv-version", "--load-pretrained-encoder-from",
