@@ -8,7 +8,7 @@ from toy_translation import make_sample, sentences
 
 from fairseq_specdec.bench import figures, tables, timing
 from fairseq_specdec.bench.systems import Plan
-from fairseq_specdec.decoding import batch, loop, stats
+from fairseq_specdec.decoding import batch, stats
 from fairseq_specdec.drafting import autoregressive, nar_block
 from fairseq_specdec.engine.backend import Backend
 from fairseq_specdec.engine.eager.decoder import DecoderWeights
@@ -49,7 +49,7 @@ def clock(monkeypatch, on_torch):
     found.takes(monkeypatch, Verifier, "encode", ENCODE)
     found.takes(monkeypatch, Verifier, "open", OPEN)
     found.takes(monkeypatch, VerifierSession, "score", SCORE)
-    found.takes(monkeypatch, loop, "hypothesis", FINISH)
+    found.takes(monkeypatch, batch, "hypothesis", FINISH)
     return found
 
 

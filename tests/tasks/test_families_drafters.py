@@ -184,7 +184,7 @@ def test_what_lists_cannot_be_made_of_is_named(languages, changes, words, said):
     task = {"lang_pairs": "en-de,en-ro", "lang_tok_style": "multilingual", **changes}
     none = {"source_lang": None, "target_lang": None, "dictionary": None}
     args = argparse.Namespace(data=str(languages), gen_subset="train", **{**none, **words})
-    with pytest.raises(shortlist.ValueError, match=said):
+    with pytest.raises(ValueError, match=said):
         shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(**task)}})
 
 
