@@ -210,12 +210,13 @@ def make_models(folder):
     write_pair(folder)
     for name in ("teacher", "authors_verifier"):
         shutil.copy(str(folder / "verifier.pt"), str(folder / f"{name}.pt"))
-    for name in ("verifier", "blockwise", "early_exit"):
+    for name in ("verifier", "drafter", "blockwise", "early_exit"):
         (folder / "checkpoints" / name).mkdir(parents=True)
     shutil.copy(str(folder / "verifier.pt"), str(folder / "checkpoints" / "verifier.pt"))
     shutil.copy(str(folder / "other.pt"), str(folder / "checkpoints" / "small.pt"))
     best = "checkpoint_best.pt"
     save_checkpoint(folder / "checkpoints" / "verifier" / best, toy_model("pre_norm", updates=100))
+    shutil.copy(str(folder / "drafter.pt"), str(folder / "checkpoints" / "drafter" / best))
     heads = toy_blockwise(folder / "checkpoints", updates=40, block_size=4, freeze_base=True)
     save_blockwise(folder / "checkpoints" / "blockwise" / best, heads)
     save_early_exit(folder / "checkpoints" / "early_exit" / best, toy_early_exit(updates=60))
