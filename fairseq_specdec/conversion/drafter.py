@@ -22,7 +22,7 @@ from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.models.dictionary_digests import digest_of, setting_of
 
-from .formats import ConversionError, equal, to_project, to_released
+from .formats import equal, to_project, to_released
 
 logger = logging.getLogger(__name__)
 
@@ -70,20 +70,18 @@ def main(args: argparse.Namespace) -> None:
         converted = FORMATS[args.to](state, source)
         if args.to == "project":
             _add_digests(converted, state)
-    except (ConversionError, ValueError) as error:
-        raise ConversionError(f"{args.input}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{args.input}: {error}") from error
     buffer = io.BytesIO()
     torch.save(converted, buffer)
     content = buffer.getvalue()
     if os.path.exists(args.output):
         if not os.path.isfile(args.output):
-            raise ConversionError(f"{args.output}: exists and is no file")
+            raise ValueError(f"{args.output}: exists and is no file")
         if _holds(args.output, content):
             logger.info("%s: holds this already", args.output)
             return
         if not args.force:
-            raise ConversionError(
-                f"{args.output}: exists and holds something else; --force replaces it"
-            )
+            raise ValueError(f"{args.output}: exists and holds something else; --force replaces it")
     write_bytes(args.output, content)
     logger.info("%s: %d bytes, sha256 %s", args.output, len(content), sha256(args.output))

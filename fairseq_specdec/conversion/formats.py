@@ -35,10 +35,6 @@ TRAINING_ONLY = (
 )  # fmt: skip
 
 
-class ConversionError(Exception):
-    """What a file holds cannot be converted; the message has the reason and the remedy."""
-
-
 def plain(value: Any) -> Any:
     """Settings as plain containers: Namespaces and configs become dictionaries."""
     if OmegaConf.is_config(value):
@@ -79,7 +75,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     elif MASK in weights:
         cfg = drafter_config(whole)
     else:
-        raise ConversionError(
+        raise ValueError(
             f"it holds a {name}, no block drafter; verifiers need no conversion, --path reads them"
         )
     # A reference to another part of fairseq's config ("${common.tpu}") has no meaning here.
@@ -103,7 +99,7 @@ def to_released(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]
     """A drafter's checkpoint in the authors' layout, with the settings as flags in ``args``."""
     name = architecture(state)
     if name not in (OWN_ARCHITECTURE, *ARCHITECTURES):
-        raise ConversionError(
+        raise ValueError(
             f"it holds a {name}, which the authors' layout has no place for (its mask is no <unk>, "
             "and its first position holds the start symbol); only drafters that came from them go "
             "back"

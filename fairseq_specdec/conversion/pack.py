@@ -30,8 +30,6 @@ from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.training.dictionaries import Dictionaries, placeholders
 
-from .formats import ConversionError
-
 logger = logging.getLogger(__name__)
 
 # Of a checkpoint; the rest is for training.
@@ -56,18 +54,18 @@ def main(args: argparse.Namespace) -> None:
     check_file("input", args.input)
     if args.check:
         if args.output is not None:
-            raise ConversionError(f"--check: reads {args.input} alone; leave out {args.output}")
+            raise ValueError(f"--check: reads {args.input} alone; leave out {args.output}")
         _check(args.input)
         return
     if args.output is None:
-        raise ConversionError("output: name the file to write")
+        raise ValueError("output: name the file to write")
     check_new_file(args.output, "output")
     if os.path.exists(args.output) and (
         not args.force or os.path.samefile(args.input, args.output)
     ):
-        raise ConversionError(f"output: {args.output} exists; name another file, or add --force")
+        raise ValueError(f"output: {args.output} exists; name another file, or add --force")
     if load() is None:
-        raise ConversionError(f"packing needs the native engine: {why_not()}")
+        raise ValueError(f"packing needs the native engine: {why_not()}")
     with only_to_decode():
         state = read_state("input", args.input)
         model = _model(state, args.input)
@@ -103,15 +101,13 @@ def _model(state: Dict[str, Any], path: str) -> Any:
     with building_from(path, state), known_architectures_only():
         model: Any = build_model(settings, Dictionaries(*placeholders(weights)))
     if isinstance(model, MultilingualTransformerModel):
-        raise ConversionError(
-            f"input: {path} has a model for each language pair; pack those of one"
-        )
+        raise ValueError(f"input: {path} has a model for each language pair; pack those of one")
     check_verifier(model, f"input: {path}")
     try:
         model.load_state_dict(dict(weights), strict=True, model_cfg=settings)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
-        raise ConversionError(
+        raise ValueError(
             f"input: {path}: its weights are not those that its settings describe ({reason})"
         ) from error
     return model.eval()
@@ -121,7 +117,7 @@ def _check_packed(model: nn.Module, path: str) -> None:
     """Refuse a model of which torch runs a part."""
     products = [each._packed.product for each in model.modules() if isinstance(each, PackedModule)]
     if not products or not all(isinstance(each, NativeLinear) for each in products):
-        raise ConversionError(f"input: {path} has a part that the native engine does not run")
+        raise ValueError(f"input: {path} has a part that the native engine does not run")
 
 
 def _left(model: nn.Module, saved: Dict[str, Any]) -> Dict[str, Any]:
@@ -143,13 +139,13 @@ def _check(path: str) -> None:
     with weights_mapped():
         stored = load_checkpoint(path).get(KEY)
     if stored is None:
-        raise ConversionError(f"input: {path} holds no packed weights; leave out --check")
+        raise ValueError(f"input: {path} holds no packed weights; leave out --check")
     try:
         check(stored)
     except UnfitError as error:
-        raise ConversionError(f"input: {path}: {error}") from error
+        raise ValueError(f"input: {path}: {error}") from error
     if digest(stored["matrices"]) != stored.get("digest"):
-        raise ConversionError(
+        raise ValueError(
             f"input: {path} is damaged: its packed weights are not those of its digest; pack its "
             "checkpoint again"
         )
