@@ -53,13 +53,6 @@ def test_sizes_have_the_mean_that_was_asked_for():
         constant_acceptance(26, 14, 27, "--x")
 
 
-def test_alike_means_that_one_probability_holds_at_every_draft_token():
-    shares = constant_acceptance(6, 3, 1000, "--x")
-    survivors = [sum(shares[i:]) for i in range(6)]
-    for before, after in zip(survivors, survivors[1:]):
-        assert after / before == pytest.approx(survivors[1])
-
-
 def test_sentences_ends_cut_the_mean():
     assert mean_emitted([0, 0, 0, 1], 8) == 4
     assert mean_emitted([0, 0, 0, 1], 9) == 3
@@ -241,27 +234,3 @@ def test_mistakes_are_named_before_anything_is_built(play, words, message, monke
 def test_no_drafter_is_asked_for_by_name(play):
     with pytest.raises(ValueError, match="--strategies gad: .* no drafter for gec; choose"):
         play("--strategies", "gad", *MEAN, size="gec")
-
-
-def test_an_unknown_size_is_named(play):
-    with pytest.raises(ValueError, match="huge: no size of a paper; choose one of base, 12"):
-        play(*MEAN, size="huge")
-
-
-def test_the_papers_sizes_are_theirs():
-    flags = {
-        name: random_pair.training_flags(size.arch, **size.settings)
-        for name, size in random_pair.SIZES.items()
-    }
-    for name, layers, width, inner, heads in (
-        ("base", (6, 6), 512, 2048, 8), ("12+2", (12, 2), 512, 2048, 8),
-        ("big", (6, 6), 1024, 4096, 16), ("gec", (6, 6), 1024, 4096, 16),
-    ):  # fmt: skip
-        found = flags[name]
-        assert (found.encoder_layers, found.decoder_layers) == layers
-        for side in ("encoder", "decoder"):
-            assert getattr(found, f"{side}_embed_dim") == width
-            assert getattr(found, f"{side}_ffn_embed_dim") == inner
-            assert getattr(found, f"{side}_attention_heads") == heads
-        assert not found.encoder_normalize_before and found.max_target_positions == 1024
-    assert random_pair.SIZES["12+2"].drafter == "spec_drafter_base"

@@ -1,8 +1,9 @@
-"""Says at the end of a run how much the property tests have tried."""
+"""The counts of the property tests, at the end of a run."""
 
 from properties_tally import TALLY
 
 
 def pytest_terminal_summary(terminalreporter):
-    for line in TALLY.lines():
-        terminalreporter.write_line(line)
+    if TALLY:
+        counts = ", ".join(f"{what} {count}" for what, count in TALLY.items())
+        terminalreporter.write_line(f"exactness: {counts}")

@@ -1,7 +1,6 @@
 """The exactness contract of beam search: every hypothesis is stock's, with its scores."""
 
 import copy
-import re
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from toy_translation import (
     make_sample,
     make_task,
     sentences,
-    toy_drafter,
     toy_model,
 )
 
@@ -163,24 +161,6 @@ def test_forecasts_save_passes(case):
         assert stats.drafted > stats.accepted > 0
         passes[budget] = stats.iterations
     assert max(passes.values()) < 0.8 * plain
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [({}, "a pass costs what"), ({"backend": "torch"}, "on a CPU.*--draft-budget")],
-    ids=str,
-)
-def test_a_model_drafts_where_it_pays_and_the_log_says_where_not(settings, reason, caplog):
-    if not settings and load() is None:
-        pytest.skip("no native library here")
-    models, words = [toy_model()], make_task().tgt_dict
-    options = decoding_settings(strategy="gad", drafter_path=__file__, **settings)
-    drafter = copy.deepcopy(toy_drafter())
-    generator = build_generator(models, words, words, flags(4), options, load=lambda *_: drafter)
-    with caplog.at_level("INFO"):
-        generator.generate(models, make_sample(SENTENCES[:2]))
-    assert re.search(f"--beam 4: beam search without drafts: .*{reason}", caplog.text)
-    assert generator.stats.drafted == 0
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])

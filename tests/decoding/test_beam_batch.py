@@ -10,9 +10,7 @@ from toy_strategies import check_beams, flags, look_ahead, stock_beams
 from toy_translation import EOS, PAD, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam.lookahead import (
-    NOTHING,
     Reach,
     reach_of_budget,
     reach_with_torch,
@@ -204,12 +202,6 @@ def test_how_far_it_looks_ahead():
     assert reaches(21, strategy="iad") == []
     assert reaches(2, strategy="iad", draft_budget=24) == [reach_of_budget(24, 2, 4)] * 2
     assert reaches(21, strategy="iad", draft_budget=0) == [reach_of_budget(0, 21, 4)] * 21
-
-
-def test_what_the_reach_is_chosen_by(monkeypatch):
-    asked = []
-    monkeypatch.setattr(batch_module, "reach_with_torch", lambda *of: asked.append(of) or NOTHING)
-    assert reaches(2, strategy="iad") == [] and asked == [(2, False)]
 
 
 @pytest.mark.skipif(load() is None, reason="no native library here")

@@ -1,19 +1,12 @@
 """What a beam search tells a drafter that forecasts: prefixes, and the states behind them."""
 
-import pytest
 import torch
-from listener import Listener, wrong
-from toy_strategies import flags
-from toy_translation import EOS, make_sample, make_task, sentences, toy_model
+from toy_translation import EOS
 
-from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam import forecasts
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.beam.replay import BeamRules, Sentence
-from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.drafting import DraftSession, Forecast
-
-SENTENCES = sentences(16, seed=7)
 
 
 class Said(DraftSession):
@@ -134,30 +127,3 @@ def test_states_may_have_more_numbers_than_there_are_slots():
     made.update([sentence_of(5), sentence_of(5), sentence_of(*range(5, 15))], [Told()] * 3)
     states = made.drafts.asked[0][2][0][2]
     assert [row[19] for row in states] == [0, 2, 0, 0, 0, 0, 0, 0, 0, 10]
-
-
-def listen(sentences):
-    """What a listener was told of a batch."""
-    models, words = [toy_model()], make_task().tgt_dict
-    listener = Listener()
-    generator = build_generator(
-        models, words, words, flags(4), decoding_settings(strategy="greedy", backend="torch"),
-        overrides=Overrides(drafter=listener, always_draft=True),
-    )  # fmt: skip
-    generator.generate(models, make_sample(sentences))
-    return listener.told
-
-
-def test_a_drafter_is_told_the_best_prefix_and_its_states():
-    told = listen(SENTENCES)
-    assert {row for row, _, _ in told} == set(range(len(SENTENCES)))
-    changes = [(a, b) for a, b in zip(told, told[len(SENTENCES) :]) if a[0] == b[0]]
-    assert any(b[1][: len(a[1])] != a[1] for a, b in changes), "no hypothesis overtook another"
-    assert wrong(told, SENTENCES) == 0
-
-
-@pytest.mark.parametrize("rows", [1, 5])
-def test_rows_that_are_done_leave_the_drafter(rows):
-    told = listen(SENTENCES[:rows])
-    last = {row: len(prefix) for row, prefix, _ in told}
-    assert rows == 1 or len(set(last.values())) > 1

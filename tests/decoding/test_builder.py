@@ -25,7 +25,6 @@ from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.drafting import NoDrafter
 from fairseq_specdec.drafting.input_copy import InputCopyDrafter
-from fairseq_specdec.engine.threads import set_threads
 
 
 @pytest.mark.parametrize(
@@ -178,16 +177,6 @@ def test_generation_flags_are_looked_at_first():
         build(lm_path="lm.pt")
     with pytest.raises(ValueError, match="^--nbest 2: --strategy iad with these flags"):
         make(Namespace(beam=2, nbest=2), overrides=Overrides(rule=TopBetaRule(2, 1.0)))
-
-
-def test_products_are_shared_by_as_many_threads_as_asked():
-    before = torch.get_num_threads()
-    try:
-        for count in (3, 2):
-            make(threads=count)
-            assert torch.get_num_threads() == count
-    finally:
-        set_threads(before)
 
 
 def test_the_rule_is_the_strategys():

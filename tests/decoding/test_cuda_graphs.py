@@ -166,15 +166,6 @@ def test_constraints(case, name, record):
     assert recorded(generator)
 
 
-def test_a_prefix(record):
-    prefix = make_sample(sentences(8, seed=11))["net_input"]["src_tokens"][:, -4:-1].contiguous()
-    want = stock([toy_model()], BATCHES[8], flags(), prefix)
-    record(8)
-    generator = torch_generator("gad-attached")
-    assert tokens(decode(generator, BATCHES[8], prefix)) == tokens(want)
-    assert recorded(generator)
-
-
 @pytest.mark.parametrize("shape, temperature", [("one_attention", 1.0), ("adaptive", 0.4)])
 def test_other_shapes_of_verifier(shape, temperature, record):
     models, made, args = [toy_model(shape)], record(8), flags(temperature=temperature)
@@ -354,11 +345,6 @@ def test_what_is_asked_and_measured_decides(asked, measured, graphs, tmp_path, m
     assert cuda_graphs.graphs_for(given, [toy_model()], drafter) is None
     monkeypatch.setattr(devices, "device_name", lambda device: "another card")
     assert (cuda_graphs.graphs_for(given, [OnCard()], drafter) is not None) == (asked == "on")
-
-
-def test_a_table_of_before_knows_nothing_of_graphs():
-    row = {"device": "card", "dtype": "float32", "least": 1, "most": 2}
-    assert Device(**row, column=0.1, drafter=0.5).graphs == 0
 
 
 def test_on_is_refused_on_a_cpu():

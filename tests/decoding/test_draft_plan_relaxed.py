@@ -96,9 +96,3 @@ def test_drafts_of_a_row_have_as_many_candidates_beside_others():
     assert one == several == chain_candidates(options)[0]
     assert relaxed().drafter.options.row_independent
     assert not make_generator("gad").drafter.options.row_independent
-
-
-@pytest.mark.parametrize("case, budget", [("bild", None), ("gad++", 0), ("blockwise", None)])
-def test_other_relaxed_drafts_are_whole(case, budget):
-    made = make_generator(case, lossless=False, draft_budget=budget)
-    assert made.parts().planning is None

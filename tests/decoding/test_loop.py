@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import time
 from collections import Counter
 
 import pytest
@@ -24,8 +23,6 @@ from toy_translation import (
 
 from fairseq_specdec.acceptance import (
     ExactRule,
-    RegretBudgetRule,
-    TopBetaRule,
 )
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.costs.passes import linear
@@ -215,18 +212,6 @@ def test_both_turns_in_one_call_are_told_one_by_one(drafter, pauses, always_draf
     assert sum(spent.values()) < stats.total_seconds
 
 
-@pytest.mark.skipif(load() is None, reason="no native library here")
-def test_both_turns_in_one_call_share_its_time():
-    generator = make(block_drafter(toy_drafter()), keep_trace=False, backend="native")
-    with generator.batch(generator.models, make_sample(SENTENCES[1:2])) as batch:
-        seconds = batch.stats.stopwatch.seconds
-        before, begin = dict(seconds), time.perf_counter()
-        batch.iterate(100)
-        most = time.perf_counter() - begin
-        drafting, verifying = (seconds[name] - before[name] for name in ("drafter", "verifier"))
-    assert drafting > 0 and verifying > 0 and drafting + verifying <= most
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_draft_may_reach_the_limit_not_pass_it(backend):
     args = flags(max_len_b=4)
@@ -239,15 +224,6 @@ def test_a_draft_may_reach_the_limit_not_pass_it(backend):
     assert all(part.position + len(part.draft) <= 4 for part in parts)
     # Right up to the limit: one iteration.
     assert generator.stats.iterations == len(SENTENCES)
-
-
-@pytest.mark.skipif(load() is None, reason="no native library here")
-def test_one_call_may_reach_the_limit():
-    generator = make(None, flags(max_len_b=4, min_len=4), keep_trace=False, backend="native")
-    with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
-        batch.iterate(100)
-        assert not batch.live
-    assert [len(one["tokens"]) for (one,) in batch.finished] == [5] * len(SENTENCES)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -294,15 +270,6 @@ def test_drafts_keep_to_the_budget_which_learns_from_them(kind, size, expected):
         ]
         budget.learn(Iteration(*zip(*columns)))
     assert drafter.budgets == sizes and len(set(sizes)) > 1
-
-
-@pytest.mark.skipif(load() is None, reason="no native library here")
-def test_a_block_drafter_follows_forced_tokens():
-    prefix = torch.tensor([[5, 6, PAD], [7, PAD, PAD]])
-    expected = tokens(stock([toy_model()], make_sample(SENTENCES[:2]), flags(), prefix))
-    generator = make(block_drafter(toy_drafter()), backend="native")
-    assert tokens(decode(generator, prefix, SENTENCES[:2])) == expected
-    assert generator.stats.drafted > 0
 
 
 PREFIX = torch.tensor([[5, 6, PAD], [7, PAD, PAD], [PAD, PAD, PAD], [8, 9, 10]])
@@ -480,13 +447,3 @@ def test_drafter_and_rule_are_told_which_rows_stay(expected):
             live = [live[at] for at in keep]
     assert len(stays) > 1 and drafter.session.told == [(keep, keep) for keep in stays]
     assert rule.told == [(len(SENTENCES), torch.device("cpu"))] and rule.opened.told == stays
-
-
-@pytest.mark.skipif(load() is None, reason="no native library here")
-def test_what_a_sentence_has_spent_is_remembered_in_one_call(expected):
-    def run(backend, budget):
-        rule = RegretBudgetRule(TopBetaRule(WORDS, 99.0), budget)
-        generator = make(ScriptedDrafter(expected, "noisy", WORDS, 3), rule=rule, backend=backend)
-        return tokens(decode(generator)), figures(generator.stats)
-
-    assert run("native", 9.0) == run("torch", 9.0) != run("torch", 99.0)

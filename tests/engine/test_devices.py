@@ -2,7 +2,6 @@ import copy
 
 import pytest
 import torch
-from toy_strategies import make_generator
 from toy_translation import toy_drafter, toy_model
 
 from fairseq_specdec.drafting.base import DraftOptions, move_to_verifier
@@ -70,14 +69,6 @@ def test_a_card_without_kernels_is_refused(card):
     check_device(torch.device("cpu"))
     with pytest.raises(ValueError, match="Tesla V100-SXM2-16GB .sm_70.: .*cu126"):
         check_device(GPU)
-
-
-def test_builders_ask(card, monkeypatch):
-    card(V100, NEW)
-    asked = []
-    monkeypatch.setattr("fairseq_specdec.decoding.builder.check_device", asked.append)
-    make_generator("greedy")
-    assert asked == [torch.device("cpu")]
 
 
 def test_bf16_becomes_fp16_where_the_card_has_none(card, caplog):

@@ -7,11 +7,8 @@ import sys
 import gpt2_subwords
 import pytest
 import torch
-import yaml
 from gec_corpus import corrected, to_characters, to_m2, write, write_bytes
 from gec_scores import segment
-from recipe_config import read
-from recipe_parts import REPO
 from scoring.m2 import score
 from scoring.m2_file import parse
 
@@ -66,36 +63,6 @@ def test_a_segmenter_answers_line_by_line():
     for bad in (f"{sys.executable} -c 'print(1)'", "/nowhere"):
         with pytest.raises(ValueError, match="SEGMENTER"):
             segment(bad, ["a", "b"])
-
-
-@pytest.mark.parametrize(
-    "stage, update_freq, epochs, lr, warmup",
-    [
-        ("scratch", 4, 60, 0.0005, 4000),
-        ("pretrain", 16, 10, 0.0003, 8000),
-        ("finetune", 4, 60, 0.0003, 4000),
-    ],
-)
-def test_stages_are_those_of_the_paper(stage, update_freq, epochs, lr, warmup):
-    paths = [REPO / "configs" / f"gec_{stage}_{model}.yaml" for model in ("big", "12_2")]
-    path, *others = [path for path in paths if path.exists()]
-    config = yaml.safe_load(path.read_text())
-    assert read(path)
-    for other in others:  # the model differs, and nothing else
-        cut = yaml.safe_load(other.read_text())
-        assert (cut["model"]["encoder_layers"], cut["model"]["decoder_layers"]) == (12, 2)
-        cut["checkpoint"].pop("finetune_from_model")
-        cut["model"] = config["model"]
-        config["checkpoint"].pop("finetune_from_model", None)
-        assert cut == config
-    assert len(others) == (stage != "scratch")
-    assert config["optimization"]["update_freq"] == [update_freq]
-    assert config["optimization"]["max_epoch"] == epochs and config["optimization"]["lr"] == [lr]
-    assert config["lr_scheduler"]["warmup_updates"] == warmup
-    assert config["dataset"]["max_tokens"] == 5120 and config["model"]["dropout"] == 0.3
-    assert config["distributed_training"]["distributed_world_size"] == 4
-    assert config["optimizer"]["adam_betas"] == "(0.9,0.98)"
-    assert config["criterion"]["label_smoothing"] == 0.1
 
 
 @pytest.mark.slow
