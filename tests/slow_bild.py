@@ -88,3 +88,14 @@ def big_little(small, big, source, alpha_fb, alpha_rb, window=10, limit=63):
                 y.append(int(log_p[-1].argmax()))
         pending = 0
     return y[1:], count
+
+
+def check(generator, slow, sample):
+    """Outputs and steps are those of ``big_little``; returns the tokens and the counters."""
+    tokens = [h[0]["tokens"].tolist() for h in generator.generate(generator.models, sample)]
+    assert tokens == [y for y, _ in slow]
+    stats, counts = generator.stats, [count for _, count in slow]
+    assert stats.iterations == sum(count.big for count in counts)
+    assert stats.drafted == sum(count.small for count in counts)
+    assert stats.rollbacks == sum(count.rollbacks for count in counts)
+    return tokens, stats

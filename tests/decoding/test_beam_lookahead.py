@@ -85,15 +85,6 @@ def test_the_source_is_copied_from_where_it_is_most_alike(source, tokens, copied
     assert drafted(source, tokens)[: len(copied) or None] == copied
 
 
-@pytest.mark.parametrize("low, stays", [(-0.11, True), (-0.13, False)])
-def test_a_copy_is_worth_a_log_probability_of_a_tenth(low, stays):
-    sentence = begun(10, low=low)
-    first = give(sentence.live[0], (50, -0.1), (51, -0.12))  # after -0.1: -0.2, -0.22
-    found = Lookahead([10, 11, 12, 13], Reach(1, 9)).draft(sentence)
-    assert told(found) == [[99], [10, 50], [99, 11] if stays else [10, 51]]
-    assert first not in found
-
-
 def test_steps_prefixes_and_length_are_limited():
     source = list(range(10, 30))
     for steps in (0, 1, 3):
@@ -104,34 +95,6 @@ def test_steps_prefixes_and_length_are_limited():
     for max_len in (1, 4):
         assert drafted(source, [], max_len=max_len) == source[:max_len]
     assert drafted(source, [10, 11], max_len=4) == [12, 13]
-
-
-def test_waiting_prefixes_come_first_and_nothing_comes_twice():
-    sentence = begun(10, low=-0.2)
-    look = Lookahead([10, 11, 12, 13], FAR)
-    nodes = look.draft(sentence)
-    assert nodes[:2] == sentence.waiting() == sentence.live
-    assert len(set(map(id, nodes))) == len(nodes) and all(node.best is None for node in nodes)
-    assert [10, 11] in told(nodes) and [99, 11] in told(nodes)
-    for node in nodes:  # parents first
-        assert node.parent.best is not None or node.parent in nodes[: nodes.index(node)]
-    # What is scored is not drafted again, and what follows it is known.
-    first = give(sentence.live[0], (50, -0.1), (EOS, -0.2))
-    again = look.draft(sentence)
-    assert first not in again and first.child(50) in again and first.child(11) not in again
-    give(first.child(50), (51, -0.1), (52, -0.2))
-    later = look.draft(sentence)
-    assert first.child(50) not in later and first.child(50).child(51) in later
-
-
-def test_what_followed_a_like_prefix_is_said_again():
-    sentence = begun(10, 11, 12, 11)
-    look = Lookahead([10, 60, 61], FAR)
-    seen = sentence.live[0].parent.parent  # it ends with 11, too
-    give(seen, (12, -0.1), (40, -0.5))
-    look.learn([seen])
-    found = told(look.draft(sentence))
-    assert [10, 11, 12, 11, 12] in found and [10, 11, 12, 11, 40] in found
 
 
 def test_the_longest_like_end_is_asked_and_of_equals_the_nearest():
@@ -197,55 +160,6 @@ def test_what_has_ended_takes_the_room_of_others():
     give(sentence.live[0], (11, -0.1), (12, -0.2), (EOS, -0.3))  # </s> is third of two
     sentence.ended = [object()]
     assert [10, 11] in told(look.draft(sentence))
-
-
-def pass_of(look, node, source_was_right):
-    """One pass: the draft of a sentence with this best hypothesis, which is then scored; whether
-    there was a draft."""
-    sentence = Sentence(BeamRules(2, EOS, 30), START)
-    sentence.live = [node]
-    copied = look.source[node.depth]
-    found = look.draft(sentence)
-    give(node, (copied if source_was_right else 77, -0.1))
-    look.learn([node])
-    return len(found) > 1
-
-
-def passes(sure, rights, twice=False):
-    """Whether each pass drafted, and one more."""
-    look = Lookahead(list(range(10, 30)), Reach(3, 9, sure))
-    node = Sentence(BeamRules(2, EOS, 30), START).tree.root
-    found = []
-    for right in [*rights, True]:
-        found.append(pass_of(look, node, right))
-        if twice:
-            look.learn([])  # a pass in which the best hypothesis was not scored again
-        node = node.child(look.source[node.depth])
-    return found
-
-
-def test_copies_are_drafted_while_the_verifier_copies():
-    """Running means with weight 0.3: 1, 0.7, 0.49 and 0, 0.3, 0.51, 0.657."""
-    assert passes(0.6, [True, True]) == [False, True, True]
-    assert passes(0.6, [True, False, False]) == [False, True, True, False]
-    assert passes(0.6, [False, True, True, True]) == [False] * 4 + [True]
-    assert passes(1.0, [True, False]) == [False, True, False]
-    assert passes(0.0, [False, False]) == [True] * 3
-
-
-def test_each_prediction_is_judged_once():
-    rights = [True, False, True]
-    assert passes(0.6, rights, twice=True) == passes(0.6, rights) == [False, True, True, True]
-
-
-def test_a_prediction_is_judged_when_its_prefix_is_scored():
-    look = Lookahead([10, 11, 12, 13], Reach(3, 9, 0.6))
-    sentence = begun(10)
-    assert look.draft(sentence) == sentence.waiting()
-    look.learn([])  # not scored yet
-    assert look.draft(sentence) == sentence.waiting()
-    look.learn([give(sentence.live[0], (11, -0.1))])
-    assert len(look.draft(sentence)) > len(sentence.waiting())
 
 
 def test_how_far_to_look():

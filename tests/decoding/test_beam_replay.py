@@ -196,16 +196,6 @@ def test_what_the_tokens_of_a_block_see(upto):
     assert places == [[[0, 2, 8], [1]], [[1], [0]]]
 
 
-def test_begins_with_the_start_symbol_waiting():
-    sentence = Sentence(BeamRules(2, EOS, 9), START)
-    assert sentence.rules.max_log_prob == 0 and sentence.rules.candidates == 4
-    assert sentence.waiting() == sentence.live == [sentence.tree.root]
-    assert sentence.tree.root.token == START
-    assert (sentence.row, sentence.prefix, sentence.draft, sentence.ended) == (0, (), [], [])
-    assert sentence.progress() == (False, 0, 0, 0, 0, 0) and sentence.done is False
-    assert (sentence.step, sentence.agreed()) == (0, [])
-
-
 def test_a_step_is_done_once_the_rest_cannot_matter():
     """Two hypotheses, of which the first is scored and likelier than the second can be."""
     for most, decided in ((0.0, True), (0.9, True), (1.1, False)):
@@ -226,41 +216,12 @@ def test_a_step_is_done_once_the_rest_cannot_matter():
         assert sentence.progress() == (False, 2, 1 + decided, 0, 0, 0)
 
 
-def test_as_likely_as_the_rest_can_be_is_not_decided():
-    sentence = Sentence(BeamRules(2, EOS, 9), START)
-    sentence.tree.root.best = np.float32([-0.25, -0.5]), np.array([5, 6])
-    sentence.advance()
-    sentence.live[0].best = np.float32([-0.125, -0.25, -9.0]), np.array([7, 8, EOS])
-    sentence.advance()
-    assert sentence.steps == 1 and [node.score for node in sentence.live] == [-0.25, -0.5]
-
-
-def test_drafts_that_hypotheses_come_to_are_counted():
-    sentence = Sentence(BeamRules(3, EOS, 9), START)
-    root = sentence.tree.root
-    root.best = np.float32([-1, -1.5, -2]), np.array([5, 6, 7])
-    for token in (5, 6, 8):
-        root.child(token).best = np.float32([-1] * 4), np.array([4, 5, 6, 7])
-    sentence.advance()
-    # Then the third hypothesis is waited for: it was not drafted.
-    assert (sentence.used, sentence.steps) == (2, 1)
-
-
 def test_drafts_are_not_agreed_on():
     sentence = Sentence(BeamRules(2, EOS, 9), START)
     sentence.tree.root.best = np.float32([-1]), np.array([5])
     sentence.tree.root.child(5).child(7)
     sentence.advance()
     assert [tokens_of(node) for node in sentence.live] == [[5]] == [sentence.agreed()]
-
-
-def test_a_candidate_too_few_decides_nothing():
-    sentence = Sentence(BeamRules(2, EOS, 9), START)
-    sentence.tree.root.best = np.float32([-0.1, -2.5]), np.array([5, 6])
-    sentence.advance()
-    sentence.live[0].best = np.float32([-0.2, -0.3]), np.array([7, EOS])
-    sentence.advance()
-    assert sentence.steps == 1 and not sentence.ended
 
 
 def test_of_equal_candidates_those_of_the_better_hypothesis_come_first():
@@ -322,16 +283,6 @@ def test_no_token_and_no_number_are_told_apart():
             sentence.advance()
         assert (caught.value.broken, caught.value.step, caught.value.row) == (broken, 1, 3)
         assert caught.value.args == (broken, 1, 3)
-
-
-def test_progress_counts_what_was_done():
-    rules = BeamRules(2, EOS, 3)
-    sentence, _ = replay(functools.partial(follows, 1, max_len=3), rules)
-    done = sentence.progress()
-    assert done.done
-    assert (done.passes, done.steps) == (sentence.passes, sentence.steps)
-    sentence.scored, sentence.drafted, sentence.used = 7, 5, 4
-    assert sentence.progress()[3:6] == (7, 5, 4)
 
 
 @pytest.mark.parametrize("reward", [0.0, 2.5])

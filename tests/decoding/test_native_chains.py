@@ -34,13 +34,14 @@ def with_library():
         pytest.skip(library.why_not())
 
 
-def generator_for(model, number_format="fp32", args=None, drafter=None, strategy="greedy", **more):
+def generator_for(
+    model, number_format="fp32", args=None, drafter=None, backend="native", **overrides
+):
+    """Whole drafts and a trace, unless ``overrides`` say otherwise."""
     words = make_task().tgt_dict
-    settings = decoding_settings(
-        strategy=strategy, backend="native", verifier_dtype=number_format, **more
-    )
-    overrides = Overrides(drafter, always_draft=True, keep_trace=True)
-    return build_generator([model], words, words, args or flags(), settings, overrides=overrides)
+    settings = decoding_settings(backend=backend, verifier_dtype=number_format)
+    given = Overrides(drafter, **{"always_draft": True, "keep_trace": True, **overrides})
+    return build_generator([model], words, words, args or flags(), settings, overrides=given)
 
 
 def said(generator, sources, left=True):
@@ -140,13 +141,11 @@ def test_greedy_decodes_until_a_row_ends_in_one_call(monkeypatch):
 @pytest.mark.parametrize("drafts", [False, True], ids=["greedy", "a drafter that pauses"])
 def test_iterations_without_a_trace_are_counted_as_those_with_one(drafts):
     """Without one, those that a call does alike are booked together."""
-    model, words = toy_model("pre_norm"), make_task().tgt_dict
-    settings = decoding_settings(strategy="greedy", backend="native")
-    counted = []
+    model, counted = toy_model("pre_norm"), []
     for trace in (False, True):
         drafter = block_drafter(model, "gad") if drafts else None
-        overrides = Overrides(drafter, keep_trace=trace, planning=FewRejections(1))
-        found = build_generator([model], words, words, flags(), settings, overrides=overrides)
+        more = {"keep_trace": trace, "planning": FewRejections(1), "always_draft": False}
+        found = generator_for(model, drafter=drafter, **more)
         hypotheses = found.generate(found.models, make_sample(SENTENCES[:6]))
         steps = [h["steps"] for (h,) in hypotheses]
         figures = found.stats.as_dict()
@@ -206,11 +205,7 @@ def untimed(trace):
 def everything(found):
     """Of each sentence its tokens, scores and trace, but for the times."""
     return [
-        (
-            h["tokens"].tolist(),
-            h["positional_scores"].tolist(),
-            untimed(h["iterations"]),
-        )
+        (h["tokens"].tolist(), h["positional_scores"].tolist(), untimed(h["iterations"]))
         for h in found
     ]
 
@@ -240,11 +235,24 @@ def decoded_three_ways(generator, sources, monkeypatch):
     return answers
 
 
+def check_three_ways(monkeypatch, drafter, sources, planning, limit):
+    """They are alike, for one sentence, which may pause drafting, and for several."""
+    model, args = toy_model("pre_norm"), flags(max_len_b=limit)
+    for always, batches in ((False, [[one] for one in sources[::3]]), (True, [sources])):
+        more = {"always_draft": always, "planning": None if always else planning}
+        generator = generator_for(model, args=args, drafter=drafter, **more)
+        assert generator.options.whole_drafts is always
+        drafted = 0
+        for batch in batches:
+            at_once, stepwise, apart = decoded_three_ways(generator, batch, monkeypatch)
+            assert at_once == stepwise == apart
+            drafted += at_once[1][COUNTS.index("drafted")]
+        assert drafted > 0
+
+
 def test_an_int8_drafter_needs_the_native_backend():
-    model, words = toy_model("pre_norm"), make_task().tgt_dict
-    settings = decoding_settings(strategy="greedy", backend="torch")
-    overrides = Overrides(block_drafter(model, "gad-int8"))
-    generator = build_generator([model], words, words, flags(), settings, overrides=overrides)
+    model = toy_model("pre_norm")
+    generator = generator_for(model, drafter=block_drafter(model, "gad-int8"), backend="torch")
     with pytest.raises(ValueError, match="--drafter-dtype int8: needs the native backend"):
         generator.generate([model], make_sample(SENTENCES))
 
@@ -263,24 +271,9 @@ def test_an_int8_drafter_is_packed_in_int8_beside_a_verifier_that_is_not():
 @pytest.mark.parametrize("column", [0.01, 0.25], ids=["drafting pays", "drafting pauses"])
 @pytest.mark.parametrize("limit", [200, 4])
 def test_drafts_in_a_loop_are_those_made_one_by_one(kind, column, limit, monkeypatch):
-    """The same drafts, verdicts, hidden states and pauses, for one sentence and for several."""
-    model, words = toy_model("pre_norm"), make_task().tgt_dict
-    for always, batches in ((False, [[one] for one in SENTENCES[:8]]), (True, [SENTENCES])):
-        settings = decoding_settings(strategy="greedy", backend="native")
-        overrides = Overrides(
-            block_drafter(model, kind), always_draft=always, keep_trace=True,
-            planning=None if always else Planner(linear(column, 0.1), 4),
-        )  # fmt: skip
-        generator = build_generator(
-            [model], words, words, flags(max_len_b=limit), settings, overrides=overrides
-        )
-        assert generator.options.whole_drafts is always
-        drafted = 0
-        for sources in batches:
-            at_once, stepwise, apart = decoded_three_ways(generator, sources, monkeypatch)
-            assert at_once == stepwise == apart
-            drafted += at_once[1][COUNTS.index("drafted")]
-        assert drafted > 0
+    """The same drafts, verdicts, hidden states and pauses."""
+    drafter, planning = block_drafter(toy_model("pre_norm"), kind), Planner(linear(column, 0.1), 4)
+    check_three_ways(monkeypatch, drafter, SENTENCES, planning, limit)
 
 
 @pytest.mark.parametrize("options", [
@@ -289,24 +282,9 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(kind, column, limit, monkeyp
 @pytest.mark.parametrize("column, limit", [(0.01, 200), (0.25, 200), (0.01, 4)])
 def test_copies_in_a_loop_are_those_made_one_by_one(options, column, limit, monkeypatch):
     """Of sources that repeat themselves, too."""
-    model, words = toy_model("pre_norm"), make_task().tgt_dict
     few = [[4 + i * i % 3 for i in range(size)] + [EOS] for size in range(2, 14)]
-    sources = SENTENCES[:10] + few
-    for always, batches in ((False, [[one] for one in sources]), (True, [sources])):
-        settings = decoding_settings(strategy="greedy", backend="native")
-        overrides = Overrides(
-            InputCopyDrafter(PAD, EOS, **options), always_draft=always, keep_trace=True,
-            planning=None if always else Planner(linear(column, 0.0)),
-        )  # fmt: skip
-        generator = build_generator(
-            [model], words, words, flags(max_len_b=limit), settings, overrides=overrides
-        )
-        drafted = 0
-        for batch in batches:
-            at_once, stepwise, apart = decoded_three_ways(generator, batch, monkeypatch)
-            assert at_once == stepwise == apart
-            drafted += at_once[1][COUNTS.index("drafted")]
-        assert drafted > 0
+    drafter, planning = InputCopyDrafter(PAD, EOS, **options), Planner(linear(column, 0.0))
+    check_three_ways(monkeypatch, drafter, SENTENCES[:10] + few, planning, limit)
 
 
 def test_a_sentence_is_copied_and_verified_in_one_call(monkeypatch):
@@ -321,11 +299,9 @@ def test_a_sentence_is_copied_and_verified_in_one_call(monkeypatch):
 def test_what_is_not_drafted_for_a_while_is_one_call(kind, monkeypatch):
     """Then the drafter reads the hidden states of all of it: its drafts are those made after single
     calls."""
-    sources, planning = SENTENCES, FewRejections(1)
-    model, words = toy_model("pre_norm"), make_task().tgt_dict
-    settings = decoding_settings(strategy="greedy", backend="native")
-    overrides = Overrides(block_drafter(model, kind), keep_trace=True, planning=planning)
-    found = build_generator([model], words, words, flags(), settings, overrides=overrides)
+    model, sources = toy_model("pre_norm"), SENTENCES
+    more = {"planning": FewRejections(1), "always_draft": False}
+    found = generator_for(model, drafter=block_drafter(model, kind), **more)
     at_once, stepwise, apart = decoded_three_ways(found, sources, monkeypatch)
     assert at_once == stepwise == apart
     assert at_once[1][COUNTS.index("drafted")] > 0  # once a sentence is left alone
@@ -367,11 +343,7 @@ def test_a_trace_tells_the_same_on_both_backends(kind):
     for backend in ("native", "torch"):
         scripted = kind == "noisy"
         drafter = ScriptedDrafter(outputs, kind, WORDS) if scripted else block_drafter(model, kind)
-        words = make_task().tgt_dict
-        generator = build_generator(
-            [model], words, words, flags(), decoding_settings(backend=backend),
-            overrides=Overrides(drafter, always_draft=True, keep_trace=True),
-        )  # fmt: skip
+        generator = generator_for(model, drafter=drafter, backend=backend)
         found = generator.generate([model], make_sample(SENTENCES))
         traces.append([untimed(h["iterations"]) for (h,) in found])
         assert all(one.ms > 0 for (h,) in found for one in h["iterations"])

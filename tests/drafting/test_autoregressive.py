@@ -1,15 +1,13 @@
 """The small autoregressive drafter: what it drafts, and that drafts change nothing under sps."""
 
 import copy
-import dataclasses
 import functools
-from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.dataclass.configs import GenerationConfig
 from toy_drafter import ToyTask, make_drafter, save_verifier
 from toy_hypotheses import hypotheses_of, open_on
+from toy_strategies import check, decode, flags, make_generator, stock, tokens
 from toy_translation import (
     EOS,
     PAD,
@@ -24,8 +22,7 @@ from toy_translation import (
     translate,
 )
 
-from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.drafter_file import load_drafter, load_small_model
 from fairseq_specdec.drafting import AutoregressiveDrafter, DraftOptions
 
@@ -130,43 +127,17 @@ def test_nothing_is_drafted_past_the_models_positions():
     walk(drafter, lambda row, done: uncached(model, row, done, room=max(0, 5 - done)))
 
 
-def flags(**changes):
-    return Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=1, **changes))
-
-
-def decode(verifiers, small, sources, args, tmp_path, prefix=None, **settings):
-    """(our hypotheses, stock fairseq's at beam 1, our statistics)."""
-    path = tmp_path / "small.pt"
-    path.write_bytes(b"")
-    words, sample, task = make_task().tgt_dict, make_sample(sources), make_task()
-    generator = build_generator(
-        verifiers,
-        words,
-        words,
-        args,
-        decoding_settings(strategy="sps", drafter_path=str(path), draft_budget=0, **settings),
-        load=lambda *given: copy.deepcopy(small),
-    )
-    ours = [h[0] for h in generator.generate(verifiers, sample, prefix_tokens=prefix)]
-    stock = task.build_generator(verifiers, args)
-    reference = task.inference_step(stock, verifiers, sample, prefix_tokens=prefix)
-    return ours, [h[0] for h in reference], generator.stats
-
-
-def compare(verifiers, small, args, tmp_path, sources=SOURCES, **more):
-    ours, reference, stats = decode(verifiers, small, sources, args, tmp_path, **more)
-    for mine, theirs in zip(ours, reference):
-        assert mine["tokens"].tolist() == theirs["tokens"].tolist()
-        close = {"atol": 1e-4, "rtol": 0}
-        theirs = theirs["positional_scores"].float()
-        torch.testing.assert_close(mine["positional_scores"].float(), theirs, **close)
-    return [h["tokens"].tolist() for h in ours], stats
+def compare(case, models=None, sources=SOURCES, **more):
+    """Outputs are stock fairseq's; returns their tokens, and our statistics."""
+    generator, sample = make_generator(case, models=models, **more), make_sample(sources)
+    expected = stock(generator.models, sample, flags())
+    check(decode(generator, sample), expected)
+    return tokens(expected), generator.stats
 
 
 @pytest.mark.parametrize("kind", ["good", "bad", "itself"])
-def test_greedy_speculation_equals_stock(kind, tmp_path):
-    same = {"drafter_dtype": "same"}  # where the two are one model they agree
-    outputs, stats = compare([toy_model()], small_model(kind), flags(), tmp_path, **same)
+def test_greedy_speculation_equals_stock(kind):
+    outputs, stats = compare("greedy", overrides=Overrides(drafter_of(small_model(kind))))
     assert_diverse(outputs)
     if kind == "itself":
         assert stats.mean_accepted_tokens > 3.5 and stats.acceptance_rate == 1
@@ -175,17 +146,17 @@ def test_greedy_speculation_equals_stock(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["few positions", "short sources"])
-def test_a_small_model_without_room_leaves_the_rest_to_the_verifier(kind, tmp_path):
+def test_a_small_model_without_room_leaves_the_rest_to_the_verifier(kind):
     for sources in (SOURCES, [s[:3] for s in SOURCES]):
-        _, stats = compare([toy_model()], small_model(kind), flags(), tmp_path, sources)
+        drafter = drafter_of(small_model(kind))
+        _, stats = compare("greedy", sources=sources, overrides=Overrides(drafter))
         assert (stats.drafted == 0) == (kind == "short sources" and sources is SOURCES)
 
 
 @pytest.mark.parametrize("dtype", ["same", "bf16"])
-def test_the_small_model_follows_the_verifiers_number_format(dtype, tmp_path):
+def test_the_small_model_follows_the_verifiers_number_format(dtype):
     double = copy.deepcopy(toy_model("pre_norm")).double()
-    _, stats = compare([double], small_model(), flags(), tmp_path, drafter_dtype=dtype)
-    assert stats.accepted > 0
+    assert compare("sps", [double], drafter_dtype=dtype)[1].accepted > 0
 
 
 def test_files_that_hold_no_small_model(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
 from slow_bild import INFINITY, THRESHOLDS, big_little, whole
+from slow_bild import check as check_slow
 from toy_strategies import flags, stock
 from toy_strategies import tokens as tokens_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
@@ -26,7 +27,7 @@ def small(shape="post_norm"):
     return toy_model(shape, seed=2, updates=150)
 
 
-def make_generator(alpha_fb, alpha_rb, size=None, shape="post_norm", verifier=None, **flags):
+def make_generator(alpha_fb, alpha_rb, size=None, shape="post_norm", **flags):
     words = make_task().tgt_dict
     args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), **flags))
     settings = decoding_settings(
@@ -36,9 +37,7 @@ def make_generator(alpha_fb, alpha_rb, size=None, shape="post_norm", verifier=No
         alpha_rb=alpha_rb,
         block_size=size,
     )
-    return build_generator(
-        [verifier or big()], words, words, args, settings, load=lambda *_: small(shape)
-    )
+    return build_generator([big()], words, words, args, settings, load=lambda *_: small(shape))
 
 
 def check(alpha_fb, alpha_rb, size=None, shape="post_norm", chosen=SENTENCES, left=True, **flags):
@@ -49,14 +48,7 @@ def check(alpha_fb, alpha_rb, size=None, shape="post_norm", chosen=SENTENCES, le
         for s in chosen
     ]
     generator = make_generator(alpha_fb, alpha_rb, size, shape, **flags)
-    ours = generator.generate([big()], make_sample(chosen, left))
-    tokens = [h[0]["tokens"].tolist() for h in ours]
-    assert tokens == [y for y, _ in slow]
-    stats = generator.stats
-    assert stats.iterations == sum(count.big for _, count in slow)
-    assert stats.drafted == sum(count.small for _, count in slow)
-    assert stats.rollbacks == sum(count.rollbacks for _, count in slow)
-    return tokens, stats
+    return check_slow(generator, slow, make_sample(chosen, left))
 
 
 def greedy(model):

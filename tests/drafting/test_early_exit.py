@@ -1,18 +1,13 @@
 """A verifier that drafts for itself, against Algorithm 1 of Kim et al. without cache or batch."""
 
-import dataclasses
-from argparse import Namespace
-
 import pytest
-from fairseq.dataclass.configs import GenerationConfig
 from slow_bild import INFINITY, THRESHOLDS, big_little, first_layers, whole
+from slow_bild import check as check_slow
 from toy_early_exit import toy_early_exit
-from toy_strategies import flags, stock
+from toy_strategies import flags, make_generator, stock
 from toy_strategies import tokens as tokens_of
-from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
+from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
-from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
 from fairseq_specdec.engine.eager.kv_cache import KVCache
 from fairseq_specdec.engine.transformer import TransformerWeights
@@ -21,13 +16,9 @@ SENTENCES = sentences(10, seed=7)
 LONG = max(SENTENCES, key=len)
 
 
-def make_generator(model, alpha_fb, alpha_rb, size=None, **flags):
-    words = make_task().tgt_dict
-    args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), **flags))
-    settings = decoding_settings(
-        strategy="bild-early-exit", alpha_fb=alpha_fb, alpha_rb=alpha_rb, block_size=size
-    )
-    return build_generator([model], words, words, args, settings)
+def generator_of(model, alpha_fb, alpha_rb, size=None):
+    given = {"alpha_fb": alpha_fb, "alpha_rb": alpha_rb, "block_size": size}
+    return make_generator("bild-early-exit", models=[model], **given)
 
 
 def check(model, alpha_fb, alpha_rb, size=None, chosen=SENTENCES):
@@ -36,15 +27,7 @@ def check(model, alpha_fb, alpha_rb, size=None, chosen=SENTENCES):
         big_little(first_layers(model), whole(model), s, alpha_fb, alpha_rb, size or 10)
         for s in chosen
     ]
-    generator = make_generator(model, alpha_fb, alpha_rb, size)
-    ours = generator.generate([model], make_sample(chosen))
-    tokens = [h[0]["tokens"].tolist() for h in ours]
-    assert tokens == [y for y, _ in slow]
-    stats = generator.stats
-    assert stats.iterations == sum(count.big for _, count in slow)
-    assert stats.drafted == sum(count.small for _, count in slow)
-    assert stats.rollbacks == sum(count.rollbacks for _, count in slow)
-    return tokens, stats
+    return check_slow(generator_of(model, alpha_fb, alpha_rb, size), slow, make_sample(chosen))
 
 
 @pytest.mark.parametrize("alpha_fb, alpha_rb", THRESHOLDS)
@@ -101,7 +84,7 @@ def test_drafts_with_the_verifiers_own_weights_and_encodes_once(monkeypatch):
 
     monkeypatch.setattr(EncoderWeights, "__call__", counted)
     monkeypatch.setattr(TransformerWeights, "open", watched)
-    generator = make_generator(model, 0.6, 2.0)
+    generator = generator_of(model, 0.6, 2.0)
     generator.generate([model], make_sample(SENTENCES))
     assert len(encoded) == 1
     (whole_model, _, _), (small, _, layers) = opened
@@ -125,7 +108,7 @@ def test_upper_layers_hold_what_the_whole_decoder_computes(monkeypatch):
             written.append((self.layers, layer)) or write(self, layer, entries)
         ),
     )
-    generator = make_generator(model, 0.0, INFINITY)
+    generator = generator_of(model, 0.0, INFINITY)
     (hypothesis,) = generator.generate([model], make_sample([LONG]))[0]
     layers = len(model.decoder.layers)
     drafting = [layer for owner, layer in written if owner == 1]
@@ -137,4 +120,4 @@ def test_upper_layers_hold_what_the_whole_decoder_computes(monkeypatch):
 
 def test_a_model_without_exit_is_refused():
     with pytest.raises(ValueError, match="--path.*early_exit_transformer"):
-        make_generator(toy_model(), 0.6, 2.0)
+        generator_of(toy_model(), 0.6, 2.0)

@@ -2,14 +2,9 @@
 
 import pytest
 import torch
-from in_process import hypotheses, run_here
+from in_process import SHAPE, hypotheses, run_here
 
 EXIT = {"arch": "early_exit_transformer", "exit_layer": 1, "criterion": "early_exit_loss"}
-SHAPE = {
-    "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 64, "encoder_attention_heads": 4,
-    "encoder_layers": 2, "decoder_layers": 2, "share_all_embeddings": True, "dropout": 0.0,
-    "max_source_positions": 64, "max_target_positions": 64,
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
