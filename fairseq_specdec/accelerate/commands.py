@@ -1,7 +1,5 @@
 """The commands of the steps, as lists of words that a user could give."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

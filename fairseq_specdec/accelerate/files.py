@@ -1,7 +1,5 @@
 """What the log of a step holds."""
 
-from __future__ import annotations
-
 import json
 from typing import Dict, List
 

@@ -1,7 +1,5 @@
 """The flags of ``specdec-accelerate``, and those that make no sense."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 from typing import Any, Callable

@@ -1,7 +1,5 @@
 """The steps that measure, and what is recommended from their figures."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 from typing import Any, Dict, List, NamedTuple, Tuple

@@ -1,7 +1,5 @@
 """Binarise text with the verifier's dictionaries: parallel, or sources alone."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

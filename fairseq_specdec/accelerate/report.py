@@ -1,7 +1,5 @@
 """``report.html``: what is fastest for which use, the commands for it, figures, how it was made."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any, Dict, List, Sequence
 

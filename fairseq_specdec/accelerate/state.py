@@ -1,7 +1,5 @@
 """Which steps are done, in one file that is either whole or absent."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Dict
 

@@ -1,8 +1,6 @@
 """The steps that make a drafter: distil, train, list words. Each is done once; a stopped one goes
 on."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The verifier: what a drafter for it must look like, or why none will pay."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 

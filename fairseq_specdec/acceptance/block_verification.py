@@ -1,7 +1,5 @@
 """Speculative sampling with block verification: the same distribution, at least as many tokens."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

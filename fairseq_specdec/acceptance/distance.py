@@ -1,7 +1,5 @@
 """Keep a draft token whose value is close to the verifier's choice."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import List, Optional, Sequence

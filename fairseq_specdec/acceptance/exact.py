@@ -1,7 +1,5 @@
 """Keep a draft token only where it is the verifier's own choice."""
 
-from __future__ import annotations
-
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 

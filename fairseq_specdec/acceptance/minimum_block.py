@@ -1,7 +1,5 @@
 """Accept at least a given number of tokens."""
 
-from __future__ import annotations
-
 from typing import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Bound what a relaxed rule may give up in a sentence."""
 
-from __future__ import annotations
-
 import math
 from typing import Optional, Sequence
 

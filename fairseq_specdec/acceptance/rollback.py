@@ -1,7 +1,5 @@
 """Keep a draft token unless the verifier finds it too unlikely."""
 
-from __future__ import annotations
-
 from typing import Optional
 
 import torch

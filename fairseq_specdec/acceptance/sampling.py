@@ -1,7 +1,5 @@
 """Speculative sampling: the output has the distribution of the verifier's own samples."""
 
-from __future__ import annotations
-
 from typing import Optional, Tuple
 
 import torch

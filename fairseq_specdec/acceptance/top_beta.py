@@ -1,7 +1,5 @@
 """Keep a draft token that is among the verifier's best few and close to its best."""
 
-from __future__ import annotations
-
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 

@@ -5,8 +5,6 @@ stock fairseq (beam 5 and beam 1) and with every system named, in turn, one batc
 their outputs against stock beam 1, and prints tables. See docs/benchmarks.md.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from typing import Any, Dict, Optional, Sequence

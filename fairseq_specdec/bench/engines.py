@@ -1,7 +1,5 @@
 """The other engines that ``--peers`` can measure: what each needs and what it cannot do."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, NamedTuple, Tuple
 
 # fairseq's generation flags and the values that every engine decodes with.

@@ -1,7 +1,5 @@
 """The figures of a measured system: one row of the tables, and those of single sentences."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy

@@ -1,7 +1,5 @@
 """Flags that every run of ``specdec-bench`` has, and their checks."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """This engine's plain decoding as a row: what drafts gain is the speed over that."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 

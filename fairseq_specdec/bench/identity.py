@@ -1,7 +1,5 @@
 """Whether two systems have the same output, over all hypotheses that are compared."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 # Running totals of log-probabilities that are closer are a near-tie: in fp32 rounding may rank them

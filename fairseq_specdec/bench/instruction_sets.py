@@ -1,7 +1,5 @@
 """``--isa``: every system held to one set of instructions. Standard library only: it runs first."""
 
-from __future__ import annotations
-
 import os
 from typing import Dict, Optional, Sequence
 

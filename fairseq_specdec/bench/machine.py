@@ -1,7 +1,5 @@
 """What a figure was measured on: the machine as torch sees it, and a run's record."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """Peak memory of each system, in a process that holds nothing else."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any, Dict, Optional, Sequence
 

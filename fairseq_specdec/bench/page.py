@@ -1,7 +1,5 @@
 """The results of ``specdec-bench`` as one HTML page that needs no other file."""
 
-from __future__ import annotations
-
 import base64
 import json
 from html import escape

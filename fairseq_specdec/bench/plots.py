@@ -1,8 +1,6 @@
 """Pictures of the results of ``specdec-bench``, as the papers draw them, by matplotlib (the extra
 ``plots``)."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

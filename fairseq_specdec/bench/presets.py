@@ -1,7 +1,5 @@
 """``--preset``: the flags of the demo pairs' tables, for a folder of data."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from typing import Dict, List

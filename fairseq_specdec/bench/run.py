@@ -1,7 +1,5 @@
 """A run of ``specdec-bench``: measure systems in turns, keep the results, write the files."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """The command line of ``specdec-bench``: read, checked, turned into systems."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os

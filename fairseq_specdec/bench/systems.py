@@ -1,7 +1,5 @@
 """``--system 'NAME: FLAGS'`` and ``--sweep``: from words to systems."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import dataclasses

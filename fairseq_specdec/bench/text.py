@@ -1,7 +1,5 @@
 """Output as text, and its BLEU."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence
 

@@ -1,7 +1,5 @@
 """What a process uses: its peak memory, whether its threads are at rest, whether it had a core."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

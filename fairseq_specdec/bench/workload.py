@@ -1,7 +1,5 @@
 """What is decoded, and with which models: loaded as fairseq-generate loads them."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import os

@@ -4,8 +4,6 @@ Messages name flags, as ``--encoder-embed-dim``. Here these become fields, as
 ``model.encoder_embed_dim``, or ``model.encoder.embed_dim`` where that is what the user wrote.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

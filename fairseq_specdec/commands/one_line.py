@@ -1,7 +1,5 @@
 """An error as one line: the flag or file, what is wrong, the remedy."""
 
-from __future__ import annotations
-
 import dis
 import os
 import re

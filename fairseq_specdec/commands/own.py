@@ -1,7 +1,5 @@
 """Errors and Ctrl-C of this project's own commands."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import logging

@@ -5,8 +5,6 @@
 no Python; print it again after an update. shtab is the extra ``completion``.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

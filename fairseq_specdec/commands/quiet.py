@@ -1,7 +1,5 @@
 """Silence what fairseq's dependencies say of fairseq, which no user can change."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 

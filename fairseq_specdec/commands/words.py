@@ -1,7 +1,5 @@
 """Command lines of training and distillation, which specdec-accelerate and the recipes share."""
 
-from __future__ import annotations
-
 from typing import Any, Iterable, List, Sequence
 
 # Keep freed memory in the process: otherwise every update maps, zeroes and unmaps gigabytes.

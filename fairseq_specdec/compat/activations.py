@@ -1,7 +1,5 @@
 """Activation functions that fairseq knows by a name and cannot run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Attention in bf16 on the CPU."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

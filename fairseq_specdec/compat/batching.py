@@ -1,7 +1,5 @@
 """Sentences that fairseq loses when it makes batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

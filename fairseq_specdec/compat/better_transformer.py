@@ -1,7 +1,5 @@
 """The duplicate parameters of fairseq 0.12.2's encoder layers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .patch import wrap_once

@@ -1,7 +1,5 @@
 """Read the checkpoints that a flag names; refuse other files."""
 
-from __future__ import annotations
-
 import os
 from pickle import UnpicklingError
 from typing import Any, Dict, List, Sequence, Tuple

@@ -1,7 +1,5 @@
 """Reading fairseq's checkpoints safely, on every torch."""
 
-from __future__ import annotations
-
 import argparse
 import collections
 import types

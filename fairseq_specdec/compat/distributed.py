@@ -1,7 +1,5 @@
 """Data-parallel training on machines without a GPU."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

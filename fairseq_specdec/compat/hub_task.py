@@ -1,7 +1,5 @@
 """A task of this project that fairseq's hub is asked for."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any, Dict, Optional
 

@@ -1,7 +1,5 @@
 """Where fairseq-hydra-train writes a relative folder."""
 
-from __future__ import annotations
-
 import logging
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Settings that fairseq passes to ``eval`` are read as literals."""
 
-from __future__ import annotations
-
 import ast
 import operator
 import sys

@@ -1,7 +1,5 @@
 """Parts of a file as tensors that are mapped, not read."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import mmap

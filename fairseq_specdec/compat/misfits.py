@@ -1,7 +1,5 @@
 """Model files that are missing, or do not fit the task's dictionaries, are named."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -1,7 +1,5 @@
 """``--no-repeat-ngram-size`` without fairseq's CUDA extension."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .patch import wrap_once

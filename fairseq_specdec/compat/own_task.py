@@ -1,7 +1,5 @@
 """The task that a checkpoint was trained with, and the flags that decode with it."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any, Dict, Optional, Tuple
 

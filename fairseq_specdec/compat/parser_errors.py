@@ -1,7 +1,5 @@
 """Errors of fairseq's parser, in its commands."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

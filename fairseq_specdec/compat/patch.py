@@ -1,7 +1,5 @@
 """Wrap a function of another library, once."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import types

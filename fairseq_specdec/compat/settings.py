@@ -1,7 +1,5 @@
 """The settings in a checkpoint are plain values, and stay those of the file."""
 
-from __future__ import annotations
-
 import argparse
 import collections
 from typing import Any, Dict, List, Set

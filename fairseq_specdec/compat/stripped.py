@@ -1,7 +1,5 @@
 """Checkpoints whose training state was removed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .patch import wrap_once

@@ -1,7 +1,5 @@
 """Files that hold something else than a model are named, with what they are."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Faults of fairseq's tasks that keep them from decoding."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -1,7 +1,5 @@
 """bf16 on machines that have no TPU."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

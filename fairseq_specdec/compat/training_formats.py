@@ -1,7 +1,5 @@
 """Number formats of training that a machine without a GPU does not have."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checkpoints that cannot be read are named."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading pickles of checkpoints: the instructions that they need, and no others."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 from pickle import UnpicklingError

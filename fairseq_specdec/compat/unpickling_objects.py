@@ -1,7 +1,5 @@
 """What a checkpoint may hold beyond plain values, and how each is made from checked arguments."""
 
-from __future__ import annotations
-
 import argparse
 import collections
 import math

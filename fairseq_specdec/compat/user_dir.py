@@ -1,7 +1,5 @@
 """Importing the plugin by name and as ``--user-dir`` in one process."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Callable, Set
 

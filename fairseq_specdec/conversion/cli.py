@@ -1,7 +1,5 @@
 """``specdec-convert``: the authors' drafters, models of transformers, packed weights."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Optional, Sequence

@@ -4,8 +4,6 @@ Both decode as they are; a converted one is smaller, holds nothing but plain con
 records what it was made from.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import logging

@@ -5,8 +5,6 @@ without any allow-list: weights, settings, and where they came from. Training st
 position in the data) is left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import dataclasses

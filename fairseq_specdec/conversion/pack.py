@@ -1,7 +1,5 @@
 """``specdec-convert pack``: a checkpoint whose weights are packed for this processor."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

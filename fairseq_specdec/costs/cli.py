@@ -1,7 +1,5 @@
 """``specdec-costs``: measures what passes take on this processor."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Optional, Sequence

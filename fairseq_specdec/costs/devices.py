@@ -1,7 +1,5 @@
 """What iterations take on devices that were measured as a whole, by ``make gpu`` (docs/gpu.md)."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pathlib

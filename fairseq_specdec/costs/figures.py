@@ -1,7 +1,5 @@
 """What a processor takes for the parts of a pass, as numbers that can be kept in a file."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any, Dict, NamedTuple, Tuple

@@ -1,7 +1,5 @@
 """Times the parts of a pass on this processor, with the native library's own code."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import platform

@@ -1,7 +1,5 @@
 """Seconds of passes and drafts, by how many tokens they are over."""
 
-from __future__ import annotations
-
 from typing import Callable, NamedTuple, Sequence
 
 from fairseq_specdec.engine.work import Pass

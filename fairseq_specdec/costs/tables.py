@@ -1,7 +1,5 @@
 """Which figures of a processor hold: those of a file, of this machine, or the shipped ones."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import logging

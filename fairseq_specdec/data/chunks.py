@@ -1,7 +1,5 @@
 """The teacher's output while it is being made: one file a chunk, whole or absent."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple

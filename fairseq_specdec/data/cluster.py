@@ -5,8 +5,6 @@ Workers read the corpus and the teacher from the driver's paths; only the driver
 started for a worker that dies, where the cluster has room, and its chunk goes to the next free one.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import logging

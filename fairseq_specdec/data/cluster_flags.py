@@ -1,7 +1,5 @@
 """The flags of a Ray cluster, which ``specdec-distill`` and ``specdec-accelerate`` share."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

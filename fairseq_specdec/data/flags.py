@@ -1,7 +1,5 @@
 """The flags of ``specdec-distill``, and what is refused before any model is loaded."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os

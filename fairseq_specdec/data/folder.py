@@ -1,7 +1,5 @@
 """The folder that fairseq-preprocess wrote: what is missing in it is named."""
 
-from __future__ import annotations
-
 import glob
 import os
 from typing import Any, List, NoReturn

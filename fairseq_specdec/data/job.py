@@ -1,7 +1,5 @@
 """A distillation, checked and loaded: the same in one process and in every worker of a cluster."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from typing import Any, NamedTuple, Tuple

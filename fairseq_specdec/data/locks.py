@@ -4,8 +4,6 @@ Each holds a ``flock`` on ``OUT.parts/shard-I-of-N.lock``, which names its holde
 frees the lock however the process ends, so the file of a killed one is taken over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

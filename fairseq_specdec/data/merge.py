@@ -1,7 +1,5 @@
 """From finished chunks to a corpus: order restored, drops counted."""
 
-from __future__ import annotations
-
 import logging
 import os
 from typing import Any, Dict, NamedTuple, Optional, Tuple

@@ -1,7 +1,5 @@
 """All pairs of a multilingual task, distilled one after the other and published as one corpus."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import os

@@ -1,7 +1,5 @@
 """Who decodes what: the sentences, their batches, the chunks that are saved at once, the shards."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple

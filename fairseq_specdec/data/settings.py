@@ -1,7 +1,5 @@
 """What a distilled corpus was made with: settings that must not change midway, and provenance."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """The flags of ``specdec-shortlist``."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 

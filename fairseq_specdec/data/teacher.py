@@ -1,7 +1,5 @@
 """The teacher: a trained model or ensemble that decodes batches as fairseq-generate does."""
 
-from __future__ import annotations
-
 import ast
 import logging
 import os

@@ -1,7 +1,5 @@
 """Which target words each source word is likely to become: IBM model 1 (Brown et al. 1993)."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, List, NamedTuple, Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The mean accepted tokens of a drafter, measured by decoding with its verifier."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from typing import Any, Dict, List, NamedTuple, Optional

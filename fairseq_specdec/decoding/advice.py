@@ -1,7 +1,5 @@
 """Advice from the figures of a run, for the log and for programs."""
 
-from __future__ import annotations
-
 from typing import Any, List, NamedTuple
 
 from .stats import DecodingStats

@@ -1,7 +1,5 @@
 """What the batches of greedy decoding and of beam search have in common."""
 
-from __future__ import annotations
-
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 

@@ -1,7 +1,5 @@
 """From flags to a generator, or to an error that names the flag."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from fairseq.models.multilingual_transformer import MultilingualTransformerModel

@@ -1,7 +1,5 @@
 """Whether passes are recorded as CUDA graphs (``--cuda-graphs``)."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any, Optional, Sequence
 

@@ -1,7 +1,5 @@
 """Read a drafter's checkpoint; refuse other files."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Optional
 
 from fairseq.models.speech_to_text import S2TTransformerModel

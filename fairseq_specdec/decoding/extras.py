@@ -1,7 +1,5 @@
 """What subclassed tasks hand to ``build_generator`` beside the flags: ``extra_gen_cls_kwargs``."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, NamedTuple, Optional, Set
 
 HONOURED = ("eos", "symbols_to_strip_from_output")

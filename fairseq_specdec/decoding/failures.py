@@ -1,7 +1,5 @@
 """Why a sentence cannot be decoded, in words."""
 
-from __future__ import annotations
-
 from typing import Any, List, NoReturn
 
 from fairseq_specdec.engine.eager.packed_module import not_finite

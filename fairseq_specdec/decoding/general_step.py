@@ -1,7 +1,5 @@
 """One iteration on any backend: propose, lay out, score, constrain, advance, read back."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import List, Optional, Tuple
 

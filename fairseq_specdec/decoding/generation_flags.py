@@ -1,7 +1,5 @@
 """fairseq's own generation flags: those that cannot be honoured, and what the others ask for."""
 
-from __future__ import annotations
-
 import logging
 import math
 from typing import Any, Dict, Optional

@@ -1,7 +1,5 @@
 """The generator that all strategies share."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Type

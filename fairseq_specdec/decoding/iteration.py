@@ -1,7 +1,5 @@
 """What an iteration did: to all rows of a batch, in columns, and to one sentence, for traces."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 

@@ -4,8 +4,6 @@ fairseq's ``--help`` never shows the flags of a plugin's task: its parser answer
 is imported.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

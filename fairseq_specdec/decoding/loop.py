@@ -1,7 +1,5 @@
 """The loop over one batch: iterations, what they added, and the rows that end."""
 
-from __future__ import annotations
-
 import operator
 from typing import List, Optional, Sequence
 

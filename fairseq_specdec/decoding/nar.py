@@ -1,7 +1,5 @@
 """Decoding without a verifier: blocks of a drafter, one after the other."""
 
-from __future__ import annotations
-
 from typing import List, NamedTuple, Optional, Tuple
 
 import torch

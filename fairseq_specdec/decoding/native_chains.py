@@ -7,8 +7,6 @@ The rules are those of Ge et al. 2022: exact (equations 5 and 7), or top-beta an
 and 9), the latter within a regret budget or not.
 """
 
-from __future__ import annotations
-
 import ctypes
 import time
 from typing import Any, List, NamedTuple, Optional, Tuple

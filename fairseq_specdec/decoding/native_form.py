@@ -1,7 +1,5 @@
 """Whether the native library decodes whole steps of greedy and of beam search."""
 
-from __future__ import annotations
-
 import logging
 from typing import NamedTuple, Optional
 

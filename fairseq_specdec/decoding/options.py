@@ -1,7 +1,5 @@
 """How to decode, in one validated object."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import FrozenSet, Optional
 

@@ -1,7 +1,5 @@
 """What decides how much a generator's batches draft."""
 
-from __future__ import annotations
-
 from typing import Callable, Optional
 
 from fairseq_specdec.costs import devices

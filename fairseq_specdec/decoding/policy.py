@@ -1,7 +1,5 @@
 """The constraints that stock ``SequenceGenerator`` applies, for a block of positions."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, Optional, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """How hypotheses grow after a draft was scored."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, Tuple
 
 import torch

@@ -5,8 +5,6 @@ the order of ``--langs``. The settings name the languages; files are read in the
 alone.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, Dict, List, Optional, Tuple
 

@@ -4,8 +4,6 @@ The page is served on 127.0.0.1 only, for this machine. Strategies share one ver
 decode one after another, so that each is timed alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

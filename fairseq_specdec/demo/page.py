@@ -1,7 +1,5 @@
 """The page of the demo: one document, nothing from elsewhere, no script but its own."""
 
-from __future__ import annotations
-
 import datetime
 import html
 import re

@@ -1,7 +1,5 @@
 """A race: strategies decode one sentence, one after the other, so that each is timed alone."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import statistics

@@ -1,7 +1,5 @@
 """An HTTP server for one user of this machine: a page, and races as JSON lines."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """fairseq's own generator, with the flags that the strategies of a race have."""
 
-from __future__ import annotations
-
 from typing import Callable, NamedTuple
 
 from fairseq.tasks import FairseqTask

@@ -1,7 +1,5 @@
 """A small autoregressive Transformer as drafter, decoded token by token with its own cache."""
 
-from __future__ import annotations
-
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """The contract between a drafter and the decoding loop."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import (
     Any,

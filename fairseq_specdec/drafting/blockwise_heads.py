@@ -1,7 +1,5 @@
 """The drafter of blockwise parallel decoding: heads of the verifier itself."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import torch

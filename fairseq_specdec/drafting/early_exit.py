@@ -1,7 +1,5 @@
 """The first layers of the verifier's decoder as its small model."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The verifier's hidden states that a drafter has not read yet."""
 
-from __future__ import annotations
-
 from typing import Any, List, Optional, Tuple, Union
 
 import torch

@@ -1,7 +1,5 @@
 """Draft what followed the last tokens of the output where they occurred before."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Dict, List, Optional, Sequence
 

@@ -1,7 +1,5 @@
 """How many masks a block drafter may have in an iteration."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Optional
 

@@ -1,7 +1,5 @@
 """The non-autoregressive block drafter of GAD and SpecDec, decoded with a cached prefix."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch

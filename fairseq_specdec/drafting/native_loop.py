@@ -1,7 +1,5 @@
 """The drafts of a call of the native library that drafts in each of its iterations."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any, List, Optional
 

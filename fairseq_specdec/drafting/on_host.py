@@ -4,8 +4,6 @@ A source has a few dozen tokens. The host searches it in some microseconds, whic
 of torch would take longer to be launched.
 """
 
-from __future__ import annotations
-
 from typing import List, Sequence
 
 import torch

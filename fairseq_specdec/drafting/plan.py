@@ -1,7 +1,5 @@
 """How much a drafter is asked for."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, Optional, Tuple
 
 

@@ -1,7 +1,5 @@
 """The projections of a verifier's hidden states, in one product."""
 
-from __future__ import annotations
-
 from typing import Any, Tuple
 
 from torch import Tensor

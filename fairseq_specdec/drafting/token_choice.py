@@ -1,7 +1,5 @@
 """The tokens of a draft, from the logits of parallel masks (pure functions)."""
 
-from __future__ import annotations
-
 from typing import Optional, Sequence, Tuple
 
 import torch

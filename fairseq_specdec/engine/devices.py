@@ -1,7 +1,5 @@
 """What a GPU can run, asked before the first kernel fails."""
 
-from __future__ import annotations
-
 import logging
 from typing import Optional, Sequence, Tuple
 

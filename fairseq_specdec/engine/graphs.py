@@ -9,8 +9,6 @@ A shape is recorded when it has come up several times. Until then, where recordi
 all other shapes the caller computes as it would without graphs.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import threading

@@ -1,7 +1,5 @@
 """N-grams that must not be repeated (pure functions)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

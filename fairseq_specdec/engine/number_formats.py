@@ -1,7 +1,5 @@
 """The number formats of weights, by the names that flags have for them."""
 
-from __future__ import annotations
-
 from typing import Dict, NamedTuple, Optional
 
 import torch

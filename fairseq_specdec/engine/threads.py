@@ -1,7 +1,5 @@
 """How many CPU threads share a large product."""
 
-from __future__ import annotations
-
 import torch
 
 from fairseq_specdec.io.flag_values import Range, check_value

@@ -1,7 +1,5 @@
 """Numbers on their way to the device, and back."""
 
-from __future__ import annotations
-
 from typing import Any, Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``specdec-env``: print a table of this installation, to paste into an issue."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Optional, Sequence

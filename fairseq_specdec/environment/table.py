@@ -1,7 +1,5 @@
 """The rows of ``specdec-env``. A broken installation has a table, too: nothing here raises."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import platform

@@ -1,7 +1,5 @@
 """The languages of a multilingual task: those that are missing are named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq_specdec.io.flag_values import flag_of

@@ -1,7 +1,5 @@
 """What turns a fairseq task into one that decodes with this project."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -1,7 +1,5 @@
 """``--task NAME_specdec`` for any task NAME."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Optional
 

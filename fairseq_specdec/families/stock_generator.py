@@ -1,7 +1,5 @@
 """What a task has decided for its generator, read from the stock generator that it builds."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any, Dict, NamedTuple
 

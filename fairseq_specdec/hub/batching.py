@@ -1,7 +1,5 @@
 """Texts to batches: which sentences are decoded together, and as what."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Which tokenizer and BPE: as asked for, by the checkpoint's settings, or by the folders."""
 
-from __future__ import annotations
-
 import functools
 import os
 from typing import Any, Callable, Dict, Optional, Union

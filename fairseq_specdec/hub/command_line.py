@@ -1,7 +1,5 @@
 """The arguments of ``SpeculativeTranslator.from_pretrained`` as flags of a command."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

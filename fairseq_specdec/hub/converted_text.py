@@ -1,7 +1,5 @@
 """Plain text to the tokens of a converted model and back, as its own tokenizer does it."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any, Callable, Dict, List, Tuple

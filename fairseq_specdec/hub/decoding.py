@@ -1,7 +1,5 @@
 """One choice of decoding flags on the verifier of a translator, and the choices of single calls."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import threading

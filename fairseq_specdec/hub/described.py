@@ -1,7 +1,5 @@
 """A folder that ``specdec-convert hf`` wrote: how its text is read, and how it is decoded."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

@@ -1,7 +1,5 @@
 """Decoding flags as keyword arguments."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import difflib

@@ -1,7 +1,5 @@
 """Find the files that a name or a path means, and load them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from argparse import Namespace

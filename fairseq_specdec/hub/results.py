@@ -1,7 +1,5 @@
 """What a translator returns."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from fairseq_specdec.decoding.iteration import TracedIteration

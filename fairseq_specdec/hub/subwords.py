@@ -1,7 +1,5 @@
 """The subword model of a checkpoint: its file in the folders, and dictionaries that need one."""
 
-from __future__ import annotations
-
 import filecmp
 import fnmatch
 import os

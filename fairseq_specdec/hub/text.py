@@ -1,7 +1,5 @@
 """Plain text to subwords and back, at once or while the translation grows."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Decoding in threads: beside an event loop, or while a caller takes what has ended."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import queue

@@ -1,7 +1,5 @@
 """Files that are either whole or absent, also where a process is killed or the disk is full."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

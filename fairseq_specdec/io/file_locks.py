@@ -1,7 +1,5 @@
 """Files that one process at a time holds; the kernel frees them however that process ends."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from typing import Optional

@@ -1,7 +1,5 @@
 """Which values a flag takes, stated once: checked, and put into its help, from there."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import math

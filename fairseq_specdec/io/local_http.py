@@ -1,7 +1,5 @@
 """What the servers share: headers of their answers, and which sites they answer."""
 
-from __future__ import annotations
-
 from typing import Iterable, Optional, Set
 
 HEADERS = {

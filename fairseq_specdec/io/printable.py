@@ -1,7 +1,5 @@
 """Text of files and of errors in messages."""
 
-from __future__ import annotations
-
 from typing import Optional
 
 

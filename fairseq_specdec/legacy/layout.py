@@ -4,8 +4,6 @@ Xia et al. 2023 released drafters whose weights carry the names of fairseq's non
 Transformer. The tensors are used as they are: only names change.
 """
 
-from __future__ import annotations
-
 from typing import Any, Dict, Mapping
 
 from torch import Tensor

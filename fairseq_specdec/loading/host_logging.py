@@ -1,7 +1,5 @@
 """Import fairseq without changing the logging of the program that imports it."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from typing import Iterator

@@ -6,8 +6,6 @@ of this package that is not LIGHT. Whoever imports fairseq after this package, o
 the tasks registered and the patches applied.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.util

@@ -1,7 +1,5 @@
 """Dependence between the tokens of a block, which parallel masks lack."""
 
-from __future__ import annotations
-
 from typing import List, Optional
 
 import torch

@@ -4,8 +4,6 @@ A checkpoint holds no dictionary. Another one of the same size, in another order
 with without a word.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from typing import Any, Dict

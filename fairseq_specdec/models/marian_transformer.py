@@ -1,7 +1,5 @@
 """``--arch marian_transformer``: fairseq's Transformer with a bias of the output."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -13,8 +13,6 @@ The stock layers are the reference: they run where a layer is another than fairs
 (:func:`can_pack`), and a test compares losses and gradients.
 """
 
-from __future__ import annotations
-
 from typing import Any, Dict, Iterator, List, Optional
 
 import torch

@@ -1,7 +1,5 @@
 """Models that share most of their modules."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

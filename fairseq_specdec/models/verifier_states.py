@@ -1,7 +1,5 @@
 """A verifier's encoder output and decoder states, as input of a drafter."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch

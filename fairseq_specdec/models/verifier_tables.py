@@ -5,8 +5,6 @@ million numbers of 256,206 words 1,024 wide. The drafter that uses its verifier'
 loads none.
 """
 
-from __future__ import annotations
-
 from typing import Any, List, Tuple
 
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ A chunk belongs to shard ``chunk % shards``; a line's errors depend on the seed 
 alone, so that the corpus does not depend on which process made which part.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 

@@ -6,8 +6,6 @@ Here symspellpy proposes (its English dictionary comes with the package), jellyf
 that sound the same are proposed as well.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 

@@ -7,8 +7,6 @@ word, or swapped with a neighbour; some words get the same operations on their c
 All draws come from ``random.Random.random``, whose sequence Python keeps between releases.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import statistics

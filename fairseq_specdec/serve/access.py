@@ -1,7 +1,5 @@
 """Who is answered: whoever knows the token; without one, the programs of this machine."""
 
-from __future__ import annotations
-
 import hmac
 import os
 from typing import Any, Dict, Mapping, Optional

@@ -1,7 +1,5 @@
 """Which of the sentences that wait are decoded together, if any."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, Callable, List, Sequence

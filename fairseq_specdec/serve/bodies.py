@@ -1,7 +1,5 @@
 """What clients send: JSON objects and forms."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Dict, Iterable
 

@@ -1,7 +1,5 @@
 """``specdec-serve``: a translation server for clients of LibreTranslate and DeepL."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

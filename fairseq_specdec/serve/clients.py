@@ -1,7 +1,5 @@
 """Who waits for an answer, and for how long."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """``--config``: a file of several pairs, each with the flags of the command line as its fields."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """The flags of ``specdec-serve``."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 from typing import Any, Dict

@@ -1,7 +1,5 @@
 """The address that a server listens on."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The counters for Prometheus."""
 
-from __future__ import annotations
-
 from typing import Any, Iterator
 
 from prometheus_client import (

@@ -1,7 +1,5 @@
 """The language pairs that a server translates, and which of them a request asks for."""
 
-from __future__ import annotations
-
 from typing import Any, List, Sequence, Tuple
 
 from fairseq_specdec.io.local_http import RefusedError

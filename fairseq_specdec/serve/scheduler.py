@@ -1,7 +1,5 @@
 """Sentences wait in one queue; threads decode them."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Texts of requests to translations: limits, the queue, deadlines and clients that leave."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import contextlib

@@ -4,8 +4,6 @@
 one with several strategies in it, show the strategies side by side.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

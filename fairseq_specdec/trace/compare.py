@@ -1,7 +1,5 @@
 """The same sentences, decoded by several systems."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 

@@ -1,7 +1,5 @@
 """Trace files: JSON lines, one sentence each, whole or absent."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

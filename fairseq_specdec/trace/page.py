@@ -1,7 +1,5 @@
 """Traces as one HTML page that needs no network and runs no script but its own."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import hashlib

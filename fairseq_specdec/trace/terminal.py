@@ -1,7 +1,5 @@
 """Traces in a terminal, in colours, and legible without them."""
 
-from __future__ import annotations
-
 import unicodedata
 from typing import Dict, List, NamedTuple, Sequence
 

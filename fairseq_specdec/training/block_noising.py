@@ -13,8 +13,6 @@ and asks for y_c .. y_{c+k-1} at positions c + 1 .. c + k.
 B rows (sentences), C cuts a row, k the block size, T the width of the prefix.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """A stand-in for a task that has dictionaries only."""
 
-from __future__ import annotations
-
 from typing import Any, Optional, Tuple
 
 from fairseq.data import Dictionary

@@ -1,7 +1,5 @@
 """Weights that turn a cross-entropy into the gradient of a draft's expected accepted length."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -5,8 +5,6 @@ revealed in a second pass, and only what stays hidden is learnt: the model moves
 gaps to drafting whole blocks by itself.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Which layers of a deep model a shallower one takes."""
 
-from __future__ import annotations
-
 from typing import List, Optional, Tuple
 
 

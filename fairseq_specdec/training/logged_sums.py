@@ -1,7 +1,5 @@
 """Averages over the logs of all workers of a training."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List
 
 from fairseq import utils

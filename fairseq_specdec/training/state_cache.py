@@ -11,8 +11,6 @@ record describes is checked (length, CRC-32) whenever it is read; what does not 
 anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -9,8 +9,6 @@ Xu, Napoles, Pavlick, Chen and Callison-Burch, "Optimizing Statistical Machine T
 Simplification", TACL 4. The values are those of the authors' own program.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Counter as CounterOf
 from typing import List, NamedTuple, Sequence

@@ -1,7 +1,5 @@
 """Other engines on the same checkpoint (the extra ``bench-peers``), a process for each format."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """CTranslate2: its own converter and ``translate_batch``."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from typing import Any, Dict, List

@@ -1,7 +1,5 @@
 """A fairseq Transformer as a model of transformers, with the same output."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Dict
 

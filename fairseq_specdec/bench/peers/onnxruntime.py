@@ -4,8 +4,6 @@
 the next step without a copy.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

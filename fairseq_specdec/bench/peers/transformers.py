@@ -5,8 +5,6 @@ decoding starts with </s>, as fairseq's does (4.57: "assisted decoding" asks whe
 ends the sentence).
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, Dict, List, Tuple
 

@@ -1,7 +1,5 @@
 """The far side of ``peers``: converts for an engine and decodes with it, in a ``child`` process."""
 
-from __future__ import annotations
-
 import importlib
 import time
 from typing import Any, Dict, List

@@ -1,7 +1,5 @@
 """The commands that decode a converted model, with this project and with stock fairseq."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any, List
 

@@ -1,7 +1,5 @@
 """Write a folder that fairseq, and ``SpeculativeTranslator.from_pretrained``, decode from."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

@@ -1,7 +1,5 @@
 """The files of a model folder: only those in it, and JSON that is what it should be."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any, Dict

@@ -1,7 +1,5 @@
 """What ``generate`` does under a folder's settings, as decoding flags of fairseq."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from .folder import ModelFolder

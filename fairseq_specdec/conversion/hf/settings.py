@@ -1,7 +1,5 @@
 """config.json and generation_config.json: every setting is read, harmless, or refused by name."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Iterable
 
 # Of training, of naming, of how transformers runs: greedy decoding gives the same with any.

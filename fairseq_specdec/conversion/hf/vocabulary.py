@@ -1,7 +1,5 @@
 """The tokens of a model by their ids, and which of them are special or languages."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 

@@ -1,7 +1,5 @@
 """The tensors of a model folder: safetensors or pickles, whole or in several files."""
 
-from __future__ import annotations
-
 import json
 import os
 from pickle import UnpicklingError

@@ -1,7 +1,5 @@
 """Beam search over one batch."""
 
-from __future__ import annotations
-
 import time
 from typing import Dict, List, Optional, Sequence
 

@@ -1,7 +1,5 @@
 """The beam searches of one batch, whatever runs the model."""
 
-from __future__ import annotations
-
 from typing import List, NamedTuple, Protocol, Sequence
 
 

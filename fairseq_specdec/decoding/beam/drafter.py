@@ -1,7 +1,5 @@
 """Whether a drafter serves a beam search."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any, Optional, Sequence
 

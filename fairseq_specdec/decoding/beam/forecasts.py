@@ -1,7 +1,5 @@
 """A drafter's forecasts for beam searches."""
 
-from __future__ import annotations
-
 from typing import List, Optional, Sequence, Tuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Beam search in the native library: many passes in one call."""
 
-from __future__ import annotations
-
 import collections
 import ctypes
 import weakref

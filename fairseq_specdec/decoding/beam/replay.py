@@ -1,7 +1,5 @@
 """fairseq's beam search of one sentence, as a replay over known distributions."""
 
-from __future__ import annotations
-
 from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np

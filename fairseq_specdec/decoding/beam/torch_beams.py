@@ -1,7 +1,5 @@
 """Beam search on any backend: passes of a verifier's session, and a replay in Python."""
 
-from __future__ import annotations
-
 from typing import List, Optional, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One entry for each system of the papers: its drafter, its rule and its flags."""
 
-from __future__ import annotations
-
 from typing import Dict, Tuple
 
 from fairseq_specdec.config import OWN_FIELDS

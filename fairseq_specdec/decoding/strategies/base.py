@@ -1,7 +1,5 @@
 """A strategy, and what its drafter may be made from."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional
 
 import torch

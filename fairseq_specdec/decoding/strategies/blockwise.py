@@ -1,7 +1,5 @@
 """``blockwise``: Blockwise Parallel Decoding (Stern et al. 2018)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,6 @@
 """``gad``, ``gad++`` and ``specdec``: a non-autoregressive block drafter (Ge et al. 2022, section
 3.2; Xia et al. 2023), with exact or relaxed verification."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq_specdec.acceptance import AcceptanceRule, RegretBudgetRule, TopBetaRule

@@ -1,7 +1,5 @@
 """``greedy``: nothing is drafted."""
 
-from __future__ import annotations
-
 from fairseq_specdec.drafting import Drafter, NoDrafter
 
 from .base import SAMPLING_FLAGS, Setup, Strategy, exact_rule, sampling_rule

@@ -1,7 +1,5 @@
 """``iad``: Input-guided Aggressive Decoding (Ge et al. 2022, section 3.1)."""
 
-from __future__ import annotations
-
 from fairseq_specdec.drafting import Drafter, InputCopyDrafter
 
 from .base import Setup, Strategy, exact_rule

@@ -1,7 +1,5 @@
 """``lookup``: prompt lookup decoding (Saxena 2023) in the source and in the output itself."""
 
-from __future__ import annotations
-
 from fairseq_specdec.drafting import Drafter, LookupDrafter
 
 from .base import Setup, Strategy, exact_rule

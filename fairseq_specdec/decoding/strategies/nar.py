@@ -1,8 +1,6 @@
 """``nar``: the drafter alone, k tokens a pass, without a verifier (the rows "NAR drafter" of Ge et
 al. 2022, Tables 5, 8 and 10)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq_specdec.acceptance import AcceptanceRule

@@ -3,8 +3,6 @@
 Speculative sampling: Leviathan et al. 2023, Chen et al. 2023. Big Little Decoder: Kim et al. 2023.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Settings of the C library's memory allocator: when freed memory returns to the system."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -1,7 +1,5 @@
 """Scaled dot-product attention, by whichever way is fastest here, on old and new torch."""
 
-from __future__ import annotations
-
 import math
 from typing import Optional
 

@@ -1,7 +1,5 @@
 """A fairseq Transformer encoder, with the decoder stack's products."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Dict, List, Optional
 

@@ -1,7 +1,5 @@
 """One preallocated key/value cache with ragged rows; a rollback only changes a length."""
 
-from __future__ import annotations
-
 from typing import List, Optional, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """Layer normalisation without a module's call, which doubles the time for a few rows."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

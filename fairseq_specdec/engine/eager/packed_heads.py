@@ -1,7 +1,5 @@
 """Heads of a blockwise model, packed for decoding."""
 
-from __future__ import annotations
-
 from typing import Any, Callable
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Modules of a model whose weights exist only packed, in the engine's products."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import torch

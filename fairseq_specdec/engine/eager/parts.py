@@ -5,8 +5,6 @@ be left out silently, so it checks that all is known: the class of every module,
 child, parameter, buffer, hook and replaced method. ``settings`` does the same for the flags.
 """
 
-from __future__ import annotations
-
 from typing import Any, Dict, FrozenSet, Iterator, NamedTuple, Optional, Tuple
 
 from fairseq.models import BaseFairseqModel

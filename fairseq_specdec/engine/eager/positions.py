@@ -1,7 +1,5 @@
 """The rows of a position table (pure functions)."""
 
-from __future__ import annotations
-
 from typing import Any, Optional
 
 from torch import Tensor, nn

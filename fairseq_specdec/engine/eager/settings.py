@@ -4,8 +4,6 @@
 compute, so each is classified here. A setting of a later fairseq is refused where it is used.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Dict, Iterator, Tuple
 

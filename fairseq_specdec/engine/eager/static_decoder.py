@@ -1,7 +1,5 @@
 """Decoding over buffers that keep their addresses from batch to batch, for CUDA graphs."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch

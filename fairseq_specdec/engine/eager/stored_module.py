@@ -4,8 +4,6 @@ Such a weight takes no memory of its own where the file is mapped, and half of f
 file has half precision.
 """
 
-from __future__ import annotations
-
 from typing import Any, Dict, List
 
 import torch

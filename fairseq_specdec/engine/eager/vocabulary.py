@@ -1,7 +1,5 @@
 """The product with a decoder's output projection, to which the embeddings may be tied."""
 
-from __future__ import annotations
-
 from typing import Any, Callable
 
 from torch import Tensor

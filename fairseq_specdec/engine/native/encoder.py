@@ -1,7 +1,5 @@
 """A fairseq Transformer encoder on the native library."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Optional
 
 import torch

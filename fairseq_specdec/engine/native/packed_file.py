@@ -1,7 +1,5 @@
 """Packed weights in a checkpoint, as ``specdec-convert pack`` stores them (docs/packed.md)."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any, Dict, List, Optional
 

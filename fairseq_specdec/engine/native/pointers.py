@@ -1,7 +1,5 @@
 """Tensors as the native library's C interface takes them."""
 
-from __future__ import annotations
-
 from typing import Optional
 
 import torch

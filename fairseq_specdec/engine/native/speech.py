@@ -1,7 +1,5 @@
 """The convolutions before a speech encoder's layers, as products of the native library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """The weights of a fairseq Transformer's encoder or decoder, packed in the native library."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -1,8 +1,6 @@
 """The structures of the native library's C interface: names and fields are those of ``src``.
 ``library`` compares their sizes with those of an object before it uses that."""
 
-from __future__ import annotations
-
 from ctypes import POINTER, Structure, c_double, c_float, c_int, c_int32, c_int64, c_void_p
 from typing import Any, Dict, List, Tuple, Type
 

@@ -1,7 +1,5 @@
 """Which loads are asked for, and what they came to (pure functions)."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

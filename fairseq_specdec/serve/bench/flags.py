@@ -1,7 +1,5 @@
 """The flags of ``specdec-serve --bench``."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib.util

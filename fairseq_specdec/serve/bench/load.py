@@ -1,7 +1,5 @@
 """Requests to a server of this machine, bounded in number and time; every answer is compared."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

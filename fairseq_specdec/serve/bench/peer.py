@@ -1,7 +1,5 @@
 """CTranslate2 in the engine's place: the same application, queue and text handling."""
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from typing import Any, Iterator, List, Tuple

@@ -1,8 +1,6 @@
 """How long answers take against how many a second there are, drawn by matplotlib (the extra
 ``plots``)."""
 
-from __future__ import annotations
-
 import io
 import os
 from typing import Any, Dict, List, Sequence

@@ -1,7 +1,5 @@
 """``specdec-serve --bench``: a server of the same command line, the loads, and a table."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -3,8 +3,6 @@
 ``python -m fairseq_specdec.serve.bench.served ENGINE [flags of specdec-serve]``
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

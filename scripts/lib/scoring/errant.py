@@ -1,7 +1,5 @@
 """ERRANT scores (Bryant, Felice and Briscoe 2017), by the package ``errant`` and its own scorer."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The M2 format: sentences with the edits of one or several annotators."""
 
-from __future__ import annotations
-
 from typing import Dict, List, NamedTuple, Tuple
 
 NOTHING = "-NONE-"

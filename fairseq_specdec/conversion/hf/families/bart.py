@@ -1,7 +1,5 @@
 """BART: summaries, and models that were fine-tuned from it."""
 
-from __future__ import annotations
-
 import json
 from typing import Dict, Tuple
 

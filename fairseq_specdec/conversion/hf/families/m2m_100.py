@@ -1,7 +1,5 @@
 """M2M-100 (Fan et al. 2020) and dense NLLB-200 (NLLB team 2022)."""
 
-from __future__ import annotations
-
 from typing import Tuple
 
 from ..generation import Generation

@@ -1,7 +1,5 @@
 """Marian: opus-mt and other models of Marian NMT."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """mBART-25 and mBART-50 (Liu et al. 2020; Tang et al. 2020)."""
 
-from __future__ import annotations
-
 from typing import Dict, Tuple
 
 from ..generation import Generation
