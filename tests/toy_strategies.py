@@ -13,15 +13,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 from toy_blockwise import toy_blockwise
 from toy_early_exit import toy_early_exit
-from toy_translation import (
-    EOS,
-    PAD,
-    WORDS,
-    make_task,
-    toy_attached_drafter,
-    toy_drafter,
-    toy_model,
-)
+from toy_translation import EOS, PAD, WORDS, make_task, toy_attached_drafter, toy_drafter, toy_model
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam import batch

@@ -13,7 +13,7 @@ VARIABLES: Dict[str, Dict[str, str]] = {
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
         "CT2_FORCE_CPU_ISA": "AVX2",
         "INTGEMM_CPUID": "AVX2",  # products of bytes in Bergamot
-    },
+    }
 }
 # Engines that choose by themselves: measured with whatever the processor has.
 NOT_HELD = ("onnxruntime",)

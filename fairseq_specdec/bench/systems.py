@@ -14,17 +14,8 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
 from fairseq_specdec.config import OWN_FIELDS, decoding_settings
-from fairseq_specdec.decoding.builder import (
-    Overrides,
-    build_generator,
-    check_settings,
-    rule_of,
-)
-from fairseq_specdec.decoding.generation_flags import (
-    beam_of,
-    check_generation_flags,
-    sampler_of,
-)
+from fairseq_specdec.decoding.builder import Overrides, build_generator, check_settings, rule_of
+from fairseq_specdec.decoding.generation_flags import beam_of, check_generation_flags, sampler_of
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.families.languages import of_pair
 from fairseq_specdec.families.stock_generator import decided

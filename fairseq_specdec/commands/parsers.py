@@ -87,10 +87,7 @@ def completed(command: str) -> argparse.ArgumentParser:
         parser = COMMANDS[command]()
         strategies = _module("decoding.strategies")
     parser.prog = command
-    values = {
-        "strategy": list(strategies.STRATEGIES),
-        "strategies": list(strategies.STRATEGIES),
-    }
+    values = {"strategy": list(strategies.STRATEGIES), "strategies": list(strategies.STRATEGIES)}
     for action in actions(parser):
         if action.choices is not None or action.nargs == 0:
             continue

@@ -144,11 +144,7 @@ def decode_chunks(
 
 
 def decoded(
-    teacher: Teacher,
-    dataset: Any,
-    plan: Plan,
-    chunks: Sequence[int],
-    count: Callable[[int], Any],
+    teacher: Teacher, dataset: Any, plan: Plan, chunks: Sequence[int], count: Callable[[int], Any]
 ) -> Iterator[Tuple[int, Hypotheses, float]]:
     """Yield each chunk with the teacher's output and the seconds spent decoding it.
 

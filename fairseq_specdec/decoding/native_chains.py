@@ -19,14 +19,8 @@ from fairseq_specdec.drafting.native_loop import LoopDrafts
 from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.native.pointers import pointer
-from fairseq_specdec.engine.native.structures import (
-    Drafts,
-    StepOutputs,
-    VerifyCall,
-)
-from fairseq_specdec.engine.native.structures import (
-    Hypotheses as HypothesesView,
-)
+from fairseq_specdec.engine.native.structures import Drafts, StepOutputs, VerifyCall
+from fairseq_specdec.engine.native.structures import Hypotheses as HypothesesView
 
 from .draft_budget import FORGETS
 from .general_step import GeneralStep
@@ -215,12 +209,7 @@ class NativeChains:
         return torch.empty(max_iterations, rows, width + 1, wide)
 
     def _iteration(
-        self,
-        answer: _Answer,
-        i: int,
-        drafts: List[List[int]],
-        drafting: float,
-        passes: int = 0,
+        self, answer: _Answer, i: int, drafts: List[List[int]], drafting: float, passes: int = 0
     ) -> Iteration:
         """Iteration ``i``."""
         rows, width = answer.rows, answer.width + 1

@@ -69,11 +69,7 @@ def verifying(
 
 
 def times(
-    verifier: Verifier,
-    drafter: Drafter,
-    ready: ReadyDrafter,
-    asked: str,
-    chained: bool = True,
+    verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str, chained: bool = True
 ) -> PassTimes:
     """How long passes and drafts take, as far as it is known.
 

@@ -9,13 +9,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Dict, Iterator, List, Optional
 
-from fairseq_specdec.io.local_http import (
-    ADDRESS,
-    HEADERS,
-    RefusedError,
-    check_host,
-    check_origin,
-)
+from fairseq_specdec.io.local_http import ADDRESS, HEADERS, RefusedError, check_host, check_origin
 
 from .page import Page, page_of
 from .race import UnfitError, check_beam, check_names, check_stock, check_text, race

@@ -1,17 +1,7 @@
 """The contract between a drafter and the decoding loop."""
 
 from dataclasses import dataclass
-from typing import (
-    Any,
-    ContextManager,
-    Dict,
-    List,
-    NamedTuple,
-    Optional,
-    Protocol,
-    Sequence,
-    Tuple,
-)
+from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor

@@ -99,10 +99,7 @@ class ChainSearch:
         return tokens[:, : int(sizes.max())], sizes
 
     def _candidates(
-        self,
-        features: Tensor,
-        logits: Tensor,
-        words: Callable[[Tensor], Tensor] = all_words,
+        self, features: Tensor, logits: Tensor, words: Callable[[Tensor], Tensor] = all_words
     ) -> _Candidates:
         count = self.candidates[0 if features.size(0) == 1 else 1]
         scores, columns = logits.topk(min(count, logits.size(-1)), dim=-1)

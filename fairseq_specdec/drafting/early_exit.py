@@ -37,10 +37,7 @@ class EarlyExitDrafter(Drafter):
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         weights = TransformerWeights(
-            _first_layers(verifier),
-            "--path",
-            backend=backend,
-            own_encoder=False,
+            _first_layers(verifier), "--path", backend=backend, own_encoder=False
         )
         return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=False)
 

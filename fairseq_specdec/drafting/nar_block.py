@@ -5,13 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from fairseq_specdec.engine.backend import (
-    TORCH,
-    AnyDecoder,
-    AnyDecoderSession,
-    AnyEncoder,
-    Backend,
-)
+from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyDecoderSession, AnyEncoder, Backend
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.positions import learned_limit
 from fairseq_specdec.engine.hypotheses import Hypotheses

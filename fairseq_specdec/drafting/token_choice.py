@@ -7,10 +7,7 @@ from torch import Tensor
 
 
 def likeliest(
-    logits: Tensor,
-    confidence: float,
-    whole: bool = False,
-    costs: Optional[Sequence[float]] = None,
+    logits: Tensor, confidence: float, whole: bool = False, costs: Optional[Sequence[float]] = None
 ) -> Tuple[Tensor, Tensor]:
     """The best token of each mask, and how many of a row the drafter is confident of.
 

@@ -47,11 +47,7 @@ class Backend:
         self.frees = frees
 
     def decoder(
-        self,
-        decoder: Any,
-        name: str,
-        read_layers: Sequence[int] = (),
-        encoder: Any = None,
+        self, decoder: Any, name: str, read_layers: Sequence[int] = (), encoder: Any = None
     ) -> AnyDecoder:
         """Read a decoder's weights; arguments as for ``DecoderWeights``. ``encoder``: may share the
         decoder's embeddings, which can then be freed too."""
@@ -97,11 +93,7 @@ class NativeBackend(Backend):
         self.number_format = number_format
 
     def decoder(
-        self,
-        decoder: Any,
-        name: str,
-        read_layers: Sequence[int] = (),
-        encoder: Any = None,
+        self, decoder: Any, name: str, read_layers: Sequence[int] = (), encoder: Any = None
     ) -> AnyDecoder:
         check_stack(decoder, name)
         if self._leaves_to_torch(decoder, f"{name}: the decoder"):

@@ -183,11 +183,7 @@ Finish = Callable[[TransformerSession, Tensor], Tensor]
 
 
 def _whole_pass(
-    session: TransformerSession,
-    upto: int,
-    finish: Finish,
-    tokens: Tensor,
-    start: Tensor,
+    session: TransformerSession, upto: int, finish: Finish, tokens: Tensor, start: Tensor
 ) -> Outputs:
     """What is recorded: a pass over a chain.
 

@@ -39,10 +39,7 @@ def decided(stock: Any, args: Namespace, task: str) -> Decided:
         "no_repeat_ngram_size": 0 if blocker is None else blocker.no_repeat_ngram_size,
         "sampling": type(stock.search) is Sampling,
     }
-    extra = {
-        "eos": stock.eos,
-        "symbols_to_strip_from_output": stock.symbols_to_strip_from_output,
-    }
+    extra = {"eos": stock.eos, "symbols_to_strip_from_output": stock.symbols_to_strip_from_output}
     return Decided(Namespace(**{**vars(args), **flags}), extra)
 
 

@@ -246,12 +246,7 @@ class Calls(abc.ABC):
         self._open()[1].stream(row, put, ended)
 
     def translate_stream(
-        self,
-        text: str,
-        return_trace: bool = False,
-        *,
-        strategy: Optional[str] = None,
-        **flags: Any,
+        self, text: str, return_trace: bool = False, *, strategy: Optional[str] = None, **flags: Any
     ) -> Iterator[Union[str, Piece]]:
         """Translate one text, and yield pieces of the translation while it is decoded.
 

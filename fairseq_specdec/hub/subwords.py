@@ -7,11 +7,7 @@ import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 # fairseq's flag for the file of each kind.
-FLAGS = {
-    "subword_nmt": "bpe_codes",
-    "fastbpe": "bpe_codes",
-    "sentencepiece": "sentencepiece_model",
-}
+FLAGS = {"subword_nmt": "bpe_codes", "fastbpe": "bpe_codes", "sentencepiece": "sentencepiece_model"}
 _CODES = ("code", "codes", "bpecodes", "bpe_codes", "codes.bpe", "*.codes")
 _PIECES = ("sentencepiece*.model", "sentence.bpe.model", "spm*.model", "*.spm")
 # Names that fairseq's hub, its recipes, Marian and this project give those files.

@@ -10,23 +10,13 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import FairseqDecoder
-from fairseq.modules import (
-    FairseqDropout,
-    SinusoidalPositionalEmbedding,
-    transformer_layer,
-)
+from fairseq.modules import FairseqDropout, SinusoidalPositionalEmbedding, transformer_layer
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from ..training.block_noising import block_attention, block_positions, block_targets
 from .chain_head import ChainHead
-from .decoder_parts import (
-    layer_list,
-    norm,
-    output_projection,
-    position_embedding,
-    state_projection,
-)
+from .decoder_parts import layer_list, norm, output_projection, position_embedding, state_projection
 from .packed_layers import BlockPlan, can_pack, run_packed, run_stock, spread
 from .source_copy import SourceCopy, SourceState
 
@@ -180,10 +170,7 @@ class BlockDecoder(FairseqDecoder):
         return None if self.source_copy is None else self.source_copy.start(src_tokens)
 
     def embed_masks(
-        self,
-        positions: Tensor,
-        source_state: Optional[SourceState],
-        read: Optional[Tensor] = None,
+        self, positions: Tensor, source_state: Optional[SourceState], read: Optional[Tensor] = None
     ) -> Tensor:
         """States of masks before the first layer.
 

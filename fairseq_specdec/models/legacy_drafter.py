@@ -17,12 +17,7 @@ from ..compat.checkpoint_file import get_setting
 from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries
-from .drafter_config import (
-    SpecDrafterConfig,
-    check_config,
-    drafter_config,
-    set_architecture,
-)
+from .drafter_config import SpecDrafterConfig, check_config, drafter_config, set_architecture
 from .source_copy import SourceCopy, SourceState
 from .spec_drafter import BASE, DEEP_SHALLOW, SpecDrafter
 

@@ -309,9 +309,6 @@ def run_stock(
     x = x.transpose(0, 1)
     for layer in layers:
         x, _, _ = layer(
-            x,
-            encoder_out["encoder_out"][0],
-            padding[0] if padding else None,
-            self_attn_mask=bias,
+            x, encoder_out["encoder_out"][0], padding[0] if padding else None, self_attn_mask=bias
         )
     return x.transpose(0, 1)

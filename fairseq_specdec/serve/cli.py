@@ -12,11 +12,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.command_line import (
-    at_the_prompt,
-    loading_arguments,
-    verifier_of,
-)
+from fairseq_specdec.hub.command_line import at_the_prompt, loading_arguments, verifier_of
 
 from .bench.flags import checked as checked_loads
 from .config_file import Entry, entries, fields_of

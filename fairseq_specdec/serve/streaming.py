@@ -32,9 +32,7 @@ def streaming(pairs: Pairs) -> APIRouter:
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
-        "/translate/stream",
-        openapi_extra=body_schema(_SCHEMA),
-        response_class=StreamingResponse,
+        "/translate/stream", openapi_extra=body_schema(_SCHEMA), response_class=StreamingResponse
     )
     async def translate(request: Request) -> StreamingResponse:
         """Translate one text; send each piece of it when it is certain."""

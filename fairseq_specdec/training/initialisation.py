@@ -157,11 +157,7 @@ def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
         )
     else:
         _require_equal(flag, "activation_fn", *activations)
-    for name in (
-        "layernorm_embedding",
-        "no_scale_embedding",
-        "no_token_positional_embeddings",
-    ):
+    for name in ("layernorm_embedding", "no_scale_embedding", "no_token_positional_embeddings"):
         _require_equal(flag, name, _plain(getattr(cfg, name)), _plain(getattr(theirs, name)))
     if cfg.share_all_embeddings and not theirs.share_all_embeddings:
         raise ValueError(

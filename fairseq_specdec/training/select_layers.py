@@ -30,12 +30,7 @@ from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 from fairseq_specdec.io.provenance import sha256
 
 from .dictionaries import Dictionaries, placeholder
-from .layer_selection import (
-    TABLES,
-    Report,
-    count_layers,
-    select,
-)
+from .layer_selection import TABLES, Report, count_layers, select
 from .layers import evenly_spaced
 
 logger = logging.getLogger(__name__)

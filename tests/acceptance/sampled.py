@@ -168,11 +168,7 @@ def worst_excess(generator, args, rows=2000, samples=SAMPLES):
     return max(found)
 
 
-IN_GATE = [
-    {},
-    {"sampling_topk": 3, "temperature": 1.7},
-    {"sampling_topp": 0.8, "temperature": 0.6},
-]
+IN_GATE = [{}, {"sampling_topk": 3, "temperature": 1.7}, {"sampling_topp": 0.8, "temperature": 0.6}]
 OTHERS = [
     {"temperature": 0.6},
     {"temperature": 2.0},

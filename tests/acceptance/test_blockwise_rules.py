@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import judge
 
-from fairseq_specdec.acceptance import (
-    DistanceRule,
-    ExactRule,
-    MinimumBlockRule,
-    TopBetaRule,
-)
+from fairseq_specdec.acceptance import DistanceRule, ExactRule, MinimumBlockRule, TopBetaRule
 from fairseq_specdec.acceptance.distance import token_values
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import check_settings

@@ -105,10 +105,7 @@ RULES = {
     "minimum": (lambda: MinimumBlockRule(ExactRule(), 1), (True, True, False)),
     "minimum 2": (lambda: MinimumBlockRule(ExactRule(), 2), (False, False, False)),
     "minimum of none": (lambda: MinimumBlockRule(AcceptanceRule(), 1), (False, False, False)),
-    "minimum of drawn": (
-        lambda: MinimumBlockRule(SamplingRule(Sampler()), 1),
-        (False, True, True),
-    ),
+    "minimum of drawn": (lambda: MinimumBlockRule(SamplingRule(Sampler()), 1), (False, True, True)),
     "sampling": (lambda: SamplingRule(Sampler()), (False, True, True)),
     "top-k sampling": (lambda: SamplingRule(Sampler(topk=2)), (False, True, True)),
     "top-p sampling": (lambda: SamplingRule(Sampler(topp=0.5)), (False, True, True)),

@@ -10,10 +10,7 @@ import pytest
 import torch
 from checkpoint_samples import load, samples, saved
 
-from fairseq_specdec.compat.checkpoints import (
-    checkpoint_types,
-    load_checkpoint,
-)
+from fairseq_specdec.compat.checkpoints import checkpoint_types, load_checkpoint
 
 
 @pytest.mark.parametrize("kind", sorted(samples()))

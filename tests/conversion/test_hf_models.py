@@ -16,10 +16,7 @@ import hf_models  # noqa: E402
 from fairseq_specdec.conversion.hf.convert import convert  # noqa: E402
 from fairseq_specdec.hub import SpeculativeTranslator  # noqa: E402
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 # Where combining, joining, spacing, wide, tagged and control characters are.
 BLOCKS = [
     (0x00, 0x1F), (0x20, 0x7E), (0x7F, 0x9F), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x4FF),

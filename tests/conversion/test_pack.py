@@ -122,10 +122,7 @@ def test_a_packed_pair_drafts_the_same(pair, small, number_format, packed_in, as
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (
-            {"drafter_dtype": "bf16"},
-            "--drafter-dtype bf16: .* packed in int8; leave it out",
-        ),
+        ({"drafter_dtype": "bf16"}, "--drafter-dtype bf16: .* packed in int8; leave it out"),
         ({"drafter_dtype": "same"}, "--drafter-dtype same: .* packed in int8; leave it out"),
         ({"backend": "torch"}, "--drafter-path: .*packed for the native backend"),
     ],

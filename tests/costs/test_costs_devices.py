@@ -26,8 +26,7 @@ def table(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"device": "Abacus"}, {"dtype": "float16"}, {"least": 1 << 29}, {"most": 1000}],
+    "other", [{"device": "Abacus"}, {"dtype": "float16"}, {"least": 1 << 29}, {"most": 1000}]
 )
 def test_a_row_holds_for_its_device_format_and_size(table, other):
     models = [toy_model(updates=1)]

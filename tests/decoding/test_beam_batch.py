@@ -10,11 +10,7 @@ from toy_strategies import check_beams, flags, look_ahead, stock_beams
 from toy_translation import EOS, PAD, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.beam.lookahead import (
-    Reach,
-    reach_of_budget,
-    reach_with_torch,
-)
+from fairseq_specdec.decoding.beam.lookahead import Reach, reach_of_budget, reach_with_torch
 from fairseq_specdec.decoding.beam.native import NativeBeams, PrefixFacts
 from fairseq_specdec.decoding.beam.replay import BeamRules
 from fairseq_specdec.decoding.beam.torch_beams import TorchBeams

@@ -298,11 +298,7 @@ def test_settings_reach_the_options():
 )
 def test_whole_drafts_are_never_shortened(given, overrides):
     found = make(overrides=Overrides(**overrides), **given).options
-    assert (found.max_expected_rejections, found.whole_drafts, found.look_ahead) == (
-        None,
-        True,
-        0,
-    )
+    assert (found.max_expected_rejections, found.whole_drafts, found.look_ahead) == (None, True, 0)
 
 
 def test_a_gpu_keeps_no_freed_memory(monkeypatch):

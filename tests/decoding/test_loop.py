@@ -21,9 +21,7 @@ from toy_translation import (
     toy_model,
 )
 
-from fairseq_specdec.acceptance import (
-    ExactRule,
-)
+from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.costs.passes import linear
 from fairseq_specdec.decoding.builder import Overrides, build_generator

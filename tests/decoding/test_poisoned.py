@@ -4,16 +4,7 @@ import copy
 
 import pytest
 import torch
-from toy_strategies import (
-    TOYS,
-    decode,
-    flags,
-    make_generator,
-    stock,
-    tokens,
-    toys,
-    verifying,
-)
+from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens, toys, verifying
 from toy_translation import make_sample, sentences, toy_model
 
 SENTENCES = sentences(6, seed=5)

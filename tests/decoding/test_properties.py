@@ -332,10 +332,7 @@ def try_case(number, case):
         TALLY.update(batches=1, sentences=case.rows, tokens=tokens, ties=ties)
 
 
-COMMON: Any = {
-    "database": None,
-    "suppress_health_check": list(HealthCheck),
-}
+COMMON: Any = {"database": None, "suppress_health_check": list(HealthCheck)}
 
 
 @pytest.mark.parametrize("number", range(IN_GATE))

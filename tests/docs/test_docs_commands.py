@@ -3,15 +3,7 @@
 import re
 
 import pytest
-from doc_commands import (
-    ELSEWHERE,
-    FLAG,
-    PARSERS,
-    coverage,
-    flags_of,
-    known_flags,
-    unwrapped,
-)
+from doc_commands import ELSEWHERE, FLAG, PARSERS, coverage, flags_of, known_flags, unwrapped
 from doc_pages import BLOCKS, CONTRIBUTING, FENCE, PAGES, README, ROOT, commands_in, text_of
 from worked_example import NEW_FILES, NEW_FLAGS
 

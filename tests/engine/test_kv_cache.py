@@ -120,10 +120,7 @@ def test_blocks_are_placed_on_the_device_of_the_slots():
 
 def test_each_query_sees_its_own_past_only():
     mask = horizon_mask(causal_horizon(torch.tensor([2, 0]), 2), 4)[:, 0]
-    assert mask.long().tolist() == [
-        [[1, 1, 1, 0], [1, 1, 1, 1]],
-        [[1, 0, 0, 0], [1, 1, 0, 0]],
-    ]
+    assert mask.long().tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]], [[1, 0, 0, 0], [1, 1, 0, 0]]]
 
 
 def test_every_head_gets_its_own_part():

@@ -10,12 +10,7 @@ from toy_translation import make_sample, sentences, toy_model
 
 from fairseq_specdec.engine.backend import Backend, NativeBackend
 from fairseq_specdec.engine.eager.packed_module import PackedLinear, not_finite
-from fairseq_specdec.engine.eager.stored_module import (
-    StoredEmbedding,
-    StoredLinear,
-    restore,
-    store,
-)
+from fairseq_specdec.engine.eager.stored_module import StoredEmbedding, StoredLinear, restore, store
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.transformer import TransformerWeights

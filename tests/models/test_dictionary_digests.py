@@ -74,8 +74,7 @@ def test_another_order_of_the_same_symbols_is_refused(state, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "model, args",
-    [(BlockwiseTransformer, blockwise_args), (EarlyExitTransformer, early_exit_args)],
+    "model, args", [(BlockwiseTransformer, blockwise_args), (EarlyExitTransformer, early_exit_args)]
 )
 def test_verifiers_of_this_project_keep_digests_too(model, args, tmp_path):
     settings = args()

@@ -8,14 +8,7 @@ import pytest
 import torch
 from toy_drafter import make_batch, make_drafter, save_verifier
 from toy_strategies import check, decode, flags, make_generator, stock
-from toy_translation import (
-    EOS,
-    PAD,
-    make_sample,
-    sentences,
-    toy_attached_drafter,
-    toy_model,
-)
+from toy_translation import EOS, PAD, make_sample, sentences, toy_attached_drafter, toy_model
 
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.drafter_file import check_reading

@@ -62,8 +62,7 @@ def plain(value):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name not in EACH)) for name in NAMES],
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in EACH)) for name in NAMES]
 )
 def test_every_setting_arrives(name):
     settings = read(name)

@@ -95,11 +95,7 @@ def test_the_bill_holds_what_is_needed_and_what_is_linked():
             component("typing_extensions"),
         ],
     }
-    needs = {
-        "fairseq-specdec": ["torch"],
-        "torch": ["typing-extensions"],
-        "typing-extensions": [],
-    }
+    needs = {"fairseq-specdec": ["torch"], "torch": ["typing-extensions"], "typing-extensions": []}
     found = bill_of_materials.bill(everything, needs, "22.1.8")
     assert found["metadata"]["component"]["purl"] == "pkg:pypi/fairseq-specdec@1"
     assert "file:" not in str(found)

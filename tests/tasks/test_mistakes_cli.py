@@ -32,11 +32,7 @@ def test_strategy_flags(attempt, toy, flags, text):
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        {"constraints": "ordered"},
-        {"sampling_topk": 5},
-        {"replace_unk": "", "dataset_impl": "raw"},
-    ],
+    [{"constraints": "ordered"}, {"sampling_topk": 5}, {"replace_unk": "", "dataset_impl": "raw"}],
     ids=lambda flags: next(iter(flags)),
 )
 def test_generation_flags_that_cannot_be_honoured(attempt, toy, flags, tmp_path):

@@ -62,10 +62,7 @@ def stock(speech, verifier):
     return at
 
 
-@pytest.mark.parametrize(
-    "beam, backend",
-    half([1, 5], ["native", "torch"]),
-)
+@pytest.mark.parametrize("beam, backend", half([1, 5], ["native", "torch"]))
 def test_equals_stock(speech, verifier, stock, beam, backend):
     flags = {"beam": beam, "nbest": min(beam, 3), "backend": backend}
     assert_same_ranked(ranked_hypotheses(decode(speech, verifier, **flags)[0]), stock(beam))

@@ -10,12 +10,7 @@ from fairseq.models.bart import BARTModel
 from fairseq.models.transformer import TransformerModel
 from toy_translation import make_sample, make_task, sentences
 
-from fairseq_specdec.training.select_layers import (
-    cli_main,
-    load,
-    parse_layers,
-    select,
-)
+from fairseq_specdec.training.select_layers import cli_main, load, parse_layers, select
 
 SHAPE = {
     "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "encoder_layers": 2,

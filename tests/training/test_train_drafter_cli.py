@@ -213,10 +213,7 @@ def test_two_processes_train_as_one_of_twice_the_batches(
     flags.update(WEIGHTS[kind], glancing_start=0, glancing_stop=0, glancing_updates=None)
     flags.update(attach_to=verifier if kind == "attached" else None, max_update=4)
     launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
-    runs = {
-        "one": ({"update_freq": 2}, ()),
-        "two": ({"ddp_backend": "pytorch_ddp"}, launcher),
-    }
+    runs = {"one": ({"update_freq": 2}, ()), "two": ({"ddp_backend": "pytorch_ddp"}, launcher)}
     logs, weights = {}, {}
     for name, (more, launched) in runs.items():
         command = train_flags(reversal_data, tmp_path / name, **flags, **more)

@@ -8,13 +8,7 @@ from fairseq_specdec.drafting import Drafter, NarBlockDrafter
 from fairseq_specdec.models.verifier_tables import reads_tables
 
 from ..drafter_file import check_reading, load_drafter
-from .base import (
-    SAMPLING_FLAGS,
-    Setup,
-    Strategy,
-    exact_rule,
-    sampling_rule,
-)
+from .base import SAMPLING_FLAGS, Setup, Strategy, exact_rule, sampling_rule
 
 
 def _relaxed_rule(settings: Any) -> AcceptanceRule:
@@ -83,11 +77,7 @@ def _drafter(setup: Setup) -> Drafter:
 
 
 GAD = Strategy(
-    _drafter,
-    exact_rule,
-    needs_drafter=True,
-    honours=SAMPLING_FLAGS,
-    sampled_rule=sampling_rule,
+    _drafter, exact_rule, needs_drafter=True, honours=SAMPLING_FLAGS, sampled_rule=sampling_rule
 )
 GAD_RELAXED = Strategy(
     _drafter,

@@ -11,13 +11,7 @@ from fairseq_specdec.acceptance import AcceptanceRule, RollbackRule, Sampler
 from fairseq_specdec.drafting import AutoregressiveDrafter, Drafter, EarlyExitDrafter
 
 from ..drafter_file import load_small_model
-from .base import (
-    SAMPLING_FLAGS,
-    Setup,
-    Strategy,
-    exact_rule,
-    sampling_rule,
-)
+from .base import SAMPLING_FLAGS, Setup, Strategy, exact_rule, sampling_rule
 
 logger = logging.getLogger(__name__)
 

@@ -164,10 +164,7 @@ class NativeDecoderSession:
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         self.weights.stack.library.call(
-            "specdec_session_select",
-            self.buffers.pointer,
-            len(rows_cpu),
-            pointer(rows, torch.long),
+            "specdec_session_select", self.buffers.pointer, len(rows_cpu), pointer(rows, torch.long)
         )
         self.cache.lengths = self.cache.lengths.index_select(0, rows)
         self.cache.lengths_cpu = [self.cache.lengths_cpu[row] for row in rows_cpu]

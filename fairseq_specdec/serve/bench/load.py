@@ -42,11 +42,7 @@ class Loader:
     """Asks ``POST /translate`` for single texts, in their order, over and over."""
 
     def __init__(
-        self,
-        port: int,
-        texts: Sequence[str],
-        expected: Sequence[str],
-        languages: Tuple[str, str],
+        self, port: int, texts: Sequence[str], expected: Sequence[str], languages: Tuple[str, str]
     ) -> None:
         source, target = languages
         self._port = port

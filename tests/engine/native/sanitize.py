@@ -79,10 +79,7 @@ def run_tests(folder, *chosen):
         "no:xdist",
     ]
     subprocess.run(
-        [*command, "--capture=sys", *chosen],
-        cwd=str(folder),
-        env=environment,
-        check=True,
+        [*command, "--capture=sys", *chosen], cwd=str(folder), env=environment, check=True
     )
 
 

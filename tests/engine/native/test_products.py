@@ -198,8 +198,6 @@ def test_too_little_memory_is_an_exception(loaded):
     handle = ctypes.c_void_p()
     with pytest.raises(MemoryError):
         loaded.call(
-            "specdec_matrix_new",
-            *(2**31 - 64, 2**31 - 64, None, 0, None, 0),
-            ctypes.byref(handle),
+            "specdec_matrix_new", *(2**31 - 64, 2**31 - 64, None, 0, None, 0), ctypes.byref(handle)
         )
     assert not handle

@@ -41,9 +41,7 @@ from fairseq_specdec.engine.native.structures import (
     StepOutputs,
     VerifyCall,
 )
-from fairseq_specdec.engine.native.structures import (
-    Hypotheses as HypothesesView,
-)
+from fairseq_specdec.engine.native.structures import Hypotheses as HypothesesView
 from fairseq_specdec.engine.transformer import TransformerWeights
 
 SOURCES = pathlib.Path(native_package.__path__[0]) / "src"
