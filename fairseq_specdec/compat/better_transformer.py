@@ -5,15 +5,9 @@ from typing import Any
 from .patch import wrap_once
 
 DUPLICATES = (
-    "in_proj_weight",
-    "in_proj_bias",
-    "out_proj_weight",
-    "out_proj_bias",
-    "fc1_weight",
-    "fc1_bias",
-    "fc2_weight",
-    "fc2_bias",
-)
+    "in_proj_weight", "in_proj_bias", "out_proj_weight", "out_proj_bias", "fc1_weight", "fc1_bias",
+    "fc2_weight", "fc2_bias",
+)  # fmt: skip
 
 
 def strip_better_transformer() -> None:

@@ -100,12 +100,9 @@ class BlockwiseLoss(FairseqCriterion):
         gold = [head_targets(target, head, self.padding_idx) for head in heads]
         where = [tokens.ne(self.padding_idx) for tokens in gold]
         logits = model(
-            net_input["src_tokens"],
-            net_input["src_lengths"],
-            net_input["prev_output_tokens"],
-            heads=heads,
-            where=where,
-        )
+            net_input["src_tokens"], net_input["src_lengths"], net_input["prev_output_tokens"],
+            heads=heads, where=where,
+        )  # fmt: skip
         counts = [chosen.sum() for chosen in where]
         log: Dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": target.size(0)}
         right = [_correct(*head) for head in zip(logits, gold, where)]

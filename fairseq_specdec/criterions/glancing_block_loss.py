@@ -160,14 +160,9 @@ class GlancingBlockLoss(FairseqCriterion):
             cuts = fixed_cuts(sample["id"], lengths, num_cuts)
         targets = block_targets(target, cuts, size, self.padding_idx)
         output = model(
-            net_input["src_tokens"],
-            net_input["src_lengths"],
-            net_input["prev_output_tokens"],
-            cuts=cuts,
-            targets=targets,
-            glancing_ratio=ratio,
-            soft_targets=self.soft_targets > 0,
-        )
+            net_input["src_tokens"], net_input["src_lengths"], net_input["prev_output_tokens"],
+            cuts=cuts, targets=targets, glancing_ratio=ratio, soft_targets=self.soft_targets > 0,
+        )  # fmt: skip
         learnt = output["learnt"]
         gold = targets[learnt]
         loss, nll, sample_size = self._weighted_loss(output, gold)

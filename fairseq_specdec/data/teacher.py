@@ -49,14 +49,10 @@ class Teacher:
     ) -> Tuple[List[Any], Any]:
         checkpoint = self.config.checkpoint
         models, saved = load_models(
-            flag,
-            paths,
-            task,
-            arg_overrides=overrides,
-            suffix=checkpoint.checkpoint_suffix,
+            flag, paths, task, arg_overrides=overrides, suffix=checkpoint.checkpoint_suffix,
             strict=checkpoint.checkpoint_shard_count == 1,
             num_shards=checkpoint.checkpoint_shard_count,
-        )
+        )  # fmt: skip
         for model in models:
             if self.config.common.fp16:
                 model.half()

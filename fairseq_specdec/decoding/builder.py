@@ -177,13 +177,9 @@ def build_generator(
     check_device(device)
     check_cuda_graphs(settings.cuda_graphs, device)
     policy = DecodingConstraints(
-        tgt_dict.pad(),
-        tgt_dict.unk(),
-        ending.eos,
-        getattr(args, "min_len", 1),
-        getattr(args, "unkpen", 0),
-        getattr(args, "no_repeat_ngram_size", 0),
-    )
+        tgt_dict.pad(), tgt_dict.unk(), ending.eos, getattr(args, "min_len", 1),
+        getattr(args, "unkpen", 0), getattr(args, "no_repeat_ngram_size", 0),
+    )  # fmt: skip
     rule = overrides.rule or rule_of(settings, sampler)
     rule.read_vocabulary(tgt_dict.symbols)
     beam = beam_of(args, settings.strategy, rule, len(tgt_dict))

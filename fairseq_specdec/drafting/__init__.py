@@ -9,17 +9,7 @@ from .lookup import LookupDrafter
 from .nar_block import NarBlockDrafter
 
 __all__ = [
-    "AutoregressiveDrafter",
-    "BlockwiseHeadsDrafter",
-    "DraftOptions",
-    "DraftSession",
-    "Drafter",
-    "EarlyExitDrafter",
-    "Forecast",
-    "InputCopyDrafter",
-    "LookupDrafter",
-    "NarBlockDrafter",
-    "NoDrafter",
-    "ReadyDrafter",
-    "Source",
-]
+    "AutoregressiveDrafter", "BlockwiseHeadsDrafter", "DraftOptions", "DraftSession", "Drafter",
+    "EarlyExitDrafter", "Forecast", "InputCopyDrafter", "LookupDrafter", "NarBlockDrafter",
+    "NoDrafter", "ReadyDrafter", "Source",
+]  # fmt: skip

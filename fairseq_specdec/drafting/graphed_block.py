@@ -57,11 +57,8 @@ class WholeDraft(NamedTuple):
         seen = horizon_mask(torch.cat([tokens_at, everything], 1), self.upto)
         features = self.layers.run(
             self._embed(tokens, tokens_at.clamp(max=unused), masks_at, observed),
-            Layout(slots, slots, self.upto),
-            seen,
-            None,
-            self.masks,
-        )
+            Layout(slots, slots, self.upto), seen, None, self.masks,
+        )  # fmt: skip
         return self._choose(features, tokens.gather(1, lengths.unsqueeze(1)).squeeze(1))
 
     def _embed(

@@ -78,15 +78,10 @@ class NarBlockDrafter(Drafter):
         if decoder.chain and native is None:
             chain = ChainSearch(decoder, chain_candidates(self.options))
         return ReadyNarBlockDrafter(
-            model,
-            self.options,
-            layers,
-            None if self.read_layers else backend.encoder(encoder),
-            StateProducts(decoder, backend.frees) if reads else None,
-            chain,
-            native,
+            model, self.options, layers, None if self.read_layers else backend.encoder(encoder),
+            StateProducts(decoder, backend.frees) if reads else None, chain, native,
             word_list if drafts_listed else None,
-        )
+        )  # fmt: skip
 
 
 class ReadyNarBlockDrafter(NamedTuple):

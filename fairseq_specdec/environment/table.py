@@ -16,14 +16,8 @@ Row = Tuple[str, str]
 # Distributions that import as ``fairseq``; setup.py chooses one.
 FAIRSEQS = ("fairseq", "ve-fairseq", "fairseq-fixed")
 OTHERS = (
-    "torchaudio",
-    "numpy",
-    "omegaconf",
-    "hydra-core",
-    "sacrebleu",
-    "subword-nmt",
-    "sacremoses",
-)
+    "torchaudio", "numpy", "omegaconf", "hydra-core", "sacrebleu", "subword-nmt", "sacremoses",
+)  # fmt: skip
 # What changes a run without being on its command line.
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 PREFIX = "FAIRSEQ_SPECDEC_"

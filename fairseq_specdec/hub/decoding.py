@@ -188,15 +188,10 @@ class Decodings:
         settings, args = checked(strategy, drafter, flags)
         check_dictionaries(strategy, *self.loaded.dictionaries, settings)
         generator = build_generator(
-            self.loaded.models,
-            *self.loaded.dictionaries,
-            args,
-            settings,
-            stats=self.stats,
-            load=self._load,
-            free_unpacked=self._freeing and not settings.keep_weights,
+            self.loaded.models, *self.loaded.dictionaries, args, settings, stats=self.stats,
+            load=self._load, free_unpacked=self._freeing and not settings.keep_weights,
             overrides=Overrides(keep_trace=True),
-        )
+        )  # fmt: skip
         size = self._batch_size
         if size is None:
             size = 16 if generator.options.planned_chance is None else 1

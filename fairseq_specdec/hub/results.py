@@ -79,14 +79,9 @@ def translation(codec: TextCodec, ranked: List[Dict[str, Any]], unknown: int) ->
         alternatives.append(Alternative(codec.join(tokens), tokens, score, scores))
     first, best, trace = alternatives[0], ranked[0], ranked[0]["iterations"]
     return Translation(
-        *first[:3],
-        best["steps"],
-        trace.accepted,
-        list(map(len, trace.drafts)),
-        unknown,
-        alternatives=tuple(alternatives[1:]),
-        scores=first.scores,
-    )
+        *first[:3], best["steps"], trace.accepted, list(map(len, trace.drafts)), unknown,
+        alternatives=tuple(alternatives[1:]), scores=first.scores,
+    )  # fmt: skip
 
 
 def nothing(trace_builder: TraceBuilder, i: int, source: str, traced: bool) -> Translation:

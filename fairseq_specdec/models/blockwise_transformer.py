@@ -137,20 +137,11 @@ class BlockwiseTransformer(TransformerModelBase):
 
 
 SHAPE = (
-    "share_all_embeddings",
-    "share_decoder_input_output_embed",
-    "max_source_positions",
-    "max_target_positions",
-    "activation_fn",
-    "layernorm_embedding",
-    "no_scale_embedding",
-    "no_token_positional_embeddings",
-    "no_decoder_final_norm",
-    "no_cross_attention",
-    "cross_self_attention",
-    "quant_noise_pq",
-    "quant_noise_pq_block_size",
-)
+    "share_all_embeddings", "share_decoder_input_output_embed", "max_source_positions",
+    "max_target_positions", "activation_fn", "layernorm_embedding", "no_scale_embedding",
+    "no_token_positional_embeddings", "no_decoder_final_norm", "no_cross_attention",
+    "cross_self_attention", "quant_noise_pq", "quant_noise_pq_block_size",
+)  # fmt: skip
 SIDE = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos")
 
 

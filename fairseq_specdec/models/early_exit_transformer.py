@@ -94,14 +94,10 @@ class EarlyExitTransformer(TransformerModel):
             ``exit_logits`` [B, T, V], unless ``features_only``.
         """
         out, extra = super().forward(
-            src_tokens,
-            src_lengths,
-            prev_output_tokens,
-            return_all_hiddens=return_all_hiddens,
-            features_only=features_only,
-            alignment_layer=alignment_layer,
+            src_tokens, src_lengths, prev_output_tokens, return_all_hiddens=return_all_hiddens,
+            features_only=features_only, alignment_layer=alignment_layer,
             alignment_heads=alignment_heads,
-        )
+        )  # fmt: skip
         if not features_only:
             extra["exit_logits"] = self.exit_logits(extra["inner_states"][self.exit_layer])
         return out, extra

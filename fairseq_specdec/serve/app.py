@@ -36,13 +36,9 @@ def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
 
     # No page of FastAPI's: it loads scripts of another host.
     app = FastAPI(
-        title="specdec-serve",
-        version=fairseq_specdec.__version__,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        lifespan=life,
-    )
+        title="specdec-serve", version=fairseq_specdec.__version__, docs_url=None, redoc_url=None,
+        redirect_slashes=False, lifespan=life,
+    )  # fmt: skip
     app.include_router(libretranslate(pairs))
     app.include_router(streaming(pairs))
     app.include_router(deepl(pairs))

@@ -119,12 +119,9 @@ def translator_of(args: argparse.Namespace) -> SpeculativeTranslator:
     flags = {name: getattr(args, name) for name in (*DECODING, *SEARCH)}
     flags = {name: value for name, value in flags.items() if value is not None}
     return SpeculativeTranslator.from_pretrained(
-        verifier_of(args),
-        args.drafter_path,
-        strategy=args.strategy,
-        **loading_arguments(args),
+        verifier_of(args), args.drafter_path, strategy=args.strategy, **loading_arguments(args),
         **flags,
-    )
+    )  # fmt: skip
 
 
 def serve(words: Sequence[str], make: Optional[Make] = None) -> None:

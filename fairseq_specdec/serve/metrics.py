@@ -41,12 +41,9 @@ class Metrics:
             registry=self._registry,
         )
         batches = Histogram(
-            "specdec_batch_sentences",
-            "Sentences decoded together",
-            ["pair"],
-            buckets=_SENTENCES,
+            "specdec_batch_sentences", "Sentences decoded together", ["pair"], buckets=_SENTENCES,
             registry=self._registry,
-        )
+        )  # fmt: skip
         for service in pairs.services:
             service.scheduler.observe = batches.labels("-".join(service.languages)).observe
         self._registry.register(_State(pairs))

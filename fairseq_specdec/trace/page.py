@@ -96,10 +96,6 @@ def page(systems: Sequence[TracedSystem], ids: Sequence[int], total: int, title:
     style, script = style_and_script(HERE)
     policy = f"style-src '{digest(style)}'; script-src '{digest(script)}'; base-uri 'none'"
     return TEMPLATE.format(
-        title=html.escape(title),
-        made=datetime.date.today().isoformat(),
-        policy=policy + "; form-action 'none'",
-        style=style,
-        data=embedded(data),
-        script=script,
-    )
+        title=html.escape(title), made=datetime.date.today().isoformat(),
+        policy=policy + "; form-action 'none'", style=style, data=embedded(data), script=script,
+    )  # fmt: skip

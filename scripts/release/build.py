@@ -59,13 +59,9 @@ class ReleaseError(Exception):
 def run(*words, folder=ROOT, **variables):
     """Run a Python module or script; the words are its arguments."""
     done = subprocess.run(
-        [sys.executable, *map(str, words)],
-        cwd=str(folder),
-        env={**os.environ, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+        [sys.executable, *map(str, words)], cwd=str(folder), env={**os.environ, **variables},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
     if done.returncode:
         raise ReleaseError(f"{' '.join(map(str, words))}:\n{done.stdout[-4000:]}")
     return done.stdout

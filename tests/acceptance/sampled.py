@@ -89,14 +89,9 @@ def generator_for(
     if strategy != "greedy":
         settings = dict({"sampling_verification": "token"}, draft_budget=budget, **settings)
     return build_generator(
-        list(models),
-        words(),
-        words(),
-        given,
-        decoding_settings(strategy=strategy, **settings),
-        load=lambda *_: copy.deepcopy(DRAFTERS[strategy]),
-        overrides=overrides or Overrides(),
-    )
+        list(models), words(), words(), given, decoding_settings(strategy=strategy, **settings),
+        load=lambda *_: copy.deepcopy(DRAFTERS[strategy]), overrides=overrides or Overrides(),
+    )  # fmt: skip
 
 
 def draw(generator, samples=SAMPLES, seed=0, rows=2000):
@@ -170,13 +165,9 @@ def worst_excess(generator, args, rows=2000, samples=SAMPLES):
 
 IN_GATE = [{}, {"sampling_topk": 3, "temperature": 1.7}, {"sampling_topp": 0.8, "temperature": 0.6}]
 OTHERS = [
-    {"temperature": 0.6},
-    {"temperature": 2.0},
-    {"sampling_topk": 2},
-    {"sampling_topk": 3},
-    {"sampling_topp": 0.5},
-    {"sampling_topp": 0.8},
-]
+    {"temperature": 0.6}, {"temperature": 2.0}, {"sampling_topk": 2}, {"sampling_topk": 3},
+    {"sampling_topp": 0.5}, {"sampling_topp": 0.8},
+]  # fmt: skip
 
 
 def drawn_with(strategies):

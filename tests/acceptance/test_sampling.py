@@ -62,12 +62,9 @@ def test_one_draft_token_comes_out_as_p(sampler):
     guess = sampler.warp(q)
     draft = sampler.draw(guess.expand(rows, 6)).unsqueeze(1)
     verdict = judge(
-        SamplingRule(sampler),
-        draft,
-        torch.ones(rows, dtype=torch.long),
-        p.expand(rows, 2, 6),
+        SamplingRule(sampler), draft, torch.ones(rows, dtype=torch.long), p.expand(rows, 2, 6),
         guess.log().expand(rows, 1, 6),
-    )
+    )  # fmt: skip
     first = torch.where(verdict.counts == 1, draft[:, 0], verdict.next_token)
     expected = sampler.warp(p) * rows
     assert excess(first.bincount(minlength=6).tolist(), expected.tolist()) < 4

@@ -26,17 +26,8 @@ BLOCKS = [
     (0x1D400, 0x1D7FF), (0x1F300, 0x1FAFF), (0xE0000, 0xE007F),
 ]  # fmt: skip
 SPECIAL = [
-    "</s>",
-    "<s>",
-    "<pad>",
-    "<unk>",
-    "<mask>",
-    ">>fra<<",
-    "__de__",
-    "deu_Latn",
-    "de_DE",
-    ">>",
-]
+    "</s>", "<s>", "<pad>", "<unk>", "<mask>", ">>fra<<", "__de__", "deu_Latn", "de_DE", ">>",
+]  # fmt: skip
 
 
 def odd_lines(count, seed=1):

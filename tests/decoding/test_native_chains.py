@@ -110,14 +110,11 @@ def test_every_strategy_gives_the_bits_of_greedy(case, activation, number_format
 @pytest.mark.parametrize(
     "changes",
     [
-        {"min_len": 6},
-        {"max_len_a": 0.5, "max_len_b": 2},
-        {"unkpen": 2.5},
-        {"unkpen": -8.0},
+        {"min_len": 6}, {"max_len_a": 0.5, "max_len_b": 2}, {"unkpen": 2.5}, {"unkpen": -8.0},
         {"temperature": 0.3},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_constraints_apply_inside_the_call(changes, monkeypatch):
     """The general code is not asked: each of these is part of the library's call."""
     model, args = toy_model("pre_norm"), flags(**changes)

@@ -183,14 +183,9 @@ def ours(pair, models, sample, args, prefix, drafter, case, reference):
         outputs = [hypotheses[0]["tokens"].tolist() for hypotheses in reference]
         scripted = ScriptedDrafter(outputs, drafter, pair.words[1], case.block)
     generator = build_generator(
-        models,
-        pair.task.src_dict,
-        pair.task.tgt_dict,
-        args,
-        decoding_settings(**given),
-        load=lambda *_: copy.deepcopy(make(pair)),
-        overrides=Overrides(scripted),
-    )
+        models, pair.task.src_dict, pair.task.tgt_dict, args, decoding_settings(**given),
+        load=lambda *_: copy.deepcopy(make(pair)), overrides=Overrides(scripted),
+    )  # fmt: skip
     if case.earlier:
         before = make_sample(sentences(case.earlier, case.seed + 2, pair.words[0], 9), case.left)
         try:

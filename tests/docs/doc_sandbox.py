@@ -347,13 +347,9 @@ class Sandbox:
     def check(self, script, folder, words=("bash", "-euo", "pipefail", "-c")):
         """Run a script in a folder; its output."""
         done = subprocess.run(
-            [*words, script],
-            cwd=str(folder),
-            env=self.environment(folder),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+            [*words, script], cwd=str(folder), env=self.environment(folder),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )  # fmt: skip
         assert done.returncode == 0, f"{script}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 

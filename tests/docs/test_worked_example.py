@@ -30,12 +30,9 @@ def run(copy, warm_python):
         )
         environment.update(PYTHONDONTWRITEBYTECODE="1", SPECDEC_TOYS=str(toy_cache.folder()))
         done = subprocess.run(
-            [str(warm_python.python), "-m", *words],
-            cwd=str(copy),
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+            [str(warm_python.python), "-m", *words], cwd=str(copy), env=environment,
+            capture_output=True, text=True,
+        )  # fmt: skip
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
         return done.stdout
 

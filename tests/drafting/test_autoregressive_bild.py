@@ -31,12 +31,9 @@ def make_generator(alpha_fb, alpha_rb, size=None, shape="post_norm", **flags):
     words = make_task().tgt_dict
     args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), **flags))
     settings = decoding_settings(
-        strategy="bild",
-        drafter_path=__file__,
-        alpha_fb=alpha_fb,
-        alpha_rb=alpha_rb,
+        strategy="bild", drafter_path=__file__, alpha_fb=alpha_fb, alpha_rb=alpha_rb,
         block_size=size,
-    )
+    )  # fmt: skip
     return build_generator([big()], words, words, args, settings, load=lambda *_: small(shape))
 
 

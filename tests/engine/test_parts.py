@@ -26,14 +26,9 @@ from fairseq_specdec.engine.eager.parts import runs_encoder
 from fairseq_specdec.engine.eager.settings import FATES, REFUSED
 
 FULL = dict(
-    PRE_NORM,
-    **NORMFORMER,
-    quant_noise_pq=0.1,
-    layernorm_embedding=True,
-    decoder_output_dim=8,
-    encoder_learned_pos=True,
-    decoder_learned_pos=True,
-)
+    PRE_NORM, **NORMFORMER, quant_noise_pq=0.1, layernorm_embedding=True, decoder_output_dim=8,
+    encoder_learned_pos=True, decoder_learned_pos=True,
+)  # fmt: skip
 # A constant in all keys changes no attention.
 WITHOUT_EFFECT = ("k_proj.bias",)
 # Tables that both compute anew, and the layout's version.
@@ -258,13 +253,9 @@ def arch_model(arch):
 
 
 RUN_MODELS = {
-    "BARTModel",
-    "BlockwiseTransformer",
-    "EarlyExitTransformer",
-    "MarianTransformer",
-    "TransformerAlignModel",
-    "TransformerModel",
-}
+    "BARTModel", "BlockwiseTransformer", "EarlyExitTransformer", "MarianTransformer",
+    "TransformerAlignModel", "TransformerModel",
+}  # fmt: skip
 
 
 def transformers():

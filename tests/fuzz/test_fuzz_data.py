@@ -62,12 +62,9 @@ def mutated(content, random):
 def decoded(folder, impl, model):
     """Every sentence of the folder, through the task."""
     cfg = TranslationSpecDecConfig(
-        data=str(folder),
-        source_lang="src",
-        target_lang="tgt",
-        dataset_impl=impl,
+        data=str(folder), source_lang="src", target_lang="tgt", dataset_impl=impl,
         required_seq_len_multiple=1,
-    )
+    )  # fmt: skip
     task = TranslationSpecDecTask.setup_task(cfg)
     task.load_dataset("test")
     data = task.dataset("test")

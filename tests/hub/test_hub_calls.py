@@ -250,18 +250,13 @@ def test_a_strict_client_has_types(tmp_path):
     words = ["--strict", "--follow-imports=silent", "--config-file", os.devnull]
     done = subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "mypy",
-            *words,
-            "--cache-dir",
-            str(ROOT / ".mypy_cache/client"),
+            sys.executable, "-m", "mypy", *words, "--cache-dir", str(ROOT / ".mypy_cache/client"),
             ".",
         ],
         cwd=tmp_path,
         env=dict(os.environ, MYPYPATH=str(ROOT)),
         capture_output=True,
         text=True,
-    )
+    )  # fmt: skip
     troubled = {line.split(":")[0] for line in done.stdout.splitlines() if ": error:" in line}
     assert troubled == {f"wrong_{number}.py" for number in range(len(wrong))}, done.stdout

@@ -21,14 +21,11 @@ SYSTEMS = ("greedy", "iad", "gad")
 def translators(pair):
     return {
         name: SpeculativeTranslator.from_pretrained(
-            pair / "verifier.pt",
-            drafter=pair / "drafter.pt" if name == "gad" else None,
-            strategy=name,
-            device="cpu",
-            batch_size=5,
+            pair / "verifier.pt", drafter=pair / "drafter.pt" if name == "gad" else None,
+            strategy=name, device="cpu", batch_size=5,
         )
         for name in SYSTEMS
-    }
+    }  # fmt: skip
 
 
 def stock(translator, text):

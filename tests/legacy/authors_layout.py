@@ -74,12 +74,9 @@ def authors_drafter(copied=True, updates=150):
     ARCH_CONFIG_REGISTRY["block"](args)
     model = LegacyDrafter.build_model(args, make_task())
     return trained(
-        model,
-        functools.partial(teach, model, updates),
-        copied,
-        updates,
+        model, functools.partial(teach, model, updates), copied, updates,
         uses=(LegacyDrafter.__module__,),
-    )
+    )  # fmt: skip
 
 
 def teach(model, updates):

@@ -93,12 +93,8 @@ def test_one_product_gives_what_both_projections_do(verifier):
 
 def test_layers_are_spread_from_a_third_to_the_last():
     assert [layers_at_thirds(n) for n in (1, 2, 3, 6, 12)] == [
-        [1],
-        [1, 2],
-        [1, 2, 3],
-        [2, 4, 6],
-        [4, 8, 12],
-    ]
+        [1], [1, 2], [1, 2, 3], [2, 4, 6], [4, 8, 12],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("asked", ["", "0,1", "2,1", "1,1", "a"])

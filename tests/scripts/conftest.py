@@ -133,12 +133,8 @@ class DryRun:
         tools = folder / "tools"
         tools.mkdir()
         names = (
-            "fairseq-train",
-            "fairseq-generate",
-            "specdec-distill",
-            "specdec-bench",
-            "torchrun",
-        )
+            "fairseq-train", "fairseq-generate", "specdec-distill", "specdec-bench", "torchrun",
+        )  # fmt: skip
         texts = {name: STAND_IN for name in names}
         texts["python"] = STAND_IN_PYTHON.format(shlex.quote(str(python)))
         for name, text in texts.items():

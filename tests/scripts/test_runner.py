@@ -71,16 +71,13 @@ def test_every_step_names_actions_and_parameters_that_exist(name, profile, monke
 # What stands in the commands of a recipe that trains, with all its steps.
 COMMANDS = {
     "demo": (
-        "corpus.build_ende.write",
-        "fairseq-train",
-        "specdec-distill",
-        "demo.steps.join_history",
+        "corpus.build_ende.write", "fairseq-train", "specdec-distill", "demo.steps.join_history",
     ),
     "wikilarge": ("fairseq-preprocess", "hydra_train", "specdec-bench"),
     "gec_conll14": ("gec_corpus.write", "noise.cli", "gec_scores.write_sets", "paper_table.write"),
     "superresolution": ("superresolution.images.write", "fairseq-generate"),
     "comparison": ("frozen_4/model.pt", "bild-early-exit", "specdec-bench"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("profile", ["full", "smoke"])

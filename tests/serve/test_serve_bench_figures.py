@@ -20,11 +20,8 @@ from fairseq_specdec.serve.bench.load import LOST, UNREAD, Answer
 
 def test_loads():
     assert loads_of("1, 16,80%,250%") == [
-        Load("1", 1, 0),
-        Load("16", 16, 0),
-        Load("80%", 0, 0.8),
-        Load("250%", 0, 2.5),
-    ]
+        Load("1", 1, 0), Load("16", 16, 0), Load("80%", 0, 0.8), Load("250%", 0, 2.5),
+    ]  # fmt: skip
     for text in ("", "0", "1,,2", "0%", "1.5", "-1", "x", "99999"):
         with pytest.raises(ValueError, match=f"--bench-loads {text}: expected numbers"):
             loads_of(text)

@@ -26,17 +26,9 @@ def held(pair, monkeypatch):
 
     monkeypatch.setattr(Batch, "iterate", iterating)
     words = [
-        "--path",
-        pair,
-        "--strategy",
-        "greedy",
-        "--max-wait",
-        1e-6,
-        "--max-deadline",
-        1,
-        "--max-batch",
-        1,
-    ]
+        "--path", pair, "--strategy", "greedy", "--max-wait", 1e-6, "--max-deadline", 1,
+        "--max-batch", 1,
+    ]  # fmt: skip
     with serving(*words, "--max-requests", 4, "--max-connections", 8) as client:
         begun.clear()
         go_on.clear()

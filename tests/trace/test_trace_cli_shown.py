@@ -20,17 +20,11 @@ STEER = "a\x1b]0;owned\x07b\u202ec\nd"
 def trace(strategy="gad++", number=3, source=("Der", "Hund"), own="barks", **settings):
     parts = [
         TracedIteration(
-            0,
-            ["The", "dog", "is", "a"],
-            ["own", "relaxed", "rejected", "unseen"],
-            ["The", "hound", own],
-            own,
-            ms=4.0,
-            drafter_ms=1.0,
-            verifier_ms=2.5,
+            0, ["The", "dog", "is", "a"], ["own", "relaxed", "rejected", "unseen"],
+            ["The", "hound", own], own, ms=4.0, drafter_ms=1.0, verifier_ms=2.5,
         ),
         TracedIteration(3, [".", "</s>", "x"], ["own", "own", "unseen"], [".", "</s>"], None, 4, 2),
-    ]
+    ]  # fmt: skip
     output = ["The", "dog", own, ".", "</s>"]
     return Trace(number, strategy, settings, list(source), output, -0.5, parts)
 

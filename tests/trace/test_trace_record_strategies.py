@@ -58,14 +58,9 @@ def decode(folder, strategy, keep_trace=True, models=None, flags=None, **setting
         return toy_model(seed=2, updates=150) if small else toy_drafter()
 
     generator = builder.build_generator(
-        models,
-        words,
-        words,
-        args,
-        chosen,
-        load=load,
+        models, words, words, args, chosen, load=load,
         overrides=builder.Overrides(always_draft=True, keep_trace=keep_trace),
-    )
+    )  # fmt: skip
     sample = make_sample(sentences(12, seed=5))
     torch.manual_seed(3)
     hypotheses = generator.generate(models, sample)

@@ -112,14 +112,9 @@ def test_decoder_layers_and_target_embeddings_are_copied(tmp_path):
     verifier = save_verifier(tmp_path / "v.pt", task, decoder_learned_pos=True, **PRE_NORM)
     path = str(tmp_path / "v.pt")
     drafter = make_drafter(
-        task,
-        share_all_embeddings=False,
-        decoder_layers=2,
-        decoder_learned_pos=True,
-        init_decoder_from=path,
-        init_decoder_layers="1,0",
-        **PRE_NORM,
-    )
+        task, share_all_embeddings=False, decoder_layers=2, decoder_learned_pos=True,
+        init_decoder_from=path, init_decoder_layers="1,0", **PRE_NORM,
+    )  # fmt: skip
     theirs = verifier.decoder.state_dict()
     for name, value in drafter.decoder.state_dict().items():
         if name == "mask_embedding":

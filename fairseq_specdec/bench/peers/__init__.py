@@ -72,16 +72,10 @@ def _start(name: str, kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict
         model = os.path.join(folder, "model")
         try:
             call_once(
-                "the converter",
-                f"{WORKER}:convert",
-                engine=name,
-                checkpoint=legible(path, folder),
-                data=cfg.data.split(os.pathsep)[0],
-                source=cfg.source_lang,
-                target=cfg.target_lang,
-                folder=model,
-                kind=kind,
-            )
+                "the converter", f"{WORKER}:convert", engine=name,
+                checkpoint=legible(path, folder), data=cfg.data.split(os.pathsep)[0],
+                source=cfg.source_lang, target=cfg.target_lang, folder=model, kind=kind,
+            )  # fmt: skip
         except Exception as error:  # the engine's own errors, and torch's or fairseq's under it
             raise ValueError(
                 f"--peers: {title} cannot represent {path} ({type(error).__name__}: "
@@ -89,14 +83,9 @@ def _start(name: str, kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict
             ) from error
         child = Child(f"--peers: {title} {kind}")
         ready = child.call(
-            f"{WORKER}:load",
-            engine=name,
-            folder=model,
-            kind=kind,
-            cuda=workload.cuda,
-            threads=torch.get_num_threads(),
-            generation=plan.generation,
-        )
+            f"{WORKER}:load", engine=name, folder=model, kind=kind, cuda=workload.cuda,
+            threads=torch.get_num_threads(), generation=plan.generation,
+        )  # fmt: skip
     return child, {**ready, "engine": name}
 
 

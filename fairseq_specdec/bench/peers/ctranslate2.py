@@ -48,12 +48,9 @@ class Model:
             "no_repeat_ngram_size": generation.get("no_repeat_ngram_size", 0),
         }
         self._translator = ctranslate2.Translator(
-            folder,
-            device="cuda" if cuda else "cpu",
-            compute_type=kind,
-            inter_threads=streams,
+            folder, device="cuda" if cuda else "cpu", compute_type=kind, inter_threads=streams,
             intra_threads=threads,
-        )
+        )  # fmt: skip
 
     def inputs(self, rows: List[List[int]]) -> Any:
         words = self._source

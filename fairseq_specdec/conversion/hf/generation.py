@@ -90,17 +90,10 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
         first = config.values.get("bos_token_id")
     length, stated = _most_tokens(settings, forced_end is not None)
     found = Generation(
-        start,
-        eos,
-        first,
-        length,
-        _least_tokens(settings),
-        _ngrams(settings, start, eos),
+        start, eos, first, length, _least_tokens(settings), _ngrams(settings, start, eos),
         float(settings.take("length_penalty", 1.0, (int, float))),
-        settings.count("num_beams", 1, 1000),
-        _suppressed(settings, pad),
-        stated,
-    )
+        settings.count("num_beams", 1, 1000), _suppressed(settings, pad), stated,
+    )  # fmt: skip
     settings.refuse_rest()
     return found
 

@@ -67,14 +67,10 @@ class Setup(NamedTuple):
     def draft_options(self, block_size: int, **more: Any) -> DraftOptions:
         """How a drafter that is a model drafts, by the flags that all such drafters share."""
         return DraftOptions(
-            block_size,
-            self.tgt_dict.pad(),
-            self.eos,
-            any_dtype=self.settings.drafter_dtype == "auto",
-            temperature=self.temperature,
-            sampler=self.sampler,
-            **more,
-        )
+            block_size, self.tgt_dict.pad(), self.eos,
+            any_dtype=self.settings.drafter_dtype == "auto", temperature=self.temperature,
+            sampler=self.sampler, **more,
+        )  # fmt: skip
 
 
 class Strategy(NamedTuple):

@@ -80,9 +80,6 @@ GAD = Strategy(
     _drafter, exact_rule, needs_drafter=True, honours=SAMPLING_FLAGS, sampled_rule=sampling_rule
 )
 GAD_RELAXED = Strategy(
-    _drafter,
-    _relaxed_rule,
-    stated=frozenset({"top_beta", "tau", "regret_budget"}),
-    needs_drafter=True,
-    planned_chance=0.8,
-)
+    _drafter, _relaxed_rule, stated=frozenset({"top_beta", "tau", "regret_budget"}),
+    needs_drafter=True, planned_chance=0.8,
+)  # fmt: skip

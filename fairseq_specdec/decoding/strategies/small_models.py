@@ -80,27 +80,14 @@ def _early_exit_drafter(setup: Setup) -> Drafter:
 
 
 SPS = Strategy(
-    _sps_drafter,
-    exact_rule,
-    needs_drafter=True,
-    honours=SAMPLING_FLAGS,
-    sampled_rule=sampling_rule,
-    falls_back=True,
-)
+    _sps_drafter, exact_rule, needs_drafter=True, honours=SAMPLING_FLAGS,
+    sampled_rule=sampling_rule, falls_back=True,
+)  # fmt: skip
 BILD = Strategy(
-    _bild_drafter,
-    _rollback,
-    needs_drafter=True,
-    honours=SAMPLING_FLAGS,
-    sampled_rule=_sampled_rollback,
-    stated=_THRESHOLDS,
-    falls_back=True,
-)
+    _bild_drafter, _rollback, needs_drafter=True, honours=SAMPLING_FLAGS,
+    sampled_rule=_sampled_rollback, stated=_THRESHOLDS, falls_back=True,
+)  # fmt: skip
 BILD_EARLY_EXIT = Strategy(
-    _early_exit_drafter,
-    _rollback,
-    honours=SAMPLING_FLAGS,
-    sampled_rule=_sampled_rollback,
-    stated=_THRESHOLDS,
-    falls_back=True,
-)
+    _early_exit_drafter, _rollback, honours=SAMPLING_FLAGS, sampled_rule=_sampled_rollback,
+    stated=_THRESHOLDS, falls_back=True,
+)  # fmt: skip

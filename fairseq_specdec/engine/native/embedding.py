@@ -42,11 +42,6 @@ class EmbeddingTables:
         else:
             table, packed, shape = pointer(tokens), None, (tokens.size(0), tokens.size(1))
         return Embedding(
-            table,
-            packed,
-            pointer(positions),
-            shape[0],
-            0 if positions is None else positions.size(0),
-            shape[1],
-            self.scale,
-        )
+            table, packed, pointer(positions), shape[0],
+            0 if positions is None else positions.size(0), shape[1], self.scale,
+        )  # fmt: skip

@@ -182,12 +182,9 @@ class NativeLinear:
         ids = ids.contiguous()
         rows = torch.empty(*ids.shape, self.width)
         self.library.call(
-            "specdec_matrix_rows",
-            self.pointer,
-            ids.numel(),
-            pointer(ids, torch.long),
+            "specdec_matrix_rows", self.pointer, ids.numel(), pointer(ids, torch.long),
             pointer(rows),
-        )
+        )  # fmt: skip
         return rows.to(self.dtype)
 
     def unpacked(self) -> Tensor:

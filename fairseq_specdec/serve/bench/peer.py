@@ -62,16 +62,10 @@ def service(kind: str, args: argparse.Namespace, limits: Limits) -> Service:
         codec.src_dict.save(f"{folder}/dict.{source}.txt")
         codec.tgt_dict.save(f"{folder}/dict.{target}.txt")
         call_once(
-            "the converter",
-            f"{WORKER}:convert",
-            engine="ctranslate2",
-            checkpoint=legible(verifiers[0], folder),
-            data=folder,
-            source=source,
-            target=target,
-            folder=f"{folder}/model",
-            kind=kind,
-        )
+            "the converter", f"{WORKER}:convert", engine="ctranslate2",
+            checkpoint=legible(verifiers[0], folder), data=folder, source=source, target=target,
+            folder=f"{folder}/model", kind=kind,
+        )  # fmt: skip
         model = Model(f"{folder}/model", kind, False, 1, {}, args.workers)
     peer: Any = PeerTranslator(own, model, args.beam, args.max_len_a, args.max_len_b)
     return Service(peer, limits, args.workers, smallest=lambda: _SMALLEST)

@@ -89,13 +89,9 @@ class PrivateApt:
 
     def _run(self, command: List[str], cwd: pathlib.Path = pathlib.Path(".")) -> str:
         done = subprocess.run(
-            command,
-            env=self._environment,
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+            command, env=self._environment, cwd=cwd, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
         if done.returncode:
             tail = done.stdout[-2000:].strip()
             shown = " ".join(command[:4])

@@ -88,16 +88,10 @@ class ErrorInjector:
                 self._confused[word] = [other for other in group.split() if other != word]
         # Upper bounds of one uniform draw.
         self._kinds: Sequence[Tuple[float, Callable[[List[str], int, Set[int]], Edits]]] = (
-            (0.22, self._misspell),
-            (0.36, self._article),
-            (0.50, self._preposition),
-            (0.62, self._confuse),
-            (0.82, self._inflect),
-            (0.90, self._comma),
-            (0.94, self._capital),
-            (0.97, self._swap),
-            (1.00, self._drop_or_repeat),
-        )
+            (0.22, self._misspell), (0.36, self._article), (0.50, self._preposition),
+            (0.62, self._confuse), (0.82, self._inflect), (0.90, self._comma),
+            (0.94, self._capital), (0.97, self._swap), (1.00, self._drop_or_repeat),
+        )  # fmt: skip
 
     def inject(self, sentence: str) -> str:
         """The sentence with zero to four errors; sentences under four words stay as they are."""

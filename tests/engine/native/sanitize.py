@@ -68,16 +68,8 @@ def run_tests(folder, *chosen):
         SPECDEC_FUZZ_LAST=str(folder / "seed"),
     )
     command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-    ]
+        sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist",
+    ]  # fmt: skip
     subprocess.run(
         [*command, "--capture=sys", *chosen], cwd=str(folder), env=environment, check=True
     )

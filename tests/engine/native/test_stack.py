@@ -219,20 +219,9 @@ def test_batches_of_impossible_size_are_refused(which, count, session, loaded):
 def test_blocks_of_impossible_size_are_refused(field, value, session, loaded):
     x, slots, features = torch.zeros(2, 1, 16), torch.zeros(2, 1).long(), torch.zeros(2, 1, 16)
     call = RunCall(
-        2,
-        1,
-        1,
-        16,
-        x.data_ptr(),
-        slots.data_ptr(),
-        None,
-        None,
-        None,
-        1,
-        0,
-        None,
+        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, None, 1, 0, None,
         features.data_ptr(),
-    )
+    )  # fmt: skip
     loaded.call("specdec_session_run", session.layers.buffers.pointer, ctypes.byref(call))
     setattr(call, field, value)
     with pytest.raises(ValueError):
