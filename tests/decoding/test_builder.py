@@ -9,7 +9,6 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig
 from on_gpu import on_gpu
-from toy_drafter import make_dictionary, save_verifier
 from toy_translation import make_task, toy_drafter, toy_model
 
 from fairseq_specdec.acceptance import BlockVerificationRule, ExactRule, TopBetaRule
@@ -188,20 +187,6 @@ def test_the_rule_is_the_strategys():
     assert type(relaxed) is TopBetaRule and (relaxed.top_beta, relaxed.tau) == (5, 0.7)
     sampler = generation.sampler_of(Namespace(sampling=True))
     assert rule(sampler, strategy="greedy").sampler is sampler
-
-
-def test_a_drafters_file_is_read_with_the_dictionaries(tmp_path):
-    """``load`` left out: the checkpoint is of a model with a vocabulary of its own."""
-    path = tmp_path / "drafter.pt"
-    save_verifier(path)  # of 44 words, and no drafter
-    source, words = make_dictionary(), make_task().tgt_dict
-    for strategy, said in (
-        ("gad", f"{path} is no block drafter"),
-        ("sps", "its decoder dictionary has 44 symbols, the verifier's 28"),
-    ):
-        settings = decoding_settings(strategy=strategy, drafter_path=str(path))
-        with pytest.raises(ValueError, match=f"^--drafter-path: {said}"):
-            builder.build_generator([toy_model(updates=1)], source, words, Namespace(), settings)
 
 
 def test_what_subclassed_tasks_add_is_read_or_refused():
@@ -454,13 +439,6 @@ def test_how_many_hypotheses(caplog):
     ):
         with pytest.raises(ValueError, match=said):
             generation.beam_of(Namespace(**given), "gad", rule, 28)
-
-
-def test_a_model_without_parameters_is_refused():
-    """Its device would be that of its first parameter."""
-    for models in ([torch.nn.Module()], [toy_model("pre_norm"), torch.nn.Module()]):
-        with pytest.raises(ValueError, match=r"of \d\) holds a Module with decoder NoneType"):
-            make(models=models)
 
 
 def test_devices_and_models_are_looked_at(monkeypatch):

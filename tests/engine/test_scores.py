@@ -93,14 +93,6 @@ seeds = st.integers(0, 10**6)
 formats = st.sampled_from([torch.float32, torch.float16])
 
 
-@given(seeds, formats)
-def test_dense_is_every_log_probability(seed, dtype):
-    scores, expected = edited(seed, dtype=dtype)
-    near(scores.dense(), expected)
-    plain = random_logits(seed, dtype=dtype)
-    near(Scores(plain.clone()).dense(), slow_dense(plain))
-
-
 @given(seeds)
 def test_each_constraint_alone(seed):
     edits, logits = random_edits(seed), random_logits(seed)
@@ -114,16 +106,6 @@ def test_each_constraint_alone(seed):
         scores.edit(only)
         near(scores.dense(), slow_dense(logits, only))
         near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits, only)])
-
-
-def test_a_list_that_bans_token_0_bans_it_beside_entries_that_ban_nothing():
-    logits = random_logits(3)
-    listed = torch.full((ROWS, WIDTH, 4), -1)
-    listed[1, 2] = torch.tensor([-1, 0, 0, 5])
-    scores = Scores(logits.clone())
-    scores.edit(Edits(listed=listed))
-    banned = torch.isinf(scores.dense()).nonzero().tolist()
-    assert banned == [[1, 2, 0], [1, 2, 5]]
 
 
 @given(seeds, formats, st.integers(0, WIDTH))
