@@ -25,17 +25,25 @@ from ..compat.checkpoint_file import read_state
 from ..data.folder import check_data, splits
 from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
+from ..hub.described import is_converted
 from ..training.dictionaries import placeholders
-from . import measuring, report, steps
+from . import converted, measuring, report, steps
 from .commands import Job
 from .flags import check, get_parser
 from .measuring import recommend
 from .raw_text import binarise
 from .state import State
 from .steps import Limits
-from .verifier import check_checkpoint, fit, several_pairs
+from .uses import further
+from .verifier import check_checkpoint, fit, task_of
 
 logger = steps.logger
+
+# Flags that are the same in every run into one folder.
+KEPT = (
+    "data", "path", "beam", "limit", "trainpref", "validpref", "max_tokens", "lang_pairs",
+    "source_lang", "target_lang",
+)  # fmt: skip
 
 
 def _languages(args: argparse.Namespace) -> Tuple[str, str]:
@@ -62,20 +70,33 @@ def _check_splits(data: str, pair: str = "*-*", remedy: str = "") -> None:
         )
 
 
+def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
+    """Refuse DATA that were not binarised, or lack a pair."""
+    if is_converted(args.data):
+        raise ValueError(
+            "--trainpref and --validpref: missing; name plain text of the source language"
+        )
+    for pair in pairs:
+        _check_splits(args.data, pair, "name pairs that DATA have with --lang-pairs; ")
+    if not pairs:
+        check_data(Namespace(**vars(args)))
+        _check_splits(args.data)
+
+
 def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     """Check what can be checked at once; raw text is binarised."""
+    found = converted.settle(args)
     check(args)
     verifier = check_checkpoint(args.path)
     both = args.source_lang is not None and args.target_lang is not None
     asked = f"{args.source_lang}-{args.target_lang}" if both else None
-    task, pairs = several_pairs(verifier, args.lang_pairs, asked)
-    for pair in pairs:
-        if args.trainpref is not None:
-            raise ValueError("--trainpref: binarise the text of all pairs with fairseq-preprocess")
-        _check_splits(args.data, pair, "name pairs that DATA have with --lang-pairs; ")
-    if args.trainpref is None and not pairs:
-        check_data(Namespace(**vars(args)))
-        _check_splits(args.data)
+    task, pairs = task_of(verifier, args.lang_pairs, asked)
+    if found:
+        converted.check_source(found[0])
+    if args.trainpref is None:
+        _check_data(args, pairs)
+    elif pairs and not found:
+        raise ValueError("--trainpref: binarise the text of all pairs with fairseq-preprocess")
     source, target = pairs[0].split("-") if pairs else _languages(args)
     cpu = args.cpu or not torch.cuda.is_available()
     bf16 = cpu and computes_in_bf16()
@@ -85,11 +106,11 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
         data, args.path, args.out, source, target, args.beam, cpu, bf16, tokens, args.threads,
         args.eval_sentences, args.decode_beam, args.batch_sizes,
         args.ray, args.ray_workers, tuple(task), tuple(pairs),
+        found[0].folder if found else None, found[0].command_flags if found else {},
     )  # fmt: skip
-    kept = ("data", "path", "beam", "limit", "trainpref", "validpref", "max_tokens", "lang_pairs")
-    state = State(args.out, {name: getattr(args, name) for name in kept})
+    state = State(args.out, {name: getattr(args, name) for name in KEPT})
     if args.trainpref is not None and not state.done("binarise"):
-        binarise(job, args)
+        binarise(job, args, found)
         state.note("binarise")
     return job, state
 
@@ -97,7 +118,7 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
 def main(args: argparse.Namespace) -> Job:
     """Do the steps that are not done."""
     job, state = prepare(args)
-    fitting = fit(job.path, *_dictionaries(job), several=bool(job.pairs))
+    fitting = fit(job.path, *_dictionaries(job), languages=bool(job.task))
     logger.info("check: the verifier is sound; its drafter: %s", fitting.description)
     if not measuring.compared(job, state):
         logger.info("compare: this engine with stock fairseq, without a drafter")
@@ -121,11 +142,15 @@ def main(args: argparse.Namespace) -> Job:
         state.note("measure", done=False)
     if not measuring.measured(job, state):
         measuring.measure(job, state, limits, args.measure_sentences)
+    if job.converted is not None:
+        job = job._replace(placed=converted.place(job, state))
     report.write(job, state, fitting)
     logger.info("%s", report.verdict(job, state))
     logger.info("report: %s", job.file("report.html"))
     for best in recommend(job, state):
         logger.info("%s: decode with: %s", best.use, best.command(job))
+    for use, command in further(job):
+        logger.info("%s with: %s", use, command)
     return job
 
 

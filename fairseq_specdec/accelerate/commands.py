@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags
 from .verifier import Fitting
@@ -35,24 +35,40 @@ class Job(NamedTuple):
     batch_sizes: Tuple[int, ...] = (1,)  # in which it is to be used
     cluster: Optional[str] = None  # address of the Ray cluster that distils; None: this process
     workers: Optional[int] = None  # that distil at once; None: all that the cluster has room for
-    # of a verifier of several pairs: its task, as flags, and the pairs that the drafter is for
+    # of a verifier with language tokens: its task, as flags, and the pairs that the drafter is for
+    # (none where the task has one)
     task: Tuple[str, ...] = ()
     pairs: Tuple[str, ...] = ()
+    # of a model of transformers: the folder that specdec-convert hf wrote, its decoding flags
+    converted: Optional[str] = None
+    generation: Mapping[str, str] = {}
+    placed: bool = False  # whether the drafter lies in that folder too
 
     @property
     def uses(self) -> List[Tuple[str, str, int]]:
         """(name, pair, batch size) of each use that is measured."""
-        pairs = self.pairs or (f"{self.source}-{self.target}",)
         return [
             (f"{pair}, batches of {size}" if self.pairs else str(size), pair, size)
-            for pair in pairs
+            for pair in self.all_pairs
             for size in self.batch_sizes
         ]
 
-    def of_pair(self, pair: str) -> List[str]:
-        """The flags that decode a pair."""
+    @property
+    def all_pairs(self) -> Tuple[str, ...]:
+        """The pairs that the drafter is for, also where it is one."""
+        return self.pairs or (f"{self.source}-{self.target}",)
+
+    def of_pair(self, pair: str, task: str = "translation_specdec") -> List[str]:
+        """The flags that decode a pair. ``task``: where the verifier's own is fairseq's
+        translation."""
         source, _, target = pair.partition("-")
-        return [*self.task, "-s", source, "-t", target] if self.task else one_pair(source, target)
+        if self.task:
+            return [*self.task, "-s", source, "-t", target]
+        return one_pair(source, target, task)
+
+    def of_all(self, task: str = "translation_specdec") -> List[str]:
+        """The flags that distil and train all pairs at once."""
+        return list(self.task) if self.pairs else self.of_pair(f"{self.source}-{self.target}", task)
 
     @property
     def beams(self) -> List[int]:
@@ -72,6 +88,11 @@ class Job(NamedTuple):
         return ["--cpu"] if self.cpu else ["--fp16"]
 
 
+def words_of(flags: Mapping[str, str]) -> List[str]:
+    """Flags and their values, as the words of a command."""
+    return [word for flag in flags.items() for word in flag]
+
+
 def distill(job: Job, dest: str, limit: Optional[int], shared: bool = True) -> List[str]:
     """Distil ``limit`` sentences of the training split or all, ``shared`` by the cluster."""
     # Small batches use less memory, and on a CPU larger ones are no quicker.
@@ -81,8 +102,9 @@ def distill(job: Job, dest: str, limit: Optional[int], shared: bool = True) -> L
     if shared and job.cluster is not None:
         own += ["--ray", job.cluster]
         own += ["--ray-workers", str(job.workers)] if job.workers is not None else []
-    task = job.task or one_pair(job.source, job.target)
-    words = distill_flags(own, PLUGIN, job.path, dest, task, job.beam)
+    # Outputs that run on are cut off sooner than in decoding, and dropped.
+    own += words_of({k: v for k, v in job.generation.items() if not k.startswith("--max-len")})
+    words = distill_flags(own, PLUGIN, job.path, dest, job.of_all(), job.beam)
     return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]
 
 
@@ -105,7 +127,7 @@ def train(job: Job, fitting: Fitting, until: int, total: int) -> List[str]:
     ]  # fmt: skip
     return [
         PYTHON, "-m", "fairseq_cli.train", job.file("distilled"), "--user-dir", PLUGIN,
-        *(job.task or one_pair(job.source, job.target, "translation")), *job._device(), *precision,
+        *job.of_all("translation"), *job._device(), *precision,
         *training_flags(own, job.file("training"), total),
     ]  # fmt: skip
 
@@ -114,7 +136,7 @@ def shortlist(job: Job) -> List[str]:
     """Give the drafter its list of words, from what it was trained on."""
     return [
         PYTHON, "-m", "fairseq_specdec.data.shortlist", job.file("distilled"),
-        *([] if job.task else ["-s", job.source, "-t", job.target]),
+        *([] if job.pairs else ["-s", job.source, "-t", job.target]),
         "--drafter-path", job.drafter, "--out", job.drafter, "--force",
     ]  # fmt: skip
 
@@ -140,20 +162,11 @@ def measure(
             systems += ["--system", f"{row_of(way, beam)}: {flags}"]
     return [
         PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
-        *job.of_pair(pair), "--gen-subset", "valid",
+        *job.of_pair(pair), *words_of(job.generation), "--gen-subset", "valid",
         "--batch-size", ",".join(map(str, sizes)),
         "--stock-beams", ",".join(map(str, sorted({1, 5, job.decode_beam}))),
         "--limit", str(limit), "--threads", str(job.threads), "--no-memory",
         "--json", job.file("measured.json"), *(["--cpu"] if job.cpu else []), *systems,
-    ]  # fmt: skip
-
-
-def decode(job: Job, pair: str, way: str, beam: int, size: int) -> List[str]:
-    """The command to decode a pair with from now on."""
-    return [
-        "fairseq-generate", job.data, "--user-dir", PLUGIN, *job.of_pair(pair),
-        "--path", job.path, "--beam", str(beam), "--batch-size", str(size),
-        *strategy(job, way), *(["--cpu"] if job.cpu else []),
     ]  # fmt: skip
 
 

@@ -22,9 +22,10 @@ def get_parser() -> argparse.ArgumentParser:
     add = functools.partial(add_flag, parser)
     parser.add_argument(
         "data", help="folder that fairseq-preprocess wrote (train and valid), or with --trainpref "
-        "the folder that holds the verifier's dict.*.txt"
+        "the folder that holds the verifier's dict.*.txt, such as specdec-convert hf writes"
     )  # fmt: skip
-    add("--path", "the verifier's checkpoint", metavar="FILE", required=True)
+    add("--path", "the verifier's checkpoint", metavar="FILE",
+        otherwise="verifier.pt of a DATA that specdec-convert hf wrote")  # fmt: skip
     add("--out", "where drafter.pt, report.html and everything else is written", metavar="FOLDER",
         required=True)  # fmt: skip
     add_languages(parser)
@@ -32,7 +33,8 @@ def get_parser() -> argparse.ArgumentParser:
         "measured with", metavar="SRC-TGT,...", otherwise="those of its training")  # fmt: skip
     for split in ("train", "valid"):
         add(f"--{split}pref", f"text PREFIX.SOURCE, or parallel with PREFIX.TARGET, for {split}, "
-            "in the verifier's subwords; --trainpref and --validpref together", metavar="PREFIX",
+            "in the verifier's subwords (of a model that specdec-convert hf wrote plain, sources "
+            "alone); --trainpref and --validpref together", metavar="PREFIX",
             otherwise="DATA is binarised")  # fmt: skip
     _add_limits(add)
     add_cluster_flags(parser)
@@ -68,7 +70,8 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError("--hours and --updates: choose one of them")
     if (args.trainpref is None) != (args.validpref is None):
         raise ValueError("--trainpref and --validpref: give both, or DATA that is binarised")
-    if args.trainpref is not None and not (args.source_lang and args.target_lang):
+    named = args.lang_pairs or (args.source_lang and args.target_lang)
+    if args.trainpref is not None and not named:
         raise ValueError("--trainpref: name the languages with --source-lang and --target-lang")
     if args.hours is None and args.updates is None:
         args.hours = HOURS

@@ -1,7 +1,6 @@
 """The steps that measure, and what is recommended from their figures."""
 
 import logging
-import shlex
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ..io.atomic import read_json
@@ -9,6 +8,7 @@ from . import commands
 from .commands import WAYS, Job, row_of
 from .state import State
 from .steps import Limits, run
+from .uses import decode
 
 logger = logging.getLogger("fairseq_specdec.accelerate")
 
@@ -45,9 +45,7 @@ class Best(NamedTuple):
 
     def command(self, job: Job) -> str:
         """To decode with."""
-        return " ".join(
-            map(shlex.quote, commands.decode(job, self.pair, self.way, self.beam, self.size))
-        )
+        return decode(job, self.pair, self.way, self.beam, self.size)
 
 
 def fastest(rows: Dict[str, Any], use: Tuple[str, str, int], beam: int) -> Best:

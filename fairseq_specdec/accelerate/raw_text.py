@@ -2,31 +2,73 @@
 
 import argparse
 import itertools
+import logging
 import os
 import shutil
-from typing import Dict
+from typing import Dict, List, Sequence, Tuple
 
 from fairseq.data import Dictionary
 
+from ..hub.described import Described
 from ..hub.subwords import files_of, marked
 from . import commands
 from .commands import Job
+from .converted import split_texts
 from .steps import run
+
+logger = logging.getLogger("fairseq_specdec.accelerate")
 
 _READ = 1000  # lines, of which some must be split
 _FEWEST = 100  # lines that say whether they are
 
 
-def binarise(job: Job, args: argparse.Namespace) -> None:
+def binarise(job: Job, args: argparse.Namespace, found: Sequence[Described]) -> None:
     """Run fairseq-preprocess on --trainpref and --validpref. Where these have sources alone, the
-    verifier translates those of valid; the distillation does it with those of train."""
+    verifier translates those of valid; the distillation does it with those of train.
+
+    Args:
+        found: descriptions of a converted model, whose text is plain; sources alone are read.
+    """
+    prefixes = (args.trainpref, args.validpref)
+    alone = bool(found) or not any(os.path.isfile(f"{prefix}.{job.target}") for prefix in prefixes)
+    data = job.converted or args.data
+    if found:
+        prefixes = split_texts(job, found, prefixes)
+    else:
+        _check_texts(job, args, alone)
+    dest = job.file("sources") if alone else job.data
+    for pair in job.all_pairs:
+        source, _, target = pair.partition("-")
+        words = _preprocess(job, data, (source, target), prefixes, dest)
+        run(job, [*words, *["--only-source"] * alone], "binarise.log")
+        if alone:
+            name = f"dict.{target}.txt"
+            shutil.copyfile(os.path.join(data, name), os.path.join(dest, name))
+    if alone:
+        logger.info("binarise: the verifier translates the sentences of %s", args.validpref)
+        words = commands.distill(job._replace(data=dest), job.data, None, shared=False)
+        run(job, [*words, "--gen-subset", "valid"], "distil.log")
+
+
+def _preprocess(
+    job: Job, data: str, pair: Tuple[str, str], prefixes: Tuple[str, str], dest: str
+) -> List[str]:
+    """Binarise the texts of a pair. ``data``: the folder of the dictionaries."""
+    source, target = (os.path.join(data, f"dict.{side}.txt") for side in pair)
+    return [
+        commands.PYTHON, "-m", "fairseq_cli.preprocess", "-s", pair[0], "-t", pair[1],
+        "--srcdict", source, "--tgtdict", target, "--trainpref", prefixes[0],
+        "--validpref", prefixes[1], "--destdir", dest, "--workers", str(job.threads),
+    ]  # fmt: skip
+
+
+def _check_texts(job: Job, args: argparse.Namespace, alone: bool) -> None:
+    """Refuse texts and dictionaries that are missing, and whole words."""
     dictionaries = {
         side: os.path.join(args.data, f"dict.{side}.txt") for side in (job.source, job.target)
     }
-    prefixes = (args.trainpref, args.validpref)
-    alone = not any(os.path.isfile(f"{prefix}.{job.target}") for prefix in prefixes)
     sides = [job.source] if alone else list(dictionaries)
-    texts = [f"{prefix}.{side}" for prefix in prefixes for side in sides]
+    texts = [f"{prefix}.{side}" for prefix in (args.trainpref, args.validpref) for side in sides]
     for file in [*dictionaries.values(), *texts]:
         if not os.path.isfile(file):
             raise FileNotFoundError(
@@ -34,22 +76,6 @@ def binarise(job: Job, args: argparse.Namespace) -> None:
                 "language, DATA the verifier's dict.*.txt"
             )
     _check_subwords(job, args, {side: dictionaries[side] for side in sides})
-    dest = job.file("sources") if alone else job.data
-    run(
-        job,
-        [
-            commands.PYTHON, "-m", "fairseq_cli.preprocess", "-s", job.source, "-t", job.target,
-            "--srcdict", dictionaries[job.source], "--tgtdict", dictionaries[job.target],
-            "--trainpref", args.trainpref, "--validpref", args.validpref, "--destdir", dest,
-            "--workers", str(job.threads), *["--only-source"] * alone,
-        ],
-        "binarise.log",
-    )  # fmt: skip
-    if alone:
-        target = dictionaries[job.target]
-        shutil.copyfile(target, os.path.join(dest, os.path.basename(target)))
-        words = commands.distill(job._replace(data=dest), job.data, None, shared=False)
-        run(job, [*words, "--gen-subset", "valid"], "distil.log")
 
 
 def _check_subwords(job: Job, args: argparse.Namespace, dictionaries: Dict[str, str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from fairseq.models.transformer import TransformerConfig
 
 from ..compat.checkpoint_file import read_state
-from ..compat.own_task import OwnTask
+from ..compat.own_task import STOCK, OwnTask
 from ..decoding.builder import check_verifier
 from ..decoding.training_dictionaries import TrainingSettings
 from ..training.initialisation import load_verifier
@@ -49,31 +49,37 @@ def check_checkpoint(path: str) -> Dict[str, Any]:
     return state
 
 
-def several_pairs(
+def task_of(
     state: Dict[str, Any], asked: Optional[str], pair: Optional[str] = None
 ) -> Tuple[List[str], List[str]]:
-    """(flags of the task, pairs) of a verifier of several languages; empty of any other. ``asked``:
-    pairs to use, joined by commas; ``pair``: the only one; None for all of its training."""
-    settings = TrainingSettings(state)
-    trained = settings.pairs()
-    if not trained:
+    """(flags of the task, pairs) of a verifier; no flags of fairseq's translation, and no pairs of
+    a task of one pair. ``asked``: pairs to use, joined by commas; ``pair``: the only one; None for
+    all of its training."""
+    settings, own = TrainingSettings(state), OwnTask(state)
+    words = shlex.split(own.flags(ours=True))
+    if not settings.several:
         if asked is not None:
             raise ValueError(f"--lang-pairs {asked}: the verifier has one pair; leave it out")
-        return [], []
-    pairs = (asked or pair or ",".join(trained)).split(",")
-    words = shlex.split(OwnTask(state).flags(ours=True))
-    words[words.index("--lang-pairs") + 1] = ",".join(pairs)
+        return words if own.decodes_here and own.name != STOCK else [], []
+    trained = ",".join(settings.pairs())
+    pairs = asked or pair or trained
+    if not pairs:
+        raise ValueError("--lang-pairs: missing; name the pairs to accelerate, as en-de,en-fr")
+    if trained:
+        words[words.index("--lang-pairs") + 1] = pairs
+    else:
+        words += ["--lang-pairs", pairs]
     if "--langs" not in words and "--lang-dict" not in words:
         words += ["--langs", ",".join(settings.languages() or ())]
-    return words, pairs
+    return words, pairs.split(",")
 
 
-def fit(path: str, src_dict: Any, tgt_dict: Any, several: bool = False) -> Fitting:
+def fit(path: str, src_dict: Any, tgt_dict: Any, languages: bool = False) -> Fitting:
     """The drafter for a verifier.
 
     A verifier as wide in its encoder as in its decoder gets an attached drafter of 2 layers with a
-    chain, which reads its states; any other gets the papers' drafter, 12+2 layers. ``several``: of
-    a verifier of several pairs, whose vocabulary the drafter reads too.
+    chain, which reads its states; any other gets the papers' drafter, 12+2 layers. ``languages``:
+    of a verifier with language tokens, whose vocabulary is large: the drafter reads its tables.
     """
     model = load_verifier("--path", path, src_dict, tgt_dict)
     check_verifier(model, f"--path: {path}")
@@ -85,7 +91,7 @@ def fit(path: str, src_dict: Any, tgt_dict: Any, several: bool = False) -> Fitti
         words += ["--attach-to", path, "--init-decoder-from", path, "--soft-targets", "0.5"]
         words += ["--init-decoder-layers", f"0,{len(model.decoder.layers) - 1}"]
         words += ["--chain-width", str(min(512, cfg.decoder.embed_dim))]
-        words += ["--verifier-embeddings"] if several else []
+        words += ["--verifier-embeddings"] if languages else []
         description = "2 layers that read the verifier's states, with a chain"
         return Fitting("attached_drafter_base", words, description)
     words += [*_side("encoder", cfg.decoder), "--source-copy"]

@@ -17,7 +17,7 @@ from fairseq_specdec.config import OWN_FIELDS, decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator, check_settings, rule_of
 from fairseq_specdec.decoding.generation_flags import beam_of, check_generation_flags, sampler_of
 from fairseq_specdec.decoding.stats import DecodingStats
-from fairseq_specdec.families.languages import of_pair
+from fairseq_specdec.families.languages import of_task
 from fairseq_specdec.families.stock_generator import decided
 
 from ..io.flag_values import flag_of
@@ -210,7 +210,7 @@ def build(plan: Plan, workload: Workload, overrides: Overrides = NO_OVERRIDES) -
 
 
 def _drafter(task: Any, path: str, src_dict: Any, tgt_dict: Any, read: Any, dtype: Any) -> Any:
-    return of_pair(read(path, src_dict, tgt_dict), task)
+    return of_task(read(path, src_dict, tgt_dict), task)
 
 
 def build_stock(plan: Plan, workload: Workload, beam: int) -> System:

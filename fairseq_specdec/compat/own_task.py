@@ -33,6 +33,11 @@ class OwnTask:
             name = stock if _registered(stock) is not None else STOCK
         self.name = name if isinstance(name, str) else STOCK
 
+    @property
+    def decodes_here(self) -> bool:
+        """Whether this project has a task that does the same."""
+        return _registered(self.name + SUFFIX) is not None
+
     def adds_symbols(self, task: Any) -> bool:
         """Whether it may have added symbols to the dictionaries that ``task`` does not know, or
         knows only by flags."""
@@ -55,7 +60,7 @@ class OwnTask:
     def flags(self, ours: bool = False) -> str:
         """The words of a command line that decode with it, as far as the checkpoint has them."""
         name = self.name
-        if ours and _registered(name + SUFFIX) is not None:
+        if ours and self.decodes_here:
             name += SUFFIX
         words = ["--task", name]
         if _registered(self.name) is None:

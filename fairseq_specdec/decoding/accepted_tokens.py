@@ -112,13 +112,14 @@ class _Begun(NamedTuple):
 
 
 def _by_beginning(task: Any, sample: Dict[str, Any], wanted: Tensor) -> List[_Begun]:
-    """What the wanted rows begin with: a task of several languages forces the target's token, or
-    starts from it in place of </s>."""
+    """What the wanted rows begin with: a task with language tokens forces the target's, or starts
+    from it in place of </s>."""
     settings = getattr(task, "args", None)
-    if not getattr(settings, "decoder_langtok", False):
+    if getattr(settings, "decoder_langtok", False):
+        if not getattr(settings, "lang_tok_replacing_bos_eos", False):
+            return [_Begun(wanted, None, sample["target"][wanted, :1])]
+    elif not hasattr(settings, "langs"):
         return [_Begun(wanted, None, None)]
-    if not getattr(settings, "lang_tok_replacing_bos_eos", False):
-        return [_Begun(wanted, None, sample["target"][wanted, :1])]
     starts = sample["net_input"]["prev_output_tokens"][wanted, 0]
     return [_Begun(wanted[starts == start], start, None) for start in starts.unique().tolist()]
 

@@ -35,9 +35,15 @@ class TrainingSettings:
         guess = pairs[0] if pairs else data_utils.infer_language_pair(folder)
         return [self.get("source_lang") or guess[0], self.get("target_lang") or guess[1]]
 
+    @property
+    def several(self) -> bool:
+        """Whether the model has language tokens, of several pairs."""
+        return self.get("lang_tok_style") is not None
+
     def pairs(self) -> List[str]:
-        """The pairs of a model with language tokens of several pairs; [] of any other."""
-        return self._listed("lang_pairs") if self.get("lang_tok_style") is not None else []
+        """The pairs of a model with language tokens of several pairs, as far as the settings name
+        them; [] of any other."""
+        return self._listed("lang_pairs") if self.several else []
 
     def languages(self) -> Optional[List[str]]:
         """In the order of their tokens; None where the settings do not say, [] without tokens."""

@@ -1,6 +1,6 @@
 """The languages of a multilingual task: those that are missing are named."""
 
-from typing import Any
+from typing import Any, Optional
 
 from fairseq_specdec.io.flag_values import flag_of
 
@@ -35,8 +35,12 @@ def check_direction(flags: Any) -> None:
             raise ValueError(f"{flag_of(name)}: missing; name the languages to translate between")
 
 
-def of_pair(drafter: Any, flags: Any) -> Any:
-    """What drafts for a task's languages; another model than a block drafter itself."""
+def of_task(drafter: Any, flags: Any) -> Any:
+    """What drafts for a task's languages."""
+    return of_pair(drafter, *[getattr(flags, side, None) for side in SIDES])
+
+
+def of_pair(drafter: Any, source: Optional[str], target: Optional[str]) -> Any:
+    """What drafts for a pair of languages; another model than a block drafter itself."""
     choose = getattr(drafter, "for_pair", None)
-    languages = [getattr(flags, side, None) for side in SIDES]
-    return drafter if choose is None or None in languages else choose("-".join(languages))
+    return drafter if choose is None or None in (source, target) else choose(f"{source}-{target}")

@@ -24,7 +24,7 @@ from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
-from .languages import check_direction, check_languages, of_pair
+from .languages import check_direction, check_languages, of_task
 from .stock_generator import decided
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class SpecDecMixin:
             key = (path, os.stat(path).st_mtime_ns, read, dtype, like.dtype, like.device)
             if key not in self._drafters:
                 drafter = read(path, src_dict, tgt_dict)
-                self._drafters = {key: of_pair(drafter, self.own_flags)}
+                self._drafters = {key: of_task(drafter, self.own_flags)}
             return self._drafters[key]
 
         return load

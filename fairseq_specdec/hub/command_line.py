@@ -80,4 +80,5 @@ def at_the_prompt(message: str) -> str:
 
     message = re.sub(rf"^({words})\b", flag, message)
     message = message.replace("bpe=None", "--bpe none")
-    return re.sub(rf"\b({words})=\.\.\.", flag, message)
+    message = re.sub(rf"\b({words})=\.\.\.", flag, message)
+    return re.sub(rf"\b({words})='([^']*)'", lambda m: f"{flag(m)} {m.group(2)}", message)

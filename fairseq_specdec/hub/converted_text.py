@@ -48,6 +48,15 @@ class ConvertedCodec(TextCodec):
             ids += self._inner.ids(text) if word == "{text}" else [self.src_dict.index(word)]
         return ids
 
+    def prepared(self, text: str) -> str:
+        """A source as fairseq's commands take it, split into words of the dictionary, without </s>
+        and language, which the task adds; "" for a text without a visible character."""
+        ids = self.encode(text)
+        first = self._around.index("{text}")
+        last = len(ids) - (len(self._around) - first - 1)
+        kept = [i for i in ids[:first] if i == self.src_dict.bos()] + ids[first:last]
+        return " ".join(self.src_dict.symbols[i] for i in kept)
+
     def words(self, tokens: List[int]) -> List[str]:
         words = [self.tgt_dict.symbols[token] for token in tokens]
         return [word for word in words if word not in self._hidden]

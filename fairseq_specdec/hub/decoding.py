@@ -16,6 +16,7 @@ from fairseq_specdec.decoding.builder import (
 )
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
+from fairseq_specdec.families.languages import of_pair
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from .batching import collated
@@ -232,5 +233,6 @@ class Decodings:
         """A drafter, read once for all that use it; packed and freed in one number format."""
         key = (path, read, dtype if self._freeing else None)
         if key not in self._drafters:
-            self._drafters[key] = read(path, src_dict, tgt_dict)
+            drafter = read(path, src_dict, tgt_dict)
+            self._drafters[key] = of_pair(drafter, *self.codec.languages)
         return self._drafters[key]

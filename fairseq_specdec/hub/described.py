@@ -5,6 +5,8 @@ import json
 import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
+from fairseq_specdec.io.flag_values import flag_of
+
 DESCRIPTION = "converted.json"
 VERIFIER = "verifier.pt"
 FORMAT = 1
@@ -33,6 +35,12 @@ class Described(NamedTuple):
         """Decoding flags under which the folder's own settings hold."""
         return dict(self.description["flags"])
 
+    @property
+    def command_flags(self) -> Dict[str, str]:
+        """``flags`` as fairseq's commands have them, with their values."""
+        given = {"max_len_a": 0, **self.flags}
+        return {flag_of(name): str(value) for name, value in given.items()}
+
     def source(self) -> List[str]:
         """Words around a source: ``{text}`` stands for the text."""
         lang = self.description["languages"].get(self.languages[0], "")
@@ -55,6 +63,11 @@ class Described(NamedTuple):
         return self.description.get("first")
 
 
+def is_converted(folder: Any) -> bool:
+    """Whether a conversion wrote a folder."""
+    return os.path.isfile(os.path.join(str(folder), DESCRIPTION))
+
+
 def nearest(code: str, languages: Iterable[str]) -> str:
     """Why a code is no language of a model, with those that are near to it."""
     known = sorted(languages)
@@ -75,10 +88,9 @@ def describe(
     ``verifiers``: checkpoints; an ensemble has no description. ``source_lang``, ``target_lang``: as
     asked for."""
     folder = os.path.dirname(os.path.abspath(verifiers[0]))
-    path = os.path.join(folder, DESCRIPTION)
-    if len(verifiers) != 1 or not os.path.isfile(path):
+    if len(verifiers) != 1 or not is_converted(folder):
         return None
-    description = _read(path)
+    description = _read(os.path.join(folder, DESCRIPTION))
     languages = []
     asked = (("source_lang", source_lang), ("target_lang", target_lang))
     for side, (argument, code) in enumerate(asked):

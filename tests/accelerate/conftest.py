@@ -1,5 +1,7 @@
 """A toy verifier with its data, and a run of the command in this process."""
 
+import contextlib
+
 import pytest
 from toy_pair import text_of, write_pair
 from toy_translation import sentences, translate
@@ -25,6 +27,30 @@ def toy(tmp_path_factory, fairseq_command):
         "--srcdict", folder / "dict.src.txt", "--tgtdict", folder / "dict.tgt.txt",
     )  # fmt: skip
     return folder
+
+
+@pytest.fixture
+def stopped_in_training(monkeypatch):
+    """A block in which Ctrl-C ends the command in the second slice of training."""
+
+    @contextlib.contextmanager
+    def stop():
+        whole, begun = steps.run, []
+
+        def stopped(job, words, log):
+            if log == "train.log":
+                begun.append(words)
+                if len(begun) == 2:
+                    raise KeyboardInterrupt
+            return whole(job, words, log)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(steps, "run", stopped)
+            with pytest.raises(SystemExit) as ended:
+                yield
+        assert ended.value.code == 130
+
+    return stop
 
 
 @pytest.fixture

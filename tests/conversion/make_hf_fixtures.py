@@ -14,7 +14,9 @@ import torch
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hf"
 # Nothing of them is read here, or it is read from another file.
 LEFT_OUT = ("tokenizer.json", "added_tokens.json")
-STORED = {"marian": False, "m2m_100": True, "nllb": True, "mbart25": True, "bart": False}
+STORED = {
+    "marian": False, "m2m_100": True, "nllb": True, "mbart25": True, "mbart50": True, "bart": False,
+}  # fmt: skip
 
 
 def make(family, safe):

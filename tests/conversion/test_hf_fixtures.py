@@ -11,10 +11,9 @@ import shutil
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
+from hf_folders import FAMILIES, PACKAGES, STORED, told
 from in_process import PLUGIN, run_here
 
-from fairseq_specdec.accelerate import cli as accelerate
-from fairseq_specdec.accelerate import verifier
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.conversion import cli
 from fairseq_specdec.conversion.hf.convert import convert, load
@@ -23,16 +22,6 @@ from fairseq_specdec.conversion.hf.folder import ModelFolder
 from fairseq_specdec.conversion.hf.vocabulary import read_pieces
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.converted_text import open_sentencepiece
-
-STORED = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hf"
-FAMILIES = ("marian", "m2m_100", "nllb", "mbart25", "bart")
-PACKAGES = {"marian": "sentencepiece", "m2m_100": "sentencepiece safetensors"}
-PACKAGES.update(nllb=PACKAGES["m2m_100"], mbart25=PACKAGES["m2m_100"], bart="regex")
-
-
-def told(family):
-    return json.loads((STORED / family / "expected.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +30,10 @@ def converted(tmp_path_factory):
     made = {}
 
     def of(family):
-        for package in PACKAGES[family].split():
-            pytest.importorskip(package)
         if family not in made:
             out = tmp_path_factory.mktemp(family)
+            for package in PACKAGES[family].split():
+                pytest.importorskip(package)
             made[family] = (out, convert(str(STORED / family), str(out), None, None, True))
         return made[family]
 
@@ -136,33 +125,6 @@ def test_a_packed_pair_says_the_same(converted, family):
     cli.cli_main(["pack", str(out / "verifier.pt"), packed])
     drafted = loaded(packed, family, strategy="sps", drafter=packed)
     assert list(map(str, drafted.translate(facts["sources"]))) == facts["outputs"]
-
-
-@pytest.mark.slow
-def test_a_converted_model_is_accelerated(converted, tmp_path, monkeypatch):
-    """From text of the source language alone, in the model's pieces."""
-    out, _ = converted("marian")
-    split = open_sentencepiece(str(out / "source.spm"))
-    for name, count in (("train", 300), ("valid", 40)):
-        lines = [split.encode(" ".join(words), out_type=str) for words in spoken(count)]
-        text = "".join(" ".join(pieces) + "\n" for pieces in lines)
-        (tmp_path / f"{name}.xx").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(verifier, "LEAST_LAYERS", 1)
-    monkeypatch.setattr(accelerate.signal, "signal", lambda *args: None)
-    words = [out, "--path", out / "verifier.pt", "--out", tmp_path / "fast", "--cpu"]
-    words += ["--trainpref", tmp_path / "train", "--validpref", tmp_path / "valid"]
-    words += ["-s", "xx", "-t", "yy", "--updates", 3, "--limit", 40, "--eval-sentences", 8]
-    words += ["--measure-sentences", 8, "--decode-beam", 1, "--batch-sizes", 1]
-    accelerate.cli_main(list(map(str, words)))
-    facts = told("marian")
-    drafted = loaded(out, "marian", drafter=tmp_path / "fast" / "drafter.pt", draft_budget=0)
-    assert list(map(str, drafted.translate(facts["sources"]))) == facts["outputs"]
-
-
-def spoken(count):
-    """So many lists of words of the stored models' sources."""
-    words = [word.strip(".?!") for line in told("marian")["sources"] for word in line.split()]
-    return [[words[(7 * i + 3 * k) % len(words)] for k in range(1 + i % 6)] for i in range(count)]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

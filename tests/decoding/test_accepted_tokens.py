@@ -106,6 +106,7 @@ def test_wrappers_are_looked_into():
             {"decoder_langtok": True, "lang_tok_replacing_bos_eos": True},
             [([0, 2], 7, None), ([3], 8, None)],
         ),
+        ({"langs": "de,ro"}, [([0, 2], 7, None), ([3], 8, None)]),
     ],
 )
 def test_outputs_begin_as_the_task_lets_them(settings, expected):

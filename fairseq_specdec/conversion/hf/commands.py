@@ -4,6 +4,7 @@ import shlex
 from typing import Any, List
 
 from .families import Converted
+from .task import task_flags
 
 _TEXT = "plain text, one sentence a line, from standard input"
 
@@ -16,12 +17,10 @@ def commands(found: Converted, out: str, pair: Any) -> str:
         usual = (languages[0], languages[-1])
         pair = tuple(named or each for named, each in zip(pair, usual))
     lines = ["In Python:", *_python(out, pair if languages else None), ""]
-    stock = found.text.task + (" --user-dir fairseq_specdec" if _needs_plugin(found) else "")
-    ours = found.text.task + "_specdec --user-dir fairseq_specdec"
     split = _subwords(found, shlex.quote(out))
     read = _TEXT if split else "sentences as their pieces, one a line, from standard input"
-    for title, task in (("With this project", ours), ("With stock fairseq", stock)):
-        lines += [f"{title} ({read}):", _command(found, out, pair, task), ""]
+    for title, ours in (("With this project", True), ("With stock fairseq", False)):
+        lines += [f"{title} ({read}):", _command(found, out, pair, ours), ""]
     if "<s>" in found.text.source:
         lines += ["The model reads <s> before a sentence: fairseq's commands take it from prepared "
                   "text only (docs/huggingface.md).", ""]  # fmt: skip
@@ -53,20 +52,13 @@ def _subwords(found: Converted, place: str) -> List[str]:
     return [f"--bpe sentencepiece --sentencepiece-model {place}/{each}" for each in models[:1]]
 
 
-def _command(found: Converted, out: str, pair: Any, task: str) -> str:
+def _command(found: Converted, out: str, pair: Any, ours: bool) -> str:
     place = shlex.quote(out)
     generation = found.generation
+    plugin = " --user-dir fairseq_specdec" if ours or _needs_plugin(found) else ""
     words = [
-        f"fairseq-interactive {place} --path {place}/verifier.pt --task {task}",
-        f"--source-lang {pair[0]} --target-lang {pair[1]}",
-        *found.text.task_flags,
-    ]
-    languages = found.vocabularies[0].languages
-    if found.text.task == "translation_multi_simple_epoch":
-        words += [f"--fixed-dictionary {place}/dict.all.txt", f"--lang-pairs {pair[0]}-{pair[1]}"]
-    elif languages:
-        words.append(f"--langs {','.join(languages)}")
-    words += [
+        f"fairseq-interactive {place} --path {place}/verifier.pt{plugin}",
+        task_flags(found, pair, ours),
         *_subwords(found, place),
         f"--beam {generation.beam} --lenpen {generation.lenpen:g}",
         f"--max-len-a 0 --max-len-b {generation.max_len_b} --min-len {generation.min_len}",

@@ -15,6 +15,7 @@ from fairseq_specdec.io.provenance import sha256
 from .commands import commands
 from .families import LOADERS, Converted
 from .folder import ModelFolder
+from .task import task_settings
 from .vocabulary import Vocabulary, word
 
 logger = logging.getLogger(__name__)
@@ -107,21 +108,17 @@ def _write_dictionaries(found: Converted, out: str, pair: Any) -> List[str]:
     for side, name in enumerate(names):
         lines = [f"{each} 1\n" for each in words_of(found, side)[4:]]
         write_text(os.path.join(out, f"dict.{name}.txt"), "".join(lines))
-    if found.text.task == "translation_from_pretrained_bart":  # reads one for each language
-        for code in found.vocabularies[0].languages:
-            link = os.path.join(out, f"dict.{code}.txt")
-            if not os.path.lexists(link):
-                os.symlink("dict.all.txt", link)
+    for code in found.vocabularies[0].languages:  # fairseq's tasks read one for each language
+        link = os.path.join(out, f"dict.{code}.txt")
+        if not os.path.lexists(link):
+            os.symlink("dict.all.txt", link)
     return [names[0], names[-1]]
 
 
 def _write_checkpoint(found: Converted, path: str, pair: Any) -> None:
-    task = found.text.task
     args = argparse.Namespace(
-        arch=found.arch, task=task, source_lang=pair[0], target_lang=pair[1],
-        left_pad_source=False, left_pad_target=False, data=".", criterion="cross_entropy",
-        **found.model,
-    )  # fmt: skip
+        arch=found.arch, criterion="cross_entropy", **task_settings(found, pair), **found.model
+    )
     step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     state = {
         "args": args,

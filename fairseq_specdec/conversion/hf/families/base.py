@@ -36,7 +36,7 @@ class Text(NamedTuple):
     start: str  # first decoder input, ``</s>`` or ``{lang}``
     task: str  # of fairseq
     language_token: str = "__{}__"  # of ``--source-lang``, as the family's task of fairseq names it
-    task_flags: Tuple[str, ...] = ()  # of it, beside the languages
+    task_settings: Mapping[str, Any] = {}  # of it, beside the languages
     made: Mapping[str, str] = {}  # files that OUT gets beside those of the folder: their content
 
     @property

@@ -5,11 +5,16 @@ from typing import Tuple
 from ..generation import Generation
 from ..vocabulary import Vocabulary, assemble, read_ids
 from .base import Loader, Text, register
-from .mbart import PIECES, files_of_pieces, pieces_and_languages, tokenizer_class
+from .mbart import (
+    BOTH_SIDES,
+    PIECES,
+    SEVERAL,
+    files_of_pieces,
+    pieces_and_languages,
+    tokenizer_class,
+)
 
 USUAL = ("<s>", "<pad>", "</s>", "<unk>")
-TASK = "translation_multi_simple_epoch"
-FLAGS = ("--encoder-langtok src", "--decoder-langtok")
 
 
 @register("m2m_100")
@@ -44,4 +49,5 @@ class M2M100Loader(Loader):
                 )
             self.folder.file(PIECES)
             kind, files = "sentencepiece", {PIECES: PIECES}
-        return Text(kind, files, source, "</s>", TASK, task_flags=FLAGS), (vocabulary, vocabulary)
+        text = Text(kind, files, source, "</s>", SEVERAL, task_settings=BOTH_SIDES)
+        return text, (vocabulary, vocabulary)

@@ -8,6 +8,10 @@ from .base import Loader, Text, register
 
 USUAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 PIECES = "sentencepiece.bpe.model"
+# fairseq's task of models with several pairs.
+SEVERAL = "translation_multi_simple_epoch"
+# Its settings where source and target begin with their languages.
+BOTH_SIDES = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual"}
 
 
 @register("mbart")
@@ -30,9 +34,8 @@ class MBartLoader(Loader):
         kind, files = files_of_pieces(self)
         if tokenizer_class(self).startswith("MBart50") or generation.start == generation.eos:
             text = Text(
-                kind, files, ["{lang}", "{text}", "</s>"], "</s>", "translation_multi_simple_epoch",
-                task_flags=("--encoder-langtok src", "--decoder-langtok"),
-            )  # fmt: skip
+                kind, files, ["{lang}", "{text}", "</s>"], "</s>", SEVERAL, task_settings=BOTH_SIDES
+            )
         else:
             text = Text(
                 kind, files, ["{text}", "</s>", "{lang}"], "{lang}",

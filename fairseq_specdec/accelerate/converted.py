@@ -1,0 +1,140 @@
+"""A verifier that ``specdec-convert hf`` wrote: its languages, and plain text for it."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import os
+import shutil
+from typing import List, Sequence, Tuple
+
+from fairseq.data import Dictionary
+
+from ..compat.checkpoint_file import check_file
+from ..hub.command_line import at_the_prompt
+from ..hub.converted_text import ConvertedCodec, choose
+from ..hub.described import VERIFIER, Described, describe, is_converted
+from ..io.atomic import replacing
+from ..io.progress import Counter
+from ..io.provenance import sha256
+from .commands import Job
+from .state import State
+
+logger = logging.getLogger("fairseq_specdec.accelerate")
+
+_READ = 1000  # lines, of which most would be split
+DRAFTER = "drafter.pt"
+
+
+def settle(args: argparse.Namespace) -> List[Described]:
+    """A description for each pair that is asked for; [] of a verifier that was not converted. Sets
+    the flags that such a folder answers, in place. Raises ValueError: a language that the model
+    lacks, with those near to it."""
+    if args.path is None:
+        if not is_converted(args.data):
+            raise ValueError("--path: missing; name the verifier's checkpoint")
+        args.path = os.path.join(args.data, VERIFIER)
+    check_file("--path", args.path)
+    if not is_converted(os.path.dirname(os.path.abspath(args.path))):
+        return []
+    if args.lang_pairs is not None:
+        return [_described(args.path, pair, args.lang_pairs) for pair in args.lang_pairs.split(",")]
+    try:
+        found = describe([args.path], args.source_lang, args.target_lang)
+    except ValueError as error:
+        raise ValueError(at_the_prompt(str(error))) from error
+    assert found is not None
+    args.source_lang, args.target_lang = found.languages
+    return [found]
+
+
+def _described(path: str, pair: str, asked: str) -> Described:
+    """The description for one of ``--lang-pairs``."""
+    languages = pair.split("-")
+    if len(languages) != 2:
+        raise ValueError(f"--lang-pairs {asked}: expected SOURCE-TARGET,..., got {pair!r}")
+    try:
+        found = describe([path], *languages)
+    except ValueError as error:
+        _, _, reason = str(error).partition(" ")  # without the argument's name
+        raise ValueError(f"--lang-pairs {asked}: {reason}") from error
+    assert found is not None
+    return found
+
+
+def check_source(described: Described) -> None:
+    """Refuse a model whose sources no task of fairseq makes."""
+    words = described.description["source"]
+    if described.start is None and words.index("{text}") == 0 and words[-1] == "{lang}":
+        raise ValueError(
+            f"{described.folder}: its sources end with their language (legacy_behaviour), those of "
+            "fairseq's task begin with it; decode it with strategy sps or iad, from Python"
+        )
+
+
+def codec_of(described: Described) -> ConvertedCodec:
+    """The tokenizer of a folder, with its dictionaries."""
+    names = [os.path.join(described.folder, f"dict.{n}.txt") for n in described.dictionaries]
+    return choose(described, "auto", (Dictionary.load(names[0]), Dictionary.load(names[1])))
+
+
+def split_texts(job: Job, found: Sequence[Described], prefixes: Tuple[str, str]) -> Tuple[str, str]:
+    """Split plain text of the source languages into the model's pieces, below ``--out``. Returns
+    the prefixes of what was written."""
+    made = (job.file("pieces", "train"), job.file("pieces", "valid"))
+    for described in {each.languages[0]: each for each in found}.values():
+        codec = codec_of(described)
+        for prefix, to in zip(prefixes, made):
+            language = described.languages[0]
+            _split(codec, f"{prefix}.{language}", f"{to}.{language}")
+    return made
+
+
+def _split(codec: ConvertedCodec, text: str, to: str) -> None:
+    _check_text(text)
+    with open(text, encoding="utf-8", errors="replace") as lines:
+        total = sum(1 for _ in lines)
+    title = f"binarise: {os.path.basename(text)}"
+    with open(text, encoding="utf-8", errors="replace") as lines, Counter(
+        total, "line", logger, title=title
+    ) as counter, replacing(to, make_folder=True) as out:
+        for line in lines:
+            pieces = codec.prepared(line)
+            if pieces:
+                out.write(pieces + "\n")
+            counter.add(1)
+
+
+def _check_text(path: str) -> None:
+    """Refuse a text that is missing, or is split already."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"{path}: no such file; --trainpref and --validpref name plain text without its "
+            "language, one sentence a line"
+        )
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        lines = [line for line in itertools.islice(stream, _READ) if line.strip()]
+    if not lines:
+        raise ValueError(f"{path}: holds no text; give one sentence a line")
+    if sum("\u2581" in line for line in lines) * 2 > len(lines):
+        raise ValueError(
+            f"{path}: is split into pieces; give plain text, the folder's tokenizer splits it"
+        )
+
+
+def place(job: Job, state: State) -> bool:
+    """Put the drafter beside the converted verifier, where it is found by itself; whether it is
+    there. Another drafter stays."""
+    assert job.converted is not None
+    beside = os.path.join(job.converted, DRAFTER)
+    there = sha256(beside) if os.path.isfile(beside) else None
+    made = sha256(job.drafter)
+    if there not in (None, made, state.results("place").get("sha256")):
+        logger.warning("%s: is another drafter, and stays", beside)
+        return False
+    if there != made:
+        with replacing(beside, "wb") as out, open(job.drafter, "rb") as stream:
+            shutil.copyfileobj(stream, out)
+    state.note("place", sha256=made)
+    return True

@@ -1,0 +1,182 @@
+"""``specdec-accelerate`` with folders that specdec-convert hf wrote, from plain text alone."""
+
+import json
+
+import pytest
+from hf_folders import FAMILIES, converted, languages_of, spoken, told
+
+from fairseq_specdec.accelerate import cli, commands, measuring, steps, verifier
+from fairseq_specdec.accelerate.commands import Job
+from fairseq_specdec.accelerate.converted import place
+from fairseq_specdec.accelerate.state import State
+from fairseq_specdec.hub import SpeculativeTranslator
+
+# A language before the text, and one after it; the other families are slow tests.
+QUICK = ("nllb", "mbart25")
+BRIEF = (
+    "--updates", 6, "--limit", 40, "--eval-sentences", 8, "--measure-sentences", 8,
+    "--decode-beam", 1, "--batch-sizes", 1,
+)  # fmt: skip
+
+
+@pytest.fixture
+def accelerate(tmp_path, monkeypatch, loaded_python):
+    """Convert a stored folder and run the command on it; its words end with what is given."""
+    monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
+    monkeypatch.setattr(verifier, "LEAST_LAYERS", 1)
+    monkeypatch.setattr(steps, "FIRST_SLICE", 3)
+    monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
+    monkeypatch.chdir(tmp_path)
+
+    def run(family, *words):
+        if not (tmp_path / family).exists():
+            converted(family, tmp_path / family)
+            for name, count in (("train", 120), ("valid", 20)):
+                text = "".join(f"{line}\n" for line in spoken(family, count))
+                (tmp_path / f"{name}.{languages_of(family)[0]}").write_text(text, encoding="utf-8")
+        given = [family, "--out", "fast", "--cpu", "--trainpref", "train", "--validpref", "valid"]
+        cli.cli_main(list(map(str, [*given, *words])))
+        return tmp_path / family
+
+    return run
+
+
+def texts(translator, family):
+    return list(map(str, translator.translate(told(family)["sources"])))
+
+
+@pytest.mark.parametrize(
+    "family",
+    [*QUICK, *(pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES if f not in QUICK)],
+)
+def test_plain_text_alone_makes_a_drafter(
+    accelerate, stopped_in_training, family, tmp_path, caplog
+):
+    """Stopped in training; the same command goes on. Then Python finds the drafter by itself."""
+    with stopped_in_training():
+        accelerate(family, *BRIEF)
+    out = accelerate(family, *BRIEF)
+    found = json.loads((tmp_path / "fast" / "state.json").read_text(encoding="utf-8"))["steps"]
+    assert found["distil"]["counts"]["chosen"] == 40 and found["distil"]["counts"]["kept"] > 30
+    assert found["train"]["updates"] == 6 and len(found["train"]["history"]) == 2
+    (rows,) = found["measure"]["rows"].values()
+    assert rows["gad"]["identical_percent"] == rows["greedy"]["identical_percent"] == 100
+
+    source, target = languages_of(family)
+    facts = told(family)
+    for backend in ("native", "torch"):
+        given = dict(source_lang=source, target_lang=target, device="cpu", backend=backend)
+        drafted = SpeculativeTranslator.from_pretrained(out, draft_budget=0, **given)
+        assert drafted.strategy == "gad" and texts(drafted, family) == facts["outputs"], backend
+        assert drafted.generator.parts().drafter.model.word_list is not None
+        assert sum(sum(each.drafted) for each in drafted.translate(facts["sources"])) > 100
+    command = f"SpeculativeTranslator.from_pretrained({family!r}, source_lang={source!r}, "
+    assert command + f"target_lang={target!r}, strategy='" in caplog.text
+    assert f"specdec-serve --path {family} --source-lang {source} --target-lang" in caplog.text
+
+
+class ReachedError(Exception):
+    """A step that a test does not run."""
+
+
+@pytest.fixture
+def stopping(monkeypatch):
+    """The steps end where the first figure would be measured; returns the job."""
+    jobs = []
+
+    def reached(job, state):
+        jobs.append(job)
+        raise ReachedError
+
+    monkeypatch.setattr(measuring, "compare", reached)
+    return jobs
+
+
+def test_one_drafter_for_several_pairs(accelerate, stopping, tmp_path):
+    """One text for each source language; the languages of the model, not of a training."""
+    with pytest.raises(ReachedError):
+        accelerate("m2m_100", *BRIEF, "--lang-pairs", "en-de,en-fr")
+    job = stopping[0]
+    assert job.pairs == ("en-de", "en-fr") and "--decoder-langtok" in job.task
+    for pair in job.pairs:
+        assert (tmp_path / "fast" / "binarised" / f"valid.{pair}.{pair[3:]}.idx").is_file()
+        assert (tmp_path / "fast" / "binarised" / f"train.{pair}.en.idx").is_file()
+    pieces = (tmp_path / "fast" / "pieces" / "valid.en").read_text(encoding="utf-8")
+    assert "\u2581" in pieces and "__en__" not in pieces and "</s>" not in pieces
+
+
+@pytest.mark.parametrize(
+    "family, words, message",
+    [
+        ("nllb", ("-s", "eng"), "--source-lang eng: none of the .* near it are eng_Latn"),
+        ("nllb", ("-t", "deu-Latn"), "--target-lang deu-Latn: none of the .* are deu_Latn"),
+        (
+            "m2m_100", ("--lang-pairs", "en-de,en-fra"),
+            "--lang-pairs en-de,en-fra: fra: none of the model's languages; near it are fr,",
+        ),
+        ("m2m_100", ("--lang-pairs", "en"), "--lang-pairs en: expected SOURCE-TARGET"),
+        ("marian", ("-t", "de"), "--target-lang de: the model's is yy"),
+        ("marian", ("--lang-pairs", "xx-yy"), "the verifier has one pair; leave it out"),
+    ],
+)  # fmt: skip
+def test_languages_that_the_model_lacks(accelerate, family, words, message):
+    with pytest.raises(SystemExit, match=message):
+        accelerate(family, *BRIEF, *words)
+
+
+def test_languages_that_nobody_named(accelerate, tmp_path):
+    """The folder was converted without any."""
+    accelerated = converted("nllb", tmp_path / "nllb", named=False)
+    assert "eng_Latn" not in accelerated
+    with pytest.raises(
+        SystemExit, match="--source-lang: the model has 202 .* as --source-lang ace"
+    ):
+        accelerate("nllb", *BRIEF)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("\n \n", "train.xx: holds no text; give one sentence a line"),
+        ("\u2581ba \u2581do\n" * 3, "train.xx: is split into pieces; give plain text"),
+        (None, "train.xx: no such file; --trainpref and --validpref name plain text"),
+    ],
+)
+def test_texts_of_no_use(accelerate, text, message, tmp_path):
+    with pytest.raises(SystemExit, match="--limit 0"):
+        accelerate("marian", "--limit", 0)
+    path = tmp_path / "train.xx"
+    path.unlink()
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit, match=message):
+        accelerate("marian", *BRIEF)
+
+
+def test_text_is_asked_for(accelerate, tmp_path):
+    converted("marian", tmp_path / "marian")
+    with pytest.raises(SystemExit, match="--trainpref and --validpref: missing; name plain text"):
+        cli.cli_main(["marian", "--out", "fast"])
+
+
+def test_sources_that_no_task_makes(accelerate, tmp_path):
+    with pytest.raises(SystemExit, match="--limit 0"):
+        accelerate("nllb", "--limit", 0)
+    path = tmp_path / "nllb" / "converted.json"
+    description = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**description, "source": ["{text}", "</s>", "{lang}"]}))
+    with pytest.raises(SystemExit, match="nllb: its sources end with their language"):
+        accelerate("nllb", *BRIEF)
+
+
+def test_another_drafter_beside_the_verifier_stays(tmp_path):
+    """One of an earlier run of the same job is replaced."""
+    (tmp_path / "drafter.pt").write_bytes(b"theirs")
+    job = Job("d", "v.pt", str(tmp_path / "out"), "s", "t", 1, True, False, 1000, 1, 8)
+    job, state = job._replace(converted=str(tmp_path)), State(str(tmp_path / "out"), {})
+    (tmp_path / "out" / "drafter.pt").write_bytes(b"first")
+    assert not place(job, state) and (tmp_path / "drafter.pt").read_bytes() == b"theirs"
+    (tmp_path / "drafter.pt").unlink()
+    assert place(job, state) and (tmp_path / "drafter.pt").read_bytes() == b"first"
+    (tmp_path / "out" / "drafter.pt").write_bytes(b"second")
+    assert place(job, state) and (tmp_path / "drafter.pt").read_bytes() == b"second"
