@@ -73,8 +73,8 @@ ORDERED = call(named("collections", "OrderedDict"))
 
 def storage(kind="FloatStorage", key="0", count=4, more=b""):
     """A reference to the storage of four floats that ``zipped`` and ``legacy`` hold."""
-    told = (text("storage"), named("torch", kind), text(key), text("cpu"), whole(count), more)
-    return tuple_of(*told) + pickle.BINPERSID
+    parts = (text("storage"), named("torch", kind), text(key), text("cpu"), whole(count), more)
+    return tuple_of(*parts) + pickle.BINPERSID
 
 
 def tensor(where, offset=0, size=(4,), stride=(1,), hooks=ORDERED, gradient=pickle.NEWFALSE):

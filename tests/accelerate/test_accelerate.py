@@ -28,7 +28,7 @@ def test_from_a_verifier_to_a_report(accelerate, stopped_in_training, monkeypatc
     assert "go on with: specdec-accelerate " in line and "--updates 6" in line
 
     out = accelerate(*SMALL)
-    told = caplog.text
+    logged = caplog.text
     found = state_of(out)
     assert found["distil"]["counts"]["chosen"] == 40
     assert found["train"]["updates"] == 6 and len(found["train"]["history"]) == 2
@@ -43,9 +43,9 @@ def test_from_a_verifier_to_a_report(accelerate, stopped_in_training, monkeypatc
         for beam, end in ((1, ""), (2, ", beam 2")):
             way = min(("greedy", "gad"), key=lambda way: rows[way + end]["ms_mean"])
             command = f"--beam {beam} --batch-size {size} --strategy {way}"
-            assert command in page and command in told
+            assert command in page and command in logged
     assert "6 updates" in page and page.count("<svg") == 3
-    assert "this engine alone: " in told and "none dropped" in told
+    assert "this engine alone: " in logged and "none dropped" in logged
 
     def unwanted(*args):
         raise AssertionError("a step that is done was run again")

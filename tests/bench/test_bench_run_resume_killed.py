@@ -27,8 +27,8 @@ def whole(folder):
         tables = (folder / "x.md").read_text()
         sizes = [part["batch_size"] for part in read["runs"]]
         # Written after the JSON, so it may lack the last size.
-        told = sum(f"sentences, batch {size}," in tables for size in sizes)
-        assert told in (len(sizes), len(sizes) - 1) and tables.endswith("\n")
+        count = sum(f"sentences, batch {size}," in tables for size in sizes)
+        assert count in (len(sizes), len(sizes) - 1) and tables.endswith("\n")
     return read["runs"]
 
 

@@ -56,16 +56,16 @@ def test_the_warning_stands_under_the_tables():
 
 
 @pytest.mark.parametrize(
-    "name, count, told",
+    "name, count, warned",
     [
         ("CTranslate2 int8 beam 1", 2, True),
         ("CTranslate2 int8 beam 1", 1, False),
         ("gad", 2, False),
     ],
 )
-def test_threads_inside_a_sentence_of_other_engines_are_spoken_of(name, count, told):
+def test_threads_inside_a_sentence_of_other_engines_are_spoken_of(name, count, warned):
     warnings_ = [line for line in tables.legend(results(name, count)) if "threads inside" in line]
-    assert bool(warnings_) is told
+    assert bool(warnings_) is warned
 
 
 @pytest.mark.parametrize("words, count", [([], 1), (["--threads", "2"], 2)])

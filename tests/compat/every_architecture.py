@@ -76,10 +76,10 @@ def write(arch, path, task):
 
 
 def digest(tensors):
-    told = hashlib.sha256()
+    hashed = hashlib.sha256()
     for name, tensor in tensors:
-        told.update(name.encode() + tensor.double().numpy().tobytes())
-    return told.hexdigest()[:16]
+        hashed.update(name.encode() + tensor.double().numpy().tobytes())
+    return hashed.hexdigest()[:16]
 
 
 def hypotheses(model, task):
@@ -100,12 +100,12 @@ def run(arch, path, task):
 
     (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task)
     model.eval()
-    told = {"class": type(model).__name__, "weights": digest(sorted(model.state_dict().items()))}
+    facts = {"class": type(model).__name__, "weights": digest(sorted(model.state_dict().items()))}
     try:
-        told["hypotheses"] = hypotheses(model, task)
+        facts["hypotheses"] = hypotheses(model, task)
     except Exception as error:  # NAT models and language models
-        told["failed to decode"] = type(error).__name__
-    return told
+        facts["failed to decode"] = type(error).__name__
+    return facts
 
 
 def attempted(act, *arguments):

@@ -185,10 +185,10 @@ def odd_storages(more=b""):
     Args:
         more: what the layout before torch 1.6 tells beyond the others: None.
     """
-    told = (text("storage"), named("torch", "FloatStorage"), text("0"), text("cpu"), whole(4))
+    key = (text("storage"), named("torch", "FloatStorage"), text("0"), text("cpu"), whole(4))
 
     def reference(**other):
-        parts = [*told, more]
+        parts = [*key, more]
         for at, part in other.items():
             parts[int(at[1:])] = part
         return ended(tensor(tuple_of(*parts) + pickle.BINPERSID))
@@ -196,9 +196,9 @@ def odd_storages(more=b""):
     made = {
         "a storage of a number": ended(tensor(whole(1) + pickle.BINPERSID)),
         "a storage of a list": ended(tensor(plain(["storage"]) + pickle.BINPERSID)),
-        "a storage of too few words": ended(tensor(tuple_of(*told[:4], more) + pickle.BINPERSID)),
+        "a storage of too few words": ended(tensor(tuple_of(*key[:4], more) + pickle.BINPERSID)),
         "a storage of too many words": ended(
-            tensor(tuple_of(*told, whole(1), whole(1)) + pickle.BINPERSID)),
+            tensor(tuple_of(*key, whole(1), whole(1)) + pickle.BINPERSID)),
         "a storage of another word": reference(_0=text("module")),
         "a storage of a dtype": reference(_1=text("float32")),
         "a storage of a type": reference(_1=named("__builtin__", "long")),

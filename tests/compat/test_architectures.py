@@ -51,8 +51,8 @@ def told_by(python, folder, *flags):
 
 def compare(python, folder, *flags):
     without = told_by(python, folder, *flags)
-    assert {told.get("class") for told in without.values()} - {None} == CLASSES
-    assert sum("hypotheses" in told for told in without.values()) >= 11
+    assert {facts.get("class") for facts in without.values()} - {None} == CLASSES
+    assert sum("hypotheses" in facts for facts in without.values()) >= 11
     assert told_by(python, folder, "--plugin", *flags) == without
 
 

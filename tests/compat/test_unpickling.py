@@ -47,8 +47,8 @@ def registered(monkeypatch):
 class Unchecked(pickle._Unpickler):
     """Python's own unpickler, which notes what it was asked to load from elsewhere."""
 
-    def persistent_load(self, told):
-        payloads.Adder.seen.append(told)
+    def persistent_load(self, key):
+        payloads.Adder.seen.append(key)
 
 
 def read_unchecked(data):
@@ -130,7 +130,7 @@ def test_names_are_told_without_control_characters():
 
 
 def test_an_error_is_told_in_a_line_of_at_most_200_characters():
-    def storage(told):
+    def storage(key):
         raise ValueError("ab\n " * 100)
 
     with pytest.raises(pickle.UnpicklingError) as caught:

@@ -32,9 +32,9 @@ def make(family, safe):
     # Without tokenizer.json transformers' tokenizer is the one in Python, which strips.
     expected = [each.strip() for each in hf_models.generated(model, tokenizer, langs, sources)]
     ids = [tokenizer(each)["input_ids"] for each in sources]
-    told = {"languages": langs, "sources": sources, "ids": ids, "outputs": expected}
+    facts = {"languages": langs, "sources": sources, "ids": ids, "outputs": expected}
     with open(folder / "expected.json", "w", encoding="utf-8") as stream:
-        json.dump(told, stream, ensure_ascii=False)
+        json.dump(facts, stream, ensure_ascii=False)
     for name in LEFT_OUT if family != "m2m_100" else ():
         (folder / name).unlink(missing_ok=True)
     print(family, model.dtype, len(set(expected)), "outputs of", len(sources))  # noqa: T201

@@ -29,7 +29,7 @@ def changed(folder, name, **values):
     path.write_text(json.dumps({**there, **values}), encoding="utf-8")
 
 
-def said(folder):
+def line_of(folder):
     """The one line that refuses the folder; nothing is written."""
     out = folder.parent / "out"
     with pytest.raises(ValueError) as refused:
@@ -85,7 +85,7 @@ FILES += [("generation_config.json", *each) for each in GENERATION]
 )
 def test_settings(folder, name, values, words):
     changed(folder, name, **values)
-    line = said(folder)
+    line = line_of(folder)
     assert re.search(words, line), line
     assert str(folder) in line
 
@@ -101,7 +101,7 @@ def test_settings_that_change_nothing_are_read_over(folder):
 @pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "config.json", "pytorch_model.bin"])
 def test_missing_files(folder, name):
     (folder / name).unlink()
-    line = said(folder)
+    line = line_of(folder)
     assert str(folder) in line and ("no weights in it" in line or name in line)
 
 
@@ -109,7 +109,9 @@ def test_the_folders_code_is_not_run(folder):
     (folder / "modeling_mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     state = dict(state_of(folder), evil=Harm(str(folder / "made")))
     torch.save(state, folder / "pytorch_model.bin")
-    assert "pytorch_model.bin: was not read (it names posix.mkdir" in said(folder).replace("'", "")
+    assert "pytorch_model.bin: was not read (it names posix.mkdir" in line_of(folder).replace(
+        "'", ""
+    )
     assert not (folder / "made").exists() and not (folder / "ran").exists()
 
 
@@ -119,14 +121,16 @@ def test_the_folders_code_is_not_run(folder):
 def test_paths_that_leave_the_folder(folder, place):
     (folder / "pytorch_model.bin").rename(folder.parent / "weights.bin")
     changed(folder, "pytorch_model.bin.index.json", weight_map={"a": place})
-    assert f"names the file {place!r}, outside of the folder" in said(folder)
+    assert f"names the file {place!r}, outside of the folder" in line_of(folder)
 
 
 @pytest.mark.parametrize("name", ["vocab.json", "pytorch_model.bin", "config.json"])
 def test_links_that_leave_the_folder(folder, name):
     (folder / name).rename(folder.parent / "elsewhere")
     (folder / name).symlink_to(folder.parent / "elsewhere")
-    assert f"{name}: is a link to {folder.parent}/elsewhere, outside of the folder" in said(folder)
+    assert f"{name}: is a link to {folder.parent}/elsewhere, outside of the folder" in line_of(
+        folder
+    )
 
 
 def test_a_snapshot_of_the_cache_links_beside_itself(folder):
@@ -170,7 +174,7 @@ HOSTILE = {
 def test_safetensors_that_lie(folder, case):
     content, words = HOSTILE[case]
     (folder / "model.safetensors").write_bytes(content)
-    line = said(folder)
+    line = line_of(folder)
     assert f"{folder}/model.safetensors: {words}" in line, line
 
 
@@ -178,7 +182,7 @@ def test_safetensors_that_the_package_refuses(folder):
     pytest.importorskip("safetensors")
     entry = {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]}
     (folder / "model.safetensors").write_bytes(header(a=entry) + bytes(4))
-    assert "model.safetensors: is damaged (" in said(folder)
+    assert "model.safetensors: is damaged (" in line_of(folder)
 
 
 def test_weights_of_another_kind(folder):
@@ -186,15 +190,17 @@ def test_weights_of_another_kind(folder):
     torch.save(
         {**state, "model.decoder.adapter.weight": torch.zeros(2)}, folder / "pytorch_model.bin"
     )
-    assert "holds model.decoder.adapter.weight, which no part of this family reads" in said(folder)
+    assert "holds model.decoder.adapter.weight, which no part of this family reads" in line_of(
+        folder
+    )
     name = "model.encoder.layers.0.fc1.bias"
     torch.save({**state, name: torch.zeros(48, dtype=torch.int8)}, folder / "pytorch_model.bin")
-    assert f"{name} is of torch.int8; convert the model before it was quantized" in said(folder)
+    assert f"{name} is of torch.int8; convert the model before it was quantized" in line_of(folder)
     name = "model.decoder.embed_tokens.weight"
     torch.save({**state, name: state["model.shared.weight"] + 1}, folder / "pytorch_model.bin")
-    assert f"{name} differs from model.shared.weight" in said(folder)
+    assert f"{name} differs from model.shared.weight" in line_of(folder)
     torch.save([1], folder / "pytorch_model.bin")
-    assert "holds something else than weights by their names" in said(folder)
+    assert "holds something else than weights by their names" in line_of(folder)
 
 
 def test_a_description_that_is_damaged(folder, tmp_path):

@@ -14,7 +14,7 @@ class Listener(Drafter, DraftSession):
     """Writes down what it is told, and says the same words always; one batch only.
 
     Attributes:
-        told: (row of the batch, prefix, states that predicted it) of each forecast.
+        calls: (row of the batch, prefix, states that predicted it) of each forecast.
     """
 
     for_beams = forecasts = True
@@ -23,7 +23,7 @@ class Listener(Drafter, DraftSession):
     def open(self, source):
         self.rows = list(range(source.net_input["src_tokens"].size(0)))
         self.read = [torch.zeros(0) for _ in self.rows]
-        self.told = []
+        self.calls = []
         return self
 
     def forecast(self, hypotheses, kept, hidden_states, most, count):
@@ -39,7 +39,7 @@ class Listener(Drafter, DraftSession):
                 old = self.read[row][:keep].view(-1, states.size(2))
                 self.read[row] = torch.cat([old, states[row, : length - keep]])
                 prefix = hypotheses.tokens[row, 1 : length + 1].tolist()
-                self.told.append((self.rows[row], prefix, self.read[row]))
+                self.calls.append((self.rows[row], prefix, self.read[row]))
         words = torch.arange(4, 4 + count).expand(rows, most, count)
         return Forecast(torch.full((rows, most, count), -1.0), words)
 
@@ -61,10 +61,10 @@ def true_states(sentence, prefix):
     return states
 
 
-def wrong(told, sentences):
+def wrong(calls, sentences):
     """How many of the states are not those of their prefix."""
     with torch.no_grad():
         return sum(
             not torch.allclose(states, true_states(sentences[row], prefix), atol=1e-4)
-            for row, prefix, states in told
+            for row, prefix, states in calls
         )

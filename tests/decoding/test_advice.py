@@ -37,9 +37,9 @@ def test_relaxed_output_and_other_formats_are_said():
     assert names(figures(), verifier_format="int8") == ["format"]
 
 
-@pytest.mark.parametrize("undrafted, said", [(19, []), (20, ["undrafted"]), (90, ["undrafted"])])
-def test_iterations_without_a_draft(undrafted, said):
-    assert names(figures(undrafted=undrafted)) == said
+@pytest.mark.parametrize("undrafted, lines", [(19, []), (20, ["undrafted"]), (90, ["undrafted"])])
+def test_iterations_without_a_draft(undrafted, lines):
+    assert names(figures(undrafted=undrafted)) == lines
     assert names(figures(undrafted=undrafted), "bild") == []  # it drafts where it is unsure
 
 
@@ -100,7 +100,7 @@ def test_the_figures_are_added_and_listed():
 def test_texts_name_a_remedy():
     options = SimpleNamespace(**dict(OPTIONS, verifier_format="bf16"))
     runs = (figures(emitted=100), figures(undrafted=50))
-    said = [each for run in runs for each in advice(run, "gad", options, lossless=False)]
-    text = " ".join(each.text for each in said)
+    lines = [each for run in runs for each in advice(run, "gad", options, lossless=False)]
+    text = " ".join(each.text for each in lines)
     for word in ("lossless", "fp32", "--batch-size 1", "--strategy greedy", "50%"):
         assert word in text

@@ -129,7 +129,7 @@ def test_words_that_are_equal_differ_in_no_score(strategy, backend):
         table = model.decoder.embed_tokens.weight
         table[4 : 4 + half] = table[4 + half : 4 + 2 * half]
 
-    def told(hypotheses):
+    def ranked(hypotheses):
         return sorted(
             ([4 + (t - 4) % half if t >= 4 else t for t in h["tokens"].tolist()], float(h["score"]))
             for h in hypotheses
@@ -137,7 +137,7 @@ def test_words_that_are_equal_differ_in_no_score(strategy, backend):
 
     sample, args = make_sample(SENTENCES), flags(4)
     found = ours([model], sample, args, strategy=strategy, backend=backend)
-    for mine, theirs in zip(map(told, found), map(told, stock_beams([model], sample, args))):
+    for mine, theirs in zip(map(ranked, found), map(ranked, stock_beams([model], sample, args))):
         assert [tokens for tokens, _ in mine] == [tokens for tokens, _ in theirs]
         for (_, score), (_, other) in zip(mine, theirs):
             assert score == pytest.approx(other, abs=1e-4)
@@ -233,14 +233,14 @@ def test_streams_only_what_all_hypotheses_say():
     generator = build_generator(models, words, words, args, decoding_settings(strategy="greedy"))
     early = 0
     for sentence in SENTENCES:
-        sample, told = make_sample([sentence]), []
+        sample, emitted_tokens = make_sample([sentence]), []
         with generator.batch(models, sample) as batch:
             while batch.live:
                 batch.iterate()
                 emitted = batch.trace(0)[-1].emitted
-                told += emitted
+                emitted_tokens += emitted
                 early += len(emitted) * batch.live
-        assert told == batch.finished[0][0]["tokens"].tolist()
+        assert emitted_tokens == batch.finished[0][0]["tokens"].tolist()
     assert early > len(SENTENCES)
 
 
@@ -248,7 +248,7 @@ def test_streams_only_what_all_hypotheses_say():
 def test_natively_a_draft_without_a_number_changes_nothing(monkeypatch):
     """Drafts copied from the source say a word without an embedding; the outputs do not. What the
     library has for the tokens after it is token 0, and no draft says that."""
-    model, met, said = copy.deepcopy(toy_model()), 0, set()
+    model, met, drafted_tokens = copy.deepcopy(toy_model()), 0, set()
     # The encoder and the vocabulary keep the rows that the decoder's embeddings lose.
     model.decoder.embed_tokens = copy.deepcopy(model.decoder.embed_tokens)
     look_ahead(monkeypatch, Reach(3, 9))
@@ -268,5 +268,5 @@ def test_natively_a_draft_without_a_number_changes_nothing(monkeypatch):
             parts = found[0][0]["iterations"]
             drafts = [one.tokens for part in parts for one in part.beam.draft]
             met += any(word in tokens for tokens in drafts)
-            said.update(token for tokens in drafts for token in tokens)
-    assert met > 0 and 0 not in said
+            drafted_tokens.update(token for tokens in drafts for token in tokens)
+    assert met > 0 and 0 not in drafted_tokens

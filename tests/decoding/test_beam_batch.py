@@ -67,7 +67,7 @@ def test_counts_are_of_what_was_done(backend, monkeypatch):
 def test_a_trace_is_of_the_best_hypothesis_alone(backend):
     args = flags(3, retain_iter_history=True)
     generator = make(args, backend=backend)
-    found, told = decode(generator), []
+    found, steps = decode(generator), []
     for hypotheses in found:
         best, *others = hypotheses
         # Callers may write to them.
@@ -86,8 +86,8 @@ def test_a_trace_is_of_the_best_hypothesis_alone(backend):
             assert part.drafter_ms == 0
             assert [one.waits for one in part.beam.hypotheses] == [True] * part.live
         assert parts[-1].live == 0 and parts[0].live == 3 and parts[0].rows == len(SENTENCES)
-        told.append(sum(part.beam.steps for part in parts))
-    assert sum(told) == generator.stats.emitted
+        steps.append(sum(part.beam.steps for part in parts))
+    assert sum(steps) == generator.stats.emitted
     assert all(not one["iterations"] for row in decode(make(backend=backend)) for one in row)
 
 
@@ -180,8 +180,8 @@ def test_a_drafter_that_forecasts_is_asked_for_what_may_follow():
     generator = make(drafter=listener)
     check_beams(decode(generator), decode(make()))
     assert generator.stats.drafted > 0
-    assert {row for row, _, _ in listener.told} == set(range(len(SENTENCES)))
-    assert wrong(listener.told, SENTENCES) == 0
+    assert {row for row, _, _ in listener.calls} == set(range(len(SENTENCES)))
+    assert wrong(listener.calls, SENTENCES) == 0
 
 
 def reaches(rows, **settings):
@@ -213,13 +213,13 @@ def test_natively_weights_that_the_cache_holds_need_no_drafts():
 def test_a_trace_tells_of_the_same_drafts_on_both_backends(limit, prefix, monkeypatch):
     """Each prefix that a pass scored, whether it was, and whether it is kept for the next pass."""
     look_ahead(monkeypatch, Reach(3, 4))
-    told = []
+    traces = []
     for backend in ("torch", "native"):
         args = flags(3, retain_iter_history=True, max_len_b=limit)
         found = decode(make(args, backend=backend, strategy="iad"), prefix)
-        told.append([[part.beam for part in best["iterations"]] for best, *_ in found])
-    drafted = [one for row in told[1] for beam in row for one in beam.draft]
-    assert told[0] == told[1]
+        traces.append([[part.beam for part in best["iterations"]] for best, *_ in found])
+    drafted = [one for row in traces[1] for beam in row for one in beam.draft]
+    assert traces[0] == traces[1]
     assert len({one.kept for one in drafted}) > 1
 
 

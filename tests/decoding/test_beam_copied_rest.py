@@ -15,7 +15,7 @@ def sentence(max_len=40):
     return Sentence(BeamRules(BEAM, EOS, max_len), START)
 
 
-def told(nodes):
+def paths(nodes):
     return [[one.token for one in node.path()] for node in nodes]
 
 
@@ -28,7 +28,7 @@ def one_pass(look, found, after):
     found.tree.place(nodes)
     look.learn(nodes)
     found.advance()
-    return told(nodes)
+    return paths(nodes)
 
 
 def copy(tokens):
@@ -81,17 +81,17 @@ def test_the_rest_ends_with_the_source_the_length_and_the_room():
 def test_the_rest_ends_where_the_end_is_expected():
     look, found = Lookahead([10, 11, 50, 13, 14], Reach(1, 40, 0.6, 2)), sentence()
     rest = [[10], [10, 11], [10, 11, 50], [10, 11, 50, 13], [10, 11, 50, 13, 14]]
-    assert told(look._rest(found, [])) == rest
+    assert paths(look._rest(found, [])) == rest
     like = found.tree.root.child(99).child(50)
     like.best = np.float32([-0.1]), np.array([EOS])
     look.learn([like])
-    assert told(look._rest(found, [])) == rest[:3]
+    assert paths(look._rest(found, [])) == rest[:3]
 
 
 def test_without_a_condition_no_rest_is_drafted():
     look, found = Lookahead(SOURCE, Reach(3, 40)), sentence()
     assert max(map(len, one_pass(look, found, copy))) == 3
-    assert max(map(len, told(look.draft(found)))) == found.step + 3
+    assert max(map(len, paths(look.draft(found)))) == found.step + 3
 
 
 def plain_growth(look, live, beam, count):

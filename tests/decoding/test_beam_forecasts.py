@@ -9,7 +9,7 @@ from fairseq_specdec.decoding.beam.replay import BeamRules, Sentence
 from fairseq_specdec.drafting import DraftSession, Forecast
 
 
-class Said(DraftSession):
+class Answers(DraftSession):
     """Writes down what it is asked, and gives the answers in their order."""
 
     def __init__(self, *answers):
@@ -27,16 +27,16 @@ class Said(DraftSession):
         self.selected.append((rows.tolist(), rows_cpu))
 
 
-class Told:
+class Recorder:
     """A sentence's look-ahead that writes down what it is told."""
 
     reach = Reach(3, 9)
 
     def __init__(self):
-        self.told = []
+        self.calls = []
 
     def set_forecast(self, depth, log_probs, tokens):
-        self.told.append((depth, log_probs.tolist(), tokens.tolist()))
+        self.calls.append((depth, log_probs.tolist(), tokens.tolist()))
 
 
 def sentence_of(*tokens):
@@ -61,52 +61,52 @@ LIKE = torch.zeros(3, 1)
 
 
 def test_a_drafter_is_asked_after_the_best_hypotheses_and_its_answer_is_passed_on():
-    drafts, told = Said(answer(3), None, answer(3)), [Told(), Told(), Told()]
+    drafts, looks = (Answers(answer(3), None, answer(3)), [Recorder(), Recorder(), Recorder()])
     made = forecasts.Forecasts(drafts, EOS, False, LIKE)
-    made.update([sentence_of(), sentence_of(5, 6), sentence_of(7)], told)
+    made.update([sentence_of(), sentence_of(5, 6), sentence_of(7)], looks)
     assert drafts.asked == [([[EOS], [EOS, 5, 6], [EOS, 7]], [0, 0, 0], None, 3, 4)]
-    assert [one.told for one in told] == [
+    assert [one.calls for one in looks] == [
         [(0, [[0.0, -1.0], [-2.0, -3.0]], [[0, 1], [2, 3]])],
         [(2, [[-4.0, -5.0], [-6.0, -7.0]], [[4, 5], [6, 7]])],
         [(1, [[-8.0, -9.0], [-10.0, -11.0]], [[8, 9], [10, 11]])],
     ]
     # Where there is no answer, the drafter has read nothing.
-    made.update([sentence_of(5), sentence_of(5, 6, 7), sentence_of(7)], told)
-    assert [len(one.told) for one in told] == [1, 1, 1]
-    made.update([sentence_of(5), sentence_of(5, 6), sentence_of(8, 7)], told)
-    assert [len(one.told) for one in told] == [2, 2, 2]
+    made.update([sentence_of(5), sentence_of(5, 6, 7), sentence_of(7)], looks)
+    assert [len(one.calls) for one in looks] == [1, 1, 1]
+    made.update([sentence_of(5), sentence_of(5, 6), sentence_of(8, 7)], looks)
+    assert [len(one.calls) for one in looks] == [2, 2, 2]
 
 
 def test_what_is_kept_is_what_the_drafter_has_read():
-    drafts, told = Said(*[answer(3)] * 3, answer(2)), [Told(), Told(), Told()]
+    drafts, looks = (Answers(*[answer(3)] * 3, answer(2)), [Recorder(), Recorder(), Recorder()])
     made = forecasts.Forecasts(drafts, EOS, False, LIKE)
     first, second, third = sentence_of(5, 6), sentence_of(7), sentence_of()
-    made.update([first, second, third], told)
+    made.update([first, second, third], looks)
     best, root = first.live[0], first.tree.root
     first.live = [best.child(8)]
     second.live = [second.tree.root.child(9)]
     third.live = [third.tree.root.child(9)]
-    made.update([first, second, third], told)
+    made.update([first, second, third], looks)
     assert drafts.asked[1][1] == [2, 0, 0]
     first.live = [best.parent.child(4).child(4)]
     second.live = [second.live[0].child(5)]
-    made.update([first, second, third], told)
+    made.update([first, second, third], looks)
     assert drafts.asked[2][1] == [1, 1, 1] and root.children
     made.select(torch.tensor([0, 2]), [0, 2])
     assert drafts.selected == [([0, 2], [0, 2])]
     first.live, third.live = [first.live[0].child(6)], [third.live[0].child(6)]
-    made.update([first, third], [told[0], told[2]])
+    made.update([first, third], [looks[0], looks[2]])
     assert drafts.asked[3][1] == [3, 1]
 
 
 def test_states_lie_by_slots_and_those_of_the_tokens_before_are_given():
-    drafts, told = Said(answer(3), answer(3), answer(2)), [Told(), Told(), Told()]
+    drafts, looks = (Answers(answer(3), answer(3), answer(2)), [Recorder(), Recorder(), Recorder()])
     made = forecasts.Forecasts(drafts, EOS, True, LIKE)
-    made.update([sentence_of(), sentence_of(), sentence_of()], told)
+    made.update([sentence_of(), sentence_of(), sentence_of()], looks)
     assert drafts.asked[0][2] is None  # nothing was read yet
     states = torch.arange(3 * 2 * 2.0).view(3, 2, 2)
     made.learn(torch.tensor([[0, 1], [1, 0], [0, 1]]), 2, states)
-    made.update([sentence_of(5, 6), sentence_of(7), sentence_of(8)], told)
+    made.update([sentence_of(5, 6), sentence_of(7), sentence_of(8)], looks)
     # Slot 0 is the root's, which predicts the first token.
     assert drafts.asked[1][2] == (
         [[[0.0, 1.0], [2.0, 3.0]], [[6.0, 7.0], [6.0, 7.0]], [[8.0, 9.0], [8.0, 9.0]]],
@@ -115,15 +115,15 @@ def test_states_lie_by_slots_and_those_of_the_tokens_before_are_given():
     # Far slots make room; what was there stays.
     made.learn(torch.tensor([[9], [9], [9]]), 10, torch.full((3, 1, 2), 50.0))
     made.select(torch.tensor([1, 2]), [1, 2])
-    made.update([sentence_of(9, 9), sentence_of(9)], told[1:])
+    made.update([sentence_of(9, 9), sentence_of(9)], looks[1:])
     found, sizes = drafts.asked[2][2]
     assert found[0] == [[6.0, 7.0], [4.0, 5.0]] and sizes == [2, 1]
 
 
 def test_states_may_have_more_numbers_than_there_are_slots():
-    made = forecasts.Forecasts(Said(answer(3)), EOS, True, LIKE)
+    made = forecasts.Forecasts(Answers(answer(3)), EOS, True, LIKE)
     for upto in (2, 10):
         made.learn(torch.full((3, 1), upto - 1), upto, torch.full((3, 1, 20), float(upto)))
-    made.update([sentence_of(5), sentence_of(5), sentence_of(*range(5, 15))], [Told()] * 3)
+    made.update([sentence_of(5), sentence_of(5), sentence_of(*range(5, 15))], [Recorder()] * 3)
     states = made.drafts.asked[0][2][0][2]
     assert [row[19] for row in states] == [0, 2, 0, 0, 0, 0, 0, 0, 0, 10]

@@ -20,7 +20,7 @@ def tokens_of(node):
     return [one.token for one in node.path()]
 
 
-def told(nodes):
+def paths(nodes):
     return [tokens_of(node) for node in nodes]
 
 
@@ -53,7 +53,7 @@ def drafted(source, tokens, reach=FAR, **more):
     nodes = Lookahead(source, reach).draft(sentence)
     waiting = sentence.waiting()
     assert nodes[: len(waiting)] == waiting
-    after = [one[len(tokens) :] for one in told(nodes) if one[: len(tokens)] == list(tokens)]
+    after = [one[len(tokens) :] for one in paths(nodes) if one[: len(tokens)] == list(tokens)]
     return max(after, key=len)
 
 
@@ -112,7 +112,7 @@ def test_the_longest_like_end_is_asked_and_of_equals_the_nearest():
         sentence.live = [sentence.tree.root]
         for token in tokens:
             sentence.live = [sentence.live[0].child(token)]
-        return [one[-1] for one in told(look.draft(sentence)[1:])]
+        return [one[-1] for one in paths(look.draft(sentence)[1:])]
 
     assert next_of(8, 5, 7) == [20]
     assert next_of(8, 6, 7) == [23] and next_of(8, 8, 6, 7) == [22]  # three end with 6 7
@@ -135,16 +135,16 @@ def test_a_forecast_is_asked_where_less_than_two_tokens_are_alike():
     look = Lookahead([10, 11, 50, 51], Reach(3, 9))
     look.set_forecast(2, *forecast([(30, -0.1), (31, -9.5)], [(32, -0.1), (33, -9.5)]))
     # The third token is beyond the forecast: copied, by its place.
-    assert max(told(look.draft(sentence)), key=len) == [10, 11, 30, 32, 51]
+    assert max(paths(look.draft(sentence)), key=len) == [10, 11, 30, 32, 51]
     like = give(sentence.tree.root.child(11), (40, -0.1))
     look.learn([like])  # one token alike says less than the forecast
-    assert max(told(look.draft(sentence)), key=len)[:3] == [10, 11, 30]
+    assert max(paths(look.draft(sentence)), key=len)[:3] == [10, 11, 30]
     like = give(sentence.tree.root.child(9).child(10).child(11), (41, -0.1))
     look.learn([like])
-    assert max(told(look.draft(sentence)), key=len)[:3] == [10, 11, 41]
+    assert max(paths(look.draft(sentence)), key=len)[:3] == [10, 11, 41]
     # The next forecast takes the place of the last one.
     look.set_forecast(3, *forecast([(34, -0.1), (35, -9.5)]))
-    assert [10, 11, 41, 34] in told(look.draft(sentence))
+    assert [10, 11, 41, 34] in paths(look.draft(sentence))
 
 
 def test_what_has_ended_takes_the_room_of_others():
@@ -153,13 +153,13 @@ def test_what_has_ended_takes_the_room_of_others():
     likely_end = [(EOS, -0.1), (11, -0.2), (12, -0.3)]
     give(sentence.live[0], *likely_end)
     # One ends, one goes on; it is followed, as the second place is not filled yet.
-    assert [10, 11] in told(look.draft(sentence))
+    assert [10, 11] in paths(look.draft(sentence))
     sentence.ended = [object()]
     assert look.draft(sentence) == sentence.waiting()
     sentence.ended = []
     give(sentence.live[0], (11, -0.1), (12, -0.2), (EOS, -0.3))  # </s> is third of two
     sentence.ended = [object()]
-    assert [10, 11] in told(look.draft(sentence))
+    assert [10, 11] in paths(look.draft(sentence))
 
 
 def test_how_far_to_look():

@@ -11,23 +11,23 @@ class Told:
     """Searches that say what they were given, of sentence 1."""
 
     def __init__(self, live=(), draft=(), ended=()):
-        self.said = {"live": live, "draft": draft, "ended": ended}
+        self.parts = {"live": live, "draft": draft, "ended": ended}
 
     def live(self, row):
         assert row == 1
-        return [Prefix(tokens, scored, True) for tokens, scored in self.said["live"]]
+        return [Prefix(tokens, scored, True) for tokens, scored in self.parts["live"]]
 
     def draft(self, row):
         assert row == 1
-        return [Prefix(tokens, True, kept) for tokens, kept in self.said["draft"]]
+        return [Prefix(tokens, True, kept) for tokens, kept in self.parts["draft"]]
 
     def ended(self, row):
         assert row == 1
-        return [EndedHypothesis(tokens, [0.0]) for tokens in self.said["ended"]]
+        return [EndedHypothesis(tokens, [0.0]) for tokens in self.parts["ended"]]
 
 
-def drafts(now=AFTER, **said):
-    return observed(Told(**said), 1, BEFORE, now).draft
+def drafts(now=AFTER, **parts):
+    return observed(Told(**parts), 1, BEFORE, now).draft
 
 
 def test_counts_are_those_of_the_pass():

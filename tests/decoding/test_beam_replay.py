@@ -110,7 +110,7 @@ def replay(model, rules, seed=None, forced=()):
     def forced_at(step):
         return forced[step] if step < min(len(forced), rules.max_len) else -1
 
-    draw, told, scored, came, hoped = np.random.RandomState(seed or 0), [], 0, 0, set()
+    draw, agreed_before, scored, came, hoped = np.random.RandomState(seed or 0), [], 0, 0, set()
     while not sentence.done:
         waiting = sentence.waiting()
         assert waiting and sentence.inside_prefix == (forced_at(sentence.step) >= 0)
@@ -127,13 +127,13 @@ def replay(model, rules, seed=None, forced=()):
         assert sentence.steps > steps or sentence.done or seed is not None
         came += sentence.used - used
         agreed = sentence.agreed()
-        assert agreed[: len(told)] == told
-        told = agreed
+        assert agreed[: len(agreed_before)] == agreed_before
+        agreed_before = agreed
         ended = [tokens_of(one.node) for one in sentence.ended]
         paths = ended if sentence.done else ended + list(map(tokens_of, sentence.live))
-        assert common([told, *paths]) == told
+        assert common([agreed_before, *paths]) == agreed_before
         if not ended:
-            assert told == common(paths)
+            assert agreed_before == common(paths)
         if not sentence.done:
             check_slots(sentence)
             assert sentence.step == sentence.steps == len(paths[-1])

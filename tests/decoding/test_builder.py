@@ -27,7 +27,7 @@ from fairseq_specdec.drafting.input_copy import InputCopyDrafter
 
 
 @pytest.mark.parametrize(
-    "changes, said",
+    "changes, error",
     [
         ({"strategy": "beam"}, "--strategy beam: unknown; choose one of greedy, none, iad, lookup"),
         ({"strategy": "gad"}, "--strategy gad: needs --drafter-path"),
@@ -54,10 +54,10 @@ from fairseq_specdec.drafting.input_copy import InputCopyDrafter
     ],
     ids=str,
 )
-def test_settings_are_refused(changes, said):
+def test_settings_are_refused(changes, error):
     with pytest.raises(ValueError) as caught:
         builder.check_settings(decoding_settings(**changes))
-    assert said in str(caught.value)
+    assert error in str(caught.value)
 
 
 # A value that is no default, and legal, for every flag that some strategies do not read.
@@ -103,9 +103,9 @@ def test_flags_are_read_or_refused(strategy, flag):
         return
     with pytest.raises(ValueError) as caught:
         builder.check_settings(given)
-    said = str(caught.value)
-    assert said.startswith(f"--{flag.replace('_', '-')}: --strategy {strategy} does not use it; ")
-    assert all(reader in said.split("leave it out, or use ")[1] for reader in OWN_FLAGS[flag])
+    error = str(caught.value)
+    assert error.startswith(f"--{flag.replace('_', '-')}: --strategy {strategy} does not use it; ")
+    assert all(reader in error.split("leave it out, or use ")[1] for reader in OWN_FLAGS[flag])
 
 
 def test_defaults_of_fairseq_and_a_bare_namespace_pass():
@@ -324,14 +324,14 @@ def test_parts_may_be_given():
 
 
 def test_a_rule_is_told_the_dictionary():
-    words, told = make_task().tgt_dict, []
+    words, symbols_read = make_task().tgt_dict, []
 
     class Reader(ExactRule):
         def read_vocabulary(self, symbols):
-            told.append(symbols)
+            symbols_read.append(symbols)
 
     make(overrides=Overrides(rule=Reader()))
-    assert told == [words.symbols]
+    assert symbols_read == [words.symbols]
     other = Dictionary()
     other.add_symbol("nine")
     settings = decoding_settings(strategy="blockwise", accept_epsilon=0.5)
@@ -423,7 +423,7 @@ def test_how_many_hypotheses(caplog):
     with caplog.at_level("INFO"):
         assert generation.beam_of(Namespace(beam=5, sampling=True), "greedy", relaxed, 28) == 1
     assert "--beam 5: with --sampling one hypothesis is decoded (beam 1)" in caplog.text
-    for given, rule, said in (
+    for given, rule, error in (
         ({"beam": 0}, exact, "--beam 0: must be 1 or more"),
         ({"beam": 27}, exact, "--beam 27: .* 28 entries; use --beam 26"),
         ({"beam": 3, "nbest": 0}, exact, "--nbest 0: must be 1 or more"),
@@ -437,7 +437,7 @@ def test_how_many_hypotheses(caplog):
             "or leave --sampling out$",
         ),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=error):
             generation.beam_of(Namespace(**given), "gad", rule, 28)
 
 

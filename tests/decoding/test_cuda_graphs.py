@@ -283,8 +283,8 @@ def test_a_recording_that_fails_is_said_once_and_does_no_harm(case, record, capl
         for _ in range(2):
             assert_same(decode(generator, BATCHES[8]), want)
     assert made[0].broken and FailingRecorder.made == 2
-    said = [one.message for one in caplog.records if "--cuda-graphs" in one.message]
-    assert said == [
+    messages = [one.message for one in caplog.records if "--cuda-graphs" in one.message]
+    assert messages == [
         "--cuda-graphs: recording failed, decoding goes on without graphs (CUDA error: not "
         "permitted)"
     ]

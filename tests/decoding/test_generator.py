@@ -81,15 +81,15 @@ def test_forward_and_an_iterator_of_batches_give_what_generate_gives(case):
     for sample, found in zip(samples, expected):
         same([h for (h,) in generator(sample)], found)
     timer = StopwatchMeter()
-    told = list(generator.generate_batched_itr([samples[0], {}, samples[1]], timer=timer))
-    assert [number for number, *_ in told] == list(range(12))
-    for number, source, reference, hypotheses in told:
+    sentences_out = list(generator.generate_batched_itr([samples[0], {}, samples[1]], timer=timer))
+    assert [number for number, *_ in sentences_out] == list(range(12))
+    for number, source, reference, hypotheses in sentences_out:
         row = make_sample([SENTENCES[number]], left=False)["net_input"]["src_tokens"][0]
         assert torch.equal(source, row)
         target = None if number < 5 else [9, 9, 9] if number < 7 else [9, 9]
         assert (None if reference is None else reference.tolist()) == target
         assert len(hypotheses) == 1
-    same([hypotheses[0] for *_, hypotheses in told], sum(expected, []))
+    same([hypotheses[0] for *_, hypotheses in sentences_out], sum(expected, []))
     assert timer.n == sum(map(len, tokens(sum(expected, []))))
 
 

@@ -371,7 +371,7 @@ class ReaderSession(ScriptedSession):
     def __init__(self, script, rows, max_len):
         super().__init__(script, rows, max_len)
         self.states = [[] for _ in range(rows)]
-        self.widths, self.told = [], []
+        self.widths, self.calls = [], []
 
     def propose(self, hypotheses, budget=None):
         self.shortest = hypotheses.shortest
@@ -379,7 +379,7 @@ class ReaderSession(ScriptedSession):
 
     def select(self, rows, rows_cpu):
         super().select(rows, rows_cpu)
-        self.told.append((rows.tolist(), rows_cpu))
+        self.calls.append((rows.tolist(), rows_cpu))
 
     def commit(self, sizes, hidden_states):
         assert len(sizes) == len(hidden_states) == len(self.rows)
@@ -422,15 +422,15 @@ class PerBatch(ExactRule):
     """Opens one of its own for a batch, and writes down what each is told."""
 
     def __init__(self):
-        self.told = []
+        self.calls = []
 
     def open(self, rows, device):
         self.opened = PerBatch()
-        self.told.append((rows, device))
+        self.calls.append((rows, device))
         return self.opened
 
     def select(self, rows):
-        self.told.append(rows.tolist())
+        self.calls.append(rows.tolist())
 
 
 def test_drafter_and_rule_are_told_which_rows_stay(expected):
@@ -443,5 +443,5 @@ def test_drafter_and_rule_are_told_which_rows_stay(expected):
         if len(keep) < len(live):
             stays.append(keep)
             live = [live[at] for at in keep]
-    assert len(stays) > 1 and drafter.session.told == [(keep, keep) for keep in stays]
-    assert rule.told == [(len(SENTENCES), torch.device("cpu"))] and rule.opened.told == stays
+    assert len(stays) > 1 and drafter.session.calls == [(keep, keep) for keep in stays]
+    assert rule.calls == [(len(SENTENCES), torch.device("cpu"))] and rule.opened.calls == stays

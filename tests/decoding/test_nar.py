@@ -239,8 +239,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("ask, said", REFUSED, ids=[said for _, said in REFUSED])
-def test_what_cannot_be_kept_is_refused_by_name(ask, said):
+@pytest.mark.parametrize("ask, message", REFUSED, ids=[message for _, message in REFUSED])
+def test_what_cannot_be_kept_is_refused_by_name(ask, message):
     with pytest.raises(ValueError) as caught:
         ask()
-    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)

@@ -44,14 +44,14 @@ def generator_for(
     return build_generator([model], words, words, args or flags(), settings, overrides=given)
 
 
-def said(generator, sources, left=True):
+def outputs_of(generator, sources, left=True):
     """(tokens, scores) of every sentence, to the bit."""
     found = generator.generate(generator.models, make_sample(sources, left))
     return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in found]
 
 
 def one_by_one(generator, sources):
-    return [said(generator, [source])[0] for source in sources]
+    return [outputs_of(generator, [source])[0] for source in sources]
 
 
 def iterations_of_calls(monkeypatch):
@@ -77,13 +77,13 @@ def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
     wanted = one_by_one(generator_for(model, number_format), SENTENCES)
     outputs = [tokens for tokens, _ in wanted]
     assert len(set(map(tuple, outputs))) > len(outputs) / 2
-    assert said(generator_for(model, number_format), SENTENCES, left=False) == wanted
+    assert outputs_of(generator_for(model, number_format), SENTENCES, left=False) == wanted
     drafters = [ScriptedDrafter(outputs, "noisy", WORDS, size) for size in (1, 8)]
     drafters += [block_drafter(model, kind) for kind in ("gad-bf16", "gad-int8")]
     if shape != "narrow_output":
         drafters.append(block_drafter(model, "gad-attached-unsure"))
     for drafter in drafters:
-        assert said(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
+        assert outputs_of(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
 
 
 def activated(model, activation):
@@ -104,7 +104,7 @@ def test_every_strategy_gives_the_bits_of_greedy(case, activation, number_format
     model, sources = activated(toys(case).verifier(), activation), SENTENCES[:8]
     wanted = one_by_one(generator_for(model, number_format), sources)
     drafted = make_generator(case, models=[model], backend="native", verifier_dtype=number_format)
-    assert said(drafted, sources) == wanted and drafted.stats.drafted > 0
+    assert outputs_of(drafted, sources) == wanted and drafted.stats.drafted > 0
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_constraints_apply_inside_the_call(changes, monkeypatch):
         generator = generator_for(model, args=args, drafter=drafter)
         with monkeypatch.context() as patched:
             calls = iterations_of_calls(patched)
-            assert [tokens for tokens, _ in said(generator, SENTENCES)] == wanted
+            assert [tokens for tokens, _ in outputs_of(generator, SENTENCES)] == wanted
         assert calls and min(calls) == 1
 
 
 def test_greedy_decodes_until_a_row_ends_in_one_call(monkeypatch):
     generator, calls = generator_for(toy_model("pre_norm")), iterations_of_calls(monkeypatch)
-    said(generator, SENTENCES[:1])
+    outputs_of(generator, SENTENCES[:1])
     assert len(calls) == 1 and calls[0] > 1
     assert generator.stats.iterations == calls[0] == generator.stats.emitted
 
@@ -257,7 +257,7 @@ def test_an_int8_drafter_needs_the_native_backend():
 def test_an_int8_drafter_is_packed_in_int8_beside_a_verifier_that_is_not():
     model = toy_model("pre_norm")
     generator = generator_for(model, drafter=block_drafter(model, "gad-int8"))
-    said(generator, SENTENCES)
+    outputs_of(generator, SENTENCES)
     parts = generator._parts
     assert parts.drafter.layers.stack.number_format == "int8"
     assert parts.verifier.weights[0].layers.stack.number_format == "fp32"
@@ -303,7 +303,7 @@ def test_what_is_not_drafted_for_a_while_is_one_call(kind, monkeypatch):
     assert at_once == stepwise == apart
     assert at_once[1][COUNTS.index("drafted")] > 0  # once a sentence is left alone
     calls = iterations_of_calls(monkeypatch)
-    said(found, sources)
+    outputs_of(found, sources)
     assert max(calls) > 1
     assert len(calls) <= len(sources) + found.stats.undrafted // 2
 
@@ -325,7 +325,7 @@ def test_a_sentence_is_drafted_and_verified_in_one_call(monkeypatch):
     calls = iterations_of_loops(monkeypatch)
     model = toy_model("pre_norm")
     generator = generator_for(model, drafter=block_drafter(model, "gad-attached-unsure"))
-    said(generator, SENTENCES[:1])
+    outputs_of(generator, SENTENCES[:1])
     assert len(calls) == 1 and calls[0] > 1
     times = generator.stats.stopwatch.seconds
     assert times["drafter"] > 0 and times["verifier"] > 0

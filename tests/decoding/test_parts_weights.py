@@ -39,12 +39,12 @@ def test_outputs_stay_where_drafts_end_within_a_batch(case, backend):
     expected = tokens(stock(generator.models, SAMPLE, flags()))
     assert_diverse(expected)
     with generator.batch(generator.models, SAMPLE) as batch:
-        told = []
+        joined = []
         while batch.live:
             batch.iterate()
-            told.append(batch.general.drafts is batch.drafts)
+            joined.append(batch.general.drafts is batch.drafts)
     assert tokens([hypothesis for (hypothesis,) in batch.finished]) == expected
-    assert told[0] and not told[-1] and told == sorted(told, reverse=True)
+    assert joined[0] and not joined[-1] and joined == sorted(joined, reverse=True)
     assert generator.stats.undrafted > 0 and generator.stats.accepted > 0
 
 

@@ -24,8 +24,8 @@ def poisoned(model, name, value):
 @pytest.mark.parametrize("case", verifying())
 def test_a_poisoned_verifier_is_named_with_the_place(case, name, value):
     broken = poisoned(toys(case).verifier(), name, value)
-    said = f"no number at position 0 of sentence 0 .*model 1 of 1 holds NaN or infinity in {name}"
-    with pytest.raises(ValueError, match=said):
+    text = f"no number at position 0 of sentence 0 .*model 1 of 1 holds NaN or infinity in {name}"
+    with pytest.raises(ValueError, match=text):
         decode(make_generator(case, models=[broken]), make_sample(SENTENCES))
 
 

@@ -64,15 +64,15 @@ def dictionary(*symbols):
 
 
 @pytest.mark.parametrize(
-    "symbols, said",
+    "symbols, message",
     [
         (["house", "__en__", "__de__", "__ro__"], "ends with __de__ __en__ __ro__"),
         (["house", "__de__", "__en__"], "with __ro__ in its dictionary"),
     ],
 )
-def test_other_languages_are_named_where_the_data_are_gone(symbols, said):
+def test_other_languages_are_named_where_the_data_are_gone(symbols, message):
     words = dictionary(*symbols)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         check_symbols("d.pt", state_of(data="gone", **SIMPLE), words, words)
 
 

@@ -70,8 +70,8 @@ def test_a_failed_start_frees_the_port(pair):
 
 def test_words_of_the_prompt():
     assert at_the_prompt("verifier: no such file") == "--path: no such file"
-    told = at_the_prompt("source_lang xx: no dict.xx.txt in d; pass data=... or source_lang=...")
-    assert told == "--source-lang xx: no dict.xx.txt in d; pass --data or --source-lang"
+    hint = at_the_prompt("source_lang xx: no dict.xx.txt in d; pass data=... or source_lang=...")
+    assert hint == "--source-lang xx: no dict.xx.txt in d; pass --data or --source-lang"
 
 
 def test_it_serves_until_interrupted(pair):

@@ -166,8 +166,8 @@ def test_problems_are_told(page, server):
     page.open(server.url)
     page.press("Enter", 13, CTRL)
     page.wait_for("document.body.dataset.races === '1'")
-    told = page.run("document.getElementById('problem').innerText")
-    assert "type a sentence" in told and focus(page) == "text"
+    problem = page.run("document.getElementById('problem').innerText")
+    assert "type a sentence" in problem and focus(page) == "text"
     page.type("w1 w2")
     page.run(
         "document.querySelectorAll('#strategies input').forEach((b) => { b.checked = false; })"

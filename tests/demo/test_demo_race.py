@@ -21,7 +21,7 @@ TEXTS = [text_of(line) for line in sentences(6, seed=8)]
 
 
 def test_blocks_make_the_translation(racers):
-    told = 0
+    accepted_tokens = 0
     for text in TEXTS:
         events = list(race(racers.translators, text, ["greedy", "gad", "gad++"], 0))
         assert json.loads(json.dumps(events, allow_nan=False)) == events
@@ -42,8 +42,8 @@ def test_blocks_make_the_translation(racers):
             times = [block["at_ms"] for block in blocks]
             assert times == sorted(times) and 0 < times[0] and times[-1] <= finish["ms"]
             assert sum(b["iteration"]["ms"] for b in blocks) <= finish["ms"]
-            told += sum(result.accepted)
-    assert told > 0
+            accepted_tokens += sum(result.accepted)
+    assert accepted_tokens > 0
 
 
 def test_one_after_another_and_then_in_turns(racers):

@@ -57,9 +57,9 @@ def test_a_contract_is_where_the_page_says(names, path):
 
 def test_the_page_describes_every_contract():
     text = sections(PAGE)["The contracts"]
-    told = {name for names in re.findall(r"^\*\*(.+?)\*\*", text, flags=re.M)
+    titles = {name for names in re.findall(r"^\*\*(.+?)\*\*", text, flags=re.M)
             for name in names.split(" and ")}  # fmt: skip
-    assert told == {
+    assert titles == {
         "Draft", "Hypotheses", "Layout", "Scores", "Edits", "Verifier", "VerifierSession",
         "Drafter", "DraftSession", "AcceptanceRule", "Step", "DecodingConstraints",
         "DecodingOptions", "Strategy", "Planner", "Plan",

@@ -47,6 +47,6 @@ def deployed(tmp_path, monkeypatch):
 def test_its_answers_are_those_of_the_python_interface(deployed):
     body = json.dumps({"q": TEXTS}).encode()
     with urllib.request.urlopen(deployed, data=body, timeout=60) as answer:
-        told = json.load(answer)
+        reply = json.load(answer)
     translator = SpeculativeTranslator.from_pretrained("demo_ende")
-    assert told == {"translatedText": [result.text for result in translator.translate(TEXTS)]}
+    assert reply == {"translatedText": [result.text for result in translator.translate(TEXTS)]}

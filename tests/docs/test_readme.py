@@ -91,12 +91,12 @@ def test_every_strategy_has_a_page_with_its_flags(strategy):
     text = text_of(DOCS / "strategies" / f"{PAGE_OF.get(strategy, strategy.replace('-', '_'))}.md")
     for part in ("**When.**", "**Limits.**", "$$", "```bash", f"--strategy {strategy}"):
         assert part in text or strategy in ("none", "specdec")
-    told = {flag for flags, _ in rows_of(text) for flag in flags}
+    listed = {flag for flags, _ in rows_of(text) for flag in flags}
     linked = rows_of(text_of(DOCS / "strategies" / "gad.md")) if "[gad](gad.md)" in text else []
-    told |= {flag for flags, _ in linked for flag in flags}
+    listed |= {flag for flags, _ in linked for flag in flags}
     own = {"--" + n.replace("_", "-") for n, owners in OWN_FLAGS.items() if strategy in owners}
     own |= {"--drafter-path"} if STRATEGIES[strategy].needs_drafter else set()
-    assert own <= told
+    assert own <= listed
     fields = own_fields(SpecDecConfig)
     for (flag, *_), cells in rows_of(text):
         default = fields[flag].default
@@ -119,8 +119,8 @@ def test_refused_flags_are_all_told():
 
 def test_every_patched_fault_is_told():
     section = sections(DOCS / "compatibility.md")["What is patched at import"]
-    told = re.findall(r"^\| `(\w+)` \|", section, flags=re.M)
-    assert sorted(told) == sorted(fix.__name__ for fix in compat.FIXES)
+    listed = re.findall(r"^\| `(\w+)` \|", section, flags=re.M)
+    assert sorted(listed) == sorted(fix.__name__ for fix in compat.FIXES)
 
 
 def test_the_measured_table_has_its_place():

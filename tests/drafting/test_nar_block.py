@@ -257,10 +257,10 @@ def test_the_cache_is_prepared_for_what_is_expected():
 
 @torch.no_grad()
 def test_the_source_is_prepared_for_every_position():
-    model, told = random_drafter(), []
-    model.decoder.start_source = lambda src_tokens, positions: told.append(positions)
+    model, positions_asked = random_drafter(), []
+    model.decoder.start_source = lambda src_tokens, positions: positions_asked.append(positions)
     open_drafter(NarBlockDrafter(model, DraftOptions(4, PAD, EOS)), random_input(), 50)
-    assert told == [55]  # the start symbol, 50 tokens, and a block after them
+    assert positions_asked == [55]  # the start symbol, 50 tokens, and a block after them
 
 
 @torch.no_grad()

@@ -102,9 +102,9 @@ def test_an_engine_that_was_not_built_is_told_once(monkeypatch, caplog, without_
     for _ in range(2):
         assert type(choose_backend("auto", [toy_model()])) is Backend
     (record,) = caplog.records
-    said = record.getMessage()
-    assert record.levelname == "WARNING" and "times slower" in said and "g++" in said
-    assert f"pip install --force-reinstall --no-deps -e {library.FOLDER.parents[2]}" in said
+    message = record.getMessage()
+    assert record.levelname == "WARNING" and "times slower" in message and "g++" in message
+    assert f"pip install --force-reinstall --no-deps -e {library.FOLDER.parents[2]}" in message
     backend.tell_once.cache_clear()
 
 

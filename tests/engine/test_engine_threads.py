@@ -25,7 +25,7 @@ def as_before():
 
 
 @pytest.fixture
-def told(monkeypatch):
+def thread_counts(monkeypatch):
     """The numbers that the library is told."""
     if library.load() is None:
         pytest.skip(library.why_not())
@@ -34,12 +34,12 @@ def told(monkeypatch):
     return counts
 
 
-def test_a_generator_sets_them_in_torch_and_in_the_library(told):
+def test_a_generator_sets_them_in_torch_and_in_the_library(thread_counts):
     words = make_task().tgt_dict
     for count in (3, None):
         settings = decoding_settings(threads=count)
         build_generator([toy_model(updates=1)], words, words, Namespace(beam=1), settings)
-        assert torch.get_num_threads() == 3 and told == [3]
+        assert torch.get_num_threads() == 3 and thread_counts == [3]
 
 
 def test_every_number_of_threads_gives_the_same_bits():

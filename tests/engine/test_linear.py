@@ -61,8 +61,8 @@ def test_products_are_packed_where_onednn_has_them(ask_again, monkeypatch):
 
 def test_a_processor_says_whether_it_multiplies_bf16(monkeypatch):
     for answer in (True, False):
-        said = {"_is_avx512_bf16_supported": answer.__bool__}
-        monkeypatch.setattr(torch, "cpu", Namespace(**said))
+        answers = {"_is_avx512_bf16_supported": answer.__bool__}
+        monkeypatch.setattr(torch, "cpu", Namespace(**answers))
         assert linear.computes_in_bf16() is answer
     monkeypatch.setattr(torch, "cpu", Namespace())
     assert linear.computes_in_bf16() is False

@@ -163,10 +163,10 @@ def test_what_is_unknown_in_any_part_of_a_decoder_is_refused(change, full, tmp_p
         change(model.decoder.get_submodule(part))
         with pytest.raises(ValueError) as caught:
             check_verifier(model, "--path")
-        said = str(caught.value)
-        assert said.startswith("--path: speculative decoding does not run") and "\n" not in said
-        assert f"decoder.{part}" in said
-        assert "surprise" in said.lower() or change is replace_forward
+        text = str(caught.value)
+        assert text.startswith("--path: speculative decoding does not run") and "\n" not in text
+        assert f"decoder.{part}" in text
+        assert "surprise" in text.lower() or change is replace_forward
 
 
 @pytest.mark.parametrize("change", [*TENSORS, replace_forward], ids=lambda c: c.__name__)

@@ -103,12 +103,12 @@ def test_misfits_are_named_as_ever():
     del saved["table.weight"], saved["projection.weight"]
     saved["inner.weight"] = torch.zeros(6, 5)
     saved["inner.more"] = torch.zeros(1)
-    said = []
+    messages = []
     for make in (lambda model: model, lambda model: store(model) or model):
         with pytest.raises(RuntimeError) as raised:
             make(Tied()).load_state_dict(saved)
-        said.append(str(raised.value))
-    assert said[0] == said[1] and "size mismatch for inner.weight" in said[0]
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1] and "size mismatch for inner.weight" in messages[0]
 
 
 def test_what_others_hold_too_is_left_alone():

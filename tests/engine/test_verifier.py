@@ -103,18 +103,18 @@ def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
 
 def test_the_second_encoder_is_told_what_the_first_one_found():
     """Whether a source is padded: looked at once."""
-    made, told = Verifier([toy_model(shape) for shape in MODELS]), []
+    made, calls = Verifier([toy_model(shape) for shape in MODELS]), []
     for weights in made.weights:
         encode = weights.encode
         weights.encode = lambda net_input, padded, run=encode: (
-            told.append(padded) or run(net_input, padded)
+            calls.append(padded) or run(net_input, padded)
         )
     for chosen, padded in ((SENTENCES, True), (SENTENCES[:1], False)):
-        del told[:]
+        del calls[:]
         net_input = make_sample(chosen)["net_input"]
         assert bool(net_input["src_tokens"].eq(PAD).any()) == padded
         made.encode(net_input)
-        assert told == [None, padded]
+        assert calls == [None, padded]
 
 
 def test_a_model_that_cannot_run_is_named():

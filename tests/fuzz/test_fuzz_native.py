@@ -150,7 +150,7 @@ def test_models(fuzz, monkeypatch):
         random = fuzz.random(seed)
         torch.manual_seed(seed)
         try:
-            case, told = drawn(random, seed)
+            case, about = drawn(random, seed)
         except (ValueError, AssertionError):
             fuzz.counts["not built by fairseq"] += 1
             continue
@@ -166,12 +166,12 @@ def test_models(fuzz, monkeypatch):
                 generator = make_generator(chosen, options, models, backend=name)
                 found = generator.generate(models, sample, prefix_tokens=prefix)
             except ValueError as error:
-                assert expected is None or "does not" in str(error), (seed, backend, told, error)
+                assert expected is None or "does not" in str(error), (seed, backend, about, error)
                 fuzz.counts["refused"] += 1
                 continue
-            assert expected is not None, (seed, backend, chosen, told)
+            assert expected is not None, (seed, backend, chosen, about)
             try:
                 check(found, expected, case, fuzz, seed)
             except AssertionError as error:
-                pytest.fail(f"{(seed, backend, chosen, told)}: {error}", pytrace=False)
+                pytest.fail(f"{(seed, backend, chosen, about)}: {error}", pytrace=False)
             fuzz.counts[backend] += 1

@@ -64,11 +64,11 @@ def translator(pair):
     ids=str,
 )
 def test_a_call_decodes_as_a_translator_with_its_flags(pair, translator, call, alone):
-    def told(results):
+    def outputs(results):
         return [(r.tokens, r.alternatives, r.scores) for r in results]
 
     expected = load(pair, **alone).translate(TEXTS)
-    assert told(translator.translate(TEXTS, **call)) == told(expected)
+    assert outputs(translator.translate(TEXTS, **call)) == outputs(expected)
     whole = translator.translate(TEXTS[0], **call)
     assert "".join(translator.translate_stream(TEXTS[0], **call)) == whole.text
     trace = translator.translate(TEXTS[0], return_trace=True, **call).trace

@@ -126,10 +126,10 @@ def test_a_stream_grows_to_the_text(gad):
         pieces = list(gad.translate_stream(text))
         assert "".join(pieces) == whole.text
         assert all(pieces)
-        told = list(gad.translate_stream(text, return_trace=True))
-        assert all(isinstance(piece, Piece) for piece in told)
-        assert [p.iteration is None for p in told] == [False] * whole.iterations + [True]
-        assert [p.iteration.accepted for p in told[:-1]] == whole.accepted
+        pieces = list(gad.translate_stream(text, return_trace=True))
+        assert all(isinstance(piece, Piece) for piece in pieces)
+        assert [p.iteration is None for p in pieces] == [False] * whole.iterations + [True]
+        assert [p.iteration.accepted for p in pieces[:-1]] == whole.accepted
     assert max(len(list(gad.translate_stream(text))) for text in TEXTS) > 2
 
 
@@ -169,12 +169,12 @@ def stock_beam(sources, beam, nbest, **flags):
     generator = task.build_generator(models, args)
     found = []
     for source in sources:
-        (ranked,) = task.inference_step(generator, models, make_sample([source]))
+        (found,) = task.inference_step(generator, models, make_sample([source]))
         words = task.target_dictionary
         found.append(
             [
                 ([words[t] for t in one["tokens"].tolist()[:-1]], float(one["score"]))
-                for one in ranked[:nbest]
+                for one in found[:nbest]
             ]
         )
     return found
@@ -186,9 +186,9 @@ def test_a_beam_gives_the_hypotheses_of_fairseq(pair, strategy, flags):
     wide = load(pair, strategy, beam=5, nbest=3, batch_size=7, **flags)
     results = wide.translate(TEXTS[:16], return_trace=True)
     for result, expected in zip(results, stock_beam(SOURCES, 5, 3, **flags)):
-        told = [(result.tokens, result.score), *((a.tokens, a.score) for a in result.alternatives)]
-        assert [tokens for tokens, _ in told] == [tokens for tokens, _ in expected]
-        for (_, mine), (_, theirs) in zip(told, expected):
+        ours = [(result.tokens, result.score), *((a.tokens, a.score) for a in result.alternatives)]
+        assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in expected]
+        for (_, mine), (_, theirs) in zip(ours, expected):
             assert mine == pytest.approx(theirs, abs=1e-4)
         assert all(str(a) == a.text == " ".join(a.tokens) for a in result.alternatives)
         assert isinstance(result.alternatives, tuple)
@@ -217,10 +217,10 @@ def test_a_beam_streams_what_all_hypotheses_have(pair):
         whole = wide.translate(text)
         pieces = list(wide.translate_stream(text))
         assert "".join(pieces) == whole.text and all(pieces)
-        told = list(wide.translate_stream(text, return_trace=True))
-        assert "".join(piece.text for piece in told) == whole.text
-        assert [p.iteration is None for p in told] == [False] * whole.iterations + [True]
-        emitted = sum((p.iteration.emitted for p in told[:-1]), [])
+        pieces = list(wide.translate_stream(text, return_trace=True))
+        assert "".join(piece.text for piece in pieces) == whole.text
+        assert [p.iteration is None for p in pieces] == [False] * whole.iterations + [True]
+        emitted = sum((p.iteration.emitted for p in pieces[:-1]), [])
         assert emitted == [*whole.tokens, "</s>"]
         early += len(pieces) > 1
     assert early > 6
@@ -260,8 +260,8 @@ def test_a_folder_is_enough(pair):
 def test_task_settings_may_be_a_namespace(pair, tmp_path):
     """fairseq 1.0.0a0 keeps them so; languages and padding come from there."""
     state = torch.load(str(pair / "verifier.pt"), weights_only=False)
-    told = {"data": str(pair), "source_lang": "src", "target_lang": "tgt"}
-    task = Namespace(_name="translation", left_pad_source=False, **told)
+    settings = {"data": str(pair), "source_lang": "src", "target_lang": "tgt"}
+    task = Namespace(_name="translation", left_pad_source=False, **settings)
     state.update(args=None, cfg={"model": state["args"], "task": task})
     torch.save(state, str(tmp_path / "verifier.pt"))
     translator = SpeculativeTranslator.from_pretrained(tmp_path / "verifier.pt", strategy="iad")

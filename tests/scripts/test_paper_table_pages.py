@@ -46,18 +46,18 @@ def test_every_table_and_figure_has_one_row(page):
 def test_recipes_make_what_they_are_said_to_make(page):
     """And every table of a recipe stands on its paper's page, with its sets."""
     name = PAPERS[page][0]
-    told = {}
+    sections = {}
     for about, here, _ in rows(page):
         for each in numbered(about.partition(":")[0]):
-            told.setdefault(each, "")
-            told[each] += here
+            sections.setdefault(each, "")
+            sections[each] += here
     for path in (REPO / "scripts").glob("*/paper*.tsv"):
         for row in paper_table.read(path)[0]:
             if not row.table.startswith(name) or row.set == "-":
                 continue
             first = min(numbered(row.table), key=lambda each: float(each[1]))
-            assert f"`scripts/{path.parent.name}`" in told[first], row
-            assert row.set in re.findall(r"\w+", told[first]), row
+            assert f"`scripts/{path.parent.name}`" in sections[first], row
+            assert row.set in re.findall(r"\w+", sections[first]), row
 
 
 @pytest.mark.parametrize("page", PAPERS)

@@ -49,15 +49,15 @@ def test_without_compounds_the_other_bleu_decides():
 
 
 @pytest.mark.parametrize(
-    "systems, goal, said",
+    "systems, goal, message",
     [
         ("c", "bleu", "begins with 'c'"),
         ("a", "best", "'best' is neither"),
         ("a", "speed", "neither"),
     ],
 )
-def test_other_goals_and_empty_grids_are_refused(systems, goal, said):
-    with pytest.raises(ValueError, match=said):
+def test_other_goals_and_empty_grids_are_refused(systems, goal, message):
+    with pytest.raises(ValueError, match=message):
         tune.choose(rows(), systems, goal)
 
 

@@ -56,7 +56,7 @@ def test_random_times_keep_the_rate(loader):
     assert len(answers) == 40 and 0.2 < time.monotonic() - began < 30
 
 
-def said(content):
+def reply(content):
     """A port whose next connection gets these bytes, and is closed."""
     listening = socket.create_server(("127.0.0.1", 0))
 
@@ -90,12 +90,12 @@ HEAD = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n"
     ],
 )
 def test_half_answers_are_lost(content, status, right):
-    found = said(content)
+    found = reply(content)
     assert (found.status, found.right) == (status, right)
 
 
 def test_a_refused_client_waits_as_it_is_told():
-    assert said(b"HTTP/1.1 429 X\r\nRetry-After: 2\r\nContent-Length: 2\r\n\r\n{}").again == 2
+    assert reply(b"HTTP/1.1 429 X\r\nRetry-After: 2\r\nContent-Length: 2\r\n\r\n{}").again == 2
 
 
 def test_what_a_server_has_not_read_is_told_apart():

@@ -23,7 +23,7 @@ def generate(toy):
     return run
 
 
-def told(out):
+def printed(out):
     """(kind, sentence, score or None, words or scores) of every line, in their order."""
     found = []
     for line in out.splitlines():
@@ -37,7 +37,7 @@ def told(out):
 
 
 def assert_same(ours, reference, hypotheses=500):
-    ours, reference = told(ours), told(reference)
+    ours, reference = printed(ours), printed(reference)
     assert [line[0] for line in reference].count("H") == hypotheses
     assert [line[:2] for line in ours] == [line[:2] for line in reference]
     for (kind, number, score, words), (_, _, theirs, expected) in zip(ours, reference):
@@ -63,7 +63,7 @@ def compare(generate, strategy="none", **flags):
 )
 def test_prints_all_that_stock_prints(generate, strategy, batch_size):
     out = compare(generate, strategy, batch_size=batch_size)
-    best = [line[3] for line in told(out) if line[0] == "H"]
+    best = [line[3] for line in printed(out) if line[0] == "H"]
     assert len({tuple(words) for words in best}) > 400, "hypotheses are too alike to prove much"
 
 
@@ -72,7 +72,7 @@ def test_prints_all_that_stock_prints(generate, strategy, batch_size):
 )
 def test_flags_mean_what_they_mean_in_stock(generate, flags):
     out = compare(generate, **flags)
-    assert told(out) != told(generate(task="translation")[0]), "the flag changed nothing"
+    assert printed(out) != printed(generate(task="translation")[0]), "the flag changed nothing"
 
 
 def test_the_default_width_is_that_of_stock(toy, generate):
@@ -81,7 +81,7 @@ def test_the_default_width_is_that_of_stock(toy, generate):
     out, _ = run_here("generate", toy.data, task="translation_specdec", path=toy.v, batch_size=8)
     assert_same(out, reference, 100)
     narrow, _ = generate(task="translation", beam=1, nbest=1)
-    assert told(out) != told(narrow)
+    assert printed(out) != printed(narrow)
 
 
 def test_a_drafter_changes_nothing(toy, generate):

@@ -24,7 +24,7 @@ def generate(languages, model, target, task=None, **flags):
     return run_here("generate", languages, task=task or model.task, path=model.path, **given)
 
 
-def said(out):
+def words_of(out):
     return {number: words for number, (words, _, _) in hypotheses(out).items()}
 
 
@@ -37,7 +37,7 @@ def accepted(log):
 def stock(languages, family):
     """What stock fairseq says, by target language."""
     model = family("m2m")
-    return {target: said(generate(languages, model, target)[0]) for target in ("de", "ro")}
+    return {target: words_of(generate(languages, model, target)[0]) for target in ("de", "ro")}
 
 
 @pytest.mark.parametrize("target", ["de", "ro"])
@@ -53,7 +53,7 @@ def test_one_drafter_serves_every_pair(languages, family, drafter, stock, target
         languages, model, target, task=model.task + "_specdec", strategy="gad",
         drafter_path=drafter, draft_budget=0, backend=backend,
     )  # fmt: skip
-    assert said(out) == stock[target]
+    assert words_of(out) == stock[target]
     assert accepted(log) > 1.5
 
 
@@ -75,7 +75,7 @@ def test_a_small_model_of_the_same_languages_drafts(languages, family, stock):
         languages, model, "ro", task=model.task + "_specdec", strategy="sps",
         drafter_path=model.path, block_size=3, draft_budget=0,
     )  # fmt: skip
-    assert said(out) == stock["ro"]
+    assert words_of(out) == stock["ro"]
     assert accepted(log) > 2
 
 
@@ -150,7 +150,7 @@ def test_decoding_takes_the_list_of_its_pair(languages, family, listed, stock, t
         languages, model, target, task=model.task + "_specdec", strategy="gad",
         drafter_path=listed, draft_budget=0,
     )  # fmt: skip
-    assert said(out) == stock[target]
+    assert words_of(out) == stock[target]
     assert accepted(log) > 1.4  # German with the other list: 1.3
 
 
@@ -174,17 +174,17 @@ def test_one_pair_is_listed_anew(languages, listed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes, words, said",
+    "changes, words, message",
     [
         ({}, {"source_lang": "en"}, "name both for one pair"),
         ({"lang_dict": "langs.txt"}, {}, "--dictionary: missing"),
     ],
 )
-def test_what_lists_cannot_be_made_of_is_named(languages, changes, words, said):
+def test_what_lists_cannot_be_made_of_is_named(languages, changes, words, message):
     task = {"lang_pairs": "en-de,en-ro", "lang_tok_style": "multilingual", **changes}
     none = {"source_lang": None, "target_lang": None, "dictionary": None}
     args = argparse.Namespace(data=str(languages), gen_subset="train", **{**none, **words})
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(**task)}})
 
 

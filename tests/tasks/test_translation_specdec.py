@@ -150,7 +150,7 @@ class Listener:
     """A generator that writes down how many sentences a full batch has."""
 
     def generate(self, models, sample, **more):
-        self.told = sample["batch_size"]
+        self.given_size = sample["batch_size"]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_the_generator_is_told_the_size_of_a_full_batch(toy, limits, full):
     batches = task.get_batch_iterator(task.dataset("test"), **limits)
     for sample in batches.next_epoch_itr(shuffle=False):
         task.inference_step(listener, [], sample)
-        assert listener.told == full
+        assert listener.given_size == full
 
 
 def stock_flags():

@@ -62,12 +62,12 @@ def test_the_trace_tells_what_was_printed(pair, tmp_path):
     traces = {trace.id: trace for trace in read_traces(str(path))}
     assert sorted(traces) == sorted(printed) == list(range(SENTENCES))
     for number, trace in traces.items():
-        told = printed[number]
-        assert trace.source == [*told["S"].split(), "</s>"]
-        score, words = told["H"].split("\t")
+        lines_of_it = printed[number]
+        assert trace.source == [*lines_of_it["S"].split(), "</s>"]
+        score, words = lines_of_it["H"].split("\t")
         assert trace.output == [*words.split(), "</s>"]
         assert trace.score == pytest.approx(float(score) * 0.6931472, abs=1e-4)
-        assert len(trace.iterations) == int(told["I"])
+        assert len(trace.iterations) == int(lines_of_it["I"])
         assert trace.strategy == "gad" and trace.settings["block_size"] == 4
     assert os.listdir(tmp_path) == ["t.jsonl"]
 

@@ -73,10 +73,10 @@ def test_beam_search_looks_like_no_rejected_draft(files):
     shown = run("show", *files(a=[beam_trace()]), "--color", "never")
     assert "settings  beam 5" in shown
     assert "none: 3 iterations, 1.33 tokens each, 4.0 ms, score -0.5000" in shown
-    told = [line for line in shown.splitlines() if " @" in line]
-    assert told[0].startswith("1 @0      [1.00 ms") and "5 hypotheses go on" in told[0]
-    assert told[1].startswith("2 @0   =The =dog   [") and "4 hypotheses go on" in told[1]
-    assert told[2].startswith("3 @2   =. =</s>   [")
+    passes = [line for line in shown.splitlines() if " @" in line]
+    assert passes[0].startswith("1 @0      [1.00 ms") and "5 hypotheses go on" in passes[0]
+    assert passes[1].startswith("2 @0   =The =dog   [") and "4 hypotheses go on" in passes[1]
+    assert passes[2].startswith("3 @2   =. =</s>   [")
     assert "=  beam search: in all hypotheses (at the end: in the best)" in shown
     assert "beam" not in run("show", *files(b=[trace()]))
 
@@ -91,17 +91,17 @@ def pass_trace():
 def test_a_pass_of_a_beam_is_told(files, page):
     shown = run("show", *files(a=[pass_trace()]), "--color", "never")
     assert "9 prefixes scored, 4 of them drafted, 3 drafted ones used, 2 steps]" in shown
-    (told,) = json.loads(Page(page(pass_trace())).raw[2])["sentences"][0]["runs"]
-    beam = told["iterations"][0]["beam"]
+    (traced,) = json.loads(Page(page(pass_trace())).raw[2])["sentences"][0]["runs"]
+    beam = traced["iterations"][0]["beam"]
     assert [one["waits"] for one in beam["hypotheses"]] == [False, True]
     assert beam["draft"] == [{"tokens": ["The", "dog", "."], "known": 1, "kept": 1}]
 
 
 def test_the_page_tells_beam_search_apart(page):
     data = json.loads(Page(page(beam_trace())).raw[2])
-    (told,) = data["sentences"][0]["runs"]
-    assert [part["agreed"] for part in told["iterations"]] == [[], ["The", "dog"], [".", "</s>"]]
-    assert [part["live"] for part in told["iterations"]] == [5, 4, 0]
+    (traced,) = data["sentences"][0]["runs"]
+    assert [part["agreed"] for part in traced["iterations"]] == [[], ["The", "dog"], [".", "</s>"]]
+    assert [part["live"] for part in traced["iterations"]] == [5, 4, 0]
     assert data["systems"] == [{"name": "none", "settings": "beam 5"}]
 
 
@@ -225,7 +225,7 @@ def test_which_sentences(files):
 def test_mistakes_are_named(files, tmp_path):
     a, b, empty = files(a=[trace(), trace()], b=[trace("gad", source=["Other"])], empty=[])
     (c,) = files(c=[trace()])
-    for words, said in (
+    for words, message in (
         (["show", a], "a.jsonl: sentence 3 is there twice for gad"),
         (["show", b, c], "sentence 3 is another one in the traces of gad and gad"),
         (["show", c, "--id", 8], "--id 8: no such sentence; there are 1, such as 3"),
@@ -233,7 +233,7 @@ def test_mistakes_are_named(files, tmp_path):
         (["show", empty], "no sentence in it"),
         (["html", c, "-o", tmp_path], "--output .*: is a directory"),
     ):
-        with pytest.raises(ValueError, match=said):  # TraceError, or of the parser
+        with pytest.raises(ValueError, match=message):  # TraceError, or of the parser
             run(*words)
     with pytest.raises(SystemExit, match="specdec-trace: error: .*nowhere.jsonl: No such file"):
         cli.cli_main(["show", str(tmp_path / "nowhere.jsonl")])

@@ -11,7 +11,7 @@ from fairseq_specdec.trace import VERDICTS, Trace, TracedIteration, TraceError, 
 
 
 @pytest.mark.parametrize(
-    "draft, accepted, emitted, choices, sampled, said",
+    "draft, accepted, emitted, choices, sampled, message",
     [
         ("abc", 3, "abcd", "abcd", False, "own own own"),
         ("abc", 1, "ax", "ax", False, "own rejected unseen"),
@@ -25,8 +25,8 @@ from fairseq_specdec.trace import VERDICTS, Trace, TracedIteration, TraceError, 
         ("a", 0, "a", "a", False, "rejected"),
     ],
 )
-def test_verdicts(draft, accepted, emitted, choices, sampled, said):
-    assert verdicts(draft, accepted, emitted, choices, sampled) == said.split()
+def test_verdicts(draft, accepted, emitted, choices, sampled, message):
+    assert verdicts(draft, accepted, emitted, choices, sampled) == message.split()
 
 
 def iteration(draft, count, own):
@@ -137,7 +137,7 @@ def test_a_score_that_is_no_number_is_none():
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "change, message",
     [
         (lambda d: d.pop("version"), "no trace; write one with fairseq-generate --trace-path"),
         (lambda d: d.update(version=9), "a trace of version 9, and this program reads 1"),
@@ -154,11 +154,11 @@ def test_a_score_that_is_no_number_is_none():
         (lambda d: d["iterations"][0].update(agreed=["a"]), "a draft in beam search"),
     ],
 )
-def test_what_is_no_trace_is_refused(change, said):
+def test_what_is_no_trace_is_refused(change, message):
     part = iteration(["a", "b"], 1, "x")
     plain = Trace(3, "gad", {}, ["s"], part.emitted, -0.5, [part]).to_dict()
     change(plain)
-    with pytest.raises(TraceError, match=said):
+    with pytest.raises(TraceError, match=message):
         Trace.from_json(json.dumps(plain))
 
 

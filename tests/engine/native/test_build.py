@@ -56,8 +56,8 @@ def objects(checkout):
 
 
 def test_without_a_compiler_one_line_says_what_is_lost(checkout):
-    said = run_setup(checkout, "build_ext", "--inplace", CC="/no/cc", CXX="/no/c++")
-    assert said.count(LOST) == 1 and objects(checkout) == []
+    output = run_setup(checkout, "build_ext", "--inplace", CC="/no/cc", CXX="/no/c++")
+    assert output.count(LOST) == 1 and objects(checkout) == []
 
 
 def fake_compiler(folder, refused):
@@ -75,8 +75,8 @@ def fake_compiler(folder, refused):
 @pytest.mark.skipif(VARIANTS[0] not in library.supported(), reason="flags of x86-64")
 def test_variants_that_the_compiler_does_not_know_are_left_out(checkout):
     compiler = fake_compiler(checkout, "x86-64-v4")
-    said = run_setup(checkout, "build_ext", "--inplace", **compiler)
-    assert "not built, for want of a newer compiler: " in said and LOST not in said
+    output = run_setup(checkout, "build_ext", "--inplace", **compiler)
+    assert "not built, for want of a newer compiler: " in output and LOST not in output
     known = [each.file for each in VARIANTS if "-march=x86-64-v3" in each.flags]
     assert objects(checkout) == sorted([PROBE, *known])
     for name in objects(checkout):
@@ -84,8 +84,8 @@ def test_variants_that_the_compiler_does_not_know_are_left_out(checkout):
 
 
 def test_a_compiler_that_fails_at_all_is_none(checkout):
-    said = run_setup(checkout, "build_ext", "--inplace", **fake_compiler(checkout, "std"))
-    assert LOST in said and objects(checkout) == []
+    output = run_setup(checkout, "build_ext", "--inplace", **fake_compiler(checkout, "std"))
+    assert LOST in output and objects(checkout) == []
 
 
 def test_the_source_distribution_has_every_source(checkout):

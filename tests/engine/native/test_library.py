@@ -268,11 +268,11 @@ def test_errors_are_those_of_the_calling_thread(loaded):
             loaded.call("specdec_matrix_new", 4, columns, bytes(16), 0, None, form, b"")
         return str(raised.value)
 
-    said = fail(0, 0)
+    first_error = fail(0, 0)
     other = threading.Thread(target=fail, args=[1, 9])
     other.start()
     other.join()
-    assert loaded._handle.specdec_error().decode() == said != fail(1, 9)
+    assert loaded._handle.specdec_error().decode() == first_error != fail(1, 9)
 
 
 def longest_chain(listing, instruction, apart=6):

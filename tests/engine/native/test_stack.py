@@ -366,14 +366,14 @@ def test_more_rows_than_there_are_cannot_be_kept(count, small, loaded):
         loaded.call("specdec_session_select", small.pointer, count, small.numbers)
 
 
-@pytest.mark.parametrize("rows, changes, said", [
+@pytest.mark.parametrize("rows, changes, reason", [
     (1, {}, "a drafter of another number of rows"),
     (2, {"drafts": 3}, "a loop that has begun"),
     (2, {"max_len": -(2**63)}, "an impossible length"),
     (2, {"request": DraftRequest(first=-(2**63)), "positions": 12}, "a first position"),
     (2, {"positions": 2**62}, "an impossible number of positions"),
 ])  # fmt: skip
-def test_loops_of_another_size_are_refused(rows, changes, said, small):
+def test_loops_of_another_size_are_refused(rows, changes, reason, small):
     call = small.verification()
     call.drafter, call.draft_session = small.drafter(rows)
     cached, tokens = torch.zeros(2).long(), torch.zeros(16).long()
@@ -384,18 +384,18 @@ def test_loops_of_another_size_are_refused(rows, changes, said, small):
     call.drafts.width, call.loop = 1, ctypes.pointer(loop)
     for name, value in changes.items():
         setattr(loop, name, value)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=reason):
         small.verify(call)
 
 
-@pytest.mark.parametrize("changes, said", [
+@pytest.mark.parametrize("changes, reason", [
     ({"rows": 1}, "sources of another number of rows"),
     ({"max_suffix": -1}, "a suffix of impossible length"),
     ({"sizes": (ctypes.c_int64 * 2)(3, 0)}, "a source of impossible length"),
     ({"begin": (ctypes.c_int64 * 2)(0, 2**62)}, "a draft that began at an impossible place"),
     ({"seen": (ctypes.c_int64 * 2)(-1, 0)}, "a draft that began at an impossible place"),
 ])  # fmt: skip
-def test_copies_of_impossible_sources_are_refused(changes, said, small):
+def test_copies_of_impossible_sources_are_refused(changes, reason, small):
     call, pair = small.verification(), ctypes.c_int64 * 2
     kept = {"tokens": (ctypes.c_int64 * 6)(), "sizes": pair(3, 3), "begin": pair(), "seen": pair()}
     kept.update({name: value for name, value in changes.items() if name in kept})
@@ -404,7 +404,7 @@ def test_copies_of_impossible_sources_are_refused(changes, said, small):
         setattr(copy, name, changes[name])
     loop = DraftLoop(block=1, max_len=9, positions=-1, copy=ctypes.addressof(copy))
     call.drafts.width, call.loop = 1, ctypes.pointer(loop)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=reason):
         small.verify(call)
 
 
