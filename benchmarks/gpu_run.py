@@ -38,19 +38,20 @@ def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
     folder, source, target = PAIRS[pair]
     data = REPOSITORY / "data-bin" / folder
     systems = ["iad: --strategy iad", "iad, beam 5: --strategy iad --beam 5"]
+    plain = {"beam 5": "--strategy none --beam 5"}
     if pair == "ende":
         drafter = f"--drafter-path {data / 'drafter.pt'}"
-        systems = ["greedy: --strategy greedy"]
-        systems += [f"{name}: --strategy {name} {drafter}" for name in ("gad", "gad++")]
-        if given.device == "cuda":
-            for graphs in ("on", "off"):
-                name = f"gad, CUDA graphs {graphs}"
-                systems.append(f"{name}: --strategy gad --cuda-graphs {graphs} {drafter}")
+        plain["gad"] = f"--strategy gad {drafter}"
+        systems = ["greedy: --strategy greedy", f"gad: --strategy gad {drafter}"]
+        systems.append(f"gad++: --strategy gad++ {drafter}")
         systems.append(f"gad, whole drafts: --strategy gad --draft-budget 0 {drafter}")
         # On a CPU no model drafts for a beam unless a budget asks for it.
         budget = "--backend torch --draft-budget 20" if given.device == "cpu" else ""
         systems.append(f"gad, beam 5: --strategy gad --beam 5 {budget} {drafter}")
-    systems.append("beam 5: --strategy none --beam 5")
+    plain["greedy"] = "--strategy greedy"
+    systems.append(f"beam 5: {plain['beam 5']}")
+    if given.device == "cuda":
+        systems += [f"{of}, no graphs: {how} --cuda-graphs off" for of, how in plain.items()]
     name = f"{pair}_{precision}"
     flags = [data, "--path", data / "verifier.pt", "-s", source, "-t", target]
     flags += ["--gen-subset", "test", "--limit", given.sentences]

@@ -149,7 +149,7 @@ def count(system, rows, half=False, iterations=3, graphs=False):
         GuardedRecorder.clear(guard)
         verifier, drafter = system.verifier(), system.drafter and system.drafter()
         (verifier.half() if half else verifier).to("cuda")
-        settings = dict(system.settings)
+        settings = dict(system.settings, cuda_graphs="off")
         if drafter is not None:
             settings["drafter_path"] = __file__  # any file: `load` reads none
         flags = generation_flags(**dict({"beam": 1, "max_len_b": 220}, **system.flags))

@@ -1,6 +1,5 @@
 """Whether passes are recorded as CUDA graphs (``--cuda-graphs``)."""
 
-import logging
 from typing import Any, Optional, Sequence
 
 import torch
@@ -9,8 +8,6 @@ from fairseq_specdec.costs.devices import rows_for_graphs
 from fairseq_specdec.engine.graphs import Graphs
 
 from .options import DecodingOptions
-
-logger = logging.getLogger(__name__)
 
 
 def check_cuda_graphs(asked: str, device: torch.device) -> None:
@@ -25,10 +22,6 @@ def check_cuda_graphs(asked: str, device: torch.device) -> None:
 def graphs_for(options: DecodingOptions, models: Sequence[Any], drafter: Any) -> Optional[Graphs]:
     """The graphs of a generator; None where none are recorded."""
     if options.cuda_graphs == "off" or not next(models[0].parameters()).is_cuda:
-        return None
-    if options.beam > 1:
-        if options.cuda_graphs == "on":
-            logger.info("--cuda-graphs on: beam search records no graphs")
         return None
     rows = rows_for_graphs(models) if options.cuda_graphs == "auto" else None
     return None if rows == 0 else Graphs(getattr(drafter, "block_size", None), rows)

@@ -16,6 +16,7 @@ from .eager.encoder import EncoderWeights
 from .eager.encoder_source import EncoderSource
 from .eager.parts import check_stack, runs_encoder
 from .eager.static_decoder import StaticDecoder
+from .eager.static_encoder import StaticEncoder
 from .eager.stored_module import restore
 from .graphs import Graphs
 from .native.decoder import NativeDecoder, NativeDecoderSession
@@ -59,6 +60,8 @@ class Backend:
     def encoder(self, encoder: Any) -> AnyEncoder:
         """Read an encoder's weights; arguments as for ``EncoderWeights``."""
         restore(encoder)
+        if self.graphs is not None:
+            return StaticEncoder(self.graphs, encoder, self.frees)
         return EncoderWeights(encoder, self.frees)
 
     def packing(self, number_format: str) -> Backend:

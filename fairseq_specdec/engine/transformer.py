@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from .eager.parts import check_decoder
 from .eager.positions import position_rows
 from .eager.static_decoder import StaticSession
 from .eager.stored_module import restore
-from .graphs import Fixed, Outputs, bucket, row_bucket
+from .graphs import Fixed, Outputs, Shape, bucket, row_bucket
 from .layout import Layout, causal_horizon
 from .native.decoder import NativeDecoder
 from .work import Work
@@ -128,24 +128,40 @@ class TransformerSession:
         """[.., V] of features [.., C']."""
         return self.layers.logits(features)
 
+    def padded(self, width: int, upto: int) -> Tuple[int, int]:
+        """To how many columns, and slots to look at, a block of scattered tokens has to be filled
+        up for ``run_graph``; as they are where nothing is recorded."""
+        if not isinstance(self.layers, StaticSession):
+            return width, upto
+        return self.layers.cache.calls.graphs.columns(width), bucket(upto)
+
     def run_graph(self, tokens: Tensor, layout: Layout, finish: Finish) -> Optional[Tensor]:
         """``finish(self, run(tokens, layout))`` by a CUDA graph, where there is one for these
         shapes.
 
         Args:
             tokens: long [B, W].
-            layout: of a chain.
+            layout: of a chain, or of scattered tokens ``padded``.
             finish: always the same one for this model.
 
         Returns:
             [B, W, V], which holds until the next call; None where there is no such graph.
         """
         layers = self.layers
-        if not isinstance(layers, StaticSession) or not layout.in_order:
+        if not isinstance(layers, StaticSession):
             return None
         calls, (rows, width) = layers.cache.calls, tokens.shape
         columns, padded_rows = calls.graphs.columns(width), row_bucket(rows)
-        upto = bucket(layout.upto - width + columns)
+        if layout.seen is None:
+            kind, upto = "block", bucket(layout.upto - width + columns)
+            places: List[Tuple[Tensor, Tuple[int, ...]]] = [(layout.slots[:, 0], (padded_rows,))]
+        else:
+            kind, upto = "scattered", layout.upto
+            if self.padded(width, upto) != (width, upto):
+                return None
+            # Rows that no batch had yet see all: a row that sees nothing makes NaN.
+            places = [(each, (padded_rows, columns)) for each in (layout.positions, layout.slots)]
+            places.append((~layout.seen, (padded_rows, columns, upto)))
         layers.cache.reserve(upto)
         known = None if self.positions is None else self.positions.size(0)
 
@@ -153,12 +169,11 @@ class TransformerSession:
             # Of this batch nothing but the length of the position table.
             session = TransformerSession(self.weights, layers.bucketed(padded_rows), self.positions)
             function = functools.partial(_whole_pass, session, upto, finish)
-            return Fixed(
-                function, [((padded_rows, columns), torch.long), ((padded_rows,), torch.long)]
-            )
+            shapes: List[Shape] = [((padded_rows, columns), torch.long)]
+            return Fixed(function, shapes + [(size, place.dtype) for place, size in places])
 
-        key = ("block", padded_rows, columns, upto, layers.sources, known)
-        outputs = calls.run(key, make, [tokens, layout.slots[:, 0]])
+        key = (kind, padded_rows, columns, upto, layers.sources, known)
+        outputs = calls.run(key, make, [tokens, *(place for place, _ in places)])
         if outputs is None:
             return None
         if len(outputs) > 1:  # kept until the next draft, after later passes
@@ -183,21 +198,27 @@ Finish = Callable[[TransformerSession, Tensor], Tensor]
 
 
 def _whole_pass(
-    session: TransformerSession, upto: int, finish: Finish, tokens: Tensor, start: Tensor
+    session: TransformerSession, upto: int, finish: Finish, tokens: Tensor, *places: Tensor
 ) -> Outputs:
-    """What is recorded: a pass over a chain.
+    """What is recorded: a pass over a block.
 
     Args:
         session: over the first rows of the cache.
-        upto: slots to look at.
+        upto: slots to look at, T.
         finish: makes scores of features.
         tokens: long [R, W].
-        start: long [R], the slot of each row's first token.
+        places: of a chain long [R], the slot of each row's first token; of scattered tokens their
+            positions and slots, each long [R, W], and bool [R, W, T], False at what each sees.
 
     Returns:
         ``finish``'s [R, W, V], and the hidden states [R, W, n C] where some are read.
     """
-    slots = causal_horizon(start, tokens.size(1))
-    scores = finish(session, session.run(tokens, Layout(slots, slots, upto)))
+    if len(places) == 1:
+        slots = causal_horizon(places[0], tokens.size(1))
+        layout = Layout(slots, slots, upto)
+    else:
+        positions, slots, hidden = places
+        layout = Layout.scattered(positions, slots, ~hidden)
+    scores = finish(session, session.run(tokens, layout))
     states = session.layers.hidden_states
     return (scores,) if states is None else (scores, states)

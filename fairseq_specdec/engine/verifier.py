@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -124,6 +124,10 @@ class VerifierSession:
                 return Scores(scored, normalised=scored.is_cuda)
             logits.append(scored)
         return Scores.of_ensemble(logits)
+
+    def padded(self, width: int, upto: int) -> Tuple[int, int]:
+        """As ``TransformerSession.padded``."""
+        return self.sessions[0].padded(width, upto)
 
     def _scaled(self, session: TransformerSession, features: Tensor) -> Tensor:
         """[.., V], the logits of features [.., C'], or the features of an adaptive softmax, divided

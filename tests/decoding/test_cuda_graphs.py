@@ -19,6 +19,7 @@ from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.draft_budget import DraftBudget
 from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine import graphs as engine_graphs
+from fairseq_specdec.engine.eager import static_encoder
 from fairseq_specdec.engine.graphs import Graphs
 
 pytestmark = pytest.mark.skipif(
@@ -57,6 +58,16 @@ def caches(generator):
 def recorded(generator):
     """Kinds and shapes of what was recorded."""
     return [key for cache in caches(generator) for key in cache.calls._calls]
+
+
+def encoder_shapes(generator):
+    """(rows, source positions) of the recorded passes of the verifiers' encoders."""
+    return [
+        size
+        for weights in generator._parts.verifier.weights
+        for calls in weights.encode._calls.values()
+        for size, _ in calls._calls
+    ]
 
 
 def assert_same(found, want):
@@ -147,6 +158,55 @@ def test_batches_at_the_same_time_have_their_own_recordings(case, record):
                         batch.iterate()
             found = [[h[0] for h in batch.finished] for batch in (one, other)]
     assert [tokens(each) for each in found] == want
+
+
+BEAMS = {
+    "greedy": {},
+    "no n-gram twice": dict(no_repeat_ngram_size=2),
+    "iad": {},
+    "gad-attached": dict(draft_budget=20),
+}
+
+
+@pytest.mark.parametrize("name", BEAMS)
+def test_beams(name, record):
+    """Of other shapes in turn: rows and slots of the batch before are behind the live ones."""
+    case = name if name in TOYS else "greedy"
+    args = flags(beam=5, no_repeat_ngram_size=BEAMS[name].get("no_repeat_ngram_size", 0))
+    more = {key: value for key, value in BEAMS[name].items() if key == "draft_budget"}
+    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5, 3, 8)]
+    other = torch_generator(case, args=args, **more)
+    want = [other.generate(other.models, sample) for sample in samples]
+    assert_diverse([one[0]["tokens"] for each in want for one in each])
+    made = record(8)
+    generator = torch_generator(case, args=args, **more)
+    for sample, expected in zip(samples, want):
+        found = generator.generate(generator.models, sample)
+        assert [len(one) for one in found] == [5] * len(expected)
+        for ours, theirs in zip(found, expected):
+            assert_same(ours, theirs)
+    assert generator.stats.iterations == other.stats.iterations
+    assert generator.stats.drafted == other.stats.drafted
+    assert {key[0] for key in recorded(generator)} == {"scattered"} and not made[0].broken
+
+
+@torch.no_grad()
+def test_encoders_of_longer_and_shorter_sources(record, monkeypatch):
+    """What is in the buffers of longer sources and more rows does not show."""
+    monkeypatch.setattr(static_encoder, "BUCKET", 4)
+    samples = [make_sample(sentences(count, seed=count)) for count in (8, 3, 1, 5, 3, 8)]
+    other, made = torch_generator("greedy"), record(8)
+    generator = torch_generator("greedy")
+    for each in (other, generator):
+        decode(each, samples[0])
+    plain, ours = (each._parts.verifier.weights[0].encode for each in (other, generator))
+    for sample in samples:
+        for padded in (None, True):
+            found, want = (encode(sample["net_input"], padded) for encode in (ours, plain))
+            torch.testing.assert_close(found["encoder_out"], want["encoder_out"])
+            torch.testing.assert_close(found["encoder_padding_mask"], want["encoder_padding_mask"])
+    assert len(set(encoder_shapes(generator))) > 2 and not made[0].broken
+    assert {rows for rows, _ in encoder_shapes(generator)} == {8, 4, 1}
 
 
 SETTINGS = {
@@ -340,11 +400,11 @@ def test_what_is_asked_and_measured_decides(asked, measured, graphs, tmp_path, m
     if found is not None:
         assert found.block_size == drafter.block_size
         assert found.rows == (None if asked == "on" else measured)
-    wide = dataclasses.replace(given, beam=5)
-    assert cuda_graphs.graphs_for(wide, [OnCard()], drafter) is None
     assert cuda_graphs.graphs_for(given, [toy_model()], drafter) is None
     monkeypatch.setattr(devices, "device_name", lambda device: "another card")
-    assert (cuda_graphs.graphs_for(given, [OnCard()], drafter) is not None) == (asked == "on")
+    unknown = cuda_graphs.graphs_for(given, [OnCard()], drafter)
+    assert (unknown is not None) == (asked != "off")
+    assert asked != "auto" or unknown.rows == 32
 
 
 def test_on_is_refused_on_a_cpu():

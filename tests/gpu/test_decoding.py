@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import pathlib
+import threading
 
 import pytest
 import torch
@@ -29,7 +30,8 @@ def device_generator(case, dtype=torch.float32, beam=1, **options):
     verifier = copy.deepcopy(TOYS[case].verifier()).to("cuda", dtype)
     args = flags()
     args.beam = beam
-    return make_generator(case, args, models=[verifier], **options)
+    # `recorded` does not ask.
+    return make_generator(case, args, models=[verifier], cuda_graphs="off", **options)
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +109,46 @@ def test_graphs_say_what_stock_says(case, rows, recorded):
             torch.testing.assert_close(ours["score"], theirs["score"], rtol=1e-4, atol=1e-4)
         decode(generator, on_device(MANY[0]))
     assert not recorded[0].broken and replays(generator) > 0
+
+
+@pytest.mark.parametrize("case, more", [("greedy", {}), ("iad", {}), ("gad", {"draft_budget": 20})])
+def test_beams_with_graphs_say_what_stock_says(case, more, recorded):
+    generator, task = device_generator(case, beam=5, **more), make_task()
+    args, models = flags(), generator.models
+    args.beam = 5
+    for sample in map(on_device, [*MANY[:2], BATCHES[8], MANY[0], BATCHES[1]]):
+        want = task.inference_step(task.build_generator(models, args), models, sample)
+        found = generator.generate(models, sample)
+        assert [tokens(each) for each in found] == [tokens(each) for each in want]
+    assert not recorded[0].broken and replays(generator) > 0
+
+
+def test_a_stream_has_its_own_buffers(recorded):
+    """Two threads encode on streams of their own, with other sentences in the same shapes."""
+    generator = device_generator("greedy")
+    decode(generator, on_device(MANY[0]))
+    encode = generator._parts.verifier.weights[0].encode
+    samples = [on_device(MANY[number])["net_input"] for number in (1, 2)]
+    with torch.no_grad():
+        want = [encode(given, True)["encoder_out"][0].clone() for given in samples]
+    torch.cuda.synchronize()
+    wrong = []
+
+    def work(given, expected):
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(100):
+                found = encode(given, True)["encoder_out"][0]
+                torch.cuda.current_stream().synchronize()
+                if not torch.allclose(found, expected, atol=1e-5):
+                    wrong.append(found)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(samples, want)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and not recorded[0].broken
+    assert len(encode._calls) == 3
 
 
 @pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps"])

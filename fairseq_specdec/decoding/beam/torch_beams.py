@@ -114,17 +114,18 @@ class TorchBeams:
 
     def _score(self, block: Sequence[Sequence[Node]], live: Sequence[Sentence]) -> None:
         """Learn what may follow each of the nodes, some of every sentence."""
-        width = max(map(len, block))
+        for nodes, sentence in zip(block, live):
+            sentence.tree.place(nodes)
+        upto = max(sentence.tree.slots for sentence in live) + 1
+        width, upto = self.session.padded(max(map(len, block)), upto)
         numbers = np.zeros((3, len(block), width), dtype=np.int64)
         for row, (nodes, sentence) in enumerate(zip(block, live)):
-            sentence.tree.place(nodes)
             count = len(nodes)
             numbers[0, row, :count] = [node.token for node in nodes]
             numbers[1, row, :count] = [node.depth for node in nodes]
             numbers[2, row, :count] = [node.slot for node in nodes]
             # What stands in the empty entries is written where nobody looks.
             numbers[2, row, count:] = sentence.tree.slots
-        upto = max(sentence.tree.slots for sentence in live) + 1
         seen = visible(block, width, upto)
         tokens, positions, slots = to_device(torch.from_numpy(numbers), self.device).unbind(0)
         layout = Layout.scattered(positions, slots, to_device(torch.from_numpy(seen), self.device))

@@ -1,7 +1,7 @@
 """A fairseq Transformer encoder, with the decoder stack's products."""
 
 import functools
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from torch import Tensor
 
@@ -76,6 +76,14 @@ class EncoderWeights:
             if padded is None and len(masks) > 0:
                 padded = bool(masks[0].any())
             return out if padded else dict(out, encoder_padding_mask=[])
+        return self.source.output(*self.states(net_input, padded))
+
+    def states(
+        self, net_input: Dict[str, Any], padded: Optional[bool]
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """The last layer's [B, S, C], and bool [B, S], True at padding, or None where there is
+        none. Arguments as for a call."""
+        assert self.layers is not None
         x, padding = self.source.embed(net_input, padded)
         mask = None
         if padding is not None:
@@ -86,4 +94,4 @@ class EncoderWeights:
             x = layer.run(x, mask)
         if self.source.layer_norm is not None:
             x = self.source.layer_norm(x)
-        return self.source.output(x, padding)
+        return x, padding

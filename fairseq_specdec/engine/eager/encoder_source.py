@@ -20,6 +20,7 @@ class EncoderSource(NamedTuple):
     # ``embed(net_input, padded)`` gives the first layer's input [B, S, C], and bool [B, S], True at
     # padding, or None where there is none. ``padded`` is whether there is some, where that is known
     embed: Embed
+    pad: Optional[int] = None  # of text: its padding token
 
     @classmethod
     def of(cls, encoder: Any, subsample: Optional[Subsample] = None) -> EncoderSource:
@@ -33,13 +34,24 @@ class EncoderSource(NamedTuple):
         if isinstance(encoder, S2TTransformerEncoder):
             speech = _Speech(encoder, subsample)
             return cls(encoder.transformer_layers, encoder.layer_norm, speech)
-        return cls(encoder.layers, encoder.layer_norm, _Text(encoder))
+        return cls(encoder.layers, encoder.layer_norm, _Text(encoder), encoder.padding_idx)
+
+    def padding(self, tokens: Tensor, padded: Optional[bool]) -> Optional[Tensor]:
+        """Of text: bool [B, S], True at padding, or None where there is none. ``padded`` as of
+        ``embed``."""
+        assert self.pad is not None
+        return _padding(tokens, self.pad, padded)
 
     @staticmethod
     def output(x: Tensor, padding: Optional[Tensor]) -> Dict[str, Any]:
         """fairseq's encoder output, as far as decoding reads it, of [B, S, C]."""
         masks = [] if padding is None else [padding]
         return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}
+
+
+def _padding(tokens: Tensor, pad: int, padded: Optional[bool]) -> Optional[Tensor]:
+    padding = tokens.eq(pad).contiguous()
+    return padding if (bool(padding.any()) if padded is None else padded) else None
 
 
 class _Text:
@@ -52,11 +64,11 @@ class _Text:
         self, net_input: Dict[str, Any], padded: Optional[bool]
     ) -> Tuple[Tensor, Optional[Tensor]]:
         tokens: Tensor = net_input["src_tokens"]
-        padding = tokens.eq(self.encoder.padding_idx).contiguous()
         x, _ = self.encoder.forward_embedding(tokens)
-        if not (bool(padding.any()) if padded is None else padded):
-            return x, None
-        return x.masked_fill(padding.unsqueeze(2), 0.0), padding
+        padding = _padding(tokens, self.encoder.padding_idx, padded)
+        if padding is not None:
+            x = x.masked_fill(padding.unsqueeze(2), 0.0)
+        return x, padding
 
 
 class _Speech:
