@@ -117,11 +117,11 @@ def measure(job: Job, state: State, limits: Limits, sentences: int) -> None:
         "measure: %d validation sentences, about %.0f min",
         sentences, max(1, one * (sentences + WARMUP) / 60),
     )  # fmt: skip
-    found = {
+    seconds = {
         pair: rows_of(job, pair, list(WAYS), list(job.batch_sizes), sentences)
         for pair in dict.fromkeys(pair for _, pair, _ in job.uses)
     }
-    rows = {name: found[pair][str(size)] for name, pair, size in job.uses}
+    rows = {name: seconds[pair][str(size)] for name, pair, size in job.uses}
     state.note(
         "measure", rows=rows, sentences=sentences, beams=job.beams, sizes=list(job.batch_sizes)
     )

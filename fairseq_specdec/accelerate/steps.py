@@ -100,11 +100,11 @@ def _parts(report: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 def _sums(counts: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Counts of several pairs, added up."""
-    found: Dict[str, Any] = {}
+    sums: Dict[str, Any] = {}
     for name in dict.fromkeys(name for each in counts for name in each):
         values = [each[name] for each in counts if name in each]
-        found[name] = _sums(values) if isinstance(values[0], dict) else sum(values)
-    return found
+        sums[name] = _sums(values) if isinstance(values[0], dict) else sum(values)
+    return sums
 
 
 def _check_losses(counts: Dict[str, Any]) -> None:

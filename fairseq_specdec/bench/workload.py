@@ -49,11 +49,6 @@ def split_paths(path: Optional[str]) -> Tuple[str, ...]:
     return paths
 
 
-def stock_task(name: str) -> Any:
-    """fairseq's class of a task of this project."""
-    return TASK_REGISTRY[name[: -len(SUFFIX)]]
-
-
 def of_one_pair(data: Any) -> Any:
     """The sentences of the pair that is decoded, among a task's of several pairs."""
     if isinstance(data, ConcatDataset) and len(data.datasets) == 1:
@@ -82,7 +77,8 @@ class Workload:
         expected = "; expected a directory written by fairseq-preprocess"
         # fairseq raises a bare Exception where it finds no languages
         with blaming(f"{config.task.data}: ", expected, Exception):
-            self.task = stock_task(config.task._name).setup_task(config.task)
+            stock_task = TASK_REGISTRY[config.task._name[: -len(SUFFIX)]]
+            self.task = stock_task.setup_task(config.task)
         self._models: Dict[Tuple[str, ...], List[Any]] = {}
         models = self.models(paths)
         split = config.dataset.gen_subset

@@ -8,7 +8,7 @@ import argparse
 import dataclasses
 import os
 import re
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, Sequence
 
 import yaml
 
@@ -22,7 +22,8 @@ _NAMES = {"arch": "model._name", "task": "task._name", "criterion": "criterion._
 def with_fields(text: str, words: Sequence[str]) -> str:
     """A message with fields in place of flags; what is no setting stays as it is."""
     settings = _read(words)
-    written = [*_keys(settings), *_overridden(words)]
+    overridden = [each.group(1) for each in map(_OVERRIDE.match, words) if each]
+    written = [*_keys(settings), *overridden]
     known = {**_declared(settings), **_NAMES, **{_flat(key): key for key in written}}
 
     def field(match: Any) -> str:
@@ -32,11 +33,6 @@ def with_fields(text: str, words: Sequence[str]) -> str:
         return key + ("=" if match.group(2) else "")
 
     return _FLAG.sub(field, text)
-
-
-def _overridden(words: Sequence[str]) -> List[str]:
-    """The fields that the command line sets."""
-    return [each.group(1) for each in map(_OVERRIDE.match, words) if each]
 
 
 def _flat(key: str) -> str:

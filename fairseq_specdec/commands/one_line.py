@@ -45,7 +45,8 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
     foresaw: a fault, which needs its traceback."""
     package = raiser(error)
     text = printable(flat_message(error))
-    words = [part for word in words for part in _flag_and_value(word)]
+    # --flag=value as two words.
+    words = [part for word in words for part in word.split("=", 1 if word[:2] == "--" else 0)]
     if not text or not isinstance(error, Exception):
         return None
     if package == _OURS and not isinstance(error, AssertionError):
@@ -56,11 +57,6 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
     if (package in _FAIRSEQ or isinstance(error, OSError)) and not isinstance(error, _FAULTS):
         return f"{text}{_written(error, words)} ({VARIABLE}=1 shows where)"
     return None
-
-
-def _flag_and_value(word: str) -> Sequence[str]:
-    """``--flag=value`` as two words."""
-    return word.split("=", 1) if word.startswith("--") else (word,)
 
 
 def _unread_input(error: Exception, words: Sequence[str]) -> Optional[str]:

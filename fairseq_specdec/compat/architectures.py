@@ -156,7 +156,8 @@ def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         return original(cfg, *args, **kwargs)
     task = args[0] if args else kwargs.get("task")
     _check(cfg, task, source)
-    ours = _for_us(task)
+    # Whether this project decodes with what is built.
+    ours = getattr(task, "decodes_speculatively", False) or _ours.get()
     if ours and source.task.reverses(task):
         raise RefusedCheckpointError(
             f"{source.path}: translates in the other direction; exchange --source-lang and "
@@ -170,11 +171,6 @@ def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         name = _setting_of(cfg, error.text)
         message = f"{source.path}: its setting {name}: {error}; do not use this checkpoint"
         raise RefusedCheckpointError(message) from error
-
-
-def _for_us(task: Any) -> bool:
-    """Whether this project decodes with what is built."""
-    return getattr(task, "decodes_speculatively", False) or _ours.get()
 
 
 @contextlib.contextmanager

@@ -27,7 +27,9 @@ _TRIES = 5
 
 def measure(library: Library) -> Figures:
     """The figures of this processor with the instructions of a library; in about 0.5 s."""
-    weights = {name: _weight(name) for name in FORMATS}
+    # Numbers that are no halves, unless they are to be stored so.
+    values = {name: 0.5 if name == "halves" else 0.1 for name in FORMATS}
+    weights = {name: torch.full((_WIDTH, _WIDTH), value) for name, value in values.items()}
     matrices = {
         name: NativeLinear(library, weights[name], None, name if name in PACKED else "fp32")
         for name in FORMATS
@@ -57,11 +59,6 @@ def _rising(seconds: Dict[int, float]) -> Dict[int, float]:
     for rows in sorted(seconds, reverse=True):
         least = rising[rows] = min(least, seconds[rows])
     return rising
-
-
-def _weight(name: str) -> torch.Tensor:
-    """[C, C]: numbers that are no halves, unless they are to be stored so."""
-    return torch.full((_WIDTH, _WIDTH), 0.5 if name == "halves" else 0.1)
 
 
 # q, k, v, out, cross query, cross out, fc1 and fc2, each [C, C].

@@ -101,11 +101,6 @@ def _check_whole(ddp_backend: Any) -> None:
         )
 
 
-def leading_correct(correct: Tensor) -> Tensor:
-    """Positions of each block before the first wrong one: bool [.., k] to long [..]."""
-    return correct.long().cumprod(-1).sum(-1)
-
-
 @register_criterion("glancing_block_loss", dataclass=GlancingBlockLossConfig)
 class GlancingBlockLoss(FairseqCriterion):
     """Cross-entropy on blocks of masks, with glancing.
@@ -240,7 +235,7 @@ class GlancingBlockLoss(FairseqCriterion):
         return {
             "n_right": right.sum(),
             "n_learnt": learnt.sum(),
-            "n_accepted": leading_correct(first_correct).sum() + blocks,
+            "n_accepted": first_correct.long().cumprod(-1).sum() + blocks,
             "n_blocks": blocks,
         }
 

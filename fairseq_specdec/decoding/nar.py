@@ -113,9 +113,9 @@ class NarBatch(OpenBatch):
         first = torch.where(tokens == eos, self.columns, size).amin(1)
         return (first + 1).clamp(max=size)
 
-    def _emit(self, found: _Block) -> Iteration:
+    def _emit(self, block: _Block) -> Iteration:
         """Add a block to the hypotheses."""
-        hypotheses, tokens, log_probs = self.hypotheses, found.tokens, found.log_probs
+        hypotheses, tokens, log_probs = self.hypotheses, block.tokens, block.log_probs
         sizes = self._through_end(tokens)
         if self.block.options.collapse_repeats:
             order, sizes = unrepeated(tokens, sizes)
@@ -128,7 +128,7 @@ class NarBatch(OpenBatch):
         hypotheses.write(after + 1, tokens)
         hypotheses.write_scores(after, log_probs)
         hypotheses.lengths = hypotheses.lengths + sizes
-        counts = torch.stack([sizes, at_end.long(), broken.long(), found.passes], 1)
+        counts = torch.stack([sizes, at_end.long(), broken.long(), block.passes], 1)
         rows = torch.cat([counts, tokens], 1).tolist()
         added, ended, bad, passes = (list(column) for column in zip(*(row[:4] for row in rows)))
         self.passes = [have + more for have, more in zip(self.passes, passes)]

@@ -81,12 +81,9 @@ def completed(
         missing = f"{kinds[0]}'s file{f' {named}' if named else ''} is not there"
         raise ValueError(f"bpe: {missing}, nor one in {places}; pass bpe_codes=... with the file")
     if marks:
-        raise ValueError(_unreadable(marks[1], places))
+        raise ValueError(
+            f"bpe: the dictionary is of subwords ({marks[1]!r}), and no subword model is in "
+            f"{places}; pass bpe_codes=... with its file, or bpe=None for text that is split "
+            "already"
+        )
     return {}
-
-
-def _unreadable(entry: str, places: str) -> str:
-    return (
-        f"bpe: the dictionary is of subwords ({entry!r}), and no subword model is in {places}; "
-        "pass bpe_codes=... with its file, or bpe=None for text that is split already"
-    )

@@ -91,16 +91,12 @@ def initialise(model: Any, cfg: Any, source: Any, target: Any) -> list[Report]:
         _check_shared(reports[-1].source, cfg, verifiers[path])
         with torch.no_grad():
             part(model, verifiers[path], cfg, reports[-1])
-    known = [name for report in reports for name in report.copied + report.identity]
-    fresh = [n for n, _ in model.named_parameters() if not any(_is_inside(n, k) for k in known)]
+    known = [f"{name}." for report in reports for name in report.copied + report.identity]
+    fresh = [n for n, _ in model.named_parameters() if not f"{n}.".startswith(tuple(known))]
     for report in reports:
         report.fresh = fresh
         logger.info(str(report))
     return reports
-
-
-def _is_inside(parameter: str, module: str) -> bool:
-    return parameter == module or parameter.startswith(module + ".")
 
 
 def load_verifier(flag: str, path: str, source: Any, target: Any) -> TransformerModelBase:
@@ -221,7 +217,10 @@ def _copy_encoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: 
         if is_copy:
             report.copied.append(name)
         else:
-            make_identity(ours.layers[index])
+            layer = ours.layers[index]
+            for last in (layer.self_attn.out_proj, layer.fc2):  # a pre-norm layer is the identity
+                last.weight.data.zero_()
+                last.bias.data.zero_()
             report.identity.append(name)
 
 
@@ -252,10 +251,3 @@ def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: 
     _copy_module(ours.layer_norm, theirs.layer_norm, "decoder.layer_norm", report)
     for index, origin in enumerate(layers):
         _copy_module(ours.layers[index], theirs.layers[origin], f"decoder.layers.{index}", report)
-
-
-def make_identity(layer: Any) -> None:
-    """Make a pre-norm encoder layer compute the identity, in place; its other weights stay."""
-    for last in (layer.self_attn.out_proj, layer.fc2):
-        last.weight.data.zero_()
-        last.bias.data.zero_()

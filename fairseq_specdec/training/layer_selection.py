@@ -94,7 +94,8 @@ def select(
     total = count_layers(model)
     _check_layers(layers, total)
     mask_row = _has_mask_row(model, symbols)
-    chosen = _renumbered(_without_heads(model), layers)
+    headless = {name: value for name, value in model.items() if not name.startswith(HEADS)}
+    chosen = _renumbered(headless, layers)
     if mask_row:
         tables = (name for name in (*TABLES, OUTPUT) if name in chosen)
         chosen.update({name: chosen[name][:-1] for name in tables})
@@ -133,10 +134,6 @@ def _has_mask_row(model: Dict[str, torch.Tensor], symbols: Optional[int]) -> boo
             f"embeddings {' and '.join(map(str, sorted(rows)))}; give the dict.txt it came with"
         )
     return mask_row
-
-
-def _without_heads(model: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
-    return {name: value for name, value in model.items() if not name.startswith(HEADS)}
 
 
 def _renumbered(model: Dict[str, torch.Tensor], layers: Sequence[int]) -> Dict[str, torch.Tensor]:

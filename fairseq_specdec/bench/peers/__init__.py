@@ -132,7 +132,7 @@ def makers(
         process = start(name, kind, workload=workload)
         return PeerSystem(row, *process, workload.task.source_dictionary.pad())
 
-    found: List[Tuple[Plan, Maker]] = []
+    rows_and_makers: List[Tuple[Plan, Maker]] = []
     for name in names:
         engine = ENGINES[name]
         for kind in engine.half_kinds if fp16 else engine.kinds:
@@ -140,8 +140,8 @@ def makers(
                 if beam <= engine.widest:
                     title = f"{engine.title} {kind} beam {beam}"
                     row = with_beam(plan._replace(name=title, base=title), beam)
-                    found.append((row, functools.partial(make, name, kind, row)))
-    return found
+                    rows_and_makers.append((row, functools.partial(make, name, kind, row)))
+    return rows_and_makers
 
 
 def versions(systems: Sequence[System]) -> Dict[str, str]:

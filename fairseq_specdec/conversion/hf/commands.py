@@ -9,29 +9,29 @@ from .task import task_flags
 _TEXT = "plain text, one sentence a line, from standard input"
 
 
-def commands(found: Converted, out: str, pair: Any) -> str:
+def commands(converted: Converted, out: str, pair: Any) -> str:
     """What to type, for a reader who knows transformers."""
-    languages = sorted(found.vocabularies[0].languages)
+    languages = sorted(converted.vocabularies[0].languages)
     pair = tuple(pair)
     if languages:
         usual = (languages[0], languages[-1])
         pair = tuple(named or each for named, each in zip(pair, usual))
     lines = ["In Python:", *_python(out, pair if languages else None), ""]
-    split = _subwords(found, shlex.quote(out))
+    split = _subwords(converted, shlex.quote(out))
     read = _TEXT if split else "sentences as their pieces, one a line, from standard input"
     for title, ours in (("With this project", True), ("With stock fairseq", False)):
-        lines += [f"{title} ({read}):", _command(found, out, pair, ours), ""]
-    if "<s>" in found.text.source:
+        lines += [f"{title} ({read}):", _command(converted, out, pair, ours), ""]
+    if "<s>" in converted.text.source:
         lines += ["The model reads <s> before a sentence: fairseq's commands take it from prepared "
                   "text only (docs/huggingface.md).", ""]  # fmt: skip
-    if not found.generation.length_stated:
+    if not converted.generation.length_stated:
         lines += ["The folder has no max_length, and transformers' own is 20 tokens: pass "
                   "max_len_b or --max-len-b for longer ones.", ""]  # fmt: skip
     return "\n".join(lines)
 
 
-def _needs_plugin(found: Converted) -> bool:
-    return found.arch != "transformer" or found.model["activation_fn"] == "swish"
+def _needs_plugin(converted: Converted) -> bool:
+    return converted.arch != "transformer" or converted.model["activation_fn"] == "swish"
 
 
 def _python(out: str, pair: Any) -> List[str]:
@@ -43,23 +43,23 @@ def _python(out: str, pair: Any) -> List[str]:
     ]
 
 
-def _subwords(found: Converted, place: str) -> List[str]:
+def _subwords(converted: Converted, place: str) -> List[str]:
     """fairseq's flags for the subword model; [] where it has none."""
-    if found.text.byte_level:
+    if converted.text.byte_level:
         files = f"--gpt2-encoder-json {place}/encoder.json --gpt2-vocab-bpe {place}/vocab.bpe"
         return [f"--bpe gpt2 {files}"]
-    models = [name for name in found.text.files if name.endswith((".spm", ".model"))]
+    models = [name for name in converted.text.files if name.endswith((".spm", ".model"))]
     return [f"--bpe sentencepiece --sentencepiece-model {place}/{each}" for each in models[:1]]
 
 
-def _command(found: Converted, out: str, pair: Any, ours: bool) -> str:
+def _command(converted: Converted, out: str, pair: Any, ours: bool) -> str:
     place = shlex.quote(out)
-    generation = found.generation
-    plugin = " --user-dir fairseq_specdec" if ours or _needs_plugin(found) else ""
+    generation = converted.generation
+    plugin = " --user-dir fairseq_specdec" if ours or _needs_plugin(converted) else ""
     words = [
         f"fairseq-interactive {place} --path {place}/verifier.pt{plugin}",
-        task_flags(found, pair, ours),
-        *_subwords(found, place),
+        task_flags(converted, pair, ours),
+        *_subwords(converted, place),
         f"--beam {generation.beam} --lenpen {generation.lenpen:g}",
         f"--max-len-a 0 --max-len-b {generation.max_len_b} --min-len {generation.min_len}",
     ]

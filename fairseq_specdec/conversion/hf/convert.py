@@ -41,21 +41,21 @@ def convert(path: str, out: str, source: Optional[str], target: Optional[str], f
     """Convert a folder. ``source``, ``target``: languages that the printed commands name; a model
     of one pair's dictionaries have these names. Returns the commands to decode with."""
     _check_out(path, out, force)
-    found = load(path)
-    languages = found.vocabularies[0].languages
+    converted = load(path)
+    languages = converted.vocabularies[0].languages
     for flag, code in (("--source-lang", source), ("--target-lang", target)):
         if code is not None and languages and code not in languages:
             raise ValueError(f"{flag} {code}: {nearest(code, languages)}")
     pair = (source, target) if languages else _pair(path, source, target)
     os.makedirs(out, exist_ok=True)
-    names = _write_dictionaries(found, out, pair)
-    for there, here in found.text.files.items():
+    names = _write_dictionaries(converted, out, pair)
+    for there, here in converted.text.files.items():
         shutil.copyfile(ModelFolder(path).file(here), os.path.join(out, there))
-    for name, content in found.text.made.items():
+    for name, content in converted.text.made.items():
         write_text(os.path.join(out, name), content)
-    _write_checkpoint(found, os.path.join(out, VERIFIER), pair)
-    write_json(os.path.join(out, DESCRIPTION), _description(found, path, names, pair))
-    return commands(found, out, pair)
+    _write_checkpoint(converted, os.path.join(out, VERIFIER), pair)
+    write_json(os.path.join(out, DESCRIPTION), _description(converted, path, names, pair))
+    return commands(converted, out, pair)
 
 
 def _check_out(path: str, out: str, force: bool) -> None:
@@ -79,12 +79,12 @@ def _pair(path: str, source: Optional[str], target: Optional[str]) -> Tuple[str,
     return names[0], names[1]
 
 
-def words_of(found: Converted, side: int) -> List[str]:
+def words_of(converted: Converted, side: int) -> List[str]:
     """The dictionary of one side, by fairseq's index."""
-    vocabulary, text = found.vocabularies[side], found.text
+    vocabulary, text = converted.vocabularies[side], converted.text
     languages = {token: code for code, token in vocabulary.languages.items()}
     words = ["<s>", "<pad>", "</s>", "<unk>"]
-    for i in found.orders[side][4:]:
+    for i in converted.orders[side][4:]:
         token = vocabulary.tokens.get(i)
         if token is None:
             words.append(f"madeupword{i}")
@@ -102,28 +102,31 @@ def words_of(found: Converted, side: int) -> List[str]:
     return words
 
 
-def _write_dictionaries(found: Converted, out: str, pair: Any) -> List[str]:
+def _write_dictionaries(converted: Converted, out: str, pair: Any) -> List[str]:
     """dict.NAME.txt of both sides, or one of all languages; returns their names."""
-    names = ["all"] if found.vocabularies[0].languages else list(pair)
+    names = ["all"] if converted.vocabularies[0].languages else list(pair)
     for side, name in enumerate(names):
-        lines = [f"{each} 1\n" for each in words_of(found, side)[4:]]
+        lines = [f"{each} 1\n" for each in words_of(converted, side)[4:]]
         write_text(os.path.join(out, f"dict.{name}.txt"), "".join(lines))
-    for code in found.vocabularies[0].languages:  # fairseq's tasks read one for each language
+    for code in converted.vocabularies[0].languages:  # fairseq's tasks read one for each language
         link = os.path.join(out, f"dict.{code}.txt")
         if not os.path.lexists(link):
             os.symlink("dict.all.txt", link)
     return [names[0], names[-1]]
 
 
-def _write_checkpoint(found: Converted, path: str, pair: Any) -> None:
+def _write_checkpoint(converted: Converted, path: str, pair: Any) -> None:
     args = argparse.Namespace(
-        arch=found.arch, criterion="cross_entropy", **task_settings(found, pair), **found.model
+        arch=converted.arch,
+        criterion="cross_entropy",
+        **task_settings(converted, pair),
+        **converted.model,
     )
     step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     state = {
         "args": args,
         "cfg": None,
-        "model": {name: tensor.contiguous() for name, tensor in found.weights.items()},
+        "model": {name: tensor.contiguous() for name, tensor in converted.weights.items()},
         "optimizer_history": [step],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
         "task_state": {},
@@ -143,10 +146,10 @@ def _specials(vocabulary: Vocabulary, language_token: str) -> Dict[str, Any]:
     }
 
 
-def _description(found: Converted, path: str, names: List[str], pair: Any) -> Dict[str, Any]:
-    text, generation = found.text, found.generation
+def _description(converted: Converted, path: str, names: List[str], pair: Any) -> Dict[str, Any]:
+    text, generation = converted.text, converted.generation
     tokenizer = ModelFolder(path).json("tokenizer_config.json")
-    vocabularies, orders = found.vocabularies, found.orders
+    vocabularies, orders = converted.vocabularies, converted.orders
     kind = text.kind
     if kind == "tokenizers" and orders[0] != list(range(len(orders[0]))):
         kind = "gpt2" if text.byte_level else "sentencepiece"
@@ -155,10 +158,10 @@ def _description(found: Converted, path: str, names: List[str], pair: Any) -> Di
     ]
     first = None
     if generation.forced_first is not None:
-        first = words_of(found, 1)[orders[1].index(generation.forced_first)]
+        first = words_of(converted, 1)[orders[1].index(generation.forced_first)]
     return {
         "format": 1,
-        "family": found.model_type,
+        "family": converted.model_type,
         "kind": kind,
         "dictionaries": names,
         "pair": list(pair),

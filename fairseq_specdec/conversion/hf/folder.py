@@ -46,14 +46,14 @@ class ModelFolder:
             raise ValueError(f"{path}: {os.path.getsize(path)} bytes; no such file is that large")
         try:
             with open(path, encoding="utf-8") as stream:
-                found = json.load(stream)
+                content = json.load(stream)
         except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"{path}: is no JSON file ({flat_message(error, 100)}); copy it again"
             ) from error
-        if not isinstance(found, dict):
-            raise ValueError(f"{path}: holds a {type(found).__name__}, no object; copy it again")
-        return found
+        if not isinstance(content, dict):
+            raise ValueError(f"{path}: holds a {type(content).__name__}, no object; copy it again")
+        return content
 
 
 def _reach(real: str) -> str:

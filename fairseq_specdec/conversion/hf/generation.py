@@ -89,13 +89,13 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
     if first is None and config.values.get("force_bos_token_to_be_generated"):
         first = config.values.get("bos_token_id")
     length, stated = _most_tokens(settings, forced_end is not None)
-    found = Generation(
+    generation = Generation(
         start, eos, first, length, _least_tokens(settings), _ngrams(settings, start, eos),
         float(settings.take("length_penalty", 1.0, (int, float))),
         settings.count("num_beams", 1, 1000), _suppressed(settings, pad), stated,
     )  # fmt: skip
     settings.refuse_rest()
-    return found
+    return generation
 
 
 def _most_tokens(settings: Settings, forced_end: bool) -> Any:

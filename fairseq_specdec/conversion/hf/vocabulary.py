@@ -31,12 +31,12 @@ def read_ids(folder: ModelFolder, name: str) -> Dict[int, str]:
         raise ValueError(
             f"{folder.path}: no {name} in it; copy the tokenizer's files of the model too"
         )
-    found: Dict[int, str] = {}
+    tokens: Dict[int, str] = {}
     for token, i in folder.json(name).items():
-        if type(i) is not int or i < 0 or i in found:
+        if type(i) is not int or i < 0 or i in tokens:
             raise ValueError(f"{folder.path}/{name}: {token!r} has the id {i!r}, or another has it")
-        found[i] = token
-    return found
+        tokens[i] = token
+    return tokens
 
 
 def read_tokenizer(folder: ModelFolder) -> Dict[int, str]:
@@ -45,10 +45,10 @@ def read_tokenizer(folder: ModelFolder) -> Dict[int, str]:
     words = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(words, list):  # Unigram: [token, score], in the order of the ids
         words = {each[0]: i for i, each in enumerate(words) if isinstance(each, list) and each}
-    found = {i: token for token, i in words.items()} if isinstance(words, dict) else {}
-    if not all(type(i) is int and i >= 0 and type(token) is str for i, token in found.items()):
+    tokens = {i: token for token, i in words.items()} if isinstance(words, dict) else {}
+    if not all(type(i) is int and i >= 0 and type(token) is str for i, token in tokens.items()):
         raise ValueError(f"{folder.path}/tokenizer.json: its vocabulary is damaged; copy it again")
-    return found
+    return tokens
 
 
 def read_pieces(folder: ModelFolder, name: str) -> List[str]:
@@ -64,24 +64,24 @@ def read_pieces(folder: ModelFolder, name: str) -> List[str]:
 
 def added_tokens(folder: ModelFolder) -> Dict[int, Dict[str, Any]]:
     """Tokens that were added to a tokenizer, by id: ``content``, ``lstrip``, ``special``."""
-    found: Dict[int, Dict[str, Any]] = {}
+    added: Dict[int, Dict[str, Any]] = {}
     for token, i in folder.json("added_tokens.json").items():
-        found[i] = {"content": token, "special": True}
+        added[i] = {"content": token, "special": True}
     for each in folder.json("tokenizer.json").get("added_tokens") or []:
-        found[each.get("id")] = each
+        added[each.get("id")] = each
     decoder = folder.json("tokenizer_config.json").get("added_tokens_decoder") or {}
     for number, each in decoder.items():
-        found[int(number) if str(number).isdigit() else -1] = each
-    for i, each in found.items():
+        added[int(number) if str(number).isdigit() else -1] = each
+    for i, each in added.items():
         sound = isinstance(each, dict) and isinstance(each.get("content"), str)
         if type(i) is not int or i < 0 or not sound:
             raise ValueError(f"{folder.path}: its tokenizer adds a token of id {i!r}: {each!r}")
-    return found
+    return added
 
 
 def named_specials(folder: ModelFolder) -> Dict[str, bool]:
     """Special tokens that the folder names, in its order; whether they take the space before."""
-    found: Dict[str, bool] = {}
+    special: Dict[str, bool] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         for key, value in folder.json(name).items():
             several = ("additional_special_tokens", "extra_special_tokens")
@@ -93,8 +93,8 @@ def named_specials(folder: ModelFolder) -> Dict[str, bool]:
                 content = each.get("content") if isinstance(each, dict) else each
                 if isinstance(content, str):
                     strips = bool(isinstance(each, dict) and each.get("lstrip"))
-                    found[content] = found.get(content, False) or strips
-    return found
+                    special[content] = special.get(content, False) or strips
+    return special
 
 
 def assemble(
@@ -127,12 +127,12 @@ def assemble(
 
 def languages_of(special: Iterable[str]) -> Dict[str, str]:
     """Language codes to their tokens."""
-    found = {}
+    tokens_of_codes = {}
     for token in special:
         match = _CODE.fullmatch(token)
         if match is not None:
-            found[next(filter(None, match.groups()))] = token
-    return found
+            tokens_of_codes[next(filter(None, match.groups()))] = token
+    return tokens_of_codes
 
 
 def word(token: str, i: int) -> str:

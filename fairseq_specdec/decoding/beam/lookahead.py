@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -189,7 +190,7 @@ class Lookahead:
                 if value + score < least:
                     break
                 candidates.append((value + score, node, token))
-            candidates.sort(key=_first, reverse=True)
+            candidates.sort(key=itemgetter(0), reverse=True)
             if len(candidates) >= count:
                 least = candidates[count - 1][0]
         first = candidates[:count]
@@ -238,10 +239,6 @@ class Lookahead:
             return size, -abs(at - depth), -at
 
         return source[max(places, key=likeness)]
-
-
-def _first(one: Tuple[float, Node, int]) -> float:
-    return one[0]
 
 
 def _suffix(node: Node) -> Tuple[int, ...]:

@@ -108,17 +108,14 @@ def store(model: nn.Module) -> None:
             if parameter is None:
                 continue
             plain = name == "weight" and type(module) in STORED
-            if plain and getattr(module, "max_norm", None) is None and _is_ours(parameter):
+            here = parameter.dtype == torch.float32 and parameter.device.type == "cpu"
+            if plain and here and getattr(module, "max_norm", None) is None:
                 held.setdefault(id(parameter), []).append(module)
             else:
                 others.add(id(parameter))
     for key, modules in held.items():
         if key not in others:
             _store(modules)
-
-
-def _is_ours(parameter: Tensor) -> bool:
-    return parameter.dtype == torch.float32 and parameter.device.type == "cpu"
 
 
 def _store(modules: List[Any]) -> None:

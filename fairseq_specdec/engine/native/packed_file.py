@@ -35,7 +35,8 @@ def packed(model: nn.Module, library: Library, number_format: str) -> Dict[str, 
     for product, names in slices.items():
         starts = sorted(names)
         ends = [*starts[1:], product.size]
-        modules = [sorted(names[start], key=_projection_first) for start in starts]
+        # Projections first.
+        modules = [sorted(names[at], key=lambda n: n.endswith("embed_tokens")) for at in starts]
         rows = [end - start for start, end in zip(starts, ends)]
         sound = [finite[product][start] for start in starts]
         for each in (product, product.rounded):
@@ -43,10 +44,6 @@ def packed(model: nn.Module, library: Library, number_format: str) -> Dict[str, 
                 matrices.append(_entry(each, modules, rows, sound))
     header = {"version": VERSION, "variant": library.variant, "number_format": number_format}
     return {**header, "matrices": matrices, "digest": digest(matrices)}
-
-
-def _projection_first(name: str) -> bool:
-    return name.endswith("embed_tokens")
 
 
 def _entry(

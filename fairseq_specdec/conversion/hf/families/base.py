@@ -140,7 +140,7 @@ class Loader:
             )
         width = take.count("d_model", most=1 << 16)
         positions = take.count("max_position_embeddings", 1024)
-        found = {
+        settings = {
             "activation_fn": ACTIVATIONS[name],
             "dropout": 0.0,
             "attention_dropout": 0.0,
@@ -151,19 +151,19 @@ class Loader:
             "max_target_positions": positions,
         }
         for side in ("encoder", "decoder"):
-            found[f"{side}_embed_dim"] = width
-            found[f"{side}_layers"] = take.count(f"{side}_layers", most=1000)
-            found[f"{side}_attention_heads"] = take.count(f"{side}_attention_heads", most=width)
-            found[f"{side}_ffn_embed_dim"] = take.count(f"{side}_ffn_dim")
-            found[f"{side}_normalize_before"] = self.pre_norm
-            found[f"{side}_learned_pos"] = self.learned_positions
-        return found
+            settings[f"{side}_embed_dim"] = width
+            settings[f"{side}_layers"] = take.count(f"{side}_layers", most=1000)
+            settings[f"{side}_attention_heads"] = take.count(f"{side}_attention_heads", most=width)
+            settings[f"{side}_ffn_embed_dim"] = take.count(f"{side}_ffn_dim")
+            settings[f"{side}_normalize_before"] = self.pre_norm
+            settings[f"{side}_learned_pos"] = self.learned_positions
+        return settings
 
     def orders(
         self, vocabularies: Tuple[Vocabulary, Vocabulary], generation: Generation
     ) -> Tuple[List[int], List[int]]:
         """For source and target the model's ids by fairseq's index."""
-        found = []
+        orders = []
         for size, vocabulary in zip(self.words, vocabularies):
             ids = vocabulary.ids()
             first = [ids.get(token, -1) for token in ("<s>", "<pad>", "</s>", "<unk>")]
@@ -172,8 +172,8 @@ class Loader:
                 if not 0 <= i < size:
                     raise ValueError(f"{self.folder.path}: its tokenizer has no {token}")
             rest = [i for i in range(size) if i not in first]
-            found.append(first + rest)
-        return found[0], found[1]
+            orders.append(first + rest)
+        return orders[0], orders[1]
 
     def _layers(self, model: Dict[str, Any]) -> None:
         """Layers and norms, which have the names of fairseq's."""

@@ -52,15 +52,15 @@ def pieces_and_languages(loader: Loader) -> Vocabulary:
         pieces = read_pieces(loader.folder, PIECES)
         base = dict(enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]))
         after = len(pieces) + 1
-    found = assemble(loader.folder, base, USUAL, after)
-    if "<mask>" in found.special:
-        found.special["<mask>"] = True
-    if not found.languages:
+    vocabulary = assemble(loader.folder, base, USUAL, after)
+    if "<mask>" in vocabulary.special:
+        vocabulary.special["<mask>"] = True
+    if not vocabulary.languages:
         raise ValueError(
             f"{loader.folder.path}: none of its files names the model's languages; copy "
             "tokenizer.json, special_tokens_map.json and tokenizer_config.json too"
         )
-    return found
+    return vocabulary
 
 
 def files_of_pieces(loader: Loader) -> Tuple[str, Dict[str, str]]:
