@@ -25,6 +25,7 @@ from ..compat.checkpoint_file import read_state
 from ..data.folder import check_data, splits
 from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
+from ..families.own_flags import task_of
 from ..hub.described import is_converted
 from ..training.dictionaries import placeholders
 from . import converted, measuring, report, steps
@@ -35,7 +36,7 @@ from .raw_text import binarise
 from .state import State
 from .steps import Limits
 from .uses import further
-from .verifier import check_checkpoint, fit, task_of
+from .verifier import check_checkpoint, fit
 
 logger = steps.logger
 
@@ -91,8 +92,6 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     both = args.source_lang is not None and args.target_lang is not None
     asked = f"{args.source_lang}-{args.target_lang}" if both else None
     task, pairs = task_of(verifier, args.lang_pairs, asked)
-    if found:
-        converted.check_source(found[0])
     if args.trainpref is None:
         _check_data(args, pairs)
     elif pairs and not found:
@@ -107,6 +106,7 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
         args.eval_sentences, args.decode_beam, args.batch_sizes,
         args.ray, args.ray_workers, tuple(task), tuple(pairs),
         found[0].folder if found else None, found[0].command_flags if found else {},
+        text=args.validpref if found else None,
     )  # fmt: skip
     state = State(args.out, {name: getattr(args, name) for name in KEPT})
     if args.trainpref is not None and not state.done("binarise"):

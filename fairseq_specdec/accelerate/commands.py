@@ -5,7 +5,7 @@ import shlex
 import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags
+from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags, words_of
 from .verifier import Fitting
 
 PYTHON = sys.executable
@@ -43,6 +43,7 @@ class Job(NamedTuple):
     converted: Optional[str] = None
     generation: Mapping[str, str] = {}
     placed: bool = False  # whether the drafter lies in that folder too
+    text: Optional[str] = None  # plain text for validation, without its language
 
     @property
     def uses(self) -> List[Tuple[str, str, int]]:
@@ -86,11 +87,6 @@ class Job(NamedTuple):
 
     def _device(self) -> List[str]:
         return ["--cpu"] if self.cpu else ["--fp16"]
-
-
-def words_of(flags: Mapping[str, str]) -> List[str]:
-    """Flags and their values, as the words of a command."""
-    return [word for flag in flags.items() for word in flag]
 
 
 def distill(job: Job, dest: str, limit: Optional[int], shared: bool = True) -> List[str]:

@@ -1,7 +1,5 @@
 """A verifier that ``specdec-convert hf`` wrote: its languages, and plain text for it."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import logging
@@ -9,12 +7,10 @@ import os
 import shutil
 from typing import List, Sequence, Tuple
 
-from fairseq.data import Dictionary
-
 from ..compat.checkpoint_file import check_file
-from ..hub.command_line import at_the_prompt
-from ..hub.converted_text import ConvertedCodec, choose
-from ..hub.described import VERIFIER, Described, describe, is_converted
+from ..hub.command_line import described
+from ..hub.converted_text import ConvertedCodec, codec_of
+from ..hub.described import VERIFIER, Described, is_converted
 from ..io.atomic import replacing
 from ..io.progress import Counter
 from ..io.provenance import sha256
@@ -39,54 +35,31 @@ def settle(args: argparse.Namespace) -> List[Described]:
     if not is_converted(os.path.dirname(os.path.abspath(args.path))):
         return []
     if args.lang_pairs is not None:
-        return [_described(args.path, pair, args.lang_pairs) for pair in args.lang_pairs.split(",")]
-    try:
-        found = describe([args.path], args.source_lang, args.target_lang)
-    except ValueError as error:
-        raise ValueError(at_the_prompt(str(error))) from error
-    assert found is not None
+        return [_of_pair(args.path, pair, args.lang_pairs) for pair in args.lang_pairs.split(",")]
+    found = described(args.path, args.source_lang, args.target_lang)
     args.source_lang, args.target_lang = found.languages
     return [found]
 
 
-def _described(path: str, pair: str, asked: str) -> Described:
+def _of_pair(path: str, pair: str, asked: str) -> Described:
     """The description for one of ``--lang-pairs``."""
     languages = pair.split("-")
     if len(languages) != 2:
         raise ValueError(f"--lang-pairs {asked}: expected SOURCE-TARGET,..., got {pair!r}")
     try:
-        found = describe([path], *languages)
+        return described(path, *languages)
     except ValueError as error:
-        _, _, reason = str(error).partition(" ")  # without the argument's name
+        _, _, reason = str(error).partition(" ")  # without the flag's name
         raise ValueError(f"--lang-pairs {asked}: {reason}") from error
-    assert found is not None
-    return found
-
-
-def check_source(described: Described) -> None:
-    """Refuse a model whose sources no task of fairseq makes."""
-    words = described.description["source"]
-    if described.start is None and words.index("{text}") == 0 and words[-1] == "{lang}":
-        raise ValueError(
-            f"{described.folder}: its sources end with their language (legacy_behaviour), those of "
-            "fairseq's task begin with it; decode it with strategy sps or iad, from Python"
-        )
-
-
-def codec_of(described: Described) -> ConvertedCodec:
-    """The tokenizer of a folder, with its dictionaries."""
-    names = [os.path.join(described.folder, f"dict.{n}.txt") for n in described.dictionaries]
-    return choose(described, "auto", (Dictionary.load(names[0]), Dictionary.load(names[1])))
 
 
 def split_texts(job: Job, found: Sequence[Described], prefixes: Tuple[str, str]) -> Tuple[str, str]:
     """Split plain text of the source languages into the model's pieces, below ``--out``. Returns
     the prefixes of what was written."""
     made = (job.file("pieces", "train"), job.file("pieces", "valid"))
-    for described in {each.languages[0]: each for each in found}.values():
-        codec = codec_of(described)
+    for language, each in {each.languages[0]: each for each in found}.items():
+        codec = codec_of(each)
         for prefix, to in zip(prefixes, made):
-            language = described.languages[0]
             _split(codec, f"{prefix}.{language}", f"{to}.{language}")
     return made
 

@@ -1,13 +1,12 @@
 """How a verifier and its drafter are used: commands, and Python for a converted model."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from typing import Any, Dict, List, Tuple
 
+from ..commands.words import words_of
 from ..hub.described import VERIFIER
-from .commands import PLUGIN, WAYS, Job, strategy, words_of
+from .commands import PLUGIN, WAYS, Job, strategy
 
 
 def decode(job: Job, pair: str, way: str, beam: int, size: int) -> str:
@@ -28,7 +27,15 @@ def further(job: Job) -> List[Tuple[str, str]]:
         return []
     serve = ["specdec-serve", "--path", _verifier(job)]
     serve += [] if job.placed else ["--drafter-path", job.drafter]
-    return [("serve", _command([*serve, *_languages(pair)])) for pair in job.all_pairs]
+    found = [("serve", _command([*serve, *_languages(pair)])) for pair in job.all_pairs]
+    for pair in job.all_pairs if job.text else ():
+        words = ["specdec-bench", os.path.relpath(job.converted), "--path", job.path]
+        words += [*_languages(pair), "--text", f"{job.text}.{pair.partition('-')[0]}"]
+        words += ["--cpu"] if job.cpu else []
+        for way in WAYS:
+            words += ["--system", f"{way}: {_command(strategy(job, way))}"]
+        found.append(("measure", _command(words)))
+    return found
 
 
 def _command(words: List[Any]) -> str:

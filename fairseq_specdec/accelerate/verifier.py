@@ -1,14 +1,11 @@
 """The verifier: what a drafter for it must look like, or why none will pay."""
 
-import shlex
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from fairseq.models.transformer import TransformerConfig
 
 from ..compat.checkpoint_file import read_state
-from ..compat.own_task import STOCK, OwnTask
 from ..decoding.builder import check_verifier
-from ..decoding.training_dictionaries import TrainingSettings
 from ..training.initialisation import load_verifier
 
 # A verification of a verifier with fewer decoder layers costs no more than drafting.
@@ -47,31 +44,6 @@ def check_checkpoint(path: str) -> Dict[str, Any]:
             "as much as verifying, and no drafter pays. Use --strategy greedy or iad"
         )
     return state
-
-
-def task_of(
-    state: Dict[str, Any], asked: Optional[str], pair: Optional[str] = None
-) -> Tuple[List[str], List[str]]:
-    """(flags of the task, pairs) of a verifier; no flags of fairseq's translation, and no pairs of
-    a task of one pair. ``asked``: pairs to use, joined by commas; ``pair``: the only one; None for
-    all of its training."""
-    settings, own = TrainingSettings(state), OwnTask(state)
-    words = shlex.split(own.flags(ours=True))
-    if not settings.several:
-        if asked is not None:
-            raise ValueError(f"--lang-pairs {asked}: the verifier has one pair; leave it out")
-        return words if own.decodes_here and own.name != STOCK else [], []
-    trained = ",".join(settings.pairs())
-    pairs = asked or pair or trained
-    if not pairs:
-        raise ValueError("--lang-pairs: missing; name the pairs to accelerate, as en-de,en-fr")
-    if trained:
-        words[words.index("--lang-pairs") + 1] = pairs
-    else:
-        words += ["--lang-pairs", pairs]
-    if "--langs" not in words and "--lang-dict" not in words:
-        words += ["--langs", ",".join(settings.languages() or ())]
-    return words, pairs.split(",")
 
 
 def fit(path: str, src_dict: Any, tgt_dict: Any, languages: bool = False) -> Fitting:

@@ -15,8 +15,9 @@ from fairseq_specdec.engine.threads import set_threads
 
 from ..commands.own import brief
 from ..families.languages import check_direction, check_languages
+from ..hub.described import is_converted
 from ..io.flag_values import AT_LEAST_1, flag_of, numbers
-from . import flags, greedy_rows, peers, presets
+from . import converted, flags, greedy_rows, peers, presets
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
 from .timing import System
 from .workload import Workload, blaming, refuse, split_paths
@@ -26,6 +27,11 @@ FLAGS: flags.Flags = {
     "--batch-size --max-sentences": dict(
         text="sentences at a time, 1 or more; several numbers give a table each",
         dest="batch_sizes", default="1", metavar="N[,N]",
+    ),
+    "--text": dict(
+        text="decode the sentences of this file, one a line, in place of a split: plain text, of a "
+        "DATA that specdec-convert hf wrote; --path and the flags of its task and its settings "
+        "are then those of DATA", metavar="FILE", otherwise="a split of binarised DATA",
     ),
     "--system": dict(
         action="append", default=[], metavar="'NAME: FLAGS'", otherwise="no row beside stock",
@@ -95,6 +101,11 @@ def _check(args: argparse.Namespace) -> None:
         "--by-sentence: goes into what --json writes; give it too":
             args.by_sentence and not args.json,
         "--resume: goes on from what --json holds; give it too": args.resume and not args.json,
+        f"--text: missing; name plain text, a sentence a line, since {args.data} has no binarised "
+        "text": is_converted(args.data) and not args.text,
+        f"--text {args.text}: {args.data} is no folder that specdec-convert hf wrote; binarise the "
+        "text with fairseq-preprocess": bool(args.text) and not is_converted(args.data),
+        f"--text {args.text}: no such file": bool(args.text) and not os.path.isfile(args.text),
         f"{args.data}: is no directory; name one directory written by fairseq-preprocess":
             not os.path.isdir(args.data or ""),
     })  # fmt: skip
@@ -115,7 +126,8 @@ class Session(NamedTuple):
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
         set_threads(self.args.threads)
-        return Workload(self.config, self.args.limit, paths or self.main.paths)
+        sources = converted.sources(self.args) if self.args.text else None
+        return Workload(self.config, self.args.limit, paths or self.main.paths, sources)
 
     def makers(self) -> List[Any]:
         """A (plan, function) for every row; the function makes its system for a workload."""
@@ -139,6 +151,8 @@ def read(words: Sequence[str]) -> Session:
     args = _parsed(words)
     if args.preset:  # flags of the command line replace those of the preset
         args = _parsed([*presets.flags_of(args.preset, args.data or ""), *words])
+    elif is_converted(args.data):
+        args = _parsed([*converted.flags_of(args), *words])
     _check(args)
     with blaming(""):
         check_languages(args)

@@ -62,6 +62,7 @@ class Workload:
     Args:
         limit: decode about so many sentences; None for all.
         paths: checkpoints whose limits the sentences must keep.
+        sources: sentences to decode, split into words of the dictionary; None for a split.
 
     Attributes:
         task: fairseq's own: dictionaries, tokenizer, stock generators.
@@ -70,7 +71,13 @@ class Workload:
         one_system: whether a single system will use the models, which may then let go of weights.
     """
 
-    def __init__(self, config: Any, limit: Optional[int], paths: Tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        config: Any,
+        limit: Optional[int],
+        paths: Tuple[str, ...],
+        sources: Optional[Sequence[str]] = None,
+    ) -> None:
         self.config = config
         self.one_system = False
         self.cuda = torch.cuda.is_available() and not config.common.cpu
@@ -82,14 +89,24 @@ class Workload:
         self._models: Dict[Tuple[str, ...], List[Any]] = {}
         models = self.models(paths)
         split = config.dataset.gen_subset
-        with blaming(f"--gen-subset {split}: ", errors=FileNotFoundError):
-            self.task.load_dataset(split)
-        self._whole = self.task.dataset(split)
+        if sources is None:
+            with blaming(f"--gen-subset {split}: ", errors=FileNotFoundError):
+                self.task.load_dataset(split)
+            self._whole = self.task.dataset(split)
+        else:
+            self._whole = self._dataset(sources)
         self.data = of_one_pair(self._whole)
         # fairseq draws the order of equally long sentences anew, but for the split named test: a
         # limit would take others every time.
         self.data.shuffle = False
         self.order = every_nth(self._fitting(models, split), limit)
+
+    def _dataset(self, sources: Sequence[str]) -> Any:
+        """Sentences without references, with what the task adds to them."""
+        encode = self.task.source_dictionary.encode_line
+        tokens = [encode(line, add_if_not_exist=False).long() for line in sources]
+        lengths = [len(each) for each in tokens]
+        return self.task.build_dataset_for_inference(tokens, lengths)
 
     def _fitting(self, models: List[Any], split: str) -> List[int]:
         """Indices of the sentences that the models take, shortest first."""

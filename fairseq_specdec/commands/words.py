@@ -1,6 +1,6 @@
 """Command lines of training and distillation, which specdec-accelerate and the recipes share."""
 
-from typing import Any, Iterable, List, Sequence
+from typing import Any, Iterable, List, Mapping, Sequence
 
 # Keep freed memory in the process: otherwise every update maps, zeroes and unmaps gigabytes.
 ALLOCATION = {
@@ -46,3 +46,8 @@ def distill_flags(
         "--strategy", "greedy", "--beam", beam, *flags(own, max_len_a="1.5", max_len_b="20"),
     ]  # fmt: skip
     return list(map(str, words))
+
+
+def words_of(flags: Mapping[str, str]) -> List[str]:
+    """Flags and their values, as the words of a command."""
+    return [word for flag in flags.items() for word in flag]

@@ -4,13 +4,14 @@ import argparse
 import dataclasses
 import functools
 import re
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional
 
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.io.flag_values import add_flag
 
+from .described import Described, describe
 from .flags import GENERATION, OWN
 from .loading import DEMOS, DTYPES
 
@@ -68,6 +69,16 @@ def loading_arguments(args: argparse.Namespace) -> Dict[str, Any]:
         value = getattr(args, name)
         arguments[name] = None if value == "none" else value
     return arguments
+
+
+def described(path: str, source: Optional[str], target: Optional[str]) -> Described:
+    """``describe`` for a checkpoint in a converted folder; its errors name flags."""
+    try:
+        found = describe([path], source, target)
+    except ValueError as error:
+        raise ValueError(at_the_prompt(str(error))) from error
+    assert found is not None
+    return found
 
 
 def at_the_prompt(message: str) -> str:

@@ -4,6 +4,8 @@ import os
 import re
 from typing import Any, Callable, Dict, List, Tuple
 
+from fairseq.data import Dictionary
+
 from fairseq_specdec.io.printable import flat_message
 
 from .described import Described
@@ -210,3 +212,16 @@ def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> Con
     if kind not in kinds:
         raise ValueError(f"bpe {bpe!r}: a converted model has {' or '.join(map(str, kinds))}")
     return ConvertedCodec(described, kind, *dictionaries)
+
+
+def codec_of(described: Described) -> ConvertedCodec:
+    """The codec of a folder, with its own dictionaries, that prepares text for fairseq's commands.
+    Raises ValueError: no task of fairseq makes the model's sources."""
+    words = described.description["source"]
+    if described.start is None and words.index("{text}") == 0 and words[-1] == "{lang}":
+        raise ValueError(
+            f"{described.folder}: its sources end with their language (legacy_behaviour), those of "
+            "fairseq's task begin with it; decode it from Python or with specdec-serve"
+        )
+    files = [os.path.join(described.folder, f"dict.{n}.txt") for n in described.dictionaries]
+    return choose(described, "auto", (Dictionary.load(files[0]), Dictionary.load(files[1])))

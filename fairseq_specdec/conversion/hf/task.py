@@ -1,7 +1,5 @@
 """The task of fairseq that a converted model has, as its checkpoint holds it and as flags."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any, Dict, List, Optional, Sequence
 

@@ -1,0 +1,38 @@
+"""A folder that ``specdec-convert hf`` wrote as DATA: its flags, and plain text in place of a
+split."""
+
+import argparse
+import os
+from typing import List
+
+from ..commands.words import words_of
+from ..compat.checkpoint_file import read_state
+from ..compat.unpickling_files import weights_mapped
+from ..families.own_flags import task_of
+from ..hub.command_line import described
+from ..hub.converted_text import codec_of
+from ..hub.described import VERIFIER, Described
+
+
+def _described(args: argparse.Namespace) -> Described:
+    return described(os.path.join(args.data, VERIFIER), args.source_lang, args.target_lang)
+
+
+def flags_of(args: argparse.Namespace) -> List[str]:
+    """Verifier, task, languages and settings of decoding, as flags. Raises ValueError: a language
+    that the model lacks, or that nobody names."""
+    found, path = _described(args), os.path.join(args.data, VERIFIER)
+    with weights_mapped():
+        task, _ = task_of(read_state("DATA", path), None, "-".join(found.languages))
+    words = ["--path", path, *task, "--source-lang", found.languages[0]]
+    return [*words, "--target-lang", found.languages[1], *words_of(found.command_flags)]
+
+
+def sources(args: argparse.Namespace) -> List[str]:
+    """The sentences of --text, split as fairseq's commands take them; empty lines are left out."""
+    codec = codec_of(_described(args))
+    with open(args.text, encoding="utf-8", errors="replace") as lines:
+        found = [prepared for prepared in map(codec.prepared, lines) if prepared]
+    if not found:
+        raise ValueError(f"--text {args.text}: holds no text; give one sentence a line")
+    return found

@@ -1,0 +1,32 @@
+"""The flags that decode a checkpoint with the task of its own."""
+
+import shlex
+from typing import Any, Dict, List, Optional, Tuple
+
+from fairseq_specdec.compat.own_task import STOCK, OwnTask
+from fairseq_specdec.decoding.training_dictionaries import TrainingSettings
+
+
+def task_of(
+    state: Dict[str, Any], asked: Optional[str], pair: Optional[str] = None
+) -> Tuple[List[str], List[str]]:
+    """(flags of the task, pairs) of a verifier; no flags of fairseq's translation, and no pairs of
+    a task of one pair. ``asked``: pairs to use, joined by commas; ``pair``: the only one; None for
+    all of its training."""
+    settings, own = TrainingSettings(state), OwnTask(state)
+    words = shlex.split(own.flags(ours=True))
+    if not settings.several:
+        if asked is not None:
+            raise ValueError(f"--lang-pairs {asked}: the verifier has one pair; leave it out")
+        return words if own.decodes_here and own.name != STOCK else [], []
+    trained = ",".join(settings.pairs())
+    pairs = asked or pair or trained
+    if not pairs:
+        raise ValueError("--lang-pairs: missing; name the pairs, as en-de,en-fr")
+    if trained:
+        words[words.index("--lang-pairs") + 1] = pairs
+    else:
+        words += ["--lang-pairs", pairs]
+    if "--langs" not in words and "--lang-dict" not in words:
+        words += ["--langs", ",".join(settings.languages() or ())]
+    return words, pairs.split(",")
