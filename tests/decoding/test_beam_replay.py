@@ -200,6 +200,7 @@ def test_a_step_is_done_once_the_rest_cannot_matter():
     """Two hypotheses, of which the first is scored and likelier than the second can be."""
     for most, decided in ((0.0, True), (0.9, True), (1.1, False)):
         sentence = Sentence(BeamRules(2, EOS, 9, most), START)
+        assert (sentence.row, sentence.rules.candidates) == (0, 4)
         sentence.tree.place([sentence.tree.root])
         sentence.tree.root.best = np.float32([-0.1, -2.5]), np.array([5, 6])
         sentence.advance()

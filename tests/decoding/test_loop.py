@@ -157,16 +157,6 @@ def test_passes_of_a_small_model_are_told(expected):
     assert {part.steps for one in found for part in one["iterations"]} == {5}
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_right_draft_costs_the_fewest_iterations(backend, size, expected):
-    """Each iteration is worth the draft and the bonus token."""
-    generator = make(ScriptedDrafter(expected, "perfect", WORDS, size), backend=backend)
-    assert tokens(decode(generator)) == expected
-    fewest = sum(-(-len(output) // (size + 1)) for output in expected)
-    assert generator.stats.iterations == fewest
-
-
 def never_right():
     """A drafter that finds the least likely words likeliest."""
     model = copy.deepcopy(toy_drafter())
@@ -208,20 +198,6 @@ def test_both_turns_in_one_call_are_told_one_by_one(drafter, pauses, always_draf
     spent = stats.stopwatch.seconds
     assert spent["drafter"] > 0 and spent["verifier"] > 0
     assert sum(spent.values()) < stats.total_seconds
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_draft_may_reach_the_limit_not_pass_it(backend):
-    args = flags(max_len_b=4)
-    expected = tokens(stock([toy_model()], make_sample(SENTENCES), args))
-    generator = make(ScriptedDrafter(expected, "past the end", WORDS, 3), args, backend=backend)
-    found = decode(generator)
-    assert tokens(found) == expected and max(map(len, expected)) == 5
-    parts = [part for one in found for part in one["iterations"]]
-    assert max(part.position + len(part.draft) for part in parts) == 4
-    assert all(part.position + len(part.draft) <= 4 for part in parts)
-    # Right up to the limit: one iteration.
-    assert generator.stats.iterations == len(SENTENCES)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -50,27 +50,6 @@ def test_the_last_token_of_a_full_row_counts():
     assert forbidden_by_ngrams(full, torch.tensor([[2]]), 1).tolist() == [[[5, 6, 7]]]
 
 
-def test_a_banned_token_zero_stays_banned_and_an_unbanned_one_stays_possible():
-    sequence = torch.tensor([[0, 5, 0, 5], [4, 5, 6, 7]])
-    out = apply(policy(no_repeat_ngram_size=2), torch.zeros(2, 1, 9), [3, 3], sequence=sequence)
-    assert out[0, 0, 0] == float("-inf")
-    assert out[1, 0, 0] == 0
-
-
-def test_pad_is_never_possible():
-    out = apply(policy(), torch.zeros(1, 2, 8), [2])
-    assert out[0, 0, PAD] == out[0, 1, PAD] == float("-inf")
-    assert out[0, 1, 5] == 0
-
-
-def test_only_the_end_is_possible_at_the_limit_whatever_row_is_there():
-    out = apply(policy(), torch.randn(2, 3, 8), [3, 0], max_len=4)
-    assert torch.isfinite(out[0, 0]).sum() > 1
-    for column in (1, 2):
-        assert torch.isfinite(out[0, column]).nonzero().flatten().tolist() == [EOS]
-    assert torch.isfinite(out[1]).sum(-1).min() > 1
-
-
 def test_minimum_length_does_not_reach_into_the_prefix():
     prefix = torch.tensor([[5, EOS], [5, PAD]])
     out = apply(policy(min_len=6), torch.zeros(2, 3, 8), [0, 0], prefix=prefix)
@@ -79,11 +58,6 @@ def test_minimum_length_does_not_reach_into_the_prefix():
         assert out[row, 2, EOS] == float("-inf")
     assert torch.isfinite(out[0, 1]).nonzero().flatten().tolist() == [EOS]
     assert out[1, 1, EOS] == 0  # as stock: a padded prefix column lifts the minimum length
-
-
-def test_unknown_word_penalty():
-    out = apply(policy(unk_penalty=1.5), torch.zeros(1, 1, 8), [2])
-    assert out[0, 0, UNK] == -1.5
 
 
 def test_edits_are_made_on_the_device_of_the_hypotheses():

@@ -1,6 +1,5 @@
 """What ``lookup`` drafts, against a slow search."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,34 +71,6 @@ def test_equals_a_slow_search(rows, left, reads_source, limit, most):
     assert [list(row) for row in zip(*found)] == wanted
 
 
-def test_begins_with_the_source():
-    assert propose(open_session([[5, 6, 5, EOS]]), [[]]) == [[5, 6, 5, EOS]]
-    assert propose(open_session([[5, 6, 5, EOS]], block_size=2), [[]]) == [[5, 6]]
-
-
-def test_a_place_need_not_be_the_only_one():
-    """The longest suffix decides, then how near a place is to the one that was expected."""
-    source = [4, 5, 6, 8, 5, 7, 9, EOS]
-    session = open_session([source])
-    assert propose(session, [[]]) == [source]
-    assert propose(session, [[4, 5]]) == [[6, 8, 5, 7, 9, EOS]]
-    assert propose(open_session([source]), [[8, 5]]) == [[7, 9, EOS]]
-    assert propose(open_session([source]), [[9, 9, 9, 9, 5]]) == [[7, 9, EOS]]
-
-
-def test_the_output_is_searched_too():
-    session = open_session([[9, EOS]])
-    assert propose(session, [[4, 5, 6, 7, 4]]) == [([5, 6, 7, 4] * 8)[:32]]  # as if it went on so
-    assert propose(open_session([[9, EOS]], block_size=3), [[4, 5, 6, 7, 4, 5]]) == [[6, 7, 4]]
-
-
-def test_source_tokens_of_another_dictionary_are_no_drafts():
-    session = open_session([[5, 6, EOS], [5, 7, EOS]], reads_source=False)
-    assert propose(session, [[], []]) == [[], []]
-    assert propose(session, [[5], [5, 5]]) == [[], [5] * 32]
-    assert list(session.likely_copied(0)) == []
-
-
 def test_rows_that_stay_keep_their_text():
     session = open_session([[4, 5, 6, EOS], [9, EOS], [10, 11, 4, 11, 13, EOS]])
     propose(session, [[], [], []])
@@ -108,11 +79,6 @@ def test_rows_that_stay_keep_their_text():
     assert propose(session, [[5], [10, 11]]) == [[6, EOS], [4, 11, 13, EOS]]
     assert propose(session, [[5, 6], [10, 11, 4, 11]]) == [[EOS], [13, EOS]]
     assert session.likely_copied(1) == [10, 11, 4, 11, 13]
-
-
-@pytest.mark.parametrize("budget, expected", [(0, []), (1, [5, 6, EOS]), (None, [5, 6, EOS])])
-def test_what_the_loop_can_use_is_cut_by_the_loop(budget, expected):
-    assert propose(open_session([[5, 6, EOS]]), [[]], budget) == [expected]
 
 
 def test_it_drafts_for_beams_and_runs_no_model():

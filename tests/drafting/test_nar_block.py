@@ -246,24 +246,6 @@ def test_a_drafter_of_whole_blocks_drafts_no_less():
 
 
 @torch.no_grad()
-def test_the_cache_is_prepared_for_what_is_expected():
-    """The first slots of a row, at most 63, and two blocks after them."""
-    drafter = NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS))
-    for max_len, slots in ((10, 21), (62, 73), (63, 73)):
-        session = open_drafter(drafter, random_input(), max_len)
-        assert session.layers.cache.capacity == slots
-        session.close()
-
-
-@torch.no_grad()
-def test_the_source_is_prepared_for_every_position():
-    model, positions_asked = random_drafter(), []
-    model.decoder.start_source = lambda src_tokens, positions: positions_asked.append(positions)
-    open_drafter(NarBlockDrafter(model, DraftOptions(4, PAD, EOS)), random_input(), 50)
-    assert positions_asked == [55]  # the start symbol, 50 tokens, and a block after them
-
-
-@torch.no_grad()
 def test_positions_end_with_a_learned_table():
     limits = {"max_target_positions": 8, "max_source_positions": 7}
     model = random_drafter(encoder_learned_pos=True, decoder_learned_pos=True, **limits)
@@ -274,21 +256,6 @@ def test_positions_end_with_a_learned_table():
     assert isinstance(open_drafter(drafter, random_input(length=8), 50), SilentSession)
     copying = NarBlockDrafter(random_drafter(source_copy=True), DraftOptions(4, PAD, EOS))
     assert not open_drafter(copying, random_input(length=80), 50).never_drafts
-
-
-@torch.no_grad()
-def test_repeats_are_dropped_if_asked():
-    drafts = [
-        open_drafter(
-            NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS, collapse_repeats=asked)),
-            random_input(),
-            50,
-        ).propose(hypotheses_of([[5], [6, 7], []]))
-        for asked in (False, True)
-    ]
-    tokens, sizes = without_repeats(drafts[0].tokens, drafts[0].sizes)
-    assert drafts[1].tokens.tolist() == tokens.tolist()
-    assert drafts[1].sizes.tolist() == sizes.tolist() != [4, 4, 4]
 
 
 @torch.no_grad()
@@ -325,35 +292,6 @@ def test_what_the_loop_is_told_of_a_drafter():
     assert list(NarBlockDrafter(reads, options).read_layers) == list(reads.encoder.read_layers)
     model.decoder.whole_blocks = True
     assert NarBlockDrafter(model, options).adaptive is False
-
-
-class Asked(Backend):
-    """The torch backend; notes what it is asked."""
-
-    def __init__(self):
-        super().__init__()
-        self.asked = []
-
-    def decoder(self, decoder, name, read_layers=(), encoder=None):
-        self.asked.append((decoder, name, encoder))
-        return super().decoder(decoder, name, read_layers)
-
-    def encoder(self, encoder):
-        self.asked.append(encoder)
-        return super().encoder(encoder)
-
-    def packing(self, number_format):
-        self.asked.append(number_format)
-        return self
-
-
-def test_weights_are_read_by_the_backend():
-    model, backend = random_drafter(), Asked()
-    options = DraftOptions(4, PAD, EOS, torch.int8)
-    NarBlockDrafter(model, options).prepare(model, backend)
-    encoder = model.encoder
-    decoder = (model.decoder, "--drafter-path", encoder)
-    assert backend.asked == ["int8", decoder, encoder]
 
 
 @pytest.mark.parametrize("free", [True, False])

@@ -31,18 +31,6 @@ def test_lengths_of_the_rows():
     assert (even.shortest, even.longest, even.even) == (2, 2, True)
 
 
-def test_tokens_and_scores_are_written():
-    found = grown([2, 0])
-    at = torch.tensor([[3, 4], [1, 2]])
-    found.write(at, torch.tensor([[7, 8], [5, 6]]))
-    found.write_scores(at - 1, torch.tensor([[-1.0, -2.0], [-3.0, -4.0]]))
-    assert found.tokens.tolist() == [[START, PAD, PAD, 7, 8, PAD], [START, 5, 6, PAD, PAD, PAD]]
-    # The score of token i stands in column i - 1.
-    assert found.scores.tolist() == [[0, 0, -1, -2, 0, 0], [-3, -4, 0, 0, 0, 0]]
-    found.lengths = torch.tensor([4, 1])
-    assert found.last().tolist() == [[8], [5]]
-
-
 def test_room_is_added_after_the_longest_row_and_nothing_is_lost():
     found = grown([2, 3])
     found.write(torch.tensor([[1], [3]]), torch.tensor([[7], [8]]))
