@@ -3,6 +3,7 @@
 import copy
 
 import torch
+from fairseq.utils import get_activation_fn
 from scripted_drafter import KINDS, ScriptedDrafter
 from toy_strategies import check, flags, make_generator, stock
 from toy_strategies import decode as decode_with
@@ -67,3 +68,11 @@ def compare(models, kind, args=None, left=True, prefix=None, chosen=SENTENCES, s
         ours, generator = decode(models, sample, kind, args, outputs, prefix, spare, backend)
         check(ours, reference)
     return outputs, generator.stats
+
+
+def activated(model, activation):
+    """A copy with another activation in every layer."""
+    model = copy.deepcopy(model)
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        layer.activation_fn = get_activation_fn(activation)
+    return model

@@ -4,33 +4,24 @@ import copy
 
 import pytest
 import torch
-from fairseq.utils import get_activation_fn
+from drafted import activated
 from toy_strategies import check_beams, flags, look_ahead, make_generator, stock_beams
-from toy_translation import (
-    SHAPES,
-    WORDS,
-    assert_diverse,
-    make_sample,
-    make_task,
-    sentences,
-    toy_model,
-)
+from toy_translation import SHAPES, WORDS, assert_diverse, make_sample, sentences, toy_model
 
-from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam.batch import BeamBatch
 from fairseq_specdec.decoding.beam.lookahead import Reach
-from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.engine.native.library import load
 from fairseq_specdec.engine.number_formats import PACKED
 
 SENTENCES = sentences(16, seed=7)
 
 
-def ours(models, sample, args, prefix=None, **settings):
-    words = make_task().tgt_dict
-    settings = decoding_settings(**dict({"strategy": "greedy"}, **settings))
-    generator = build_generator(models, words, words, args, settings)
-    return generator.generate(models, sample, prefix_tokens=prefix)
+def generator_of(models, args, strategy="greedy", **settings):
+    return make_generator(strategy, args, models, draft_budget=None, **settings)
+
+
+def ours(models, sample, args, **settings):
+    return generator_of(models, args, **settings).generate(models, sample)
 
 
 def compare(models, args, left=True, chosen=SENTENCES, **settings):
@@ -77,13 +68,15 @@ def test_a_batch_says_what_its_sentences_say_alone(strategy):
 @pytest.mark.skipif(load() is None, reason="no native library here")
 @pytest.mark.parametrize("number_format", PACKED)
 @pytest.mark.parametrize(
-    "shape", ["post_norm", "pre_norm", "layernorm_embedding", "narrow_output", "one_attention"]
-)
+    "shape, activation",
+    [("post_norm", "relu"), ("pre_norm", "gelu"), ("layernorm_embedding", "gelu_accurate"),
+     ("narrow_output", "tanh"), ("one_attention", "swish")],
+)  # fmt: skip
 def test_natively_all_bits_are_those_of_the_search_without_drafts(
-    shape, number_format, monkeypatch
+    shape, activation, number_format, monkeypatch
 ):
     """In every number format; and those of the sentence alone."""
-    models, args = [toy_model(shape)], flags(4)
+    models, args = [activated(toy_model(shape), activation)], flags(4)
 
     def bits(strategy, chosen):
         sample = make_sample(chosen)
@@ -98,26 +91,6 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
         look_ahead(monkeypatch, Reach(*reach))
         assert bits("iad", SENTENCES) == expected
         assert [bits("iad", [sentence])[0] for sentence in SENTENCES[:6]] == expected[:6]
-
-
-@pytest.mark.skipif(load() is None, reason="no native library here")
-@pytest.mark.parametrize("number_format", PACKED)
-@pytest.mark.parametrize("activation", ["gelu", "gelu_accurate", "tanh", "swish"])
-def test_natively_drafts_change_no_bit_whatever_the_activation(activation, number_format):
-    """With one hypothesis: test_native_chains.py."""
-    model = copy.deepcopy(toy_model("pre_norm"))
-    for layer in [*model.encoder.layers, *model.decoder.layers]:
-        layer.activation_fn = get_activation_fn(activation)
-
-    def bits(strategy):
-        found = ours(
-            [model], make_sample(SENTENCES), flags(4), strategy=strategy,
-            verifier_dtype=number_format,
-        )  # fmt: skip
-        return [[(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in each]
-                for each in found]  # fmt: skip
-
-    assert bits("iad") == bits("greedy")
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
@@ -166,10 +139,8 @@ def test_forecasts_save_passes(case):
 @pytest.mark.parametrize("backend", ["torch", "auto"])
 def test_a_trace_tells_what_each_pass_did(backend, monkeypatch):
     look_ahead(monkeypatch, Reach(3, 4))
-    models, words = [toy_model()], make_task().tgt_dict
-    args = flags(3, retain_iter_history=True)
-    settings = decoding_settings(strategy="iad", backend=backend)
-    generator = build_generator(models, words, words, args, settings)
+    models, args = [toy_model()], flags(3, retain_iter_history=True)
+    generator = generator_of(models, args, "iad", backend=backend)
     kept = dropped = 0
     for sentence in SENTENCES[:12]:
         with generator.batch(models, make_sample([sentence])) as batch:
@@ -215,11 +186,8 @@ def test_hypotheses_share_no_storage():
 def test_slots_of_dropped_prefixes_are_used_again():
     """The row stays about as long as the hypotheses, not as all that was looked at."""
     models, args = [toy_model()], flags(5, min_len=30, max_len_b=30)
-    words = make_task().tgt_dict
-    settings = decoding_settings(strategy="greedy", backend="torch")
-    generator = build_generator(models, words, words, args, settings)
-    sample = make_sample(SENTENCES)
-    with generator.batch(models, sample) as batch:
+    generator = generator_of(models, args, backend="torch")
+    with generator.batch(models, make_sample(SENTENCES)) as batch:
         assert isinstance(batch, BeamBatch)
         while batch.live:
             batch.iterate()
@@ -229,8 +197,7 @@ def test_slots_of_dropped_prefixes_are_used_again():
 
 def test_streams_only_what_all_hypotheses_say():
     models, args = [toy_model()], flags(3, retain_iter_history=True)
-    words = make_task().tgt_dict
-    generator = build_generator(models, words, words, args, decoding_settings(strategy="greedy"))
+    generator = generator_of(models, args)
     early = 0
     for sentence in SENTENCES:
         sample, emitted_tokens = make_sample([sentence]), []

@@ -5,8 +5,7 @@ import dataclasses
 
 import pytest
 import torch
-from drafted import SENTENCES, block_drafter, decode
-from fairseq.utils import get_activation_fn
+from drafted import SENTENCES, activated, block_drafter, decode
 from pairwise import half
 from scripted_drafter import ScriptedDrafter
 from toy_strategies import decode as toy_decode
@@ -84,14 +83,6 @@ def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
         drafters.append(block_drafter(model, "gad-attached-unsure"))
     for drafter in drafters:
         assert outputs_of(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
-
-
-def activated(model, activation):
-    """A copy with another activation in every layer."""
-    model = copy.deepcopy(model)
-    for layer in [*model.encoder.layers, *model.decoder.layers]:
-        layer.activation_fn = get_activation_fn(activation)
-    return model
 
 
 @pytest.mark.parametrize(
