@@ -18,6 +18,14 @@ def encode(model, batch):
     return model.eval().encoder(source, src_lengths=lengths)["encoder_out"][0]
 
 
+def started(folder, task=None, verifier=None, side="encoder", **settings):
+    """(a verifier with these settings, a drafter that starts from its checkpoint)."""
+    task, path = task or ToyTask(), str(folder / "v.pt")
+    made = save_verifier(path, task, **(verifier or {}))
+    given = {f"init_{side}_from": path, "share_all_embeddings": False, **settings}
+    return made, make_drafter(task, **given)
+
+
 @pytest.mark.parametrize("layers", [2, 3, 5])
 @pytest.mark.parametrize(
     "settings",
@@ -28,58 +36,45 @@ def encode(model, batch):
     ],
 )
 def test_a_grown_encoder_computes_the_verifiers_output(tmp_path, layers, settings):
-    task = ToyTask()
     torch.manual_seed(0)
     settings = dict(PRE_NORM, **settings)
-    verifier = save_verifier(tmp_path / "v.pt", task, **settings)
-    drafter = make_drafter(
-        task,
-        init_encoder_from=str(tmp_path / "v.pt"),
-        encoder_layers=layers,
-        **dict({"share_all_embeddings": False}, **settings),
-    )
+    verifier, drafter = started(tmp_path, None, settings, encoder_layers=layers, **settings)
     batch = make_batch()
     assert torch.allclose(encode(drafter, batch), encode(verifier, batch), atol=1e-5)
 
 
 def test_added_layers_can_leave_the_identity(tmp_path):
-    save_verifier(tmp_path / "v.pt", **PRE_NORM)
-    drafter = make_drafter(
-        init_encoder_from=str(tmp_path / "v.pt"),
-        encoder_layers=3,
-        share_all_embeddings=False,
-        **PRE_NORM,
-    )
+    _, drafter = started(tmp_path, None, PRE_NORM, encoder_layers=3, **PRE_NORM)
     encode(drafter.train(), make_batch()).pow(2).sum().backward()
     added = drafter.encoder.layers[2]
     assert not added.fc2.weight.any() and added.fc2.weight.grad.abs().sum() > 0
     assert added.self_attn.out_proj.weight.grad.abs().sum() > 0
 
 
-def test_post_norm_encoders_of_equal_depth_are_copied_and_deeper_ones_refused(tmp_path):
-    task = ToyTask()
-    verifier = save_verifier(tmp_path / "v.pt", task)
-    settings = {"init_encoder_from": str(tmp_path / "v.pt"), "share_all_embeddings": False}
-    drafter, batch = make_drafter(task, **settings), make_batch()
+@pytest.mark.parametrize("apply_bert_init", [False, True])
+def test_post_norm_encoders_of_equal_depth_are_copied_and_deeper_ones_refused(
+    tmp_path, apply_bert_init
+):
+    verifier, drafter = started(tmp_path, apply_bert_init=apply_bert_init)
+    batch = make_batch()
     assert torch.allclose(encode(drafter, batch), encode(verifier, batch), atol=1e-5)
     with pytest.raises(ValueError, match="post-norm.*--encoder-layers 2"):
-        make_drafter(task, encoder_layers=4, **settings)
+        started(tmp_path, encoder_layers=4)
 
 
 def test_learned_positions_start_as_the_verifiers_sinusoids(tmp_path, caplog):
     task = ToyTask()
-    path = str(tmp_path / "v.pt")
-    verifier = save_verifier(tmp_path / "v.pt", task, **PRE_NORM)
     learned = {f"{side}_learned_pos": True for side in ("encoder", "decoder")}
-    settings = dict(PRE_NORM, **learned, share_all_embeddings=False, init_encoder_from=path)
-    drafter = make_drafter(task, init_decoder_from=path, init_decoder_layers="1", **settings)
+    settings = dict(PRE_NORM, **learned, init_decoder_layers="1")
+    settings["init_decoder_from"] = str(tmp_path / "v.pt")
+    verifier, drafter = started(tmp_path, task, PRE_NORM, **settings)
     batch = make_batch()
     assert torch.allclose(encode(drafter, batch), encode(verifier, batch), atol=1e-5)
     where = torch.arange(6)
     ours, theirs = drafter.decoder.position_table(where), verifier.decoder.embed_positions.weights
     assert torch.equal(ours, theirs[where + task.target_dictionary.pad() + 1])
     assert "GELU" not in caplog.text
-    make_drafter(task, activation_fn="gelu", **settings)
+    started(tmp_path, task, PRE_NORM, activation_fn="gelu", **settings)
     assert "--init-encoder-from" in caplog.text and "it has ReLU, the drafter GELU" in caplog.text
 
 
@@ -99,21 +94,11 @@ def test_weights_are_drawn_as_berts(tmp_path):
     assert not drafter.decoder.chain.out.weight.any()
 
 
-def test_a_warm_start_comes_after_berts_initialisation(tmp_path):
-    task = ToyTask()
-    verifier = save_verifier(tmp_path / "v.pt", task)
-    settings = {"init_encoder_from": str(tmp_path / "v.pt"), "share_all_embeddings": False}
-    drafter, batch = make_drafter(task, apply_bert_init=True, **settings), make_batch()
-    assert torch.allclose(encode(drafter, batch), encode(verifier, batch), atol=1e-5)
-
-
 def test_decoder_layers_and_target_embeddings_are_copied(tmp_path):
-    task = ToyTask(40, target_words=30)
-    verifier = save_verifier(tmp_path / "v.pt", task, decoder_learned_pos=True, **PRE_NORM)
-    path = str(tmp_path / "v.pt")
-    drafter = make_drafter(
-        task, share_all_embeddings=False, decoder_layers=2, decoder_learned_pos=True,
-        init_decoder_from=path, init_decoder_layers="1,0", **PRE_NORM,
+    both = dict(PRE_NORM, decoder_learned_pos=True)
+    verifier, drafter = started(
+        tmp_path, ToyTask(40, target_words=30), both, "decoder", decoder_layers=2,
+        init_decoder_layers="1,0", **both,
     )  # fmt: skip
     theirs = verifier.decoder.state_dict()
     for name, value in drafter.decoder.state_dict().items():
@@ -146,14 +131,8 @@ def test_marians_models_lend_their_layers(tmp_path):
 
 
 def test_the_report_says_what_was_copied_and_what_was_not(tmp_path, caplog):
-    save_verifier(tmp_path / "v.pt", **PRE_NORM)
     with caplog.at_level("INFO"):
-        make_drafter(
-            init_encoder_from=str(tmp_path / "v.pt"),
-            encoder_layers=4,
-            share_all_embeddings=False,
-            **PRE_NORM,
-        )
+        started(tmp_path, None, PRE_NORM, encoder_layers=4, **PRE_NORM)
     report = [r.getMessage() for r in caplog.records if "left as initialised" in r.getMessage()]
     assert len(report) == 1
     copied, rest = report[0].split("; set to the identity: ")
@@ -178,19 +157,15 @@ def test_the_report_says_what_was_copied_and_what_was_not(tmp_path, caplog):
     ],
 )
 def test_a_setting_that_differs_is_named_with_both_values(tmp_path, verifier, drafter, message):
-    save_verifier(tmp_path / "v.pt", **verifier)
-    settings = dict({"share_all_embeddings": False}, **drafter)
     with pytest.raises(ValueError, match=f"--init-encoder-from.*{message}"):
-        make_drafter(init_encoder_from=str(tmp_path / "v.pt"), **settings)
+        started(tmp_path, None, verifier, **drafter)
 
 
 def test_the_decoder_is_checked_too(tmp_path):
-    save_verifier(tmp_path / "v.pt")
-    settings = {"init_decoder_from": str(tmp_path / "v.pt"), "share_all_embeddings": False}
     with pytest.raises(ValueError, match="--init-decoder-from.*pass --decoder-ffn-embed-dim 128"):
-        make_drafter(decoder_ffn_embed_dim=64, **settings)
+        started(tmp_path, side="decoder", decoder_ffn_embed_dim=64)
     with pytest.raises(ValueError, match="--share-decoder-input-output-embed"):
-        make_drafter(share_decoder_input_output_embed=True, **settings)
+        started(tmp_path, side="decoder", share_decoder_input_output_embed=True)
 
 
 def test_dictionaries_of_other_sizes_are_refused(tmp_path):
