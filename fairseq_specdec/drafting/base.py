@@ -20,6 +20,10 @@ from .plan import Plan
 
 Budget = Optional[int]
 Costs = Optional[Sequence[float]]
+Means = Tuple[float, float, float]
+"""Running means of accepted tokens and of stops of a row, and the weight of the newest iteration in
+them, as of ``DraftBudget``."""
+
 States = Optional[Tuple[Tensor, Tensor]]
 """Hidden states [B, W, n C], and how many of each row count, long [B]."""
 
@@ -107,11 +111,7 @@ class NativeDrafts(Protocol):
     def pointers(self) -> Tuple[Any, Any]: ...
 
     def begin_loop(
-        self,
-        hypotheses: Hypotheses,
-        max_iterations: int,
-        plan: Plan,
-        means: Tuple[float, float, float],
+        self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
     ) -> Optional[LoopDrafts]:
         """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
 
@@ -119,8 +119,7 @@ class NativeDrafts(Protocol):
             hypotheses: what was accepted.
             max_iterations: that the call may do.
             plan: what they draft; the loop ends where it no longer holds.
-            means: running means of accepted tokens and of stops of a row, and the weight of the
-                newest iteration in them, as of ``DraftBudget``.
+            means: of the iterations before.
 
         Returns:
             None where drafts need more than the library does, or there is no room for one.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence
 
 from torch import Tensor
 
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native.structures import DraftLoop, SourceCopy
 
-from .base import Drafter, DraftSession, Source
+from .base import Drafter, DraftSession, Means, Source
 from .native_loop import LoopDrafts
 from .on_host import MAX_SUFFIX, HostSession, sources_of
 from .plan import Plan
@@ -155,11 +155,7 @@ class InputCopySession(HostSession):
         return self
 
     def begin_loop(
-        self,
-        hypotheses: Hypotheses,
-        max_iterations: int,
-        plan: Plan,
-        means: Tuple[float, float, float],
+        self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
     ) -> Optional[LoopDrafts]:
         if hypotheses.shortest >= self.max_len:
             return None

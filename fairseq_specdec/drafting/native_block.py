@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
 from fairseq_specdec.engine.work import Work
 
-from .base import Budget, Costs, DraftOptions, Source
+from .base import Budget, Costs, DraftOptions, Means, Source
 from .chain_search import chain_candidates
 from .hidden_state_queue import BlockSession, HiddenStateQueue
 from .mask_count import MaskLimits
@@ -251,11 +251,7 @@ class NativeBlockSession(BlockSession):
         return Draft(tokens[:, : int(sizes.max())], sizes)
 
     def begin_loop(
-        self,
-        hypotheses: Hypotheses,
-        max_iterations: int,
-        plan: Plan,
-        means: Tuple[float, float, float],
+        self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
     ) -> Optional[LoopDrafts]:
         if self.options.collapse_repeats or self.limits.of_iteration(hypotheses, plan.size) == 0:
             return None

@@ -180,15 +180,11 @@ class DecoderSession:
     Args:
         cache: emptied for B rows.
         source: [B, S, C], the encoder's output.
-        padding_mask: bool [B, S], True at padding, or None.
+        padding: bool [B, S], True at padding, or None.
     """
 
     def __init__(
-        self,
-        weights: DecoderWeights,
-        cache: KVCache,
-        source: Tensor,
-        padding_mask: Optional[Tensor],
+        self, weights: DecoderWeights, cache: KVCache, source: Tensor, padding: Optional[Tensor]
     ) -> None:
         self.weights = weights
         self.cache = cache
@@ -197,9 +193,9 @@ class DecoderSession:
         self.cross = [layer.read_source(source) for layer in weights.layers]
         self.cross_mask: Optional[Tensor] = None
         # Whether a GPU's mask hides anything is not asked: encoders give none where it does not.
-        if padding_mask is not None and (padding_mask.is_cuda or bool(padding_mask.any())):
-            self.cross_mask = ~padding_mask[:, None, None, :]
-            if padding_mask.is_cuda:
+        if padding is not None and (padding.is_cuda or bool(padding.any())):
+            self.cross_mask = ~padding[:, None, None, :]
+            if padding.is_cuda:
                 self.cross_mask = additive(self.cross_mask, source)
 
     def run(
