@@ -42,7 +42,7 @@ class Job(NamedTuple):
     # of a model of transformers: the folder that specdec-convert hf wrote, its decoding flags
     converted: Optional[str] = None
     generation: Mapping[str, str] = {}
-    placed: bool = False  # whether the drafter lies in that folder too
+    placed: Optional[str] = None  # the drafter in that folder
     text: Optional[str] = None  # plain text for validation, without its language
 
     @property
@@ -139,7 +139,11 @@ def shortlist(job: Job) -> List[str]:
 
 def strategy(job: Job, way: str) -> List[str]:
     """Decoding flags of one of ``WAYS``."""
-    return ["--strategy", way, *(["--drafter-path", job.drafter] if WAYS[way] else [])]
+    return [
+        "--strategy",
+        way,
+        *(["--drafter-path", job.placed or job.drafter] if WAYS[way] else []),
+    ]
 
 
 def row_of(way: str, beam: int) -> str:

@@ -5,7 +5,7 @@ import itertools
 import logging
 import os
 import shutil
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from ..compat.checkpoint_file import check_file
 from ..hub.command_line import described
@@ -96,18 +96,18 @@ def _check_text(path: str) -> None:
         )
 
 
-def place(job: Job, state: State) -> bool:
-    """Put the drafter beside the converted verifier, where it is found by itself; whether it is
-    there. Another drafter stays."""
+def place(job: Job, state: State) -> Optional[str]:
+    """Put the drafter beside the converted verifier, where it is found by itself; its path there.
+    Another drafter stays, and there is none."""
     assert job.converted is not None
-    beside = os.path.join(job.converted, DRAFTER)
+    beside = os.path.join(os.path.relpath(job.converted), DRAFTER)
     there = sha256(beside) if os.path.isfile(beside) else None
     made = sha256(job.drafter)
     if there not in (None, made, state.results("place").get("sha256")):
-        logger.warning("%s: is another drafter, and stays", beside)
-        return False
+        logger.warning("%s: is another drafter, and stays; name %s", beside, job.drafter)
+        return None
     if there != made:
         with replacing(beside, "wb") as out, open(job.drafter, "rb") as stream:
             shutil.copyfileobj(stream, out)
     state.note("place", sha256=made)
-    return True
+    return beside

@@ -1,7 +1,12 @@
 """What the log of a step holds."""
 
 import json
-from typing import Dict, List
+import re
+from typing import Dict, List, Optional
+
+# What a counter says (io.progress), and what fairseq-train logs with ``--log-format json``.
+_COUNTED = re.compile(r"(\d+ of \d+ .* left)$")
+_TRAINED = re.compile(r'"num_updates": "(\d+)"')
 
 
 def validations(path: str) -> List[Dict[str, float]]:
@@ -14,6 +19,20 @@ def validations(path: str) -> List[Dict[str, float]]:
             values = json.loads(line[line.index("{") :])
             figures.append({name: float(value) for name, value in values.items()})
     return figures
+
+
+def progress(path: str, start: int) -> Optional[str]:
+    """The last thing that a log says of how far its step is, after so many bytes."""
+    with open(path, "rb") as stream:
+        stream.seek(start)
+        lines = stream.read().decode("utf-8", "replace").splitlines()
+    for line in reversed(lines):
+        counted, trained = _COUNTED.search(line.rstrip()), _TRAINED.search(line)
+        if counted is not None:
+            return counted.group(1)
+        if trained is not None:
+            return f"update {trained.group(1)}"
+    return None
 
 
 def complaint(path: str) -> str:

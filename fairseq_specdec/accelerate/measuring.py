@@ -35,8 +35,8 @@ class Best(NamedTuple):
     def use(self) -> str:
         """What it is the fastest for."""
         at_a_time = "one sentence" if self.size == 1 else f"{self.size} sentences"
-        pair = f"{self.pair}, " if self.name != str(self.size) else ""
-        return f"{pair}{at_a_time} at a time, beam {self.beam}"
+        pair = f", {self.pair}" if self.name != str(self.size) else ""
+        return f"{at_a_time} at a time, beam {self.beam}{pair}"
 
     @property
     def speed(self) -> float:

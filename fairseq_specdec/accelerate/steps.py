@@ -15,7 +15,7 @@ from ..data.merge import losses
 from ..io.atomic import read_json, replacing
 from . import commands
 from .commands import Job
-from .files import complaint, validations
+from .files import complaint, progress, validations
 from .state import State
 from .verifier import Fitting
 
@@ -27,6 +27,7 @@ DISTILLING = 0.25  # share of the time
 FIRST_SLICE = 100  # updates
 SLICES = 8  # about how many validations
 PATIENCE = 4  # validations without a better one, after which training ends
+TELL_EVERY = 60.0  # seconds, of what a long step has done
 TIME_OVER = "the time is over"
 MOST_LOST = 0.5  # of the pairs; of more the data are not the verifier's
 _SPLIT = "split DATA into sentences that the verifier can read"
@@ -60,7 +61,7 @@ def run(job: Job, words: List[str], log: str) -> float:
             words, stdout=stream, stderr=subprocess.STDOUT, env=commands.environment(job)
         )
         try:
-            status = process.wait()
+            status = _ended(process, os.path.splitext(log)[0], path)
         except BaseException:
             process.terminate()
             process.wait()
@@ -68,6 +69,18 @@ def run(job: Job, words: List[str], log: str) -> float:
     if status:
         raise ValueError(f"{os.path.splitext(log)[0]}: {complaint(path)} (all of it: {path})")
     return time.monotonic() - began
+
+
+def _ended(process: Any, step: str, path: str) -> int:
+    """The exit status of a command; says meanwhile how far its log is."""
+    before = os.path.getsize(path)
+    while True:
+        try:
+            return int(process.wait(timeout=TELL_EVERY))
+        except subprocess.TimeoutExpired:
+            said = progress(path, before)
+            if said is not None:
+                logger.info("%s: %s", step, said)
 
 
 def distil(job: Job, state: State, limits: Limits) -> None:

@@ -29,7 +29,8 @@ def further(job: Job) -> List[Tuple[str, str]]:
     serve += [] if job.placed else ["--drafter-path", job.drafter]
     found = [("serve", _command([*serve, *_languages(pair)])) for pair in job.all_pairs]
     for pair in job.all_pairs if job.text else ():
-        words = ["specdec-bench", os.path.relpath(job.converted), "--path", job.path]
+        words = ["specdec-bench", os.path.relpath(job.converted)]
+        words += ["--path", job.path] if os.path.basename(job.path) != VERIFIER else []
         words += [*_languages(pair), "--text", f"{job.text}.{pair.partition('-')[0]}"]
         words += ["--cpu"] if job.cpu else []
         for way in WAYS:

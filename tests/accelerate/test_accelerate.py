@@ -1,11 +1,12 @@
 """``specdec-accelerate`` makes a drafter and a report, goes on where it was, and refuses early."""
 
 import json
+import sys
 
 import pytest
 import torch
 
-from fairseq_specdec.accelerate import commands, measuring, steps
+from fairseq_specdec.accelerate import commands, files, measuring, steps
 from fairseq_specdec.accelerate.commands import Job
 from fairseq_specdec.accelerate.state import State
 from fairseq_specdec.accelerate.steps import Limits
@@ -54,6 +55,37 @@ def test_from_a_verifier_to_a_report(accelerate, stopped_in_training, monkeypatc
     (out / "report.html").unlink()
     accelerate(*SMALL)
     assert (out / "report.html").read_text(encoding="utf-8") == page
+
+
+TRAINED = '2026 | INFO | train_inner | {"epoch": 7, "num_updates": "140", "lr": "0.002"}'
+COUNTED = "2026 | INFO | data.teacher | 512 of 3000 sentences, 97.1 per second, about 1 min left"
+
+
+@pytest.mark.parametrize(
+    "lines, said",
+    [
+        ((), None),
+        (("loading", "no figures"), None),
+        ((COUNTED, "saved a chunk"), "512 of 3000 sentences, 97.1 per second, about 1 min left"),
+        ((TRAINED.replace("140", "130"), TRAINED, "saving"), "update 140"),
+    ],
+)
+def test_a_log_says_how_far_its_step_is(tmp_path, lines, said):
+    """Not what an earlier run of the step has logged."""
+    log = tmp_path / "step.log"
+    log.write_text(f"{COUNTED}\n", encoding="utf-8")
+    before = log.stat().st_size
+    log.write_text("\n".join([COUNTED, *lines, ""]), encoding="utf-8")
+    assert files.progress(str(log), before) == said
+
+
+def test_a_long_step_says_how_far_it_is(measured, monkeypatch, caplog):
+    """While it runs, not at its end alone."""
+    monkeypatch.setattr(steps, "TELL_EVERY", 0.1)
+    caplog.set_level("INFO")
+    code = f"import time; print({COUNTED!r}, flush=True); time.sleep(1)"
+    steps.run(measured[0], [sys.executable, "-c", code], "distil.log")
+    assert "distil: 512 of 3000 sentences, 97.1 per second, about 1 min left" in caplog.text
 
 
 @pytest.mark.parametrize("workers, given", [(None, []), (4, ["--ray-workers", "4"])])

@@ -1,6 +1,7 @@
 """``specdec-accelerate`` with folders that specdec-convert hf wrote, from plain text alone."""
 
 import json
+import os
 
 import pytest
 from hf_folders import FAMILIES, converted, languages_of, spoken, told
@@ -73,6 +74,9 @@ def test_plain_text_alone_makes_a_drafter(
     command = f"SpeculativeTranslator.from_pretrained({family!r}, source_lang={source!r}, "
     assert command + f"target_lang={target!r}, strategy='" in caplog.text
     assert f"specdec-serve --path {family} --source-lang {source} --target-lang" in caplog.text
+    named = f"specdec-bench {family} --source-lang {source} --target-lang {target} --text valid."
+    assert f"{named}{source} --cpu " in caplog.text
+    assert f"'gad: --strategy gad --drafter-path {family}/drafter.pt'" in caplog.text
 
 
 class ReachedError(Exception):
@@ -177,6 +181,7 @@ def test_another_drafter_beside_the_verifier_stays(tmp_path):
     (tmp_path / "out" / "drafter.pt").write_bytes(b"first")
     assert not place(job, state) and (tmp_path / "drafter.pt").read_bytes() == b"theirs"
     (tmp_path / "drafter.pt").unlink()
-    assert place(job, state) and (tmp_path / "drafter.pt").read_bytes() == b"first"
+    assert place(job, state) == os.path.relpath(tmp_path / "drafter.pt")
+    assert (tmp_path / "drafter.pt").read_bytes() == b"first"
     (tmp_path / "out" / "drafter.pt").write_bytes(b"second")
     assert place(job, state) and (tmp_path / "drafter.pt").read_bytes() == b"second"

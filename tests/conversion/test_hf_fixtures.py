@@ -173,6 +173,35 @@ def test_the_printed_commands(converted, family, ours, tmp_path):
     assert [text for _, _, text in lines] == facts["outputs"][:6]
 
 
+def test_the_printed_plugin_is_found(converted, tmp_path, monkeypatch):
+    """In a folder of the user, where there is no fairseq_specdec, and beside it."""
+    for folder, named in ((tmp_path, PLUGIN), (pathlib.Path(PLUGIN).parent, "fairseq_specdec")):
+        monkeypatch.chdir(folder)
+        said = convert(str(STORED / "marian"), str(tmp_path / "out"), None, None, True)
+        assert said.count(f"--user-dir {named} ") == 2
+    assert f"specdec-serve --path {tmp_path}/out\n" in said
+    assert f"specdec-accelerate {tmp_path}/out --out {tmp_path}/out-fast \\\n" in said
+
+
+def test_no_command_is_printed_that_reads_other_sources(tmp_path):
+    """NLLB's former order, the language last, is none of fairseq's."""
+    pytest.importorskip("sentencepiece")
+    pytest.importorskip("safetensors")
+    folder = shutil.copytree(STORED / "nllb", tmp_path / "in")
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    settings["legacy_behaviour"] = True
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    said = convert(str(folder), str(tmp_path / "out"), "eng_Latn", "deu_Latn", False)
+    assert "from_pretrained(" in said and "specdec-serve" in said
+    assert "fairseq-interactive" not in said and "specdec-accelerate" not in said
+
+
+@pytest.mark.filterwarnings("error")
+def test_loading_says_nothing(converted):
+    """Settings that fairseq reads through hydra come with 20 lines of warnings."""
+    loaded(converted("marian")[0], "marian")
+
+
 def test_the_command_line(tmp_path, capsys):
     cli.cli_main(["hf", str(STORED / "bart"), "--out", str(tmp_path / "out")])
     assert "from_pretrained(" in capsys.readouterr().out

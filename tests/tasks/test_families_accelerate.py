@@ -40,7 +40,7 @@ def test_one_drafter_is_made_for_all_pairs(accelerate, caplog):
     page = (out / "report.html").read_text(encoding="utf-8")
     for pair in ("-s en -t de", "-s en -t ro"):
         assert pair in page and pair in caplog.text
-    assert "En-ro, one sentence at a time, beam 1: " in page
+    assert "One sentence at a time, beam 1, en-ro: " in page
 
 
 def test_pairs_without_data_are_named(accelerate):

@@ -1,7 +1,10 @@
-"""The commands that decode a converted model, with this project and with stock fairseq."""
+"""What a converted model is used with: Python, a server, commands."""
 
+import os
 import shlex
 from typing import Any, List
+
+import fairseq_specdec
 
 from .families import Converted
 from .task import task_flags
@@ -17,10 +20,11 @@ def commands(converted: Converted, out: str, pair: Any) -> str:
         usual = (languages[0], languages[-1])
         pair = tuple(named or each for named, each in zip(pair, usual))
     lines = ["In Python:", *_python(out, pair if languages else None), ""]
-    split = _subwords(converted, shlex.quote(out))
-    read = _TEXT if split else "sentences as their pieces, one a line, from standard input"
-    for title, ours in (("With this project", True), ("With stock fairseq", False)):
-        lines += [f"{title} ({read}):", _command(converted, out, pair, ours), ""]
+    named = f"--source-lang {pair[0]} --target-lang {pair[1]}" if languages else ""
+    place = shlex.quote(out)
+    lines += ["As a server:", f"  specdec-serve --path {place} {named}".rstrip(), ""]
+    if converted.text.of_fairseq:
+        lines += [*_of_fairseq(converted, out, pair), *_faster(place, pair, named), ""]
     if "<s>" in converted.text.source:
         lines += ["The model reads <s> before a sentence: fairseq's commands take it from prepared "
                   "text only (docs/huggingface.md).", ""]  # fmt: skip
@@ -28,6 +32,33 @@ def commands(converted: Converted, out: str, pair: Any) -> str:
         lines += ["The folder has no max_length, and transformers' own is 20 tokens: pass "
                   "max_len_b or --max-len-b for longer ones.", ""]  # fmt: skip
     return "\n".join(lines)
+
+
+def _of_fairseq(converted: Converted, out: str, pair: Any) -> List[str]:
+    """The commands of fairseq, with this project's task and with its own."""
+    split = _subwords(converted, shlex.quote(out))
+    read = _TEXT if split else "sentences as their pieces, one a line, from standard input"
+    lines = []
+    for title, ours in (("With this project", True), ("With stock fairseq", False)):
+        lines += [f"{title} ({read}):", _command(converted, out, pair, ours), ""]
+    return lines
+
+
+def _faster(place: str, pair: Any, named: str) -> List[str]:
+    """How to get a drafter."""
+    return [
+        f"Faster, with a drafter made of plain text (mono/train.{pair[0]}, a sentence a line, and "
+        f"a few hundred lines in mono/valid.{pair[0]}):",
+        f"  specdec-accelerate {place} --out {place}-fast {named}".rstrip() + " \\",
+        "      --trainpref mono/train --validpref mono/valid",
+    ]
+
+
+def _plugin() -> str:
+    """``--user-dir``, as it is found from here."""
+    package = os.path.dirname(os.path.abspath(fairseq_specdec.__file__))
+    name = os.path.basename(package)
+    return name if os.path.realpath(name) == os.path.realpath(package) else shlex.quote(package)
 
 
 def _needs_plugin(converted: Converted) -> bool:
@@ -55,7 +86,7 @@ def _subwords(converted: Converted, place: str) -> List[str]:
 def _command(converted: Converted, out: str, pair: Any, ours: bool) -> str:
     place = shlex.quote(out)
     generation = converted.generation
-    plugin = " --user-dir fairseq_specdec" if ours or _needs_plugin(converted) else ""
+    plugin = f" --user-dir {_plugin()}" if ours or _needs_plugin(converted) else ""
     words = [
         f"fairseq-interactive {place} --path {place}/verifier.pt{plugin}",
         task_flags(converted, pair, ours),

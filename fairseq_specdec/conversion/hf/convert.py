@@ -1,9 +1,9 @@
 """Write a folder that fairseq, and ``SpeculativeTranslator.from_pretrained``, decode from."""
 
-import argparse
 import logging
 import os
 import shutil
+from argparse import Namespace
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -116,16 +116,16 @@ def _write_dictionaries(converted: Converted, out: str, pair: Any) -> List[str]:
 
 
 def _write_checkpoint(converted: Converted, path: str, pair: Any) -> None:
-    args = argparse.Namespace(
-        arch=converted.arch,
-        criterion="cross_entropy",
-        **task_settings(converted, pair),
-        **converted.model,
-    )
+    task = task_settings(converted, pair)
+    # As fairseq-train writes them: it reads flat "args" through hydra, with warnings and slowly.
+    settings = {
+        "model": Namespace(_name=converted.arch, arch=converted.arch, **converted.model),
+        "task": Namespace(_name=task["task"], **task),
+    }
     step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     state = {
-        "args": args,
-        "cfg": None,
+        "args": None,
+        "cfg": settings,
         "model": {name: tensor.contiguous() for name, tensor in converted.weights.items()},
         "optimizer_history": [step],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},

@@ -40,6 +40,11 @@ class Text(NamedTuple):
     made: Mapping[str, str] = {}  # files that OUT gets beside those of the folder: their content
 
     @property
+    def of_fairseq(self) -> bool:
+        """Whether a task of fairseq makes such sources."""
+        return self.source != ["{text}", "</s>", "{lang}"] or self.start == "{lang}"
+
+    @property
     def byte_level(self) -> bool:
         """Whether fairseq's own byte-level BPE reads it."""
         return "vocab.bpe" in self.files or "vocab.bpe" in self.made
