@@ -32,7 +32,7 @@ TESTS_OF = {
     ],
     "block_drafter.cpp": [
         *("tests/decoding/test_planning.py", "tests/drafting/test_native_loop.py"),
-        *TESTS,
+        *("tests/drafting/test_listed_words.py", *TESTS),
     ],
     "source_copy.cpp": ["tests/decoding/test_native_chains.py", "-k", "copies or copied"],
     "beam_abi.cpp": ["tests/decoding/test_beam_batch.py", *ON_BEAMS],
@@ -79,6 +79,7 @@ MUTANTS = [
     ("block_drafter.cpp", "masks > 0 && loop_.whole ? loop_.block : masks;", "masks;"),
     ("block_drafter.cpp", "stopped += kept < wanted;", "stopped += kept <= wanted;"),
     ("block_drafter.cpp", "if (gain > best_) {", "if (gain > best_ + 1) {"),
+    ("block_drafter.cpp", "(found < count ? high : low) =", "(found < count ? low : high) ="),
     ("block_drafter.cpp", "loop_.max_len - hypotheses.lengths[row]);", "int64_t{1} << 20);"),
     ("source_copy.cpp", "alone = false;", "alone = true;"),
     ("source_copy.cpp", "length - 1 - copy.seen[row]", "length - copy.seen[row]"),
