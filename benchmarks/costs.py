@@ -4,9 +4,10 @@
 
 NAME is the processor's, as of processors.py. Writes ``costs/NAME.json`` (with ``--isa`` it is added
 to the name), and the page from all of these. Passes are those of decoding: whole drafts of every
-size, one sentence at a time, the fastest tenth of all iterations of a size; the figures of the
-processor are measured in the same run. On an idle machine and one core (``taskset -c 1``): 2
-minutes. Both demo pairs, in fp32 (stored in halves, as their weights are) and in int8.
+size, one sentence at a time; of the iterations of a size that do the same work the fastest tenth,
+and of these the mean. The figures of the processor are measured in the same run. On an idle machine
+and one core (``taskset -c 1``): 3 minutes. Both demo pairs, in fp32 (stored in halves, as their
+weights are), int8 and int7.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ FOLDER = HERE / "costs"
 PAGE = HERE / "costs.md"
 # (folder of a pair, its strategy, source language)
 PAIRS = (("data-bin/demo_ende", "gad", "en"), ("data-bin/demo_edit", "iad", "src"))
-FORMATS = ("fp32", "int8")
+FORMATS = ("fp32", "int8", "int7")
 SIZES = (*range(11), 15, 19, 23)
 ALLOWED = 0.15
+PROJECTED = 12  # entries of a lone row whose logits are computed together (verify.cpp)
 # Of the rows beyond it, in the page.
 NOTES = """\
 Rows beyond it, and why:
@@ -56,6 +58,9 @@ Rows beyond it, and why:
   tokens: entries after the first rejected token are not projected, the model charges all.
 """
 Times = Dict[int, float]
+# Microseconds by tokens, and by what else the work depends on: of a pass how many groups of entries
+# are projected, of a draft how many tokens are new to the drafter.
+Samples = Dict[int, Dict[int, List[float]]]
 
 
 def measured(pair: Tuple[str, str, str], number_format: str, given: Dict[str, Any]) -> List[Times]:
@@ -63,7 +68,8 @@ def measured(pair: Tuple[str, str, str], number_format: str, given: Dict[str, An
     folder, strategy, language = pair
     text = next(pathlib.Path(folder).glob(f"heldout.{language}")).read_text(encoding="utf-8")
     lines = text.splitlines()[:12]
-    passes, drafts = collections.defaultdict(list), collections.defaultdict(list)
+    passes: Samples = collections.defaultdict(lambda: collections.defaultdict(list))
+    drafts: Samples = collections.defaultdict(lambda: collections.defaultdict(list))
     for size in SIZES if strategy == "iad" else SIZES[:11]:
         flags = {"strategy": "greedy", "verifier_dtype": number_format, **given}
         if size:
@@ -71,21 +77,24 @@ def measured(pair: Tuple[str, str, str], number_format: str, given: Dict[str, An
         translator = SpeculativeTranslator.from_pretrained(folder, **flags)
         for _ in range(5):
             for line in lines:
-                trace = translator.translate(line, return_trace=True).trace
-                for each in trace.iterations:
+                fresh = 0
+                for each in translator.translate(line, return_trace=True).trace.iterations:
                     drafted = len(each.draft)
-                    passes[drafted + 1].append(1000 * each.verifier_ms)
+                    projected = each.accepted // PROJECTED
+                    passes[drafted + 1][projected].append(1000 * each.verifier_ms)
                     if size and drafted == size:
-                        drafts[size].append(1000 * each.drafter_ms)
+                        drafts[size][fresh].append(1000 * each.drafter_ms)
+                    fresh = each.accepted + 1
     return [
-        {n: _low(each) for n, each in sorted(found.items()) if n - (found is passes) in SIZES}
+        {n: _mean(each) for n, each in sorted(found.items()) if n - (found is passes) in SIZES}
         for found in (passes, drafts)
     ]
 
 
-def _low(values: List[float]) -> float:
-    """The tenth part of them is faster."""
-    return sorted(values)[len(values) // 10]
+def _mean(samples: Dict[int, List[float]]) -> float:
+    """Of what the fastest tenth of each kind takes."""
+    kinds = [(len(each), sorted(each)[len(each) // 10]) for each in samples.values()]
+    return sum(count * low for count, low in kinds) / sum(count for count, _ in kinds)
 
 
 def compared(pair: Tuple[str, str, str], number_format: str, table: str) -> Dict[str, Any]:

@@ -6,17 +6,18 @@ from typing import Any, Dict, NamedTuple, Tuple
 
 from fairseq_specdec.io.atomic import PathLike, replacing
 
-FORMATS = ("fp32", "halves", "bf16", "int8")
+FORMATS = ("fp32", "halves", "bf16", "int8", "int7")
 """Formats of packed weights that are timed; halves are float32 stored so."""
+
+# Files that were written before int7 was timed have no times of it: int8 takes as long or longer.
+_SINCE = {"int7": "int8"}
 
 # A pass reads its weights while it computes: it takes a little longer than the longer of the two,
 # with this exponent from caches, as benchmarks/costs.md shows, and with those below from memory, as
 # benchmarks/shapes.md shows: products in 8 bits hardly read ahead.
 _OVERLAP = 6.0
-_OVERLAP_OF_MEMORY = {"int8": 1.0}
+_OVERLAP_OF_MEMORY = {"int8": 1.0, "int7": 1.0}
 _OF_OTHERS = 2.0
-# Timed as another format, which takes as long or longer.
-_TIMED_AS = {"int7": "int8"}
 _CACHED = 1 << 24  # bytes that a third-level cache holds, though others use it too
 
 
@@ -45,13 +46,8 @@ class Figures(NamedTuple):
 
     def multiply(self, number_format: str, rows: float, multiply_adds: float) -> float:
         """Seconds of products of so many multiply-adds a row, without reading their weights."""
-        seconds = self.products[_TIMED_AS.get(number_format, number_format)]
-        times = [n * each for n, each in zip(self.rows, seconds)]
+        times = [n * each for n, each in zip(self.rows, self.products[number_format])]
         return multiply_adds * _between_points(self.rows, times, rows)
-
-    def between_of(self, number_format: str) -> float:
-        """Seconds of what lies between the products of a layer, as ``between``."""
-        return self.between[_TIMED_AS.get(number_format, number_format)]
 
     def read(self, size: float, resident: float) -> float:
         """Seconds to read ``size`` bytes, where a cache has to hold ``resident`` in all."""
@@ -70,8 +66,7 @@ class Figures(NamedTuple):
         longer = max(computing, reading)
         if longer == 0:
             return 0.0
-        timed = _TIMED_AS.get(number_format, number_format)
-        exponents = (_OVERLAP, _OVERLAP_OF_MEMORY.get(timed, _OF_OTHERS))
+        exponents = (_OVERLAP, _OVERLAP_OF_MEMORY.get(number_format, _OF_OTHERS))
         # From caches to memory: from the largest size that a cache holds to the one after it.
         cached = sum(size <= _CACHED for size in self.sizes)
         least, most = (self.sizes[max(0, min(cached, len(self.sizes) - 1) - 1) :] * 2)[:2]
@@ -136,19 +131,24 @@ def checked(given: Any) -> Figures:
         if list(points) != sorted(set(points)):
             raise ValueError(f"{name} do not ascend")
     reads = _numbers(given, "reads", len(sizes))
-    if not isinstance(given["products"], dict) or set(given["products"]) != set(FORMATS):
-        raise ValueError(f"products are not of {', '.join(FORMATS)}")
-    if not isinstance(given["between"], dict) or set(given["between"]) != set(FORMATS):
-        raise ValueError(f"between is not of {', '.join(FORMATS)}")
+    products, between = _of_formats(given, "products"), _of_formats(given, "between")
     return Figures(
         given["processor"],
         tuple(int(n) for n in rows),
-        {name: _numbers(given["products"], name, len(rows)) for name in FORMATS},
+        {name: _numbers(products, name, len(rows)) for name in FORMATS},
         sizes,
         reads,
-        {name: _number(given["between"][name], name) for name in FORMATS},
+        {name: _number(between[name], name) for name in FORMATS},
         _number(given["start"], "start"),
     )
+
+
+def _of_formats(given: Any, part: str) -> Dict[str, Any]:
+    values = given[part]
+    known = isinstance(values, dict) and set(values) <= set(FORMATS) <= set(values) | set(_SINCE)
+    if not known:
+        raise ValueError(f"{part} are not of {', '.join(FORMATS)}")
+    return {name: values[name if name in values else _SINCE[name]] for name in FORMATS}
 
 
 def _numbers(given: Any, name: str, count: int = 0) -> Tuple[float, ...]:

@@ -31,7 +31,7 @@ def seconds(figures: Figures, passes: Sequence[Pass], live: int, resident: int) 
         resident: bytes of all weights that take turns in the caches.
     """
     total = 0.0
-    for work, rows in passes:
+    for work, rows, times in passes:
         count = rows * live
         if count <= 0:
             continue
@@ -39,12 +39,13 @@ def seconds(figures: Figures, passes: Sequence[Pass], live: int, resident: int) 
             number_format: figures.multiply(number_format, count, multiply_adds)
             for number_format, multiply_adds in work.multiply_adds.items()
         }
-        slowest = max(map(figures.between_of, work.multiply_adds), default=0.0)
+        slowest = max((figures.between[each] for each in work.multiply_adds), default=0.0)
+        taken = count * work.breadth * slowest
         if products:
             reading = figures.read(work.nbytes, resident)
             longest = max(products, key=products.__getitem__)
-            total += figures.overlapped(sum(products.values()), reading, resident, longest)
-        total += count * work.breadth * slowest
+            taken += figures.overlapped(sum(products.values()), reading, resident, longest)
+        total += times * taken
     return total + figures.start
 
 

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 ENVIRONMENT = "FAIRSEQ_SPECDEC_COST_TABLE"
 # Of ``measure``: figures that were kept by another way of measuring are measured anew.
-_MEASUREMENT = 3
+_MEASUREMENT = 4
 SHIPPED = pathlib.Path(__file__).with_name("shipped.json")
 AUTO, OFF = "auto", "off"
 

@@ -116,7 +116,7 @@ class ReadyNarBlockDrafter(NamedTuple):
             vocabulary = vocabulary.share(self.word_list.expected_share(rows))
         passes = [Pass(stack.layer_work, fresh + size), Pass(vocabulary, size)]
         if self.native is not None:
-            passes += [Pass(self.native.states_work, fresh), Pass(self.native.chain_work, size)]
+            passes += self.native.passes(rows, size, fresh)
         return passes
 
     def open(self, source: Source) -> DraftSession:

@@ -22,7 +22,7 @@ from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.native.linear import NativeLinear, floats
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
-from fairseq_specdec.engine.work import Work
+from fairseq_specdec.engine.work import Pass, Work
 
 from .base import Budget, Costs, DraftOptions, Means, Source
 from .chain_search import chain_candidates
@@ -40,6 +40,7 @@ class NativeBlockDrafter:
         decoder: a ``BlockDecoder`` for which ``find`` gives one.
         layers: its packed layers.
         tables: its embeddings.
+        candidates: of the chain at each mask of a lone row.
         word_list: a ``WordList`` to draft from, or None for all words.
     """
 
@@ -49,6 +50,7 @@ class NativeBlockDrafter:
         layers: NativeDecoder,
         tables: EmbeddingTables,
         pad: int,
+        candidates: int,
         word_list: Any = None,
     ) -> None:
         self.layers = layers
@@ -57,7 +59,8 @@ class NativeBlockDrafter:
         self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.whole_blocks = bool(decoder.whole_blocks)
         self.reads = decoder.prefix_states is not None
-        self.states_work, self.chain_work = Work(), Work()
+        # Of the verifier's states; of the chain: for all places of a draft, and for each of them.
+        self.states_work, self.chain_work, self.place_work = Work(), Work(), Work()
         stack, library = layers.stack, layers.stack.library
         mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
         self.pointer = ctypes.c_void_p()
@@ -76,7 +79,7 @@ class NativeBlockDrafter:
             self.states_work.breadth = states.width / 4  # a norm, no attention
             library.call("specdec_drafter_states", self.pointer, products[0].layers, states.pointer)
         if decoder.chain is not None:
-            self._read_chain(decoder)
+            self._read_chain(decoder, candidates)
         self.word_list = word_list
         if word_list is not None:
             library.call("specdec_drafter_lists", self.pointer)
@@ -85,7 +88,7 @@ class NativeBlockDrafter:
         self._positions: Optional[Tensor] = None
         self._decoder = decoder
 
-    def _read_chain(self, decoder: Any) -> None:
+    def _read_chain(self, decoder: Any, candidates: int) -> None:
         """Products with the vocabulary are made once, and looked up, as in ``ChainSearch``."""
         chain, dim = decoder.chain, decoder.embed_dim
         of_past = floats(chain.of_past.weight)
@@ -104,8 +107,11 @@ class NativeBlockDrafter:
             of_token.contiguous(),
             for_token.contiguous(),
         ]
-        self.chain_work.add("fp32", 2 * chain.width**2, 8 * chain.width**2)
-        self.chain_work.breadth = chain.width
+        # Both matrices are read once: that of the state stays in the cache from place to place.
+        self.chain_work.add("fp32", chain.width**2, 8 * chain.width**2)
+        self.place_work.add("fp32", chain.width**2, 0)
+        self.place_work.add("bf16", candidates * chain.width, 2 * candidates * chain.width)
+        self.place_work.breadth = 2 * chain.width
         pointers = [pointer(tensor) for tensor in tensors]
         self.layers.stack.library.call(
             "specdec_drafter_chain", self.pointer, chain.width, *pointers
@@ -123,7 +129,19 @@ class NativeBlockDrafter:
         if options.unverified_passes:  # they need the tokens' probabilities
             return None
         tables = EmbeddingTables.find(decoder)
-        return None if tables is None else cls(decoder, layers, tables, options.pad, word_list)
+        if tables is None:
+            return None
+        candidates = chain_candidates(options)[0]
+        return cls(decoder, layers, tables, options.pad, candidates, word_list)
+
+    def passes(self, rows: int, size: int, fresh: float) -> List[Pass]:
+        """What drafts of ``size`` tokens take beside the layers and the vocabulary, with so many
+        fresh tokens since the last ones."""
+        return [
+            Pass(self.states_work, fresh),
+            Pass(self.chain_work, size),
+            Pass(self.place_work, 1 / rows, rows * size),  # a row after the other
+        ]
 
     def words_of(self, src_tokens: Tensor) -> Optional[NativeWords]:
         """The words to draft for a batch; None for all words."""

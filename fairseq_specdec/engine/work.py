@@ -35,7 +35,13 @@ class Work:
 
 
 class Pass(NamedTuple):
-    """Some work for a number of rows of each sentence."""
+    """Some work for a number of rows of each sentence.
+
+    Attributes:
+        rows: of each sentence, all together in one product.
+        times: one after the other.
+    """
 
     work: Work
     rows: float
+    times: int = 1

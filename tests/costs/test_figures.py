@@ -98,6 +98,22 @@ def test_what_are_no_figures_is_refused_by_the_name_of_the_file(wrong, tmp_path)
         load(path)
 
 
+def test_a_file_from_before_int7_was_timed_has_its_times_from_int8():
+    given = json.loads(json.dumps(shipped()._asdict()))
+    given["products"]["int7"] = [each / 2 for each in given["products"]["int8"]]
+    given["between"]["int7"] = 0.5
+    assert checked(given).products["int7"] == tuple(given["products"]["int7"])
+    assert checked(given).between["int7"] == 0.5
+    for part in ("products", "between"):
+        del given[part]["int7"]
+    found = checked(given)
+    assert found.products["int7"] == found.products["int8"]
+    assert found.between["int7"] == found.between["int8"]
+    del given["products"]["bf16"]
+    with pytest.raises(ValueError, match="products are not of fp32"):
+        checked(given)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_json_is_refused_too(content, tmp_path):
     path = tmp_path / "costs.json"

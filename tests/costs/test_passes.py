@@ -37,9 +37,10 @@ def test_formats_are_counted_each_and_passes_added():
     assert seconds(FIGURES, [Pass(both, 0)], 1, 10) == 7
 
 
-def test_int7_takes_at_most_the_time_of_int8():
-    both = [Pass(work(**{name: (50, 100), "breadth": 3}), 2) for name in ("int8", "int7")]
-    assert len({seconds(FIGURES, [each], 1, 100) for each in both}) == 1
+def test_passes_one_after_the_other_are_counted_each():
+    place = work(fp32=(100, 0), breadth=4)
+    assert seconds(FIGURES, [Pass(place, 1, 3)], 1, 10) == pytest.approx(7 + 3 * 202)
+    assert seconds(FIGURES, [Pass(place, 0.5, 6)], 2, 10) == pytest.approx(7 + 6 * 202)
 
 
 def test_weights_of_one_stack_are_counted_together():
