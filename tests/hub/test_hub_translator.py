@@ -126,10 +126,10 @@ def test_a_stream_grows_to_the_text(gad):
         pieces = list(gad.translate_stream(text))
         assert "".join(pieces) == whole.text
         assert all(pieces)
-        pieces = list(gad.translate_stream(text, return_trace=True))
-        assert all(isinstance(piece, Piece) for piece in pieces)
-        assert [p.iteration is None for p in pieces] == [False] * whole.iterations + [True]
-        assert [p.iteration.accepted for p in pieces[:-1]] == whole.accepted
+        traced = list(gad.translate_stream(text, return_trace=True))
+        assert all(isinstance(piece, Piece) for piece in traced)
+        assert [p.iteration is None for p in traced] == [False] * whole.iterations + [True]
+        assert [p.iteration.accepted for p in traced[:-1]] == whole.accepted
     assert max(len(list(gad.translate_stream(text))) for text in TEXTS) > 2
 
 
@@ -169,12 +169,12 @@ def stock_beam(sources, beam, nbest, **flags):
     generator = task.build_generator(models, args)
     found = []
     for source in sources:
-        (found,) = task.inference_step(generator, models, make_sample([source]))
+        (ranked,) = task.inference_step(generator, models, make_sample([source]))
         words = task.target_dictionary
         found.append(
             [
                 ([words[t] for t in one["tokens"].tolist()[:-1]], float(one["score"]))
-                for one in found[:nbest]
+                for one in ranked[:nbest]
             ]
         )
     return found
@@ -217,10 +217,10 @@ def test_a_beam_streams_what_all_hypotheses_have(pair):
         whole = wide.translate(text)
         pieces = list(wide.translate_stream(text))
         assert "".join(pieces) == whole.text and all(pieces)
-        pieces = list(wide.translate_stream(text, return_trace=True))
-        assert "".join(piece.text for piece in pieces) == whole.text
-        assert [p.iteration is None for p in pieces] == [False] * whole.iterations + [True]
-        emitted = sum((p.iteration.emitted for p in pieces[:-1]), [])
+        traced = list(wide.translate_stream(text, return_trace=True))
+        assert "".join(piece.text for piece in traced) == whole.text
+        assert [p.iteration is None for p in traced] == [False] * whole.iterations + [True]
+        emitted = sum((p.iteration.emitted for p in traced[:-1]), [])
         assert emitted == [*whole.tokens, "</s>"]
         early += len(pieces) > 1
     assert early > 6
