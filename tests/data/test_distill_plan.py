@@ -13,7 +13,6 @@ from fairseq_specdec.data.plan import (
     Shard,
     group,
     make_plan,
-    missing_and_doubled,
     plan_from,
     resolve_shard,
     select,
@@ -84,11 +83,6 @@ def test_plan_gives_its_batches_and_survives_saving():
     assert [again.batches(0), again.batches(1)] == [[[4, 2], [0]], [[1, 3]]]
     assert again.indices(0).tolist() == [4, 2, 0] and again.indices(1).tolist() == [1, 3]
     assert again.total == 6
-
-
-def test_missing_and_doubled():
-    lost, extra = missing_and_doubled(np.array([1, 1, 2, 9]), np.array([1, 2, 3]))
-    assert lost.tolist() == [3] and extra.tolist() == [1, 9]
 
 
 class Sized:

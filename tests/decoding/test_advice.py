@@ -25,10 +25,6 @@ def names(stats, strategy="gad", lossless=True, **options):
     return [each.name for each in advice(stats, strategy, options, lossless)]
 
 
-def test_a_run_that_pays_needs_no_advice():
-    assert names(figures()) == []
-
-
 def test_relaxed_output_and_other_formats_are_said():
     assert names(figures(), "gad++", lossless=False) == ["relaxed"]
     unverified = SimpleNamespace(**dict(OPTIONS, verifies=False))
