@@ -10,6 +10,7 @@ from fairseq_specdec.io.flag_values import flag_of
 DESCRIPTION = "converted.json"
 VERIFIER = "verifier.pt"
 FORMAT = 1
+LISTED = 12  # languages that a message names
 _KINDS: Dict[str, type] = {
     "family": str, "kind": str, "dictionaries": list, "pair": list, "languages": dict,
     "source": list, "start": str, "special": list, "renamed": list, "clean_up": bool,
@@ -72,13 +73,17 @@ def nearest(code: str, languages: Iterable[str]) -> str:
     """Why a code is no language of a model, with those that are near to it."""
     known = sorted(languages)
     lower = {each.lower(): each for each in known}
-    similar = [each for start in (code.lower(), code[:2].lower()) for each in lower
-             if start and each.startswith(start)]  # fmt: skip
-    similar += difflib.get_close_matches(code.lower(), lower, 3, 0.5)
+    code = code.lower()
+    similar = [each for each in lower if code and each.startswith(code)]
+    if not similar:
+        similar = [each for each in lower if code and each.startswith(code[:2])]
+        similar += difflib.get_close_matches(code, lower, 3, 0.5)
     near = [lower[each] for each in dict.fromkeys(similar)]
     if near:
         return f"none of the model's languages; near it are {', '.join(near[:5])}"
-    return f"none of the model's languages; there are {', '.join(known)}"
+    rest = len(known) - LISTED
+    more = f" and {rest} more, which {DESCRIPTION} lists" if rest > 0 else ""
+    return f"none of the model's languages; there are {', '.join(known[:LISTED])}{more}"
 
 
 def describe(

@@ -238,10 +238,12 @@ def test_lengths_count_the_start_symbol():
 
 def test_wrong_languages_are_refused_with_the_nearest(converted):
     out, _ = converted("nllb")
-    with pytest.raises(ValueError, match="^source_lang eng: none of the .* near it are eng_Latn"):
+    with pytest.raises(ValueError, match="^source_lang eng: none of .* near it are eng_Latn$"):
         SpeculativeTranslator.from_pretrained(out, source_lang="eng", target_lang="deu_Latn")
     with pytest.raises(ValueError, match="^target_lang: the model has 202 languages; pass"):
         SpeculativeTranslator.from_pretrained(out, source_lang="eng_Latn")
+    with pytest.raises(ValueError, match="there are ace_Arab, .* and 190 more, which converted.js"):
+        SpeculativeTranslator.from_pretrained(out, source_lang="??", target_lang="deu_Latn")
     out, _ = converted("marian")
     with pytest.raises(ValueError, match="^target_lang de: the model's is yy"):
         SpeculativeTranslator.from_pretrained(out, target_lang="de")

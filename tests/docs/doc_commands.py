@@ -56,6 +56,9 @@ ELSEWHERE = {
     "python scripts/lib/gec_scores.py": "tests/scripts/test_gec_scores.py",
     "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
     "specdec-accelerate data-bin/languages": "tests/tasks/test_families_accelerate.py",
+    "specdec-accelerate nllb": "tests/accelerate/test_converted.py",
+    "specdec-bench nllb": "tests/bench/test_bench_converted.py",
+    "specdec-convert hf": "tests/conversion/test_hf_fixtures.py",
     "shtab": "tests/commands/test_parsers.py",  # needs an extra
     "scripts/run --list": "tests/scripts/test_runner.py",
     "scripts/run comparison": "tests/scripts/test_comparison_steps.py",
