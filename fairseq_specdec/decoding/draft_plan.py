@@ -55,6 +55,7 @@ class Planner:
         longest: most tokens that are drafted for a row.
         ends_early: the drafter ends drafts where it expects the next token to be rejected.
         resumes: as of ``Planning``.
+        whole: drafts are of the longest size, or none.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class Planner:
         longest: int = LONGEST,
         ends_early: bool = False,
         resumes: bool = True,
+        whole: bool = False,
     ) -> None:
         self.times = times
+        self.whole = whole
         self.resumes = resumes
         self.longest = min(longest, LONGEST)
         self.ends_early = ends_early
@@ -83,7 +86,8 @@ class Planner:
         pays, rest = _PAYS[live > 1], _SHORTEST_REST
         if not self.resumes:
             pays, rest = _MODEL_PAYS, _SHORTEST_REST_OF_MODELS
-        return _Plans(live, np.array(verifying), np.array(drafting), self.ends_early, pays, rest)
+        arrays = np.array(verifying), np.array(drafting)
+        return _Plans(live, *arrays, self.ends_early, pays, rest, self.whole)
 
 
 class _Plans:
@@ -96,6 +100,7 @@ class _Plans:
         ends_early: as of ``Planner``.
         least_gain: drafts are made where they promise as much.
         shortest_rest: least iterations between tries.
+        whole: as of ``Planner``.
     """
 
     def __init__(
@@ -106,6 +111,7 @@ class _Plans:
         ends_early: bool,
         least_gain: float,
         shortest_rest: int,
+        whole: bool,
     ) -> None:
         self.live = live
         self.shortest_rest = shortest_rest
@@ -119,6 +125,8 @@ class _Plans:
         self.emitted = expected(chances, sizes)
         self.seconds = np.interp(given, sizes, verifying) + drafting
         self.rates = self.emitted / self.seconds  # [chances, N + 1], tokens of a row a second
+        if whole:
+            self.rates[:, 1:-1] = 0.0
         best = self.rates[:, 1:].argmax(1) + 1 if len(sizes) > 1 else np.zeros(len(chances), int)
         pays = self.rates[np.arange(len(best)), best] > least_gain * self.rates[:, 0]
         self.best = best

@@ -215,7 +215,7 @@ class SpeculativeGenerator(SequenceGenerator):
         asked, frees = options.backend, options.free_unpacked
         backend = choose_backend(asked, models, options.verifier_format, graphs, frees)
         if options.beam > 1:
-            drafter = beam_drafter(drafter, options, backend, models)
+            drafter = beam_drafter(drafter, options, backend)
         layers, verifies = drafter.read_layers, options.verifies
         verifier = Verifier(models, options.temperature, layers, backend, verifies)
         ready = drafter.prepare(verifier.models[0], backend)

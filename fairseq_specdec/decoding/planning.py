@@ -50,7 +50,9 @@ def planning_for(
     longest = LONGEST if drafter.block_size is None else drafter.block_size
     settled = options.planned_chance is not None
     pass_times = times(verifier, drafter, ready, OFF if settled else options.cost_table, chained)
-    return Planner(pass_times, longest, drafter.ends_early, not drafter.runs_model)
+    # A CUDA graph computes blocks of few sizes, and each is recorded anew.
+    whole = drafter.whole_on_gpu and next(verifier.models[0].parameters()).is_cuda
+    return Planner(pass_times, longest, drafter.ends_early, not drafter.runs_model, whole)
 
 
 def verifying(

@@ -225,6 +225,7 @@ class Drafter:
         block_size: most draft tokens of an iteration; None where there is no limit.
         ends_early: it drafts fewer tokens than it is asked for where it expects the others to be
             rejected.
+        whole_on_gpu: a GPU drafts a whole block in about the time of one token.
         first_chance: of a draft token to be accepted after accepted ones, before any was.
     """
 
@@ -232,6 +233,7 @@ class Drafter:
     runs_model = True
     in_library = False
     ends_early = False
+    whole_on_gpu = False
     first_chance = 0.75
     block_size: Optional[int] = None
     read_layers: Sequence[int] = ()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.static_decoder import BucketSession, StaticSession
-from fairseq_specdec.engine.graphs import Fixed, Outputs, Shape, bucket, row_bucket
+from fairseq_specdec.engine.graphs import Fixed, Outputs, Shape, bucket, more_rows, row_bucket
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, horizon_mask
 
@@ -187,6 +187,8 @@ class GraphedBlock:
             whole = WholeDraft(self.weights, bucketed, source, self.first, fresh, masks, upto)
             return Fixed(whole.__call__, shapes)
 
-        return layers.cache.calls.run(
-            ("draft", padded_rows, masks, upto, layers.sources), make, inputs
+        key, *wider = (
+            ("draft", more, masks, upto, layers.sources)
+            for more in (padded_rows, *more_rows(padded_rows))
         )
+        return layers.cache.calls.run(key, make, inputs, wider)

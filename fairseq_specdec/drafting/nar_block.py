@@ -55,6 +55,7 @@ class NarBlockDrafter(Drafter):
     """
 
     for_beams = True
+    whole_on_gpu = True
 
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model

@@ -17,6 +17,7 @@ from typing import (
     Callable,
     Dict,
     Hashable,
+    Iterable,
     List,
     NamedTuple,
     Optional,
@@ -36,11 +37,17 @@ BUCKET = 64
 COLUMNS = 8
 """Columns of a block but of one alone are rounded up to multiples of this."""
 
+SCATTERED = 32
+"""The same of tokens in any order, but of a few."""
+
 AFTER = 8
 """So often a shape comes up before it is recorded, which takes as long as many iterations."""
 
 MOST = 32
 """Recorded shapes of one cache."""
+
+MOST_ROWS = 64
+"""Shapes of more rows do not serve for fewer."""
 
 Outputs = Tuple[Tensor, ...]
 Shape = Tuple[Tuple[int, ...], torch.dtype]
@@ -55,6 +62,21 @@ def bucket(count: int) -> int:
 def row_bucket(rows: int) -> int:
     """Rows to compute for ``rows``: the next power of two."""
     return 1 << (rows - 1).bit_length()
+
+
+def more_rows(rows: int) -> List[int]:
+    """The buckets after this one, up to ``MOST_ROWS``."""
+    found = []
+    while rows < MOST_ROWS:
+        rows *= 2
+        found.append(rows)
+    return found
+
+
+def scattered_columns(width: int) -> int:
+    """Columns to compute for a block of ``width`` tokens in any order: a few, or a multiple of
+    ``SCATTERED``. Each shape more is recorded anew, and so wide a pass takes hardly longer."""
+    return COLUMNS if width <= COLUMNS else -(-width // SCATTERED) * SCATTERED
 
 
 class Fixed(NamedTuple):
@@ -183,7 +205,11 @@ class StaticCalls:
         self._recorder: Optional[Recorder] = None
 
     def run(
-        self, key: Hashable, make: Callable[[], Fixed], inputs: List[Tensor]
+        self,
+        key: Hashable,
+        make: Callable[[], Fixed],
+        inputs: List[Tensor],
+        wider: Iterable[Hashable] = (),
     ) -> Optional[Outputs]:
         """Run a computation, if it is recorded or to be recorded now.
 
@@ -192,6 +218,8 @@ class StaticCalls:
             make: makes it.
             inputs: at least one, of all rows; each at most as large as the shape that was made for
                 it, in every dimension.
+            wider: keys of the same computation for more rows, the first recorded of which serves
+                until it is recorded itself.
 
         Returns:
             Its outputs, which hold until the next call; None where the caller has to compute them.
@@ -202,6 +230,8 @@ class StaticCalls:
         call = self._calls.get(key)
         if call is None:
             call = self._record(key, make, inputs)
+        if call is None:
+            call = next((self._calls[each] for each in wider if each in self._calls), None)
         return None if call is None else call(inputs)
 
     def _record(

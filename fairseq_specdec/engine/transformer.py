@@ -14,7 +14,7 @@ from .eager.parts import check_decoder
 from .eager.positions import position_rows
 from .eager.static_decoder import StaticSession
 from .eager.stored_module import restore
-from .graphs import Fixed, Outputs, Shape, bucket, row_bucket
+from .graphs import Fixed, Outputs, Shape, bucket, more_rows, row_bucket, scattered_columns
 from .layout import Layout, causal_horizon
 from .native.decoder import NativeDecoder
 from .work import Work
@@ -133,7 +133,7 @@ class TransformerSession:
         up for ``run_graph``; as they are where nothing is recorded."""
         if not isinstance(self.layers, StaticSession):
             return width, upto
-        return self.layers.cache.calls.graphs.columns(width), bucket(upto)
+        return scattered_columns(width), bucket(upto)
 
     def run_graph(self, tokens: Tensor, layout: Layout, finish: Finish) -> Optional[Tensor]:
         """``finish(self, run(tokens, layout))`` by a CUDA graph, where there is one for these
@@ -151,12 +151,13 @@ class TransformerSession:
         if not isinstance(layers, StaticSession):
             return None
         calls, (rows, width) = layers.cache.calls, tokens.shape
-        columns, padded_rows = calls.graphs.columns(width), row_bucket(rows)
+        padded_rows = row_bucket(rows)
         if layout.seen is None:
-            kind, upto = "block", bucket(layout.upto - width + columns)
+            kind, columns = "block", calls.graphs.columns(width)
+            upto = bucket(layout.upto - width + columns)
             places: List[Tuple[Tensor, Tuple[int, ...]]] = [(layout.slots[:, 0], (padded_rows,))]
         else:
-            kind, upto = "scattered", layout.upto
+            kind, columns, upto = "scattered", width, layout.upto
             if self.padded(width, upto) != (width, upto):
                 return None
             # Rows that no batch had yet see all: a row that sees nothing makes NaN.
@@ -172,8 +173,11 @@ class TransformerSession:
             shapes: List[Shape] = [((padded_rows, columns), torch.long)]
             return Fixed(function, shapes + [(size, place.dtype) for place, size in places])
 
-        key = (kind, padded_rows, columns, upto, layers.sources, known)
-        outputs = calls.run(key, make, [tokens, *(place for place, _ in places)])
+        key, *wider = (
+            (kind, more, columns, upto, layers.sources, known)
+            for more in (padded_rows, *more_rows(padded_rows))
+        )
+        outputs = calls.run(key, make, [tokens, *(place for place, _ in places)], wider)
         if outputs is None:
             return None
         if len(outputs) > 1:  # kept until the next draft, after later passes

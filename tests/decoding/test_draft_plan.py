@@ -65,6 +65,20 @@ def test_plans_grow_with_the_chance_and_shrink_with_the_rows(name, ends_early):
         assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.parametrize("live", ROWS)
+@pytest.mark.parametrize("name", TIMES)
+def test_whole_drafts_or_none(name, live):
+    times = TIMES[name]
+    planner, sizes = Planner(times, 7, whole=True), set()
+    for chance in CHANCES:
+        plan = planner.plan(live, chance)
+        sizes.add(plan.size)
+        gain = rate(times, live, chance, 7) / rate(times, live, chance, 0)
+        assert (plan.size > 0) == (gain > (1.1 if live > 1 else 1.05))
+        assert plan.trial in (0, 7)
+    assert sizes <= {0, 7}
+
+
 def test_no_plan_is_longer_than_the_drafter_drafts():
     for longest in (0, 1, 7, 10**6):
         planner = Planner(linear(0.0, 0.0), longest)

@@ -1,9 +1,12 @@
 """Times of a verifier and its drafter, from the work of their weights."""
 
 import json
+import types
 
 import pytest
-from toy_strategies import decode, flags, make_generator, stock, tokens
+import torch
+from on_gpu import on_gpu
+from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
 from toy_translation import assert_diverse, make_sample, sentences
 
 from fairseq_specdec.costs import devices
@@ -135,6 +138,18 @@ def test_on_torch_a_measured_device_decides(monkeypatch, tmp_path):
         assert tokens(decode(made, sample)) == tokens(stock(made.models, sample, flags()))
         drafted.append(made.stats.drafted)
     assert drafted[1] < drafted[0]
+
+
+@pytest.mark.parametrize("case, whole", [("gad", True), ("sps", False), ("iad", False)])
+def test_a_gpu_drafts_whole_blocks(case, whole):
+    generator = make_generator(case, draft_budget=None, backend="torch")
+    parts, model = ready(case, backend="torch")._parts, TOYS[case].verifier()
+    weight = on_gpu(torch.zeros(1))
+    card = types.SimpleNamespace(parameters=lambda: iter([weight]), decoder=model.decoder)
+    verifier = types.SimpleNamespace(models=[card], work=lambda: None)
+    given = (generator.drafter, parts.drafter, generator.options)
+    assert planning.planning_for(verifier, *given).whole == whole
+    assert not planning.planning_for(parts.verifier, *given).whole
 
 
 def test_drafts_end_where_a_token_does_not_pay_unless_a_flag_tells_where(native):

@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 import torch
 from on_gpu import on_gpu
@@ -60,6 +62,41 @@ def test_a_gpu_takes_the_fused_kernel_for_every_size():
     for rows, width in ((1, 5), (4, 1), (4, 5), (40, 16)):
         query = inputs(rows, width, 7, torch.bfloat16)[0]
         assert attention.prefers_fused(on_gpu(query)) == (attention.FUSED is not None)
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda, "cudnn_sdp_enabled"), reason="torch before 2.4"
+)
+@pytest.mark.parametrize("dtype, other", [(torch.float16, True), (torch.float32, False)])
+def test_a_gpu_leaves_out_cudnn_in_16_bits(dtype, other, monkeypatch):
+    """From two threads too, of which one leaves while the other is inside."""
+    cuda, seen = torch.backends.cuda, []
+    first, second = threading.Event(), threading.Event()
+
+    def kernel(query, key, value, attn_mask):
+        seen.append(cuda.cudnn_sdp_enabled())
+        if threading.current_thread() is not threading.main_thread():
+            first.set()
+            assert second.wait(20)
+            seen.append(cuda.cudnn_sdp_enabled())
+        return query
+
+    monkeypatch.setattr(attention, "FUSED", kernel)
+    before = cuda.cudnn_sdp_enabled()
+    cuda.enable_cudnn_sdp(True)
+    try:
+        query, key, value, mask = (on_gpu(each) for each in inputs(1, 5, 7, dtype))
+        thread = threading.Thread(target=attention.attend, args=(query, key, value, mask))
+        thread.start()
+        assert first.wait(20)
+        attention.attend(query, key, value, mask)
+        second.set()
+        thread.join()
+        assert seen == [not other] * 3 and cuda.cudnn_sdp_enabled()
+        attention.attend(query.float(), key.float(), value.float(), mask)
+        assert seen[-1] and cuda.cudnn_sdp_enabled()
+    finally:
+        cuda.enable_cudnn_sdp(before)
 
 
 def test_few_queries_of_many_rows_are_no_case_for_the_fused_kernel(monkeypatch):

@@ -172,3 +172,19 @@ def test_a_cache_forgets_its_recordings_when_a_buffer_moves():
         moving()
         assert not cache.calls._calls and recorded() == 1
     assert cache.capacity == 128
+
+
+def test_a_wider_recording_serves_until_there_is_one_of_these_rows():
+    calls = StaticCalls(Graphs(recorder=PlainRecorder, after=1))
+
+    def run(rows, wider=()):
+        fixed = Fixed(lambda x: (x * 2,), [((rows,), torch.float32)])
+        given = torch.arange(float(rows))
+        outputs = calls.run(rows, lambda: fixed, [given], wider)
+        if outputs is not None:
+            assert torch.equal(outputs[0][:rows], 2 * given)
+        return None if outputs is None else len(outputs[0])
+
+    assert [run(8), run(8)] == [None, 8]
+    assert [run(2, [4, 8]), run(2, [4, 8])] == [8, 2]
+    assert run(1, [2, 4, 8]) == 2

@@ -1,7 +1,7 @@
 """Whether a drafter serves a beam search."""
 
 import logging
-from typing import Any, Optional, Sequence
+from typing import Optional
 
 from fairseq_specdec.drafting import Drafter, NoDrafter
 from fairseq_specdec.engine.backend import Backend
@@ -11,11 +11,9 @@ from ..options import DecodingOptions
 logger = logging.getLogger(__name__)
 
 
-def beam_drafter(
-    drafter: Drafter, options: DecodingOptions, backend: Backend, models: Sequence[Any]
-) -> Drafter:
+def beam_drafter(drafter: Drafter, options: DecodingOptions, backend: Backend) -> Drafter:
     """The drafter for a beam search: the one given, or none, which is logged."""
-    reason = _why_none(drafter, options, backend, models)
+    reason = _why_none(drafter, options, backend)
     if reason is None:
         return drafter
     logger.info(
@@ -24,9 +22,7 @@ def beam_drafter(
     return NoDrafter()
 
 
-def _why_none(
-    drafter: Drafter, options: DecodingOptions, backend: Backend, models: Sequence[Any]
-) -> Optional[str]:
+def _why_none(drafter: Drafter, options: DecodingOptions, backend: Backend) -> Optional[str]:
     if not drafter.for_beams:
         return "--strategy {} drafts for one hypothesis only"
     if not drafter.runs_model:
@@ -36,6 +32,6 @@ def _why_none(
             "natively a pass costs what its prefixes cost, so the drafts of a model do not pay "
             "(--backend torch --draft-budget 20 makes them)"
         )
-    if options.look_ahead is None and not next(models[0].parameters()).is_cuda:
-        return "on a CPU the drafts of a model do not pay (--draft-budget 20 makes them)"
+    if options.look_ahead is None:
+        return "the drafts of a model do not pay (--draft-budget 20 makes them)"
     return None

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..graphs import Fixed, Graphs, Outputs, StaticCalls, row_bucket
+from ..graphs import Fixed, Graphs, Outputs, StaticCalls, more_rows, row_bucket
 from .encoder import EncoderWeights
 
 BUCKET = 16
@@ -38,14 +38,16 @@ class StaticEncoder(EncoderWeights):
         """[B, S, C] of long [B, S] by a graph; None where there is none for these shapes."""
         rows, length = tokens.shape
         size = row_bucket(rows), -(-length // BUCKET) * BUCKET
+        sizes = [size, *((more, size[1]) for more in more_rows(size[0]))]
         # A longer source than any before replaces a sinusoidal table, which recordings look at.
         table = getattr(self.encoder.embed_positions, "weights", None)
-        key = (size, None if table is None else table.data_ptr())
+        key, *wider = ((each, None if table is None else table.data_ptr()) for each in sizes)
         inputs = [F.pad(tokens, (0, size[1] - length), value=pad)]
         stream = torch.cuda.current_stream(tokens.device).cuda_stream if _runs(tokens) else 0
         with self._lock:
             calls = self._calls.setdefault(stream, StaticCalls(self.graphs))
-            outputs = calls.run(key, lambda: Fixed(self._whole, [(size, tokens.dtype)]), inputs)
+            fixed = Fixed(self._whole, [(size, tokens.dtype)])
+            outputs = calls.run(key, lambda: fixed, inputs, wider)
             return None if outputs is None else outputs[0][:rows, :length].clone()
 
     def _whole(self, tokens: Tensor) -> Outputs:
