@@ -74,7 +74,7 @@ class SpecDecConfig(FairseqDataclass):
     cuda_graphs: str = flag(
         "auto",
         "replay passes as CUDA graphs: on (on a GPU; fewer kernel launches, more memory), off, or "
-        "auto (on cards where make gpu has measured that it pays)",
+        "auto (up to as many rows as make gpu found that it pays for, else up to 32)",
         ("auto", "on", "off"),
     )
     threads: Optional[int] = flag(
