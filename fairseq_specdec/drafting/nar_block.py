@@ -115,7 +115,8 @@ class ReadyNarBlockDrafter(NamedTuple):
         vocabulary = stack.vocabulary_work
         if self.word_list is not None:
             vocabulary = vocabulary.share(self.word_list.expected_share(rows))
-        passes = [Pass(stack.layer_work, fresh + size), Pass(vocabulary, size)]
+        passes = [Pass(stack.layer_work, fresh + size), Pass(stack.end_work, size)]
+        passes.append(Pass(vocabulary, size))
         if self.native is not None:
             passes += self.native.passes(rows, size, fresh)
         return passes

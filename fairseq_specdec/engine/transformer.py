@@ -56,7 +56,8 @@ class TransformerWeights:
         """What a pass over one token computes; None where it is not known."""
         if not isinstance(self.layers, NativeDecoder):
             return None
-        return [self.layers.stack.layer_work, self.layers.stack.vocabulary_work]
+        stack = self.layers.stack
+        return [stack.layer_work, stack.end_work, stack.vocabulary_work]
 
     def position_table(self, count: int, like: Tensor) -> Optional[Tensor]:
         """[count or more, C], the embeddings of positions 0, 1, ...; None for a model without.

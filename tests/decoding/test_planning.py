@@ -62,22 +62,26 @@ def test_a_budget_that_is_asked_for_decides(settings, kind):
 def test_work_is_that_of_the_weights(native):
     made = ready("gad", backend="native")
     decoder = made.models[0].decoder
-    layers, vocabulary = made._parts.verifier.work()
-    matrices = [
-        each.weight.numel()
-        for layer in decoder.layers
+    layers, end, vocabulary = made._parts.verifier.work()
+    matrices = {
+        (i, name): each.weight.numel()
+        for i, layer in enumerate(decoder.layers)
         for name, each in layer.named_modules()
         if name.split(".")[-1] in ("q_proj", "out_proj", "fc1", "fc2")
         or name in ("self_attn.k_proj", "self_attn.v_proj")
-    ]
-    assert sum(layers.multiply_adds.values()) == sum(matrices)
+    }
+    last, own = len(decoder.layers) - 1, {f"self_attn.{part}_proj" for part in "qkv"}
+    after = sum(size for (i, name), size in matrices.items() if i == last and name not in own)
+    whole = sum(matrices.values())
+    assert sum(end.multiply_adds.values()) == after > 0
+    assert sum(layers.multiply_adds.values()) == whole - after > 0
+    assert layers.breadth == last * end.breadth > 0
     assert sum(vocabulary.multiply_adds.values()) == decoder.output_projection.weight.numel()
-    halves, whole = (
-        each.multiply_adds.get(name, 0) for each, name in ((layers, "halves"), (layers, "fp32"))
-    )
-    assert layers.nbytes == 2 * halves + 4 * whole
+    for work in (layers, end):
+        halves, others = (work.multiply_adds.get(name, 0) for name in ("halves", "fp32"))
+        assert work.nbytes == 2 * halves + 4 * others
     int8 = ready("gad", backend="native", verifier_dtype="int8")._parts.verifier.work()[0]
-    assert set(int8.multiply_adds) == {"int8"} and int8.nbytes == sum(matrices)
+    assert set(int8.multiply_adds) == {"int8"} and int8.nbytes == whole - after
 
 
 def test_a_call_an_iteration_is_charged_with_drafts_and_without(native):

@@ -82,7 +82,10 @@ class NativeStack:
         width: C.
         words: V, 0 without a vocabulary.
         nbytes: of the packed weights.
-        layer_work, vocabulary_work: of a pass, a row.
+        layer_work: of a pass, a row, but for ``end_work``.
+        end_work: of the last layer what follows its keys and values, which only rows take whose
+            features are wanted.
+        vocabulary_work: of these rows.
 
     Args:
         stack: a fairseq encoder or decoder without a reason for ``refusal``.
@@ -106,7 +109,8 @@ class NativeStack:
         self.nbytes = 0
         self._products: List[NativeLinear] = []
         first = stack.layers[0]
-        self.layer_work, self.vocabulary_work = Work(), Work()
+        self.layer_work, self.end_work, self.vocabulary_work = Work(), Work(), Work()
+        self._last = len(stack.layers) - 1
         decoder = hasattr(first, "encoder_attn")
         cross = decoder and first.encoder_attn is not None
         self.width = int(first.self_attn.embed_dim)
@@ -134,7 +138,8 @@ class NativeStack:
         self.words = 0
         if projection is not None:
             self.words = self._vocabulary(stack, encoder)
-        self.layer_work.breadth = shape.layers * shape.width
+        self.layer_work.breadth = (shape.layers - 1) * shape.width
+        self.end_work.breadth = shape.width
         self.vocabulary_work.breadth = self.words / 10
         library.call("specdec_stack_finish", self.pointer)
         if self.frees:
@@ -165,7 +170,9 @@ class NativeStack:
         self._products.append(product)  # whose memory may be borrowed
         self.nbytes += product.nbytes
         if part != _CROSS_KEY_VALUE:  # once a source, not in a pass
-            work = self.vocabulary_work if part == _VOCABULARY else self.layer_work
+            work = self.end_work if layer == self._last and part != _QKV else self.layer_work
+            if part == _VOCABULARY:
+                work = self.vocabulary_work
             work.add(product.stored, product.size * product.width, product.nbytes)
         self.library.call("specdec_stack_matrix", self.pointer, layer, part, product.pointer)
         return product
