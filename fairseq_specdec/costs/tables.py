@@ -2,16 +2,17 @@
 
 import functools
 import hashlib
+import json
 import logging
 import os
 import pathlib
 import time
-from typing import Tuple
+from typing import Optional, Tuple
 
 from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.version import __version__
 
-from .figures import Figures, load, save
+from .figures import Figures, checked, load, save
 from .measure import measure, processor
 
 logger = logging.getLogger(__name__)
@@ -20,6 +21,8 @@ ENVIRONMENT = "FAIRSEQ_SPECDEC_COST_TABLE"
 # Of ``measure``: figures that were kept by another way of measuring are measured anew.
 _MEASUREMENT = 4
 SHIPPED = pathlib.Path(__file__).with_name("shipped.json")
+# Figures of processors that were measured at rest, by variant (benchmarks/costs.md).
+KNOWN = pathlib.Path(__file__).with_name("known.json")
 AUTO, OFF = "auto", "off"
 
 # Of the time of a measurement, in which its thread had a processor: figures that were measured
@@ -76,6 +79,15 @@ def shipped() -> Figures:
 
 
 @functools.lru_cache(maxsize=None)
+def known(variant: str) -> Optional[Figures]:
+    """The package's figures of this processor with a variant of the library; None where it has
+    none."""
+    rows = json.loads(KNOWN.read_text(encoding="utf-8"))
+    found = [checked(each["figures"]) for each in rows if each["variant"] == variant]
+    return next((each for each in found if each.processor == processor()), None)
+
+
+@functools.lru_cache(maxsize=None)
 def of_machine(library: Library) -> Figures:
     """The figures of this machine, measured where they are not kept."""
     path = kept_at(library.variant)
@@ -86,12 +98,14 @@ def of_machine(library: Library) -> Figures:
         logger.debug("%s", error)
     fresh, share = measured(library)
     if share < UNDISTURBED:
+        instead = known(library.variant)
         logger.info(
-            "measured what passes take while other programs had %.0f%% of the time: used now, not "
+            "measured what passes take while other programs had %.0f%% of the time: %s now, not "
             "kept; specdec-costs measures and keeps it",
             100 * (1 - share),
+            "used" if instead is None else "the package's figures of this processor are used",
         )
-        return fresh
+        return instead or fresh
     try:
         save(fresh, path)
         logger.info("measured what passes take on this processor, kept in %s", path)

@@ -1,5 +1,6 @@
 """Which figures hold: a file's, this machine's, or those that are shipped."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,7 @@ def test_without_a_folder_to_write_to_they_are_measured(loaded, tmp_path, monkey
 
 def test_figures_of_a_busy_machine_are_used_and_not_kept(loaded, monkeypatch, caplog):
     path = tables.kept_at(loaded.variant)
+    monkeypatch.setattr(tables, "known", lambda variant: None)
     for share, start in ((0.6, 0.25), (0.99, 0.5)):
         answer = (other(start), share)
         monkeypatch.setattr(tables, "measured", lambda _, answer=answer: answer)
@@ -65,6 +67,32 @@ def test_figures_of_a_busy_machine_are_used_and_not_kept(loaded, monkeypatch, ca
         assert ("40% of the time: used now, not kept" in caplog.text) == (share < 0.9)
         caplog.clear()
     assert load(path) == other(0.5)
+
+
+def test_a_busy_machine_of_a_known_processor_has_the_figures_of_that(loaded, monkeypatch, caplog):
+    monkeypatch.setattr(tables, "known", {loaded.variant: other(0.75)}.get)
+    for share, start in ((0.6, 0.75), (0.99, 0.5)):
+        monkeypatch.setattr(tables, "measured", lambda _, share=share: (other(0.5), share))
+        with caplog.at_level("INFO"):
+            assert tables.figures("auto", loaded) == other(start)
+        tables.of_machine.cache_clear()
+        assert ("package's figures of this processor are used now" in caplog.text) == (share < 0.9)
+        caplog.clear()
+
+
+def test_processors_are_known_by_name_and_variant(monkeypatch):
+    rows = json.loads(tables.KNOWN.read_text(encoding="utf-8"))
+    assert len({(each["variant"], each["figures"]["processor"]) for each in rows}) == len(rows) > 1
+    for each in rows:
+        monkeypatch.setattr(tables, "processor", lambda each=each: each["figures"]["processor"])
+        tables.known.cache_clear()
+        found = tables.known(each["variant"])
+        assert found.start == each["figures"]["start"] and found.products["int7"]
+        assert tables.known("aarch64") is None
+    monkeypatch.setattr(tables, "processor", lambda: "another")
+    tables.known.cache_clear()
+    assert tables.known(rows[0]["variant"]) is None
+    tables.known.cache_clear()
 
 
 def test_a_measurement_tells_how_much_of_the_time_it_had(loaded, monkeypatch):
