@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import data_utils
@@ -147,9 +147,11 @@ def main(args: argparse.Namespace) -> Job:
     report.write(job, state, fitting)
     logger.info("%s", report.verdict(job, state))
     logger.info("report: %s", job.file("report.html"))
+    fastest: Dict[str, str] = {}
     for best in recommend(job, state):
         logger.info("%s: decode with: %s", best.use, best.command(job))
-    for use, command in further(job):
+        fastest.setdefault(best.pair, best.way)
+    for use, command in further(job, fastest):
         logger.info("%s with: %s", use, command)
     return job
 

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from ..commands.words import words_of
 from ..hub.described import VERIFIER
@@ -21,13 +21,16 @@ def decode(job: Job, pair: str, way: str, beam: int, size: int) -> str:
     return _command(words)
 
 
-def further(job: Job) -> List[Tuple[str, str]]:
-    """What else a converted model is used with: (what for, command)."""
+def further(job: Job, fastest: Mapping[str, str]) -> List[Tuple[str, str]]:
+    """What else a converted model is used with: (what for, command). ``fastest``: the way of each
+    pair."""
     if job.converted is None:
         return []
-    serve = ["specdec-serve", "--path", _verifier(job)]
-    serve += [] if job.placed else ["--drafter-path", job.drafter]
-    found = [("serve", _command([*serve, *_languages(pair)])) for pair in job.all_pairs]
+    found = []
+    for pair, way in fastest.items():
+        words = ["specdec-serve", "--path", _verifier(job), *_languages(pair), "--strategy", way]
+        words += ["--drafter-path", job.drafter] if WAYS[way] and not job.placed else []
+        found.append(("serve", _command(words)))
     for pair in job.all_pairs if job.text else ():
         words = ["specdec-bench", os.path.relpath(job.converted)]
         words += ["--path", job.path] if os.path.basename(job.path) != VERIFIER else []

@@ -58,10 +58,9 @@ def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
     """The texts to count in: of a multilingual drafter one for each pair of its training, or that
     which the flags name."""
     settings = TrainingSettings(state)
-    pairs = settings.pairs()
+    pairs, tokens = settings.pairs(), settings.tokens()
     if not pairs:
-        return [open_text(args)]
-    tokens = settings.tokens()
+        return [open_text(args, tokens or ())]
     if tokens is None and args.dictionary is None:
         raise ValueError(
             "--dictionary: missing; the drafter was trained with --fixed-dictionary or "

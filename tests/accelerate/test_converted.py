@@ -10,6 +10,7 @@ from fairseq_specdec.accelerate import cli, commands, measuring, steps, verifier
 from fairseq_specdec.accelerate.commands import Job
 from fairseq_specdec.accelerate.converted import place
 from fairseq_specdec.accelerate.state import State
+from fairseq_specdec.accelerate.uses import further
 from fairseq_specdec.hub import SpeculativeTranslator
 
 # A language before the text, and one after it; the other families are slow tests.
@@ -74,6 +75,7 @@ def test_plain_text_alone_makes_a_drafter(
     command = f"SpeculativeTranslator.from_pretrained({family!r}, source_lang={source!r}, "
     assert command + f"target_lang={target!r}, strategy='" in caplog.text
     assert f"specdec-serve --path {family} --source-lang {source} --target-lang" in caplog.text
+    assert f"--target-lang {target} --strategy g" in caplog.text
     named = f"specdec-bench {family} --source-lang {source} --target-lang {target} --text valid."
     assert f"{named}{source} --cpu " in caplog.text
     assert f"'gad: --strategy gad --drafter-path {family}/drafter.pt'" in caplog.text
@@ -171,6 +173,21 @@ def test_sources_that_no_task_makes(accelerate, tmp_path):
     path.write_text(json.dumps({**description, "source": ["{text}", "</s>", "{lang}"]}))
     with pytest.raises(SystemExit, match="nllb: its sources end with their language"):
         accelerate("nllb", *BRIEF)
+
+
+@pytest.mark.parametrize(
+    "way, placed, end",
+    [
+        ("gad", "m/drafter.pt", "gad"), ("greedy", None, "greedy"),
+        ("gad", None, "gad --drafter-path out/drafter.pt"),
+    ],
+)  # fmt: skip
+def test_a_server_decodes_the_fastest_way(way, placed, end):
+    """Not with a drafter that does not pay, though it lies beside the verifier."""
+    job = Job("d", "m/verifier.pt", "out", "s", "t", 1, True, False, 1000, 1, 8)
+    ((use, command),) = further(job._replace(converted="m", placed=placed), {"s-t": way})
+    assert use == "serve"
+    assert command == f"specdec-serve --path m --source-lang s --target-lang t --strategy {end}"
 
 
 def test_another_drafter_beside_the_verifier_stays(tmp_path):

@@ -16,8 +16,8 @@ def accelerate(languages, family, tmp_path, monkeypatch, loaded_python):
     monkeypatch.setattr(steps, "FIRST_SLICE", 3)
     monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
 
-    def run(*words):
-        given = [languages, "--path", family("m2m").path, "--out", tmp_path / "out", "--cpu"]
+    def run(*words, name="m2m"):
+        given = [languages, "--path", family(name).path, "--out", tmp_path / "out", "--cpu"]
         cli.cli_main(list(map(str, [*given, *words])))
         return tmp_path / "out"
 
@@ -41,6 +41,17 @@ def test_one_drafter_is_made_for_all_pairs(accelerate, caplog):
     for pair in ("-s en -t de", "-s en -t ro"):
         assert pair in page and pair in caplog.text
     assert "One sentence at a time, beam 1, en-ro: " in page
+
+
+@pytest.mark.slow
+def test_mbart_of_one_pair(accelerate):
+    """Its task and languages are the checkpoint's."""
+    out = accelerate(
+        "--updates", 3, "--limit", 30, "--eval-sentences", 4, "--measure-sentences", 4,
+        "--decode-beam", 1, "--batch-sizes", 1, "-s", "en", "-t", "de", name="mbart25",
+    )  # fmt: skip
+    rows = json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]["measure"]["rows"]
+    assert rows["1"]["gad"]["identical_percent"] == rows["1"]["greedy"]["identical_percent"] == 100
 
 
 def test_pairs_without_data_are_named(accelerate):

@@ -188,6 +188,16 @@ def test_what_lists_cannot_be_made_of_is_named(languages, changes, words, messag
         shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(**task)}})
 
 
+def test_language_tokens_of_one_pair_are_in_its_dictionaries(languages):
+    """mBART-25's drafter has no --lang-pairs, and its dictionary has the languages."""
+    args = argparse.Namespace(
+        data=str(languages), gen_subset="train", source_lang="en", target_lang="de",
+        dictionary=None,
+    )  # fmt: skip
+    (text,) = shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(langs="en,de,ro")}})
+    assert text.pair is None and text.target.symbols[-4:] == ["[en]", "[de]", "[ro]", "<mask>"]
+
+
 def test_a_dictionary_of_ones_own_holds_the_language_tokens(languages):
     task = {"lang_pairs": "en-de,en-ro", "lang_tok_style": "multilingual", "fixed_dictionary": "d"}
     args = argparse.Namespace(
