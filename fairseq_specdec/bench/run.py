@@ -74,7 +74,7 @@ class Bench:
         args, config = self.args, self.asked.config
         return {
             "data": args.data,
-            "subset": config.dataset.gen_subset,
+            "subset": args.text or config.dataset.gen_subset,
             "source_lang": config.task.source_lang,
             "target_lang": config.task.target_lang,
             "sentences": len(self.workload.order),

@@ -70,7 +70,18 @@ def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
         # What was accepted is answered before its deadline.
         timeout_graceful_shutdown=math.ceil(limits.deadline) + 1,
     )
-    return Server(uvicorn.Server(config), bound.socket, bound.url, served)
+    return Server(_patient(uvicorn.Server)(config), bound.socket, bound.url, served)
+
+
+def _patient(server: Any) -> Any:
+    """uvicorn's server, whose end a second signal does not cut short: threads would stay."""
+
+    class Patient(server):  # type: ignore[misc]
+        def handle_exit(self, number: int, frame: Any) -> None:
+            if not self.should_exit:
+                super().handle_exit(number, frame)
+
+    return Patient
 
 
 def _pairs(args: argparse.Namespace, limits: Limits, make: Make) -> Any:

@@ -49,6 +49,7 @@ def test_a_converted_folder(folders, family):
     rows = {row["system"]: row for row in part["rows"]}
     assert results["settings"]["sentences"] == 8, "empty lines are left out"
     assert results["settings"]["source_lang"] == languages_of(family)[0]
+    assert results["settings"]["subset"] == str(folder / "text")
     assert {rows[name]["identical_percent"] for name in ("greedy", "sps")} == {100.0}
     assert rows["sps"]["tok"] > 2
 

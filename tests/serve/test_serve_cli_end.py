@@ -47,7 +47,9 @@ def check(found, expected):
         assert isinstance(answers[-1], (ConnectionRefusedError, ConnectionResetError))
 
 
-def test_the_end_under_load(pair):
+@pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
+def test_the_end_under_load(pair, signals):
+    """A second Ctrl-C changes nothing: every thread ends."""
     before = set(threading.enumerate())
     with serving("--path", pair, "--workers", 2) as client:
         expected = [client.translate(text)[1]["translatedText"] for text in TEXTS]
@@ -55,7 +57,9 @@ def test_the_end_under_load(pair):
         stalled.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
         uvicorn = client.server.uvicorn
         with contextlib.closing(stalled):
-            found, seconds = under_load(client, lambda: uvicorn.handle_exit(signal.SIGTERM, None))
+            found, seconds = under_load(
+                client, lambda: [uvicorn.handle_exit(each, None) for each in signals]
+            )
     check(found, expected)
     assert seconds < 5 and set(threading.enumerate()) <= before
 
