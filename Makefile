@@ -8,8 +8,8 @@ LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-e
 # Folders of tests whose slow tests take longest.
 SLOW = decoding docs engine
 
-.PHONY: check test test-core native sanitize fuzz nightly figures gpu docs screenshots mutants \
-	matrix wheels release lock audit clean slow-others $(SLOW:%=slow-%)
+.PHONY: check test test-core native sanitize emulated fuzz nightly figures gpu docs screenshots \
+	mutants matrix wheels release lock audit clean slow-others $(SLOW:%=slow-%)
 
 check:
 	PYTHON=$(PYTHON) bash scripts/lib/check.sh
@@ -34,6 +34,10 @@ native:
 sanitize:
 	$(PYTHON) tests/engine/native/sanitize.py
 
+# The engine's tests on emulated AArch64; needs g++-aarch64-linux-gnu, qemu-user and a network.
+emulated:
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PYTHON) tests/engine/native/emulated.py
+
 # Random input of every kind for MINUTES minutes; SEED repeats a run. Prints seeds and counts.
 MINUTES ?= 15
 fuzz:
@@ -46,7 +50,7 @@ fuzz:
 # other, and each prints its counts as it ends. Random numbers, and which native mutants are tried,
 # change every day; SPECDEC_NIGHTLY_SEED repeats a day's, SPECDEC_NATIVE_MUTANTS=all tries all.
 nightly:
-	$(MAKE) --keep-going --jobs $(WORKERS) --output-sync=target sanitize fuzz \
+	$(MAKE) --keep-going --jobs $(WORKERS) --output-sync=target sanitize emulated fuzz \
 		slow-others $(SLOW:%=slow-%)
 
 RUN_SLOW = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PYTHON) -m pytest -m slow
