@@ -9,6 +9,7 @@ where it was.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -27,13 +28,14 @@ from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
 from ..families.own_flags import task_of
 from ..hub.described import is_converted
+from ..io.file_locks import alone
 from ..training.dictionaries import placeholders
 from . import converted, measuring, report, steps
 from .commands import Job
 from .flags import check, get_parser
 from .measuring import recommend
 from .raw_text import binarise
-from .state import State
+from .state import LOCK, State
 from .steps import Limits
 from .uses import further
 from .verifier import check_checkpoint, fit
@@ -116,7 +118,17 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
 
 
 def main(args: argparse.Namespace) -> Job:
-    """Do the steps that are not done."""
+    """Do the steps that are not done. One process at a time works in a folder."""
+    os.makedirs(args.out, exist_ok=True)
+    try:
+        with alone(os.path.join(args.out, LOCK), f"--out: {args.out}"):
+            return _steps(args)
+    finally:
+        with contextlib.suppress(OSError):  # unless it is empty
+            os.rmdir(args.out)
+
+
+def _steps(args: argparse.Namespace) -> Job:
     job, state = prepare(args)
     fitting = fit(job.path, *_dictionaries(job), languages=bool(job.task))
     logger.info("check: the verifier is sound; its drafter: %s", fitting.description)

@@ -6,6 +6,7 @@ from typing import Any, Dict
 from ..io.atomic import read_json, write_json
 
 FILE = "state.json"
+LOCK = "accelerate.lock"
 # What may change between two runs: how long to go on, not what is made.
 FREE = ("hours", "updates", "accepted", "threads")
 
@@ -15,7 +16,8 @@ class State:
 
     def __init__(self, folder: str, settings: Dict[str, Any]) -> None:
         self._path = os.path.join(folder, FILE)
-        if not os.path.exists(self._path) and os.path.isdir(folder) and os.listdir(folder):
+        others = set(os.listdir(folder)) - {LOCK} if os.path.isdir(folder) else ()
+        if not os.path.exists(self._path) and others:
             raise ValueError(
                 f"--out: {folder} exists and was not made by this command; choose another"
             )

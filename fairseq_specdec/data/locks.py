@@ -5,16 +5,13 @@ frees the lock however the process ends, so the file of a killed one is taken ov
 """
 
 import contextlib
-import errno
 import json
 import logging
 import os
 import shutil
-import socket
-import time
 from typing import Any, Dict, Iterator, Optional
 
-from ..io.file_locks import lock_file, unlock
+from ..io.file_locks import UNSUPPORTED, lock_file, this_process, unlock
 from .plan import Shard
 
 logger = logging.getLogger(__name__)
@@ -22,8 +19,6 @@ logger = logging.getLogger(__name__)
 GUARD = "guard.lock"
 SHARD = "shard-"
 END = ".lock"
-# Errors of flock on a file system that has no locks.
-UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @contextlib.contextmanager
@@ -82,8 +77,7 @@ def _name(shard: Shard) -> str:
 def _enter(destination: str, home: str, digest: str, shard: Shard) -> Optional[int]:
     """Lock the shard, unless a process is at work that excludes this one. Returns None where the
     file system has no locks."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    who = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
+    who = this_process()
     mine = {"run": [digest, shard.world], "who": f"{who} (shard {shard.rank}/{shard.world})"}
     path = os.path.join(home, _name(shard))
     with guarded(home) as has_locks:

@@ -1,8 +1,21 @@
 """Files that one process at a time holds; the kernel frees them however that process ends."""
 
+import contextlib
+import errno
 import fcntl
 import os
-from typing import Optional
+import socket
+import time
+from typing import Iterator, Optional
+
+# Errors of flock on a file system that has no locks.
+UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+def this_process() -> str:
+    """What others are told of the holder of a lock."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    return f"process {os.getpid()} on {socket.gethostname()}, since {since}"
 
 
 def lock_file(path: str, wait: bool = False, create: bool = True) -> int:
@@ -37,3 +50,35 @@ def unlock(handle: int) -> None:
     """Unlock and close. Closing alone would not unlock it for reader processes forked from this."""
     fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)
+
+
+@contextlib.contextmanager
+def alone(path: str, owner: str) -> Iterator[None]:
+    """Hold the file of this name, and remove it at the end. Nothing is held where the file system
+    has no locks.
+
+    Args:
+        owner: flag and value that another process is working for, for the error.
+
+    Raises:
+        ValueError: another process holds it.
+    """
+    handle: Optional[int] = None
+    try:
+        handle = lock_file(path)
+    except BlockingIOError:
+        with open(path, encoding="utf-8") as stream:
+            holder = stream.read() or "another process"
+        raise ValueError(f"{owner} is being written by {holder}; wait until it has ended") from None
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+    try:
+        if handle is not None:
+            os.ftruncate(handle, 0)
+            os.write(handle, this_process().encode("utf-8"))
+        yield
+    finally:
+        if handle is not None:
+            os.remove(path)
+            unlock(handle)

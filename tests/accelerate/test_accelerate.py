@@ -1,6 +1,7 @@
 """``specdec-accelerate`` makes a drafter and a report, goes on where it was, and refuses early."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -210,6 +211,23 @@ def test_files_that_are_missing(accelerate, toy, tmp_path):
     (tmp_path / "out" / "mine.txt").touch()
     with pytest.raises(SystemExit, match="was not made by this command"):
         accelerate()
+    assert os.listdir(tmp_path / "out") == ["mine.txt"]
+
+
+def test_one_process_at_a_time_works_in_a_folder(accelerate, tmp_path, monkeypatch):
+    class ReachedError(Exception):
+        pass
+
+    def second(*args):
+        with pytest.raises(SystemExit, match="--out: .*out is being written by process .*wait"):
+            accelerate()
+        raise ReachedError
+
+    monkeypatch.setattr(measuring, "compare", second)
+    for _ in range(2):
+        with pytest.raises(ReachedError):
+            accelerate()
+    assert os.listdir(tmp_path / "out") == ["state.json"]
 
 
 def test_other_settings_are_refused_by_name(accelerate, monkeypatch):

@@ -1,5 +1,6 @@
 """A file is locked by one process at a time, also while others rename and remove it."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 from fairseq_specdec.compat.user_dir import PACKAGE
-from fairseq_specdec.io.file_locks import lock_file, unlock
+from fairseq_specdec.io.file_locks import alone, lock_file, unlock
 
 HOLD = """
 import sys
@@ -104,3 +105,25 @@ def test_a_file_system_without_locks_says_so_and_leaks_nothing(path, monkeypatch
     with pytest.raises(OSError, match="No locks available"):
         lock_file(path)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_one_at_a_time_and_nothing_stays(path):
+    with alone(path, "--out: here"):
+        holder = f"--out: here is being written by process {os.getpid()} on "
+        with pytest.raises(ValueError, match=holder):
+            with alone(path, "--out: here"):
+                pass
+        assert os.path.exists(path)
+    assert not os.path.exists(path)
+    with alone(path, "--out: here"):
+        pass
+
+
+def test_where_there_are_no_locks_nothing_is_held(path, monkeypatch):
+    def no_locks(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with alone(path, "--out: here"):
+        with alone(path, "--out: here"):
+            pass
