@@ -192,7 +192,8 @@ def test_beams(name, record):
 
 @torch.no_grad()
 def test_encoders_of_longer_and_shorter_sources(record, monkeypatch):
-    """What is in the buffers of longer sources and more rows does not show."""
+    """What is in the buffers of longer sources and more rows does not show, and what a batch got
+    stays when the next is encoded."""
     monkeypatch.setattr(static_encoder, "BUCKET", 4)
     samples = [make_sample(sentences(count, seed=count)) for count in (8, 3, 1, 5, 3, 8)]
     other, made = torch_generator("greedy"), record(8)
@@ -200,11 +201,10 @@ def test_encoders_of_longer_and_shorter_sources(record, monkeypatch):
     for each in (other, generator):
         decode(each, samples[0])
     plain, ours = (each._parts.verifier.weights[0].encode for each in (other, generator))
-    for sample in samples:
-        for padded in (None, True):
-            found, want = (encode(sample["net_input"], padded) for encode in (ours, plain))
-            torch.testing.assert_close(found["encoder_out"], want["encoder_out"])
-            torch.testing.assert_close(found["encoder_padding_mask"], want["encoder_padding_mask"])
+    inputs = [(sample["net_input"], padded) for sample in samples for padded in (None, True)]
+    for found, want in zip(*([encode(*each) for each in inputs] for encode in (ours, plain))):
+        torch.testing.assert_close(found["encoder_out"], want["encoder_out"])
+        torch.testing.assert_close(found["encoder_padding_mask"], want["encoder_padding_mask"])
     assert len(set(encoder_shapes(generator))) > 2 and not made[0].broken
     assert {rows for rows, _ in encoder_shapes(generator)} == {8, 4, 1}
 

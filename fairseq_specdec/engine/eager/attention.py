@@ -27,9 +27,9 @@ _HALVES = (torch.float16, torch.bfloat16)
 class _OtherKernels:
     """While it is entered, torch takes no kernels of cuDNN for attention.
 
-    On Hopper and Blackwell cards it prefers them in 16 bits, and prepares them for every new shape,
-    of which decoding has many. An iteration of Transformer-base took 36 ms on an H200 in fp16, and
-    2 to 3 in fp32, where cuDNN has none.
+    On Hopper and Blackwell cards it prefers them in 16 bits, and they are slow to start: an
+    iteration of Transformer-base took 36 ms on an H200 in fp16, and 2.3 in fp32, where cuDNN has
+    none. Others report the same; without them it was not timed.
     """
 
     def __init__(self) -> None:
