@@ -23,7 +23,8 @@ class OpenBatch:
         finished: the hypotheses of each sentence, best first; None while it is live.
         ended: the sentences that are not live any more, in the order in which they ended.
         iterations: those done so far, if the options ask for a trace.
-        max_len: most tokens before </s>.
+        limits: of the rows' lengths.
+        max_len: most tokens before </s> of any row.
 
     Args:
         prefix: long [B, P] forced first tokens, padded on the right; or None.
@@ -44,8 +45,9 @@ class OpenBatch:
         self.stats = DecodingStats()
         src_tokens = net_input["src_tokens"]
         self.device = src_tokens.device
-        rows, width = src_tokens.shape[:2]
-        self.max_len = parts.options.length_limit(width, parts.policy.min_len)
+        rows = src_tokens.size(0)
+        self.limits = parts.options.length_limits(net_input, parts.policy.min_len)
+        self.max_len = self.limits.longest
         timer = self.stats.stopwatch
         timer.on(self.device)
         with timer("encoder"):

@@ -121,6 +121,7 @@ class Overrides(NamedTuple):
         drafter: instead of the strategy's own.
         always_draft: never shorten a draft nor leave one out.
         planning: decides how much to draft, where drafts need not be whole.
+        own_limits: as of ``DecodingOptions``.
     """
 
     drafter: Optional[Drafter] = None
@@ -129,6 +130,7 @@ class Overrides(NamedTuple):
     always_draft: bool = False
     keep_trace: bool = False
     planning: Optional[Planning] = None
+    own_limits: bool = False
 
 
 _NO_OVERRIDES = Overrides()
@@ -229,6 +231,7 @@ def _options(
         beam=beam,
         max_len_a=getattr(args, "max_len_a", 0),
         max_len_b=getattr(args, "max_len_b", 200),
+        own_limits=overrides.own_limits,
         max_positions=min(m.max_decoder_positions() for m in models),
         normalize_scores=not getattr(args, "unnormalized", False),
         len_penalty=getattr(args, "lenpen", 1),

@@ -17,6 +17,7 @@ from fairseq_specdec.engine.verifier import VerifierSession
 
 from .draft_budget import DraftBudget
 from .iteration import Iteration
+from .length_limits import LengthLimits
 from .parts import DecodingParts
 from .search import Step, advance
 from .stats import Stopwatch
@@ -31,7 +32,7 @@ class GeneralStep:
     drafts: DraftSession
     budget: DraftBudget
     hypotheses: Hypotheses
-    max_len: int  # most tokens before </s>
+    limits: LengthLimits
     prefix: Optional[Tensor]  # long [B, P] forced first tokens, padded on the right
     timer: Stopwatch
 
@@ -40,7 +41,7 @@ class GeneralStep:
         self.rule = self.parts.rule.open(tokens.size(0), tokens.device)
         self._forced: Optional[Draft] = None
         if self.prefix is not None and self.rule.keeps_forced:
-            self._forced = self.parts.policy.forced_draft(self.prefix, self.max_len)
+            self._forced = self.parts.policy.forced_draft(self.prefix, self.limits)
 
     def step(self, draft: Optional[Draft] = None) -> Iteration:
         """One iteration for every live row; one host-device synchronisation. ``draft``: to verify;
@@ -80,18 +81,18 @@ class GeneralStep:
 
     def propose(self, plan: Plan) -> Draft:
         """What the drafter proposes, within the plan and the length limit."""
-        hypotheses = self.hypotheses
+        hypotheses, limits = self.hypotheses, self.limits
         with self.timer("drafter"):
             if self.budget.ends_early:
                 draft = self.drafts.propose(hypotheses, plan.size, plan.costs)
             else:
                 draft = self.drafts.propose(hypotheses, plan.size)
             # A draft may reach the length limit, not pass it: there only </s> can follow.
-            max_tokens = self.max_len - hypotheses.shortest
+            max_tokens = limits.longest - hypotheses.shortest
             if plan.size is not None:
                 max_tokens = min(max_tokens, plan.size)
-            near = hypotheses.longest + draft.width > self.max_len
-            return draft.limited(max_tokens, self.max_len - hypotheses.lengths if near else None)
+            near = hypotheses.longest + draft.width > limits.shortest
+            return draft.limited(max_tokens, limits.of_rows - hypotheses.lengths if near else None)
 
     def lay_out(self, draft: Draft) -> Tuple[Tensor, Layout]:
         """(long [B, N + 1], the last accepted token and the draft; where they stand)."""
@@ -109,7 +110,7 @@ class GeneralStep:
         if policy.reads_hypotheses and draft.width > 0:
             columns = torch.arange(1, draft.width + 1, device=draft.tokens.device)
             hypotheses.write(hypotheses.lengths.unsqueeze(1) + columns, draft.tokens)
-        scores.edit(policy.edits(hypotheses, draft.width + 1, self.max_len, self.prefix))
+        scores.edit(policy.edits(hypotheses, draft.width + 1, self.limits, self.prefix))
 
     def read_back(self, draft: Draft, scores: Scores, step: Step) -> Iteration:
         """What the host needs of every row: the iteration's one synchronisation."""
@@ -139,6 +140,7 @@ class GeneralStep:
 
     def select(self, rows: Tensor, keep: List[int]) -> None:
         self.hypotheses.select(rows, keep)
+        self.limits = self.limits.select(rows)
         if self.prefix is not None:
             self.prefix = self.prefix.index_select(0, rows)
         self.session.select(rows, keep)

@@ -28,7 +28,7 @@ class Batch(OpenBatch):
         parts, rows = self.parts, len(src_tokens)
         self.hypotheses = Hypotheses(rows, self.max_len + 3, start, parts.policy.pad, src_tokens)
         self.general = GeneralStep(
-            parts, self.session, self.drafts, self.budget, self.hypotheses, self.max_len, prefix,
+            parts, self.session, self.drafts, self.budget, self.hypotheses, self.limits, prefix,
             self.stats.stopwatch,
         )  # fmt: skip
         self.native: Optional[NativeChains] = None

@@ -76,7 +76,7 @@ class NarBatch(OpenBatch):
         size, asked = columns.size(1), self.block.options.unverified_passes
         reach = (hypotheses.shortest, hypotheses.longest + size - 1)
         steps = hypotheses.lengths.unsqueeze(1) + columns
-        edits = self.parts.policy.edits_at(steps, reach, self.max_len, None)
+        edits = self.parts.policy.edits_at(steps, reach, self.limits, None)
         tokens, log_probs = self._choose(edits)
         passes = torch.ones_like(hypotheses.lengths)
         for done in range(1, asked):
@@ -162,6 +162,7 @@ class NarBatch(OpenBatch):
         if keep:
             rows = to_device(keep, self.device)
             hypotheses.select(rows, keep)
+            self.limits = self.limits.select(rows)
             self.drafts.select(rows, keep)
         self.origin = [self.origin[row] for row in keep]
         self.passes = [self.passes[row] for row in keep]

@@ -25,7 +25,7 @@ from fairseq_specdec.engine.native.structures import Hypotheses as HypothesesVie
 from .draft_budget import FORGETS
 from .general_step import GeneralStep
 from .iteration import Iteration
-from .native_form import NativeForm, force_prefix
+from .native_form import NativeForm, point_to_rows
 
 # Iterations of one call that drafts.
 _MOST_WITH_DRAFTS = 64
@@ -51,7 +51,6 @@ class NativeChains:
         self.layers = session.native_layers()
         self.table = session.sessions[0].positions  # the call points into it
         self.call = VerifyCall(embedding=form.tables.of(self.table), rules=form.rules)
-        self.call.rules.max_len = general.max_len
         self.call.read = self.layers.weights.read
         self.states: List[Tensor] = []
         self.undecided: Optional[Draft] = None
@@ -171,7 +170,7 @@ class NativeChains:
             (ctypes.c_double * max_iterations)(),
         )
         self._point_to_hypotheses(call.hypotheses)
-        force_prefix(call.rules, self.general.prefix)
+        point_to_rows(call.rules, self.general.prefix, self.general.limits)
         states = self._room_for_states(rows, width, max_iterations if loop is None else 1)
         call.read_count = 0 if states is None else len(self.layers.weights.read_layers)
         call.drafts = drafts

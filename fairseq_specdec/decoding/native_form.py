@@ -13,6 +13,7 @@ from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import Rules
 from fairseq_specdec.engine.verifier import Verifier
 
+from .length_limits import LengthLimits
 from .policy import DecodingConstraints
 
 
@@ -58,11 +59,13 @@ def native_form(
     return NativeForm(tables, rules)
 
 
-def force_prefix(rules: Rules, prefix: Optional[Tensor]) -> None:
-    """Point to what the outputs of a batch must begin with (long [B, P], or None), which the caller
-    keeps."""
+def point_to_rows(rules: Rules, prefix: Optional[Tensor], limits: LengthLimits) -> None:
+    """Point to what rows have of their own, which the caller keeps. ``prefix``: long [B, P], what
+    the outputs must begin with; or None."""
     rules.prefix = pointer(prefix, torch.long)
     rules.prefix_width = 0 if prefix is None else prefix.size(1)
+    rules.max_len = limits.longest
+    rules.limits = pointer(limits.rows, torch.long)
 
 
 def log_slower(reason: str) -> None:

@@ -1,7 +1,11 @@
 """How to decode, in one validated object."""
 
 from dataclasses import dataclass
-from typing import FrozenSet, Optional
+from typing import Any, Dict, FrozenSet, Optional
+
+from fairseq_specdec.engine.transfer import to_device
+
+from .length_limits import LengthLimits
 
 
 @dataclass(frozen=True)
@@ -11,7 +15,9 @@ class DecodingOptions:
     Attributes:
         beam: hypotheses of a sentence.
         max_len_a, max_len_b: length limit a * S + b, where S is the padded source width (as stock
-            computes it).
+            computes it), or the sentence's own:
+        own_limits: S is the length of each sentence, so that its output does not depend on the
+            others of its batch.
         max_positions: most positions that the verifier's decoder has.
         normalize_scores: divide a score by length ** ``len_penalty``.
         len_penalty: ``--lenpen``.
@@ -35,6 +41,7 @@ class DecodingOptions:
     beam: int = 1
     max_len_a: float = 0
     max_len_b: int = 200
+    own_limits: bool = False
     max_positions: int = 1024
     normalize_scores: bool = True
     len_penalty: float = 1.0
@@ -57,8 +64,19 @@ class DecodingOptions:
         if not self.temperature > 0:
             raise ValueError("--temperature: must be greater than 0")
 
-    def length_limit(self, source_width: int, min_len: int) -> int:
-        """Most tokens before </s> for a batch of this padded source width."""
+    def length_limits(self, net_input: Dict[str, Any], min_len: int) -> LengthLimits:
+        """Those of a batch, of which fairseq's ``net_input`` is given."""
+        if not self.own_limits or self.max_len_a == 0:
+            width = net_input["src_tokens"].size(1)
+            return LengthLimits.same(self._length_limit(width, min_len))
+        lengths = net_input["src_lengths"]
+        limits = [self._length_limit(length, min_len) for length in lengths.tolist()]
+        if min(limits) == max(limits):
+            return LengthLimits.same(limits[0])
+        return LengthLimits(min(limits), max(limits), to_device(limits, lengths.device))
+
+    def _length_limit(self, source_width: int, min_len: int) -> int:
+        """For a source of this width."""
         limit = min(int(self.max_len_a * source_width + self.max_len_b), self.max_positions - 1)
         if min_len > limit:
             raise ValueError(

@@ -10,6 +10,8 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
 from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits
 
+from .length_limits import LengthLimits
+
 
 class DecodingConstraints(NamedTuple):
     """Decoding constraints, in stock's order: pad, unknown-word penalty, length limit, prefix
@@ -29,7 +31,7 @@ class DecodingConstraints(NamedTuple):
         return self.no_repeat_ngram_size > 0
 
     def edits(
-        self, hypotheses: Hypotheses, width: int, max_len: int, prefix: Optional[Tensor]
+        self, hypotheses: Hypotheses, width: int, limits: LengthLimits, prefix: Optional[Tensor]
     ) -> Edits:
         """What to change for a block of ``width`` entries.
 
@@ -39,24 +41,24 @@ class DecodingConstraints(NamedTuple):
             hypotheses: what was accepted, and, for n-gram blocking, the draft in the columns after
                 it.
             width: W, the last accepted token and the draft.
-            max_len: the step at which only </s> may follow.
+            limits: the step at which only </s> may follow.
             prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
         """
         reach = (hypotheses.shortest, hypotheses.longest + width - 1)
-        if not self.reads_hypotheses and not self._matters(reach, max_len, prefix):
+        if not self.reads_hypotheses and not self._matters(reach, limits, prefix):
             return Edits(self._everywhere(), self.eos)
         lengths = hypotheses.lengths
         steps = lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
         listed = None
         if self.reads_hypotheses:
             listed = forbidden_by_ngrams(hypotheses.tokens, steps, self.no_repeat_ngram_size)
-        return self.edits_at(steps, reach, max_len, prefix, listed)
+        return self.edits_at(steps, reach, limits, prefix, listed)
 
     def edits_at(
         self,
         steps: Tensor,
         reach: Tuple[int, int],
-        max_len: int,
+        limits: LengthLimits,
         prefix: Optional[Tensor],
         listed: Optional[Tensor] = None,
     ) -> Edits:
@@ -65,26 +67,27 @@ class DecodingConstraints(NamedTuple):
         Args:
             steps: long [B, W], the token that each entry decides is this one of the output.
             reach: the smallest and the largest of them, or numbers beyond these.
-            max_len, prefix: as for ``edits``.
+            limits, prefix: as for ``edits``.
             listed: long [B, W, n], tokens forbidden by n-grams, as in ``Edits``; or None.
         """
         first, last = reach
         forced = None
-        if last >= max_len:
-            forced = torch.full_like(steps, -1).masked_fill_(steps >= max_len, self.eos)
+        if last >= limits.shortest:
+            at_limit = steps >= limits.of_entries
+            forced = torch.full_like(steps, -1).masked_fill_(at_limit, self.eos)
         early = steps < self.min_len if first < self.min_len else None
         if prefix is not None and first < prefix.size(1):
-            inside = (steps < prefix.size(1)) & (steps < max_len)
+            inside = (steps < prefix.size(1)) & (steps < limits.of_entries)
             wanted = self._prefix_tokens(prefix, steps, inside)
             forced = wanted if forced is None else torch.where(wanted >= 0, wanted, forced)
             early = None if early is None else early & ~inside
         return Edits(self._everywhere(), self.eos, early, listed, forced)
 
-    def forced_draft(self, prefix: Tensor, max_len: int) -> Optional[Draft]:
+    def forced_draft(self, prefix: Tensor, limits: LengthLimits) -> Optional[Draft]:
         """The prefixes as the first draft, so that one pass scores them; None where no row has one.
-        ``prefix`` and ``max_len``: as for ``edits``. Tokens after padding in a prefix are left
+        ``prefix`` and ``limits``: as for ``edits``. Tokens after padding in a prefix are left
         out."""
-        sizes = prefix.ne(self.pad).long().cumprod(1).sum(1).clamp(max=max_len)
+        sizes = prefix.ne(self.pad).long().cumprod(1).sum(1).clamp(max=limits.of_rows)
         width = int(sizes.max())
         return Draft(prefix[:, :width], sizes, forced=True) if width > 0 else None
 
@@ -94,11 +97,13 @@ class DecodingConstraints(NamedTuple):
             return ((self.pad, MINUS_INFINITY),)
         return ((self.pad, MINUS_INFINITY), (self.unk, -self.unk_penalty))
 
-    def _matters(self, reach: Tuple[int, int], max_len: int, prefix: Optional[Tensor]) -> bool:
+    def _matters(
+        self, reach: Tuple[int, int], limits: LengthLimits, prefix: Optional[Tensor]
+    ) -> bool:
         """Whether a constraint depends on the step, for steps within ``reach``."""
         first, last = reach
         inside = prefix is not None and first < prefix.size(1)
-        return first < self.min_len or last >= max_len or inside
+        return first < self.min_len or last >= limits.shortest or inside
 
     def _prefix_tokens(self, prefix: Tensor, steps: Tensor, inside: Tensor) -> Tensor:
         """Long [B, W], the prefix token of each step; -1 where there is none, or padding."""

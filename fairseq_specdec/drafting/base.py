@@ -77,7 +77,8 @@ class DraftOptions:
         any_dtype: ``dtype`` was not asked for: where there is none, it is the verifier's.
         any_confidence: ``confidence`` was not asked for: drafts may end where more tokens would
             not pay.
-        row_independent: the drafts of a row do not depend on how many rows there are.
+        row_independent: the drafts of a row do not depend on how many rows there are, nor on their
+            lengths.
         unverified_passes: over a block whose tokens are the output; 0 where a verifier judges them.
     """
 

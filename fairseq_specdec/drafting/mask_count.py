@@ -16,6 +16,7 @@ class MaskLimits:
     positions: Optional[int]  # how many a learned table holds; None where there is no limit
     whole_blocks: bool  # the drafter knows blocks of k masks only
     reads: bool  # the drafter reads hidden states
+    row_independent: bool = False  # the length limit takes no mask, as rows reach it apart
     _missed: bool = dataclasses.field(default=False, init=False)  # hidden states went by unread
 
     def of_iteration(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> int:
@@ -31,6 +32,8 @@ class MaskLimits:
         """K, as many as there is room for, as in block_drafter.cpp. ``hypotheses``: what was
         accepted. ``budget``: draft tokens of a row that the loop can use; None for any number."""
         room = self.max_len - hypotheses.shortest
+        if self.row_independent and room > 0:
+            room = self.block_size
         if self.positions is not None:
             room = min(room, self.positions - hypotheses.longest - self.first)
         masks = max(0, min(self.block_size, room))

@@ -170,7 +170,7 @@ class NarBlockSession(BlockSession):
         limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.limits = MaskLimits(
             options.block_size, self.max_len, self.first, limit, decoder.whole_blocks,
-            drafter.states is not None,
+            drafter.states is not None, options.row_independent,
         )  # fmt: skip
         self.states = HiddenStateQueue(self.dtype)
         masks = encoder_out["encoder_padding_mask"]

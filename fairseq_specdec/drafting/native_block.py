@@ -208,7 +208,7 @@ class NativeBlockSession(BlockSession):
         self.max_len = source.max_len
         self.limits = MaskLimits(
             options.block_size, source.max_len, drafter.first, drafter.limit, drafter.whole_blocks,
-            drafter.reads,
+            drafter.reads, options.row_independent,
         )  # fmt: skip
         self.states = HiddenStateQueue(torch.float32)
         masks = encoder_out["encoder_padding_mask"]
@@ -293,7 +293,7 @@ class NativeBlockSession(BlockSession):
         loop = DraftLoop(
             self.call.embedding, request, block, limits.max_len,
             -1 if limits.positions is None else limits.positions, limits.whole_blocks,
-            *means, plan.low, plan.high,
+            limits.row_independent, *means, plan.low, plan.high,
         )  # fmt: skip
         return LoopDrafts(loop, self.layers.cache.lengths_cpu, max_iterations, (kept, costs))
 

@@ -191,7 +191,7 @@ class Decodings:
         generator = build_generator(
             self.loaded.models, *self.loaded.dictionaries, args, settings, stats=self.stats,
             load=self._load, free_unpacked=self._freeing and not settings.keep_weights,
-            overrides=Overrides(keep_trace=True),
+            overrides=Overrides(keep_trace=True, own_limits=True),
         )  # fmt: skip
         size = self._batch_size
         if size is None:

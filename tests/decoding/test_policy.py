@@ -1,10 +1,12 @@
 import torch
 
+from fairseq_specdec.decoding.length_limits import LengthLimits
 from fairseq_specdec.decoding.policy import DecodingConstraints, forbidden_by_ngrams
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Scores
 
 PAD, EOS, UNK = 1, 2, 3
+NINE = LengthLimits.same(9)
 
 
 def policy(**changes):
@@ -12,13 +14,13 @@ def policy(**changes):
     return DecodingConstraints(PAD, UNK, EOS, **dict(settings, **changes))
 
 
-def apply(rule, log_probs, lengths, max_len=9, prefix=None, sequence=None):
+def apply(rule, log_probs, lengths, limits=NINE, prefix=None, sequence=None):
     hypotheses = Hypotheses(len(lengths), 30, 0, 0, log_probs)
     hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor(lengths), lengths
     if sequence is not None:
         hypotheses.tokens = sequence
     scores = Scores(log_probs.clone(), normalised=True)
-    scores.edit(rule.edits(hypotheses, log_probs.size(1), max_len, prefix))
+    scores.edit(rule.edits(hypotheses, log_probs.size(1), limits, prefix))
     return scores.dense()
 
 
@@ -64,7 +66,7 @@ def test_edits_are_made_on_the_device_of_the_hypotheses():
     """ "meta" has shapes and no numbers, and mixes with no other device."""
     hypotheses = Hypotheses(2, 30, 0, PAD, torch.zeros(0, device="meta"))
     prefix = torch.zeros(2, 2, dtype=torch.long, device="meta")
-    found = policy(no_repeat_ngram_size=3).edits(hypotheses, 3, 2, prefix)
+    found = policy(no_repeat_ngram_size=3).edits(hypotheses, 3, LengthLimits.same(2), prefix)
     tensors = (found.banned, found.listed, found.forced)
     assert [tensor.device.type for tensor in tensors] == ["meta"] * 3
 
@@ -80,36 +82,36 @@ def test_what_cannot_matter_is_left_out():
     prefix = torch.full((2, 3), 7)
     plain = policy(min_len=3)
     rows = rows_of([3, 5])
-    assert plain.edits(rows, 4, 9, prefix) == (((PAD, float("-inf")),), EOS, None, None, None)
+    assert plain.edits(rows, 4, NINE, prefix) == (((PAD, float("-inf")),), EOS, None, None, None)
     # One token further, or one row behind, and they matter.
-    found = plain.edits(rows, 5, 9, prefix)
+    found = plain.edits(rows, 5, NINE, prefix)
     assert found.forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
     assert found.banned is None and found.listed is None
-    assert plain.edits(rows_of([2, 3]), 1, 9, None).banned.tolist() == [[True], [False]]
-    assert plain.edits(rows_of([2, 5]), 1, 9, prefix).forced.tolist() == [[7], [-1]]
-    begun = policy(min_len=1).edits(rows_of([2, 5]), 1, 9, prefix)
+    assert plain.edits(rows_of([2, 3]), 1, NINE, None).banned.tolist() == [[True], [False]]
+    assert plain.edits(rows_of([2, 5]), 1, NINE, prefix).forced.tolist() == [[7], [-1]]
+    begun = policy(min_len=1).edits(rows_of([2, 5]), 1, NINE, prefix)
     assert begun.banned is None and begun.forced is not None
-    assert policy(unk_penalty=2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, -2.0),)
-    assert policy(unk_penalty=-2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, 2.0),)
-    blocked = policy(no_repeat_ngram_size=1).edits(rows, 1, 9, prefix)
+    assert policy(unk_penalty=2.0).edits(rows, 1, NINE, None).everywhere[1:] == ((UNK, -2.0),)
+    assert policy(unk_penalty=-2.0).edits(rows, 1, NINE, None).everywhere[1:] == ((UNK, 2.0),)
+    blocked = policy(no_repeat_ngram_size=1).edits(rows, 1, NINE, prefix)
     assert blocked.listed is not None and blocked.forced is None
 
 
 def test_prefixes_are_the_first_draft():
     """Up to what stands after padding, and to the length limit."""
     prefix = torch.tensor([[5, 6, 7, PAD], [PAD, 8, 9, 9], [4, PAD, 6, PAD], [4, EOS, PAD, PAD]])
-    draft = policy().forced_draft(prefix, 9)
+    draft = policy().forced_draft(prefix, LengthLimits.same(9))
     assert draft.forced and draft.sizes.tolist() == [3, 0, 1, 2]
     assert draft.tokens.tolist() == prefix[:, :3].tolist()
-    short = policy().forced_draft(prefix, 2)
+    short = policy().forced_draft(prefix, LengthLimits.same(2))
     assert short.sizes.tolist() == [2, 0, 1, 2] and short.width == 2
     for nothing in (prefix[1:2], torch.full((2, 3), PAD), prefix[:, :0]):
-        assert policy().forced_draft(nothing, 9) is None
-    assert policy().forced_draft(prefix, 0) is None
+        assert policy().forced_draft(nothing, LengthLimits.same(9)) is None
+    assert policy().forced_draft(prefix, LengthLimits.same(0)) is None
 
 
 def test_a_prefix_as_long_as_the_limit_still_ends_there():
     prefix = torch.tensor([[0, 6, 7, 8]])
-    found = policy(min_len=6).edits(rows_of([0]), 5, 2, prefix)
+    found = policy(min_len=6).edits(rows_of([0]), 5, LengthLimits.same(2), prefix)
     assert found.forced.tolist() == [[0, 6, EOS, EOS, EOS]]
     assert found.banned.tolist() == [[False, False, True, True, True]]

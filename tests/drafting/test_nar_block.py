@@ -228,6 +228,17 @@ def test_a_drafter_that_missed_states_is_done():
 
 
 @torch.no_grad()
+def test_where_rows_are_independent_their_limit_takes_no_mask():
+    """Masks see each other: fewer of them near the limit of a lone row would draft other tokens."""
+    for independent, sizes in ((False, [4, 1, 0]), (True, [4, 4, 0])):
+        options = DraftOptions(4, PAD, EOS, row_independent=independent)
+        drafter = NarBlockDrafter(random_drafter(), options)
+        session = open_drafter(drafter, random_input(1), 9)
+        widths = [session.propose(hypotheses_of([[5] * length])).width for length in (2, 8, 9)]
+        assert widths == sizes
+
+
+@torch.no_grad()
 def test_no_more_is_drafted_than_the_loop_can_use():
     session = open_drafter(
         NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS)), random_input(), 50

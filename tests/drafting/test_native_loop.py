@@ -94,6 +94,7 @@ def test_a_call_drafts_and_learns_as_python_would(kind, monkeypatch):
             session.drawn = True
             session.limits.positions = random.choice([None, *[random.randint(3, 14)] * 3])
             session.limits.whole_blocks = kind == "gad" and random.random() < 0.5
+            session.limits.row_independent = random.random() < 0.5
         loop = begin(session, hypotheses, *given)
         if loop is not None:
             loop.table = hypotheses.tokens

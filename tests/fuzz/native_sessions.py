@@ -77,7 +77,7 @@ class Session:
             *symbols, calls.size(random.randint(0, 3), VALUES), calls.size(9, VALUES), *floats[:2],
             random.choice((0, 1, 3)), floats[2], random.choice((0.0, 2.0)),
             calls.maybe(calls.integers(rows, width, most=self.stack.words - 1)),
-            calls.size(width, (0, -1, 2**62, -(2**63))),
+            calls.size(width, (0, -1, 2**62, -(2**63))), calls.maybe(calls.integers(rows, most=9)),
         )  # fmt: skip
 
     def hypotheses(self, rows, columns):
@@ -280,7 +280,8 @@ class Drafter:
         calls, random = self.calls, self.calls.random
         return of.DraftLoop(
             self.stack.embedding(), self.request(rows, block), calls.size64(block),
-            calls.size64(9), calls.size64(random.choice((-1, 12))), random.randint(0, 1), 0.5, 0.1,
+            calls.size64(9), calls.size64(random.choice((-1, 12))), random.randint(0, 1),
+            random.randint(0, 1), 0.5, 0.1,
             0.0, random.choice((-1.0, 0.9)), 2.0, calls.integers(rows),
             calls.integers(most, rows, block),
             calls.integers(most, rows), calls.pointer_of_doubles(most), None,

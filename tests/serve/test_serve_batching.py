@@ -6,9 +6,11 @@ import pytest
 from served import TEXTS, serving
 
 from fairseq_specdec.costs.passes import PassTimes
+from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import AcceptanceMeans
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.hub import decoding as hub_decoding
 from fairseq_specdec.hub.decoding import Decoding
 from fairseq_specdec.serve import batching, service
 from fairseq_specdec.serve.batching import choose, paying, smallest_batch
@@ -90,6 +92,21 @@ def test_batch_mates_change_no_answer_of_a_relaxed_rule(pair, monkeypatch, fixed
 
     if not fixed:
         monkeypatch.setattr(Decoding, "given", without_size)
+    alone, together = alone_and_together(pair, words, monkeypatch)
+    assert (alone == together) == fixed
+
+
+@pytest.mark.parametrize("own_limits", [True, False])
+def test_the_longest_of_a_batch_gives_no_other_room(pair, monkeypatch, own_limits):
+    words = ["--strategy", "greedy", "--max-len-a", 0.8, "--max-len-b", 0]
+    if not own_limits:
+        monkeypatch.setattr(hub_decoding, "Overrides", lambda **_: Overrides(keep_trace=True))
+    alone, together = alone_and_together(pair, words, monkeypatch)
+    assert (alone == together) == own_limits
+
+
+def alone_and_together(pair, words, monkeypatch):
+    """Answers of a server: each text alone, and all in one batch."""
     monkeypatch.setattr(service, "smallest_batch", lambda translator, widest: lambda: 2)
     with serving("--path", pair, *words) as client:
         sizes = []
@@ -97,4 +114,4 @@ def test_batch_mates_change_no_answer_of_a_relaxed_rule(pair, monkeypatch, fixed
         alone = [client.translate(text)[1]["translatedText"] for text in TEXTS]
         together = client.translate(TEXTS)[1]["translatedText"]
     assert sizes == [1] * 12 + [12]
-    assert (alone == together) == fixed
+    return alone, together

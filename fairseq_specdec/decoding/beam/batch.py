@@ -41,11 +41,15 @@ class BeamBatch(OpenBatch):
         tables = native_tables(parts.verifier, policy)
         looking = self._lookaheads(tables is not None, like.size(0))
         if tables is not None:
-            return NativeBeams(self.session, tables, policy, rules, start, prefix, looking)
+            return NativeBeams(
+                self.session, tables, policy, rules, start, prefix, self.limits, looking
+            )
         forecasts = None
         if looking and self.drafts.forecasts:
             forecasts = Forecasts(self.drafts, start, parts.read_hidden_states, like)
-        return TorchBeams(self.session, policy, rules, start, prefix, like, looking, forecasts)
+        return TorchBeams(
+            self.session, policy, rules, start, prefix, self.limits, like, looking, forecasts
+        )
 
     def _lookaheads(self, native: bool, rows: int) -> List[Lookahead]:
         drafts, options = self.drafts, self.parts.options

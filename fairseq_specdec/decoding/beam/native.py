@@ -11,7 +11,8 @@ from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
 from fairseq_specdec.engine.verifier import VerifierSession
 
-from ..native_form import force_prefix
+from ..length_limits import LengthLimits
+from ..native_form import point_to_rows
 from ..policy import DecodingConstraints
 from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import NOTHING, Lookahead, Reach
@@ -39,23 +40,24 @@ class NativeBeams:
         rules: BeamRules,
         start: int,
         prefix: Optional[Tensor],
+        limits: LengthLimits,
         lookaheads: Sequence[Lookahead] = (),
     ) -> None:
         layers = session.native_layers()
         self._library = layers.weights.stack.library
         # The library reads these until the end.
-        self._kept = (layers.buffers, tables, session.sessions[0].positions, prefix)
+        self._kept = (layers.buffers, tables, session.sessions[0].positions, prefix, limits)
         setup = BeamSetup(
             tables.of(session.sessions[0].positions),
             Rules(
-                policy.pad, policy.unk, policy.eos, policy.min_len, rules.max_len,
+                policy.pad, policy.unk, policy.eos, policy.min_len, 0,
                 policy.unk_penalty, session.temperature,
             ),
             rules.beam,
             start,
         )  # fmt: skip
-        force_prefix(setup.rules, prefix)
-        self._longest = rules.max_len + 1
+        point_to_rows(setup.rules, prefix, limits)
+        self._longest = limits.longest + 1
         self._facts: DefaultDict[int, BeamFacts] = collections.defaultdict(BeamFacts)
         self._pointer = ctypes.c_void_p()
         self._library.call(

@@ -11,6 +11,7 @@ from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
 from fairseq_specdec.engine.transfer import read_back, to_device
 from fairseq_specdec.engine.verifier import VerifierSession
 
+from ..length_limits import LengthLimits
 from ..policy import DecodingConstraints
 from .beams import EndedHypothesis, Prefix, Progress
 from .forecasts import Forecasts
@@ -35,6 +36,7 @@ class TorchBeams:
         rules: BeamRules,
         start: int,
         prefix: Optional[Tensor],
+        limits: LengthLimits,
         like: Tensor,
         lookaheads: Sequence[Lookahead] = (),
         forecasts: Optional[Forecasts] = None,
@@ -44,13 +46,17 @@ class TorchBeams:
         self.rules = rules
         self.start = start
         self.prefix = prefix
+        self.limits = limits
         self.device = like.device
         self.lookaheads = lookaheads
         self.forecasts = forecasts
         forced = [()] * like.size(0)
         if prefix is not None:
             forced = prefix.masked_fill(prefix == policy.pad, -1).tolist()
-        self.sentences = [Sentence(rules, start, row, one) for row, one in enumerate(forced)]
+        of_rows = [rules._replace(max_len=limit) for limit in limits.listed(like.size(0))]
+        self.sentences = [
+            Sentence(own, start, row, one) for row, (own, one) in enumerate(zip(of_rows, forced))
+        ]
         self._rows = list(range(like.size(0)))  # that the session has
 
     def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
@@ -108,6 +114,7 @@ class TorchBeams:
         self.session.select(rows, keep)
         if self.forecasts is not None:
             self.forecasts.select(rows, keep)
+        self.limits = self.limits.select(rows)
         if self.prefix is not None:
             self.prefix = self.prefix.index_select(0, rows)
         self._rows = [self._rows[at] for at in keep]
@@ -135,7 +142,7 @@ class TorchBeams:
         steps = [node.depth for nodes in block for node in nodes]
         listed = self._repeated(block, width) if self.policy.no_repeat_ngram_size else None
         reach = (min(steps), max(steps))
-        edits = self.policy.edits_at(positions, reach, self.rules.max_len, self.prefix, listed)
+        edits = self.policy.edits_at(positions, reach, self.limits, self.prefix, listed)
         scores.edit(edits)
         log_probs, best = read_back(*scores.topk(self.rules.candidates))
         for row, nodes in enumerate(block):

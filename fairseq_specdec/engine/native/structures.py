@@ -41,7 +41,7 @@ class Rules(Structure):
     _fields_ = _fields(
         ("pad unk eos min_len max_len", c_int32), ("unk_penalty temperature", c_float),
         ("top_beta", c_int32), ("tau", c_float), ("regret_budget", c_double),
-        ("prefix", c_void_p), ("prefix_width", c_int64),
+        ("prefix", c_void_p), ("prefix_width", c_int64), ("limits", c_void_p),
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ class DraftCall(Structure):
 class DraftLoop(Structure):
     _fields_ = _fields(
         ("embedding", Embedding), ("request", DraftRequest),
-        ("block max_len positions whole", c_int64),
+        ("block max_len positions whole row_independent", c_int64),
         ("accepted stopped forgets low high", c_double),
         ("cached tokens sizes seconds copy", c_void_p), ("drafts", c_int64),
     )  # fmt: skip

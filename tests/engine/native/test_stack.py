@@ -378,7 +378,7 @@ def test_loops_of_another_size_are_refused(rows, changes, reason, small):
     call.drafter, call.draft_session = small.drafter(rows)
     cached, tokens = torch.zeros(2).long(), torch.zeros(16).long()
     loop = DraftLoop(
-        small.embedding, DraftRequest(first=1), 1, 9, -1, 0, 0.5, 0.1, 0.0, cached.data_ptr(),
+        small.embedding, DraftRequest(first=1), 1, 9, -1, 0, 0, 0.5, 0.1, 0.0, cached.data_ptr(),
         tokens.data_ptr(), tokens.data_ptr(), small.seconds,
     )  # fmt: skip
     call.drafts.width, call.loop = 1, ctypes.pointer(loop)

@@ -145,7 +145,7 @@ void Sentence::end(std::vector<Ended> ending) {
   for (const Ended& one : ending)
     if (ended.size() < static_cast<size_t>(beam_)) ended.push_back(one);
   done = ended.size() == static_cast<size_t>(beam_) ||
-         (!ending.empty() && step() >= rules_->max_len);
+         (!ending.empty() && step() >= limit_of(*rules_, row_));
 }
 
 std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
@@ -181,7 +181,7 @@ void Sentence::look_ahead(const Lookahead& lookahead, std::vector<int>& wanted) 
   std::vector<std::pair<int, float>> ahead;
   for (int at : live) ahead.emplace_back(at, prefixes[at].score);
   size_t room = beam_ - ended.size();
-  for (int i = 0; i < lookahead.steps && step() + i < rules_->max_len; i++) {
+  for (int i = 0; i < lookahead.steps && step() + i < limit_of(*rules_, row_); i++) {
     const std::vector<Candidate> candidates = predicted(ahead, lookahead.source);
     ahead.clear();
     for (size_t rank = 0; rank < candidates.size(); rank++) {

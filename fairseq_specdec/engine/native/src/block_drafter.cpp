@@ -372,6 +372,7 @@ void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call)
 int64_t Proposer::masks(const Hypotheses& hypotheses) const {
   const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + rows_);
   int64_t room = loop_.max_len - *ends.first;
+  if (loop_.row_independent && room > 0) room = loop_.block;
   if (loop_.positions >= 0)
     room = std::min(room, loop_.positions - *ends.second - loop_.request.first);
   const int64_t masks = std::max<int64_t>(0, std::min(loop_.block, room));
@@ -433,7 +434,7 @@ bool Proposer::operator()(const Hypotheses& hypotheses, Drafts* drafts) {
   else
     copy_source(*loop_.copy, hypotheses, loop_.block, tokens, sizes);
   for (int row = 0; row < rows_; row++)
-    sizes[row] = std::min(sizes[row], loop_.max_len - hypotheses.lengths[row]);
+    sizes[row] = std::min(sizes[row], limit_of(rules_, row) - hypotheses.lengths[row]);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
   loop_.seconds[loop_.drafts++] = passed.count();
   *drafts = Drafts{rows_, loop_.block, tokens, loop_.block, sizes};

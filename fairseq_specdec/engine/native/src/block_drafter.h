@@ -71,7 +71,7 @@ void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call)
 struct DraftLoop {
   Embedding embedding;
   DraftRequest request;  // of the first draft, but for masks; its answer's stride is block
-  int64_t block, max_len, positions, whole;  // MaskLimits, where positions may be -1
+  int64_t block, max_len, positions, whole, row_independent;  // MaskLimits; positions may be -1
   // DraftBudget: running means of a row, the newest's weight, and the chances from low to below high
   // for which the plan holds; the loop ends where it does not.
   double accepted, stopped, forgets, low, high;
@@ -86,10 +86,15 @@ struct DraftLoop {
 // A `Propose` that drafts, and learns from what became of its drafts.
 class Proposer {
  public:
-  // drafter, session: of a block drafter, or null.
+  // drafter, session: of a block drafter, or null. rules: those by which drafts are verified.
   Proposer(const BlockDrafter* drafter, Session* session, int rows, DraftLoop& loop,
-           const StepOutputs& outputs)
-      : drafter_(drafter), session_(session), rows_(rows), loop_(loop), outputs_(outputs) {}
+           const StepOutputs& outputs, const Rules& rules)
+      : drafter_(drafter),
+        session_(session),
+        rows_(rows),
+        loop_(loop),
+        outputs_(outputs),
+        rules_(rules) {}
 
   bool operator()(const Hypotheses& hypotheses, Drafts* drafts);
 
@@ -103,6 +108,7 @@ class Proposer {
   const int rows_;
   DraftLoop& loop_;
   const StepOutputs& outputs_;
+  const Rules& rules_;
   std::vector<int64_t> fresh_;  // [B], tokens emitted in the last iteration
 };
 

@@ -119,7 +119,8 @@ void iterate(Session& session, VerifyCall& call) {
   Propose propose;
   if (call.loop != nullptr) {
     check_loop(session, call, read.size());
-    propose = Proposer(call.drafter, call.draft_session, session.rows(), *call.loop, call.outputs);
+    propose = Proposer(call.drafter, call.draft_session, session.rows(), *call.loop, call.outputs,
+                       call.rules);
   }
   call.done = verify(session,
                      {call.embedding, call.rules, call.drafts, call.hypotheses, read, call.outputs},

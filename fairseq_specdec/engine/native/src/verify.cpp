@@ -16,6 +16,8 @@ void Rules::check(int rows, int words) const {
   require(count == 0 || prefix != nullptr, "a prefix without tokens");
   for (int64_t i = 0; i < count; i++)
     require(prefix[i] < words, "a token that is not in the vocabulary");
+  for (int row = 0; row < rows && limits != nullptr; row++)
+    require(limits[row] >= 0 && limits[row] <= max_len, "a row's limit out of range");
 }
 
 void Hypotheses::check() const {

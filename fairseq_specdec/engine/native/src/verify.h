@@ -36,21 +36,27 @@ struct Rules {
   // [B][prefix_width], tokens that outputs must begin with, pad for any; or null
   const int64_t* prefix;
   int64_t prefix_width;
+  const int64_t* limits;  // [B], most tokens of each row before </s>; or null: all have max_len
 
   // Throws std::invalid_argument for a symbol or a token that is none of `words`.
   void check(int rows, int words) const;
 };
 
+// Most tokens of a row before </s>.
+inline int64_t limit_of(const Rules& rules, int row) {
+  return rules.limits == nullptr ? rules.max_len : rules.limits[row];
+}
+
 // The token of a row's prefix that must be output token number `step`; -1 where any may be.
 inline int64_t prefix_token(const Rules& rules, int row, int64_t step) {
-  if (step >= rules.prefix_width || step >= rules.max_len) return -1;
+  if (step >= rules.prefix_width || step >= limit_of(rules, row)) return -1;
   const int64_t token = rules.prefix[row * rules.prefix_width + step];
   return token == rules.pad || token < 0 ? -1 : token;
 }
 
 // The same of all constraints: at the length limit only </s> may follow.
 inline int64_t forced_token(const Rules& rules, int row, int64_t step) {
-  return step >= rules.max_len ? rules.eos : prefix_token(rules, row, step);
+  return step >= limit_of(rules, row) ? rules.eos : prefix_token(rules, row, step);
 }
 
 // By the temperature.
