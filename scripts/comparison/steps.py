@@ -1,7 +1,7 @@
 """Every strategy on one verifier in one table."""
 
 import shlex
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 from bild.steps import systems as bild_systems
 from blockwise.steps import chosen
@@ -38,17 +38,23 @@ def systems(step: Step) -> Dict[str, List[Any]]:
     aligned = f"{settings['BILD']}/aligned/model.pt"
     sps = ["--strategy", "sps", "--drafter-path", aligned, "--block-size", step["SPS_BLOCK"]]
     found["sps"], found["sps planned"] = [*sps, *WHOLE_OF_MODEL], sps
-    if step["DRAFTER"]:
-        drafter = [*settings.words("GAD_FLAGS"), "--drafter-path", step["DRAFTER"]]
+    for name, own in _block_drafters(step):
         relaxed = ["--top-beta", step["TOP_BETA"], "--tau", step["TAU"]]
         ways = {"gad": ["--strategy", "gad"], "gad++": ["--strategy", "gad++", *relaxed]}
-        for name, words in ways.items():
-            found[name] = [*words, *drafter, *WHOLE_BLOCKS]
-            found[f"{name} planned"] = [*words, *drafter]
-    if step["NAR_DRAFTER"]:
-        alone = ["--strategy", "nar", "--drafter-path", step["NAR_DRAFTER"]]
+        for way, words in ways.items():
+            found[way + name] = [*words, *own, *WHOLE_BLOCKS]
+            found[f"{way}{name} planned"] = [*words, *own]
+    if step["SEPARATE_DRAFTER"]:
+        alone = ["--strategy", "nar", "--drafter-path", step["SEPARATE_DRAFTER"]]
         found["nar"] = [*alone, "--drafter-dtype", "same"]
     return found
+
+
+def _block_drafters(step: Step) -> Iterator[Tuple[str, List[str]]]:
+    """What a row's name ends in, and flags, of each drafter that there is."""
+    for name, setting in (("", "DRAFTER"), (" separate", "SEPARATE_DRAFTER")):
+        if step[setting]:
+            yield name, [*step.settings.words("GAD_FLAGS"), "--drafter-path", step[setting]]
 
 
 def table(step: Step) -> None:

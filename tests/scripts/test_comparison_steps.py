@@ -30,11 +30,11 @@ def test_models_are_made_in_the_folders_of_their_recipes(printed):
 
 def test_the_table_has_a_row_for_every_system(printed, tmp_path):
     drafter = tmp_path / "work/drafter/drafter.pt"
-    words, shown = printed("comparison", "01_table", DRAFTER=drafter, NAR_DRAFTER=drafter)
+    words, shown = printed("comparison", "01_table", DRAFTER=drafter, SEPARATE_DRAFTER=drafter)
     assert words[:4] == ["specdec-bench", "$WORK/bin/ende", "--path", "$WORK/verifier/verifier.pt"]
     assert words[words.index("--batch-size") + 1] == "1" and "--limit" not in words
     rows = rows_of(words)
-    assert len(rows) == 17
+    assert len(rows) == 21
     # The command takes them: every flag is one of its own, every value one that makes sense.
     (tmp_path / "work/bin/ende").mkdir(parents=True)
     for path in {path for path in " ".join(words).split() if path.endswith(".pt")}:
