@@ -8,6 +8,7 @@ from fairseq_specdec.decoding.stats import SECTIONS
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
 from .identity import Comparison, compare
+from .operations import operations
 from .systems import Plan
 from .text import Quality, Texts
 from .timing import System
@@ -15,7 +16,7 @@ from .timing import System
 ITERATION_FIGURES = (
     "tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent",
     "acceptance_by_position", "steps_a_pass", "nodes_a_pass", "fallback_percent",
-    "rollback_percent",
+    "rollback_percent", "multiply_adds_m", "weights_read_m",
 )  # fmt: skip
 
 
@@ -80,6 +81,8 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
         if strategy.falls_back:
             figures.update(fallback_percent=100 * stats.fallback_share)
             figures.update(rollback_percent=100 * stats.rollback_share)
+        if plan.generation["beam"] == 1:
+            figures.update(operations(system, plan.settings["strategy"]))
     return figures
 
 

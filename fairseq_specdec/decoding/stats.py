@@ -18,7 +18,7 @@ SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
 COUNTERS = (
     "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks", "undrafted",
-    "block_seconds", "step_seconds",
+    "draft_steps", "block_seconds", "step_seconds",
 )  # fmt: skip
 # The cost model's passes are wrong by some hundredths (benchmarks/costs.md).
 _MODEL_ERROR = 1.1
@@ -89,6 +89,7 @@ class DecodingStats:
         accepted: draft tokens that entered the output.
         rollbacks: iterations in which the verifier replaced a draft token by its own.
         undrafted: iterations without a draft, summed over sentences.
+        draft_steps: passes of a small model that drafts token by token, summed over sentences.
         judged: how many iterations had so many draft tokens judged, and so many of them accepted; a
             token is judged if all before it were accepted and the sentence has not ended. Empty in
             beam search.
@@ -105,6 +106,7 @@ class DecodingStats:
         self.accepted = 0
         self.rollbacks = 0
         self.undrafted = 0
+        self.draft_steps = 0
         self.judged: Counter[Tuple[int, int]] = Counter()
         self.block_seconds = self.step_seconds = 0.0
         self.total_seconds = 0.0
@@ -143,6 +145,7 @@ class DecodingStats:
         self.drafted += proposed
         self.rollbacks += rejected
         self.undrafted += undrafted
+        self.draft_steps += rows * done.passes
 
     def add(self, other: DecodingStats) -> None:
         other.stopwatch.settle()

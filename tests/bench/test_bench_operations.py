@@ -1,0 +1,72 @@
+"""Operations of a row, against the passes that were made (Kim et al. 2023, Figure 8)."""
+
+from types import SimpleNamespace
+
+import pytest
+from toy_strategies import make_generator
+from toy_translation import make_sample, sentences
+
+from fairseq_specdec.bench import timing
+from fairseq_specdec.bench.operations import operations, step_weights
+from fairseq_specdec.drafting.autoregressive import AutoregressiveSession
+
+
+def measured(case, sources, size=1, repeats=2):
+    """A system that decoded these sources several times."""
+    made = make_generator(case)
+    system = timing.System(case, made, made.models, made.stats)
+    batches = [make_sample(sources[i : i + size]) for i in range(0, len(sources), size)]
+    for batch in range(len(batches)):
+        batches[batch]["id"] += batch * size
+    timing.run_paired([system], batches, warm_up=1, repeats=repeats)
+    return system
+
+
+def test_a_step_multiplies_every_matrix_but_those_of_the_source():
+    decoder = make_generator("greedy").models[0].decoder
+    width = decoder.embed_dim
+    (hidden,) = {layer.fc1.out_features for layer in decoder.layers}
+    # self-attention 4, cross-attention's query and output 2
+    layer = 6 * width * width + 2 * width * hidden
+    words = decoder.output_projection.out_features
+    assert step_weights(decoder) == len(decoder.layers) * layer + words * width
+
+
+def test_greedy_decoding_reads_each_weight_once_a_token():
+    sources = sentences(6, seed=7)
+    system = measured("greedy", sources)
+    weights = step_weights(system.models[0].decoder)
+    tokens = sum(map(len, system.tokens.values()))
+    millions = pytest.approx(1e-6 * weights * tokens / len(sources))
+    expected = {"multiply_adds_m": millions, "weights_read_m": millions}
+    assert operations(system, "greedy") == expected
+
+
+@pytest.mark.parametrize("case", ["sps", "bild", "bild-early-exit"])
+def test_small_and_big_model_are_counted(case, monkeypatch):
+    calls = SimpleNamespace(steps=0)
+    inner = AutoregressiveSession._logits
+
+    def counted(self, inputs, layout):
+        calls.steps += 1
+        return inner(self, inputs, layout)
+
+    monkeypatch.setattr(AutoregressiveSession, "_logits", counted)
+    sources, repeats = sentences(6, seed=7), 2
+    system = measured(case, sources, repeats=repeats)
+    warm_up = measured(case, sources[:1], repeats=1).stats.draft_steps
+    steps = calls.steps - 3 * warm_up  # one warm-up above, two passes over one sentence here
+    stats, drafter = system.stats, system.generator.drafter
+    big, small = (step_weights(m.decoder) for m in (system.models[0], drafter.model))
+    count = 1e6 * repeats * len(sources)
+    assert steps > 0 and stats.drafted > 0
+    assert operations(system, system.generator.strategy) == {
+        "multiply_adds_m": pytest.approx((big * stats.scored + small * steps) / count),
+        "weights_read_m": pytest.approx((big * stats.iterations + small * steps) / count),
+    }
+
+
+@pytest.mark.parametrize(("case", "size"), [("gad", 1), ("greedy", 2)])
+def test_what_is_not_counted_has_no_figure(case, size):
+    system = measured(case, sentences(4, seed=7), size=size)
+    assert set(operations(system, system.generator.strategy).values()) == {None}
