@@ -1,0 +1,143 @@
+"""A small model's output where the big model replaces what it finds unlikely (Kim et al. 2023,
+section 3.1 and Figure 2).
+
+    python benchmarks/oracle.py DATA --path BIG --small SMALL -s SRC -t TGT [--gen-subset valid]
+
+Both models read every output so far. The small model's likeliest token is kept where the big
+model's probability of it is at least the threshold, else the big model's own is taken. Prints, for
+each threshold, the share of tokens that were replaced, and BLEU: an ideal that no policy reaches
+without asking the big model every time. ``specdec-bench`` measures what ``bild`` makes of it.
+"""
+
+import argparse
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+import sacrebleu
+import torch
+from fairseq import checkpoint_utils, utils
+from torch import Tensor
+
+import fairseq_specdec  # noqa: F401  (registers its models)
+
+THRESHOLDS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+
+
+class Corrected(NamedTuple):
+    """Outputs of a batch: without </s>, and how many tokens were chosen and replaced."""
+
+    tokens: List[List[int]]
+    chosen: int
+    replaced: int
+
+
+class Stepper:
+    """Log-probabilities of a model's next tokens, with fairseq's own cache."""
+
+    def __init__(self, model: Any, net_input: Dict[str, Tensor]) -> None:
+        self.model = model
+        self.encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        self.cache: Dict[str, Any] = {}
+
+    def __call__(self, outputs: Tensor) -> Tensor:
+        """[B, V] after the outputs [B, T]; each call has one token more than the one before."""
+        step = self.model.decoder(
+            outputs, encoder_out=self.encoder_out, incremental_state=self.cache
+        )
+        log_probs: Tensor = self.model.get_normalized_probs((step[0][:, -1:], None), log_probs=True)
+        return log_probs[:, -1]
+
+
+def correct(
+    small: Any, big: Any, net_input: Dict[str, Tensor], threshold: float, limit: int, words: Any
+) -> Corrected:
+    """Decode a batch greedily with the small model, corrected by the big one.
+
+    Args:
+        threshold: least probability in the big model of a token that is kept.
+        limit: tokens after which an output ends.
+        words: the target dictionary.
+    """
+    steppers = [Stepper(model, net_input) for model in (small, big)]
+    rows = net_input["src_tokens"].size(0)
+    outputs = torch.full((rows, 1), words.eos(), device=net_input["src_tokens"].device)
+    live = torch.ones(rows, dtype=torch.bool, device=outputs.device)
+    chosen = replaced = 0
+    while outputs.size(1) <= limit and bool(live.any()):
+        ours, theirs = (stepper(outputs) for stepper in steppers)
+        for log_probs in (ours, theirs):
+            log_probs[:, words.pad()] = float("-inf")
+        token = ours.argmax(-1, keepdim=True)
+        unlikely = theirs.gather(1, token).exp() < threshold
+        token = torch.where(unlikely, theirs.argmax(-1, keepdim=True), token)
+        chosen += int(live.sum())
+        replaced += int((unlikely.squeeze(1) & live).sum())
+        outputs = torch.cat((outputs, token), 1)
+        live = live & (token.squeeze(1) != words.eos())
+    tokens = []
+    for row in outputs[:, 1:].tolist():
+        end = row.index(words.eos()) if words.eos() in row else len(row)
+        tokens.append(row[:end])
+    return Corrected(tokens, chosen, replaced)
+
+
+def curve(
+    small: Any, big: Any, batches: Sequence[Dict[str, Any]], thresholds: Sequence[float], words: Any
+) -> Iterator[Tuple[float, float, float]]:
+    """(threshold, share of tokens replaced, BLEU of the subwords joined) of each threshold."""
+
+    def text(tokens: Any) -> str:
+        return str(words.string(tokens, "@@ "))
+
+    for threshold in thresholds:
+        outputs: List[str] = []
+        references: List[str] = []
+        chosen = replaced = 0
+        for batch in batches:
+            net_input = batch["net_input"]
+            limit = min(2 * net_input["src_tokens"].size(1) + 10, big.max_decoder_positions() - 1)
+            made = correct(small, big, net_input, threshold, limit, words)
+            outputs += [text(torch.tensor(row)) for row in made.tokens]
+            references += [text(utils.strip_pad(row, words.pad())) for row in batch["target"]]
+            chosen, replaced = chosen + made.chosen, replaced + made.replaced
+        score = sacrebleu.corpus_bleu(outputs, [references], tokenize="none", force=True).score
+        yield threshold, replaced / chosen, score
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
+    parser.add_argument("data")
+    parser.add_argument("--path", required=True, help="the big model")
+    parser.add_argument("--small", required=True, help="the small one, of the same dictionaries")
+    parser.add_argument("-s", "--source-lang", required=True)
+    parser.add_argument("-t", "--target-lang", required=True)
+    parser.add_argument("--gen-subset", default="valid")
+    parser.add_argument("--max-tokens", type=int, default=4096)
+    parser.add_argument("--thresholds", type=lambda text: [*map(float, text.split(","))],
+                        default=THRESHOLDS)  # fmt: skip
+    args = parser.parse_args()
+    given = {"data": args.data, "source_lang": args.source_lang, "target_lang": args.target_lang}
+    (big,), _, task = checkpoint_utils.load_model_ensemble_and_task([args.path], given)
+    (small,), _ = checkpoint_utils.load_model_ensemble([args.small], given, task=task)
+    cuda = torch.cuda.is_available()
+    for model in (small, big):
+        model.eval()
+        if cuda:
+            model.cuda()
+    task.load_dataset(args.gen_subset)
+    batches = list(
+        task.get_batch_iterator(
+            task.dataset(args.gen_subset), max_tokens=args.max_tokens,
+            max_positions=utils.resolve_max_positions(task.max_positions(), big.max_positions()),
+            ignore_invalid_inputs=True,
+        ).next_epoch_itr(shuffle=False)
+    )  # fmt: skip
+    if cuda:
+        batches = [utils.move_to_cuda(batch) for batch in batches]
+    print("| threshold | replaced | BLEU |\n|--:|--:|--:|")
+    with torch.inference_mode():
+        for row in curve(small, big, batches, args.thresholds, task.target_dictionary):
+            print("| {:g} | {:.1%} | {:.2f} |".format(*row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
