@@ -30,10 +30,10 @@ def chromium():
 
 def axe():
     """axe-core's script, of the package axe-playwright-python, or None."""
-    found = importlib.util.find_spec("axe_playwright_python")
-    if found is None:
+    spec = importlib.util.find_spec("axe_playwright_python")
+    if spec is None:
         return None
-    (folder,) = found.submodule_search_locations
+    (folder,) = spec.submodule_search_locations
     return pathlib.Path(folder, "axe.min.js")
 
 
@@ -48,8 +48,8 @@ class Browser:
         self.process, self.write, self.read = process, write, read
         self.number, self.rest, self.heard, self.session = 0, b"", [], None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        found = self.call("Target.attachToTarget", targetId=target, flatten=True)
-        self.session = found["sessionId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
@@ -85,9 +85,9 @@ class Browser:
 
     def run(self, script):
         """The value of a JavaScript expression."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
 
     def wait_for(self, script):
         """Until a JavaScript expression is true."""
@@ -124,7 +124,7 @@ class Browser:
         self.call("Runtime.evaluate", expression=axe().read_text(encoding="utf-8"))
         self.call(
             "Runtime.evaluate",
-            expression="axe.run().then((found) => { window.axeFound = found.violations.flatMap("
+            expression="axe.run().then((report) => { window.axeFound = report.violations.flatMap("
             "(rule) => rule.nodes.map((node) => [rule.id, node.html.slice(0, 120)])); })",
         )
         self.wait_for("window.axeFound !== undefined")

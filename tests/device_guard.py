@@ -181,8 +181,8 @@ class DeviceGuard(TorchFunctionMode):
         if CUDA in on:
             self._note_waits(name, args)
         before = {x.untyped_storage()._cdata for x in tensors}
-        found = func(*args, **kwargs)
-        made = [x for x in tree_flatten(found)[0] if isinstance(x, torch.Tensor)]
+        result = func(*args, **kwargs)
+        made = [x for x in tree_flatten(result)[0] if isinstance(x, torch.Tensor)]
         new = [x for x in made if x.untyped_storage()._cdata not in before]
         for x in new:
             self.put(x, device)
@@ -190,7 +190,7 @@ class DeviceGuard(TorchFunctionMode):
         if (CUDA in on or device is CUDA) and filled and name not in NO_KERNEL:
             if new or name not in MAYBE_A_COPY:
                 self.kernels[self.line(), name] += 1
-        return found
+        return result
 
     def _both(self, name, tensors, on):
         """An operator over tensors of both devices: the device of its result."""
@@ -255,12 +255,12 @@ class DeviceGuard(TorchFunctionMode):
             self._note_copy("torch.tensor on the device", blocking=True)
         before, self._making = self._making, device or self._making
         try:
-            found = func(*args, **kwargs)
+            result = func(*args, **kwargs)
         finally:
             self._making = before
         if name in ("tensor", "as_tensor", "from_numpy") and device is not None:
-            self.put(found, device)
-        return found
+            self.put(result, device)
+        return result
 
     def _move(self, name, args, kwargs):
         """``to``, ``cuda``, ``cpu`` and ``type_as`` of a tensor."""
@@ -280,12 +280,12 @@ class DeviceGuard(TorchFunctionMode):
             self._note_copy(f"to {target.type} {list(x.shape)}", blocking=not free)
         before, self._making = self._making, target if moved else self._making
         try:
-            found = getattr(x, name)(*rest, **kwargs) if name in ("to", "type_as") else x
-            if moved and found.untyped_storage()._cdata == x.untyped_storage()._cdata:
-                found = x.clone()
+            moved_to = getattr(x, name)(*rest, **kwargs) if name in ("to", "type_as") else x
+            if moved and moved_to.untyped_storage()._cdata == x.untyped_storage()._cdata:
+                moved_to = x.clone()
         finally:
             self._making = before
-        return self.put(found, target) if moved else found
+        return self.put(moved_to, target) if moved else moved_to
 
 
 def on_device(value):

@@ -170,9 +170,9 @@ def count(system, rows, half=False, iterations=3, graphs=False):
                 for _ in range(iterations):
                     batch.iterate()
                 assert batch.live, "the random models ended their sentences"
-                found = [guard.launches, sum(guard.waits.values()), sum(guard.copies.values())]
+                totals = [guard.launches, sum(guard.waits.values()), sum(guard.copies.values())]
                 kernels = guard.kernels.copy()
-    return Counted(*(number / iterations for number in found), *start), kernels
+    return Counted(*(number / iterations for number in totals), *start), kernels
 
 
 def count_stock(beam, rows, steps=3):
@@ -200,8 +200,8 @@ def main():
     )
     for rows, graphs in itertools.product((1, 8), (False, True)):
         for name, system in SYSTEMS.items():
-            found, _ = count(system, rows, graphs=graphs)
-            numbers = " | ".join(f"{number:.0f}" for number in found)
+            counted, _ = count(system, rows, graphs=graphs)
+            numbers = " | ".join(f"{number:.0f}" for number in counted)
             inside = sum(GuardedRecorder.kernels.values()) / 3
             with_graphs = f", graphs ({inside:.0f} inside)" if graphs else ""
             say(f"| {name}, batch {rows}{with_graphs} | {numbers} |\n")

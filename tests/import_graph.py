@@ -9,11 +9,11 @@ from collections import defaultdict
 
 def modules_of(root):
     """The modules of the package in folder ``root``: name to file, ``a/__init__.py`` as ``a``."""
-    found = {}
+    paths = {}
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 def _imported(tree, package):
@@ -38,19 +38,19 @@ def arrows(modules):
     Importing ``a.b.c`` runs ``a`` and ``a.b`` first, so they are imported too, but for those that
     the importing module lies in itself: they are running already.
     """
-    found = {}
+    targets_of = {}
     for name, path in modules.items():
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         targets = set(_imported(ast.parse(path.read_text(encoding="utf-8")), package))
         run = {each for target in targets for each in _ancestors(target)}
         # What a statement names itself counts, though the importer lies in it.
         named = {each if each in modules else each.rpartition(".")[0] for each in targets}
-        found[name] = {
+        targets_of[name] = {
             each
             for each in (run - set(_ancestors(package))) | named
             if each in modules and each != name
         }
-    return found
+    return targets_of
 
 
 def between_packages(graph):
@@ -59,15 +59,15 @@ def between_packages(graph):
     def part(name):
         return ".".join(name.split(".")[:2])
 
-    found = defaultdict(set)
+    targets_of = defaultdict(set)
     for name, targets in graph.items():
-        found[part(name)] |= {part(each) for each in targets} - {part(name)}
-    return dict(found)
+        targets_of[part(name)] |= {part(each) for each in targets} - {part(name)}
+    return dict(targets_of)
 
 
 def cycles(graph):
     """Sets of nodes that reach each other (Tarjan 1972), each sorted; empty without a cycle."""
-    number, low, stack, found = {}, {}, [], []
+    number, low, stack, components = {}, {}, [], []
 
     def visit(node):
         number[node] = low[node] = len(number)
@@ -80,10 +80,10 @@ def cycles(graph):
                 low[node] = min(low[node], number[target])
         if low[node] == number[node]:
             at = stack.index(node)
-            found.append(sorted(stack[at:]))
+            components.append(sorted(stack[at:]))
             del stack[at:]
 
     for node in sorted(graph):
         if node not in number:
             visit(node)
-    return sorted(each for each in found if len(each) > 1)
+    return sorted(each for each in components if len(each) > 1)

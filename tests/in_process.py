@@ -108,9 +108,9 @@ def run_here(command, *arguments, log=None, **flags):
 
 def lines_of(kind, out):
     """{sentence id: the rest of its line} for the output lines ``<kind>-<id>``."""
-    found = [line.split("\t", 1) for line in out.splitlines() if line.startswith(kind + "-")]
-    result = {head[len(kind) + 1 :]: rest for head, rest in found}
-    assert len(result) == len(found), "a line printed twice"
+    pairs = [line.split("\t", 1) for line in out.splitlines() if line.startswith(kind + "-")]
+    result = {head[len(kind) + 1 :]: rest for head, rest in pairs}
+    assert len(result) == len(pairs), "a line printed twice"
     return result
 
 

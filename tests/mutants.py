@@ -46,7 +46,7 @@ def mutants_of(source):
 
     operators = [pair for pair in mutation_operators if pair[0] is not cst.BaseString]
     nothing = m.Assign(value=m.Name("None")) | m.AnnAssign(value=m.Name("None"))
-    found, depth = [], 0
+    changes, depth = [], 0
 
     class Finder(cst.CSTVisitor):
         def on_visit(self, node):
@@ -59,7 +59,7 @@ def mutants_of(source):
                 return False
             for kind, operator in operators:
                 if isinstance(node, kind):
-                    found.extend((node, new, depth > 0) for new in operator(node))
+                    changes.extend((node, new, depth > 0) for new in operator(node))
             return True
 
         def on_leave(self, node):
@@ -72,7 +72,7 @@ def mutants_of(source):
     places = wrapper.resolve(WhitespaceInclusivePositionProvider)
     lines = list(itertools.accumulate(map(len, source.splitlines(keepends=True)), initial=0))
     texts = {}
-    for old, new, inside in found:
+    for old, new, inside in changes:
         start, end = (lines[at.line - 1] + at.column for at in (places[old].start, places[old].end))
         texts[source[:start] + module.code_for_node(new) + source[end:]] = inside
     return {text: inside for text, inside in texts.items() if text != source}
@@ -221,14 +221,14 @@ def run_module(module, task, mutants, results):
         # A fresh Python has to import everything.
         status = forked(limit if inside else limit + 40, run_mutant, path, text, inside, arguments)
         path.write_text(source, encoding="utf-8")
-        found = {
+        result = {
             "key": name_of(module, source, text),
             "change": change(source, text),
             "survived": status == 0,
             "tests": task.tests,
         }
         with open(results, "a", encoding="utf-8") as stream:
-            stream.write(json.dumps(found) + "\n")
+            stream.write(json.dumps(result) + "\n")
     return 0
 
 
@@ -262,7 +262,7 @@ class Task(NamedTuple):
     def last(self, module, text, results):
         """Whether a mutant survived; None where it is to be run: it was not yet, or survived other
         tests."""
-        survived, tests = results.found.get(name_of(module, self.source, text), (None, ""))
+        survived, tests = results.outcomes.get(name_of(module, self.source, text), (None, ""))
         return None if survived and tests != self.tests else survived
 
 
@@ -270,20 +270,20 @@ class Results:
     """What is known of mutants.
 
     Attributes:
-        found: {name of a mutant: (survived, digest of the tests)}.
+        outcomes: {name of a mutant: (survived, digest of the tests)}.
     """
 
     def __init__(self, path):
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         each = map(json.loads, lines)
-        self.found = {one["key"]: (one["survived"], one["tests"]) for one in each}
+        self.outcomes = {one["key"]: (one["survived"], one["tests"]) for one in each}
 
 
-def report(tasks, found):
+def report(tasks, results):
     """(lines of a table by package, survivors)."""
     packages, survivors = {"all": [0] * 5}, []
     for module, task in tasks.items():
-        ran = {text: task.last(module, text, found) for text in task.mutants}
+        ran = {text: task.last(module, text, results) for text in task.mutants}
         mine = [change(task.source, text) for text, survived in ran.items() if survived]
         survivors += [f"{module}: {one}" for one in mine]
         done = len(ran) - list(ran.values()).count(None)
@@ -311,11 +311,11 @@ def run(tasks, drawn, results):
         sys.path.insert(0, str(copy))
         os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
         for module, task in tasks.items():
-            found = Results(results)
+            results_before = Results(results)
             todo = {
                 text: inside
                 for text, inside in task.mutants.items()
-                if (module, text) in drawn and task.last(module, text, found) is None
+                if (module, text) in drawn and task.last(module, text, results_before) is None
             }
             if todo and forked(10**6, run_module, module, task, todo, results) != 0:
                 sys.exit(f"{module}: its tests fail without a mutant; see {results.parent}")

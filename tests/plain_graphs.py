@@ -37,14 +37,14 @@ class Trace(TorchDispatchMode):
         given = tree_flatten((args, kwargs or {}))[0]
         if func is torch.ops.aten.index_copy_.default:  # a GPU writes in any order
             args = (*args[:2], args[2].flip(0), args[3].flip(0))
-        found = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         before = {self.address(x) for x in given if isinstance(x, torch.Tensor)}
         self.calls.append((str(func), tuple(map(self.described, given))))
-        for each in tree_flatten(found)[0]:
+        for each in tree_flatten(result)[0]:
             if isinstance(each, torch.Tensor) and self.address(each) not in before:
                 self.own.add(self.address(each))
                 self.alive.append(each)
-        return found
+        return result
 
     @staticmethod
     def address(tensor):
@@ -77,17 +77,17 @@ class PlainRecorder:
 
     def record(self, function):
         function()  # as the warm-up, on the same buffers
-        recorded, found = self.inside(function)
-        outputs = tuple(each.clone() for each in found)
+        recorded, results = self.inside(function)
+        outputs = tuple(each.clone() for each in results)
         self.outputs += outputs
 
         def replay():
-            calls, found = self.inside(function)
+            calls, results = self.inside(function)
             self.compare(recorded, calls)
-            found = [each.clone() for each in found]
+            results = [each.clone() for each in results]
             for each in self.outputs:
                 spoil(each)
-            for mine, each in zip(outputs, found):
+            for mine, each in zip(outputs, results):
                 mine.copy_(each)
 
         return replay, outputs
@@ -95,8 +95,8 @@ class PlainRecorder:
     def inside(self, function):
         """(its operators, its outputs)."""
         with Trace() as trace:
-            found = function()
-        return trace.calls, found
+            result = function()
+        return trace.calls, result
 
     @staticmethod
     def compare(recorded, calls):
@@ -139,11 +139,11 @@ class GuardedRecorder(PlainRecorder):
     def inside(self, function):
         names = ("kernels", "waits", "copies")
         before = [getattr(self.guard, name).copy() for name in names]
-        calls, found = super().inside(function)
-        assert all(each.is_cuda for each in found)
+        calls, results = super().inside(function)
+        assert all(each.is_cuda for each in results)
         for name, then in zip(names, before):
             getattr(type(self), name).update(getattr(self.guard, name) - then)
-        return calls, found
+        return calls, results
 
 
 def plain_graphs(recorder=PlainRecorder, after=0, rows=None):

@@ -25,8 +25,8 @@ class Client:
     @property
     def service(self):
         """Of the only pair."""
-        (found,) = self.server.pairs.services
-        return found
+        (only,) = self.server.pairs.services
+        return only
 
     def ask(self, path, body=None, **headers):
         """(status, answer, headers) of a GET, or of a POST of a body."""
@@ -37,9 +37,9 @@ class Client:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, 60)) as line:
             line.request("GET" if body is None else "POST", path, body, sent)
             answer = line.getresponse()
-            found, kind = answer.read(), answer.headers["Content-Type"]
-            found = json.loads(found) if kind == "application/json" else found.decode()
-            return answer.status, found, answer.headers
+            content, kind = answer.read(), answer.headers["Content-Type"]
+            content = json.loads(content) if kind == "application/json" else content.decode()
+            return answer.status, content, answer.headers
 
     def translate(self, q, **fields):
         return self.ask("/translate", {"q": q, "source": "src", "target": "tgt", **fields})

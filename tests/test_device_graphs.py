@@ -30,10 +30,10 @@ def replayed(case, half=False):
     """
     with DeviceGuard() as guard:
         GuardedRecorder.clear(guard)
-        found = guarded(device_generator(case, half), guard, BATCHES[8])
+        outputs = guarded(device_generator(case, half), guard, BATCHES[8])
         assert sum(GuardedRecorder.kernels.values()) > 0
         assert not GuardedRecorder.waits and not GuardedRecorder.copies
-        return tokens(h[0] for h in found)
+        return tokens(h[0] for h in outputs)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_nothing_waits_in_a_recording(case, record):
 
 @pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps"])
 def test_recordings_in_half_precision(case, record):
-    assert all(found[-1] == 2 for found in replayed(case, half=True))
+    assert all(output[-1] == 2 for output in replayed(case, half=True))
     assert not record[0].broken
 
 
@@ -67,7 +67,7 @@ MOST_LAUNCHES = {
 
 @pytest.mark.parametrize("name", MOST_LAUNCHES)
 def test_launches_of_an_iteration_with_graphs(name):
-    found, kernels = count(SYSTEMS[name], rows=8, graphs=True)
-    assert found.launches <= MOST_LAUNCHES[name], kernels.most_common(20)
-    assert found.waits <= 1 and found.copies == (name == "iad")  # its draft, made on the host
+    counted, kernels = count(SYSTEMS[name], rows=8, graphs=True)
+    assert counted.launches <= MOST_LAUNCHES[name], kernels.most_common(20)
+    assert counted.waits <= 1 and counted.copies == (name == "iad")  # its draft, made on the host
     assert not GuardedRecorder.waits and not GuardedRecorder.copies

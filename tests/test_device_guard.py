@@ -95,8 +95,8 @@ LOSSLESS = [case for case, toys in TOYS.items() if toys.lossless is not None]
 def test_lossless_strategies_say_what_stock_says(case, rows):
     want = tokens(stock([TOYS[case].verifier()], BATCHES[rows], flags()))
     with DeviceGuard() as guard:
-        found = guarded(device_generator(case), guard, BATCHES[rows])
-        assert tokens(h[0] for h in found) == want
+        outputs = guarded(device_generator(case), guard, BATCHES[rows])
+        assert tokens(h[0] for h in outputs) == want
 
 
 @pytest.mark.parametrize("case", [case for case, toys in TOYS.items() if toys.settings])
@@ -104,15 +104,15 @@ def test_relaxed_strategies_say_what_they_say_on_a_cpu(case):
     generator = make_generator(case, lossless=False, backend="torch")
     want = tokens(decode(generator, BATCHES[8]))
     with DeviceGuard() as guard:
-        found = guarded(device_generator(case, lossless=False), guard, BATCHES[8])
-        assert tokens(h[0] for h in found) == want
+        outputs = guarded(device_generator(case, lossless=False), guard, BATCHES[8])
+        assert tokens(h[0] for h in outputs) == want
 
 
 @pytest.mark.parametrize("case, rows", half([*TOYS], [8, 1]))
 def test_strategies_in_half_precision(case, rows):
     with DeviceGuard() as guard:
-        found = guarded(device_generator(case, half=True), guard, BATCHES[rows])
-        assert all(h["tokens"].tolist()[-1] == 2 for h, *_ in found)
+        outputs = guarded(device_generator(case, half=True), guard, BATCHES[rows])
+        assert all(h["tokens"].tolist()[-1] == 2 for h, *_ in outputs)
 
 
 @pytest.mark.parametrize("case, rows, is_half", half(["greedy", "iad"], [*BATCHES], [False, True]))
@@ -123,9 +123,9 @@ def test_beams_say_what_stock_says(case, rows, is_half):
     model = TOYS[case].verifier()
     want = task.inference_step(task.build_generator([model], args), [model], BATCHES[rows])
     with DeviceGuard() as guard:
-        found = guarded(device_generator(case, is_half, beam=5), guard, BATCHES[rows])
+        outputs = guarded(device_generator(case, is_half, beam=5), guard, BATCHES[rows])
         if not is_half:
-            assert [tokens(each) for each in found] == [tokens(each) for each in want]
+            assert [tokens(each) for each in outputs] == [tokens(each) for each in want]
 
 
 def test_events_do_not_pile_up():
@@ -201,6 +201,6 @@ MOST_LAUNCHES = {
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_launches_of_an_iteration(name):
-    found, kernels = count(SYSTEMS[name], rows=8)
-    assert found.launches <= MOST_LAUNCHES[name], kernels.most_common(20)
-    assert found.waits <= 1 and found.start_waits <= 2
+    counted, kernels = count(SYSTEMS[name], rows=8)
+    assert counted.launches <= MOST_LAUNCHES[name], kernels.most_common(20)
+    assert counted.waits <= 1 and counted.start_waits <= 2

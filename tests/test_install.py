@@ -112,8 +112,8 @@ def test_the_omegaconf_wheel_is_whole_and_readable_by_pip():
         assert set(listed) == set(wheel.namelist())
         for name, digest in listed.items():
             if name != record:
-                found = hashlib.sha256(wheel.read(name)).digest()
-                assert digest == "sha256=" + base64.urlsafe_b64encode(found).decode().rstrip("=")
+                hashed = hashlib.sha256(wheel.read(name)).digest()
+                assert digest == "sha256=" + base64.urlsafe_b64encode(hashed).decode().rstrip("=")
         metadata = wheel.read(record.replace("RECORD", "METADATA")).decode()
     needs = [ln.split(": ", 1)[1] for ln in metadata.splitlines() if ln.startswith("Requires-Dist")]
     assert needs

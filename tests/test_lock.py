@@ -18,15 +18,15 @@ def entries(text):
     Raises:
         ValueError: a line that is not pinned, or has no hash.
     """
-    found = {}
+    versions = {}
     for line in text.replace("\\\n", " ").splitlines():
         line = " ".join(line.split())
         if line and not line.startswith("#"):
             match = ENTRY.fullmatch(line)
             if match is None:
                 raise ValueError(line)
-            found[match.group(1)] = match.group(2)
-    return found
+            versions[match.group(1)] = match.group(2)
+    return versions
 
 
 def locked(name):
@@ -49,14 +49,14 @@ def missing(requirements, names):
     """The requirements that the lock does not meet."""
     packaging = pytest.importorskip("packaging.requirements")
     environment = {"python_version": "3.11", "python_full_version": "3.11.7"}
-    found = []
+    absent = []
     for text in requirements:
         need = packaging.Requirement(text)
         if need.marker is None or need.marker.evaluate(environment):
             version = names.get(re.sub(r"[-_.]+", "-", need.name).lower())
             if version is None or not need.specifier.contains(version.split("+")[0]):
-                found.append(text)
-    return found
+                absent.append(text)
+    return absent
 
 
 def test_the_lock_meets_setup(asked):

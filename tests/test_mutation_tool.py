@@ -52,8 +52,8 @@ def test_whoever_imported_a_function_gets_the_mutants():
     new = new.replace("True", "False").replace("return 3", "return 4").replace("x / 2", "x * 2")
     mutants.replace(old, module_of(new.replace("three * 2", "three / 2")))
     assert plain(5) == 3 and holder.best is False and holder.three == 4 and holder.half(3) == 6
-    with holder.opened() as found:
-        assert found == 2
+    with holder.opened() as places:
+        assert places == 2
 
 
 def test_whoever_imported_a_constant_gets_the_mutants(monkeypatch):
@@ -86,10 +86,10 @@ def test_a_result_is_kept_until_its_function_changes():
 def test_operators_numbers_and_arguments_change_and_messages_do_not():
     pytest.importorskip("libcst")
     pytest.importorskip("mutmut")
-    found = {
+    changes = {
         mutants.change(SOURCE, text): inside for text, inside in mutants.mutants_of(SOURCE).items()
     }
-    assert found["return x + more -> return x - more"]
-    assert found["return x / 2 -> return x * 2"] and found["best = True -> best = False"]
-    assert found["return 3 -> return 4"] and not found["LIMIT = 5 -> LIMIT = 6"]
-    assert not any("raise" in change or "Says" in change for change in found)
+    assert changes["return x + more -> return x - more"]
+    assert changes["return x / 2 -> return x * 2"] and changes["best = True -> best = False"]
+    assert changes["return 3 -> return 4"] and not changes["LIMIT = 5 -> LIMIT = 6"]
+    assert not any("raise" in change or "Says" in change for change in changes)

@@ -35,11 +35,11 @@ def module_names(root):
     ``engine/eager/linear.py`` may be ``linear``, ``eager_linear`` or ``engine_eager_linear``: where
     two modules share a name, one of the longer ones tells them apart.
     """
-    found = set()
+    names = set()
     for path in [*root.rglob("*.py"), *(path for path in root.rglob("*") if path.is_dir())]:
         parts = (root.name, *path.relative_to(root).with_suffix("").parts)
-        found |= {"_".join(parts[first:]) for first in range(len(parts))}
-    return found
+        names |= {"_".join(parts[first:]) for first in range(len(parts))}
+    return names
 
 
 def is_named(stem, package, names):
@@ -74,12 +74,12 @@ def test_no_two_files_have_one_name():
 
 def test_no_file_of_tests_imports_another():
     """What two share stands in a file of its own: a deleted case takes no other file with it."""
-    found = {
+    imports = {
         str(path.relative_to(TESTS))
         for path in TESTS.rglob("*.py")
         if re.search(r"^(?:from|import) test_\w+", path.read_text(encoding="utf-8"), re.M)
     }
-    assert not found
+    assert not imports
 
 
 def test_exceptions_exist():
@@ -107,7 +107,7 @@ def private_names(node):
 
 def private_patches(source):
     """'line: name' for what is patched under a private name, by ``monkeypatch`` or ``mock``."""
-    found = []
+    patches = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
@@ -115,14 +115,14 @@ def private_patches(source):
         if function not in PATCHING:
             continue
         for argument in node.args[:2]:
-            found += [f"{node.lineno}: {name}" for name in private_names(argument)]
-    return found
+            patches += [f"{node.lineno}: {name}" for name in private_names(argument)]
+    return patches
 
 
 def test_no_test_patches_a_private_name():
-    found = []
+    patches = []
     for path in sorted(TESTS.rglob("*.py")):
         if path != pathlib.Path(__file__).resolve():
             for line in private_patches(path.read_text(encoding="utf-8")):
-                found.append(f"{path.relative_to(TESTS)}:{line}")
-    assert not found, "\n".join(found)
+                patches.append(f"{path.relative_to(TESTS)}:{line}")
+    assert not patches, "\n".join(patches)

@@ -12,14 +12,14 @@ def both(warm_python, tmp_path):
     """Run words by a new Python and by a warm one: what each said and how it exited."""
 
     def run(*words, text=None, **environment):
-        found = []
+        results = []
         for python in (sys.executable, warm_python.python):
             done = subprocess.run(
                 [str(python), *words], cwd=str(tmp_path), env=dict(os.environ, **environment),
                 input=text, capture_output=True, text=True,
             )  # fmt: skip
-            found.append((done.returncode, done.stdout, done.stderr))
-        return found
+            results.append((done.returncode, done.stdout, done.stderr))
+        return results
 
     return run
 

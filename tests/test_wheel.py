@@ -124,12 +124,12 @@ def test_it_decodes_natively_without_a_compiler(installed, tmp_path, monkeypatch
         text=True,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert installed.parents[1] in pathlib.Path(found["package"]).parents
-    assert found["library"] == library.supported()[-1].name
-    assert found["compilers"] == []
-    assert "data-bin, and not with a wheel" in found["refusal"]
-    assert "\n" not in found["refusal"]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert installed.parents[1] in pathlib.Path(report["package"]).parents
+    assert report["library"] == library.supported()[-1].name
+    assert report["compilers"] == []
+    assert "data-bin, and not with a wheel" in report["refusal"]
+    assert "\n" not in report["refusal"]
     monkeypatch.setenv(library.ENVIRONMENT, "off")
     on_torch = SpeculativeTranslator.from_pretrained(str(PAIR), strategy="greedy")
-    assert found["texts"] == [str(each) for each in on_torch.translate(lines)]
+    assert report["texts"] == [str(each) for each in on_torch.translate(lines)]

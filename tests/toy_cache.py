@@ -44,24 +44,24 @@ def _graph():
 def sources(*uses):
     """The files of these modules of the package, of what they import, and of the toys, sorted."""
     modules, imports = _graph()
-    found, left = set(), list(modules) if EVERYTHING in uses else [ALWAYS, *uses]
+    names, left = set(), list(modules) if EVERYTHING in uses else [ALWAYS, *uses]
     while left:
         name = left.pop()
         # The package's own __init__ imports all of it, whatever is asked for.
-        if name not in found and name != PACKAGE.name:
-            found.add(name)
+        if name not in names and name != PACKAGE.name:
+            names.add(name)
             left += imports[name]
-    return sorted([*(modules[name] for name in found), *trainers()])
+    return sorted([*(modules[name] for name in names), *trainers()])
 
 
 @functools.lru_cache(maxsize=None)
 def trainers():
     """The files of the tests that train models: those that call ``trained``, and this one."""
-    found = [pathlib.Path(__file__).resolve()]
+    paths = [pathlib.Path(__file__).resolve()]
     for path in set(TESTS.rglob("*.py")) - set(TESTS.rglob("test_*.py")):
         if re.search(r"^from toy_cache import .*\btrained\b", path.read_text("utf-8"), re.M):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def key(settings, uses=(), files=()):

@@ -11,12 +11,12 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 
 def hypotheses_of(outputs, columns=80):
     """Hypotheses of accepted tokens: lists of token ids, without the start symbol."""
-    found = Hypotheses(len(outputs), columns, EOS, PAD, torch.zeros(0, dtype=torch.long))
+    hypotheses = Hypotheses(len(outputs), columns, EOS, PAD, torch.zeros(0, dtype=torch.long))
     for row, output in enumerate(outputs):
-        found.tokens[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
-    found.lengths_cpu = [len(output) for output in outputs]
-    found.lengths = torch.tensor(found.lengths_cpu, dtype=torch.long)
-    return found
+        hypotheses.tokens[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
+    hypotheses.lengths_cpu = [len(output) for output in outputs]
+    hypotheses.lengths = torch.tensor(hypotheses.lengths_cpu, dtype=torch.long)
+    return hypotheses
 
 
 def open_drafter(drafter, net_input, max_len, verifier=None, encoder_out=None, backend=TORCH):

@@ -137,8 +137,8 @@ def translation_step(model):
 def greedy(task, model, sources):
     """Stock fairseq's outputs, beam 1."""
     generator = task.build_generator([model], Namespace(beam=1, max_len_b=20))
-    found = task.inference_step(generator, [model], make_sample(sources))
-    return [hypotheses[0]["tokens"].tolist() for hypotheses in found]
+    ranked = task.inference_step(generator, [model], make_sample(sources))
+    return [hypotheses[0]["tokens"].tolist() for hypotheses in ranked]
 
 
 def is_diverse(task, model, words):

@@ -160,8 +160,8 @@ def make_generator(
 
 def decode(generator, sample, prefix=None):
     """The hypothesis of every sentence of a batch."""
-    found = generator.generate(generator.models, sample, prefix_tokens=prefix)
-    return [hypotheses and hypotheses[0] for hypotheses in found]
+    ranked = generator.generate(generator.models, sample, prefix_tokens=prefix)
+    return [hypotheses and hypotheses[0] for hypotheses in ranked]
 
 
 def stock_beams(models, sample, args, prefix=None, extra=None):
@@ -198,10 +198,10 @@ def forced_here_and_there(rows, width=4):
     return prefix
 
 
-def check(found, expected):
+def check(outputs, expected):
     """One hypothesis of each sentence: equal tokens, and scores but for rounding."""
-    assert tokens(found) == tokens(expected)
-    for mine, theirs in zip(found, expected):
+    assert tokens(outputs) == tokens(expected)
+    for mine, theirs in zip(outputs, expected):
         scores = (mine["positional_scores"].float(), theirs["positional_scores"].float())
         torch.testing.assert_close(*scores, atol=1e-4, rtol=0)
         assert mine["score"].dim() == 0  # unnormalised ones are in the hundreds
@@ -210,10 +210,10 @@ def check(found, expected):
         )
 
 
-def check_beams(found, expected):
+def check_beams(outputs, expected):
     """The same of all hypotheses of each sentence."""
-    assert len(found) == len(expected)
-    for mine, theirs in zip(found, expected):
+    assert len(outputs) == len(expected)
+    for mine, theirs in zip(outputs, expected):
         check(mine, theirs)
 
 

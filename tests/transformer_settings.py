@@ -224,14 +224,14 @@ READERS = (transformer_layer, transformer_encoder, transformer_decoder, transfor
 
 def settings_read():
     """Names that fairseq's Transformer reads of its configuration, found in its source."""
-    found = set()
+    names = set()
     for module in READERS:
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             name = _setting_read(node)
             if name:
-                found.add(name)
+                names.add(name)
     # "decoder" alone is what "decoder.layers" is read from.
-    return {name for name in found if not any(other.startswith(name + ".") for other in found)}
+    return {name for name in names if not any(other.startswith(name + ".") for other in names)}
 
 
 def _setting_read(node):

@@ -31,16 +31,16 @@ def test_from_a_verifier_to_a_report(accelerate, stopped_in_training, monkeypatc
 
     out = accelerate(*SMALL)
     logged = caplog.text
-    found = state_of(out)
-    assert found["distil"]["counts"]["chosen"] == 40
-    assert found["train"]["updates"] == 6 and len(found["train"]["history"]) == 2
-    assert all(each["done"] for each in found.values())
+    state = state_of(out)
+    assert state["distil"]["counts"]["chosen"] == 40
+    assert state["train"]["updates"] == 6 and len(state["train"]["history"]) == 2
+    assert all(each["done"] for each in state.values())
     drafter = torch.load(str(out / "drafter.pt"), weights_only=False)
     assert "last_optimizer_state" not in drafter and "decoder.mask_embedding" in drafter["model"]
     page = (out / "report.html").read_text(encoding="utf-8")
     ours = ("greedy", "gad", "greedy, beam 2", "gad, beam 2")
     for size in ("1", "3"):
-        rows = found["measure"]["rows"][size]
+        rows = state["measure"]["rows"][size]
         assert all(rows[name]["identical_percent"] == 100.0 for name in ours)
         for beam, end in ((1, ""), (2, ", beam 2")):
             way = min(("greedy", "gad"), key=lambda way: rows[way + end]["ms_mean"])
@@ -126,9 +126,9 @@ def test_sources_alone_are_enough(accelerate, toy, tmp_path):
         "-t", "tgt", "--updates", 3, "--limit", 40, "--eval-sentences", 8,
         "--measure-sentences", 8, "--decode-beam", 1, "--batch-sizes", 1, data=toy,
     )  # fmt: skip
-    found = state_of(out)
-    assert found["distil"]["counts"]["chosen"] == 40
-    row = found["measure"]["rows"]["1"]["fairseq beam 1"]
+    state = state_of(out)
+    assert state["distil"]["counts"]["chosen"] == 40
+    row = state["measure"]["rows"]["1"]["fairseq beam 1"]
     assert row["bleu"] == pytest.approx(100), "valid holds the verifier's own output"
     assert (out / "drafter.pt").is_file() and not list(out.glob("sources/train.*.tgt.*"))
 
@@ -310,8 +310,8 @@ def test_the_fastest_is_recommended_for_each_use(measured):
         parts[size] = figures(**STOCK)
         parts[size].update({name: {"ms_mean": ms} for name, ms in zip(names, times)})
     state.note("measure", rows=parts)
-    found = [(best.size, best.beam, best.way) for best in measuring.recommend(job, state)]
-    assert found == [(1, 1, "gad"), (1, 5, "greedy"), (8, 1, "greedy"), (8, 5, "gad")]
+    recommended = [(best.size, best.beam, best.way) for best in measuring.recommend(job, state)]
+    assert recommended == [(1, 1, "gad"), (1, 5, "greedy"), (8, 1, "greedy"), (8, 5, "gad")]
     assert measuring.recommend(job, state)[1].speed == 90.0 / 6.0
 
 

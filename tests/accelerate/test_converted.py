@@ -58,10 +58,10 @@ def test_plain_text_alone_makes_a_drafter(
     with stopped_in_training():
         accelerate(family, *BRIEF)
     out = accelerate(family, *BRIEF)
-    found = json.loads((tmp_path / "fast" / "state.json").read_text(encoding="utf-8"))["steps"]
-    assert found["distil"]["counts"]["chosen"] == 40 and found["distil"]["counts"]["kept"] > 30
-    assert found["train"]["updates"] == 6 and len(found["train"]["history"]) == 2
-    (rows,) = found["measure"]["rows"].values()
+    steps = json.loads((tmp_path / "fast" / "state.json").read_text(encoding="utf-8"))["steps"]
+    assert steps["distil"]["counts"]["chosen"] == 40 and steps["distil"]["counts"]["kept"] > 30
+    assert steps["train"]["updates"] == 6 and len(steps["train"]["history"]) == 2
+    (rows,) = steps["measure"]["rows"].values()
     assert rows["gad"]["identical_percent"] == rows["greedy"]["identical_percent"] == 100
 
     source, target = languages_of(family)

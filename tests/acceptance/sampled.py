@@ -150,7 +150,7 @@ def enumerate_outputs(source, args, models):
 def worst_excess(generator, args, rows=2000, samples=SAMPLES):
     """The larger excess of the two sources; outputs that are impossible fail at once."""
     counts, scores = draw(generator, samples, rows=rows)
-    found = []
+    excesses = []
     for i, source in enumerate(SOURCES):
         table = enumerate_outputs(source, args, generator.models)
         assert abs(sum(p for p, _ in table.values()) - 1) < 1e-4
@@ -159,8 +159,8 @@ def worst_excess(generator, args, rows=2000, samples=SAMPLES):
         for output, own in scores[i].items():
             torch.testing.assert_close(own, torch.tensor(table[output][1]), atol=1e-3, rtol=0)
         expected = [samples * p for p, _ in table.values()]
-        found.append(excess([counts[i].get(o, 0) for o in table], expected))
-    return max(found)
+        excesses.append(excess([counts[i].get(o, 0) for o in table], expected))
+    return max(excesses)
 
 
 IN_GATE = [{}, {"sampling_topk": 3, "temperature": 1.7}, {"sampling_topp": 0.8, "temperature": 0.6}]

@@ -84,8 +84,8 @@ def decoded(sources, budget, **settings):
     generator = make_generator(
         "gad++", lossless=False, top_beta=9, tau=9.0, regret_budget=budget, **settings
     )
-    found = generator.generate([toy_model()], make_sample(sources))
-    return [hypotheses[0]["tokens"] for hypotheses in found], generator.stats.accepted
+    outputs = generator.generate([toy_model()], make_sample(sources))
+    return [hypotheses[0]["tokens"] for hypotheses in outputs], generator.stats.accepted
 
 
 SOURCES = sentences(24, seed=7)

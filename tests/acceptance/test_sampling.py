@@ -131,12 +131,12 @@ def test_top_p_keeps_what_stock_keeps(seed, topp):
 
 def test_a_generator_alone_decides_what_is_drawn():
     p = random_distributions(7, 200, 9).exp()
-    found = []
+    draws = []
     for torch_seed, seed in ((1, 5), (2, 5), (2, 6)):
         torch.manual_seed(torch_seed)
         sampler = Sampler(generator=torch.Generator().manual_seed(seed))
-        found.append((sampler.draw(p).tolist(), sampler.uniform(p).tolist()))
-    assert found[0] == found[1] and found[1][0] != found[2][0] and found[1][1] != found[2][1]
+        draws.append((sampler.draw(p).tolist(), sampler.uniform(p).tolist()))
+    assert draws[0] == draws[1] and draws[1][0] != draws[2][0] and draws[1][1] != draws[2][1]
 
 
 @pytest.mark.parametrize(
@@ -209,16 +209,16 @@ def test_without_drafts_the_draws_are_stocks(backend, args, tmp_path):
     source = torch.full((60, 3), PAD)
     source[::2], source[1::2, 1:] = torch.tensor(SOURCES[0]), torch.tensor(SOURCES[1])
     lengths = torch.tensor([3, 2]).repeat(30)
-    found = []
+    runs = []
     for generator in (stock, ours):
         torch.manual_seed(7)
         sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
         hypotheses = [row[0] for row in generator.generate([VERIFIER], sample)]
-        found.append([each["tokens"].tolist() for each in hypotheses])
+        runs.append([each["tokens"].tolist() for each in hypotheses])
         left = torch.rand(1)  # as much was drawn
-        found.append(left)
-    assert len(set(map(str, found[0]))) > 5
-    assert found[0] == found[2] and torch.equal(found[1], found[3])
+        runs.append(left)
+    assert len(set(map(str, runs[0]))) > 5
+    assert runs[0] == runs[2] and torch.equal(runs[1], runs[3])
 
 
 def test_flags_that_contradict_sampling(tmp_path):

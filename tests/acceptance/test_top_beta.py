@@ -116,8 +116,8 @@ RULES = {
 def test_what_a_rule_says_of_itself(name):
     make, expected = RULES[name]
     rule = make()
-    found = (rule.lossless, rule.draft_independent, rule.needs_draft_probabilities)
-    assert all(ours is theirs for ours, theirs in zip(found, expected)), found
+    properties = (rule.lossless, rule.draft_independent, rule.needs_draft_probabilities)
+    assert all(ours is theirs for ours, theirs in zip(properties, expected)), properties
 
 
 # Top-beta picks entries, which takes numbers.

@@ -147,9 +147,9 @@ def test_fallbacks_and_rollbacks_of_small_models_are_counted(bench, pair):
 def test_a_drafter_alone_calls_no_verifier(bench, pair):
     system = gad(pair).replace("gad", "nar")
     result, _ = bench("--system", system, "--warmup", 0)
-    found = rows_of(result)["nar"]
-    assert found["verifier_calls"] == 0 < found["iter"] and found["accepted_percent"] is None
-    assert found["lossless"] is False and found["identical_percent"] < 100
+    row = rows_of(result)["nar"]
+    assert row["verifier_calls"] == 0 < row["iter"] and row["accepted_percent"] is None
+    assert row["lossless"] is False and row["identical_percent"] < 100
 
 
 def test_several_batch_sizes_give_a_table_each(bench, pair):
@@ -212,12 +212,12 @@ def test_a_limit_takes_the_same_sentences_of_any_split(bench, pair, tmp_path):
     """fairseq shuffles equally long sentences of every split but test."""
     words = ["--system", "greedy: --strategy greedy", "--limit", 5, "--by-sentence"]
     words += ["--json", tmp_path / "x.json"]
-    found = []
+    parts = []
     for seed, split in enumerate(["test", "valid", "valid", "valid"]):
         np.random.seed(seed)
         result, _ = bench(*words, "--gen-subset", split)
-        found.append(result["runs"][0]["by_sentence"])
-    assert len(found[0]["id"]) == 5 and all(part == found[0] for part in found[1:])
+        parts.append(result["runs"][0]["by_sentence"])
+    assert len(parts[0]["id"]) == 5 and all(part == parts[0] for part in parts[1:])
 
 
 def test_the_wrong_kind_of_checkpoint_is_named(bench, pair):
@@ -230,9 +230,9 @@ def test_the_wrong_kind_of_checkpoint_is_named(bench, pair):
 def test_the_console_script_measures_memory_and_ends_cleanly_on_mistakes(pair, loaded_python):
     words = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--limit", "2"]
     words += ["--system", gad(pair), "--batch-size", "1,2"]
-    found = memory.measure(3, words)
-    assert found["before"] > 2**20
-    assert found["before"] < found["peaks"]["1"] <= found["peaks"]["2"]
+    measured = memory.measure(3, words)
+    assert measured["before"] > 2**20
+    assert measured["before"] < measured["peaks"]["1"] <= measured["peaks"]["2"]
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     command = [loaded_python.programs / "specdec-bench", pair.data, "--path", pair.d]
     done = subprocess.run(
@@ -256,19 +256,19 @@ def test_the_results_hold_the_outputs_own_times(bench, pair):
 
 
 def test_figures_of_single_sentences_add_up_to_the_rows(bench, pair, tmp_path):
-    words = ["--system", gad(pair), "--by-sentence", "--json", tmp_path / "found.json"]
+    words = ["--system", gad(pair), "--by-sentence", "--json", tmp_path / "run.json"]
     result, _ = bench(*words, "--batch-size", "1,4")
     with pytest.raises(ValueError, match="--by-sentence: .* --json"):
         bench("--by-sentence")
     for run in result["runs"]:
-        found = run["by_sentence"]
-        assert sorted(found["id"]) == list(range(12))
+        by_sentence = run["by_sentence"]
+        assert sorted(by_sentence["id"]) == list(range(12))
         for row in run["rows"]:
-            columns = found["systems"][row["system"]]
+            columns = by_sentence["systems"][row["system"]]
             assert sum(columns["tokens"]) == row["output_tokens"]
             if row["counters"]:
                 assert row["tok"] == sum(columns["tokens"]) / sum(columns["iterations"])
-            words, wanted = columns["words"], sum(found["reference_words"])
+            words, wanted = columns["words"], sum(by_sentence["reference_words"])
             matches = [sum(part) for part in columns["matches"]]
             totals = [sum(max(0, count - n) for count in words) for n in range(4)]
             score = BLEU.compute_bleu(matches, totals, sum(words), wanted)

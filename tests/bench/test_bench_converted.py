@@ -58,9 +58,9 @@ def test_settings_of_the_folder_hold(folders):
     """Flags of the command line come before them."""
     folder = folders("bart")
     words = [str(folder), "--text", str(folder / "text")]
-    found, flagged = (session.read([*words, *more]).args for more in ((), ("--max-len-b", "50")))
-    assert (found.max_len_a, found.max_len_b, found.no_repeat_ngram_size) == (0, 38, 3)
-    assert (flagged.max_len_b, flagged.min_len) == (50, found.min_len)
+    own, flagged = (session.read([*words, *more]).args for more in ((), ("--max-len-b", "50")))
+    assert (own.max_len_a, own.max_len_b, own.no_repeat_ngram_size) == (0, 38, 3)
+    assert (flagged.max_len_b, flagged.min_len) == (50, own.min_len)
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,8 @@ def test_a_row_is_compared_with_its_own_verifier_beam_and_format():
         plan("wide", "iad", 4, ("x",)), plan("small", "gad", dtype="int8"),
         plan("bf16", "gad", dtype="bf16"),
     ]  # fmt: skip
-    found = {row.name: greedy_rows.of(row, rows) for row in rows}
-    assert {name: other and other.name for name, other in found.items()} == {
+    compared = {row.name: greedy_rows.of(row, rows) for row in rows}
+    assert {name: other and other.name for name, other in compared.items()} == {
         "stock 5": None, "stock 1": None, "g": "g", "h": "h", "g4": "g4", "g8": "g8", "gad": "g",
         "heads": "h", "wide": "g4", "small": "g8", "bf16": None,
     }  # fmt: skip

@@ -31,8 +31,8 @@ def test_an_engine_without_scores_is_compared_by_its_best_hypothesis():
 
 
 def test_scores_are_compared_relative_to_their_size():
-    found = compare([output("ab", -1.0, -2.003)], [ONE], 1)
-    assert found.same and found.away == pytest.approx(0.001)
+    comparison = compare([output("ab", -1.0, -2.003)], [ONE], 1)
+    assert comparison.same and comparison.away == pytest.approx(0.001)
     assert compare([ONE], [ONE], 1).away == 0.0
 
 
@@ -79,10 +79,10 @@ def spoilt(monkeypatch):
 
     def spoil(change):
         def generate(*args, **more):
-            found = original(*args, **more)
-            for hypotheses in found:
+            outputs = original(*args, **more)
+            for hypotheses in outputs:
                 change(hypotheses)
-            return found
+            return outputs
 
         original = SpeculativeGenerator.generate
         monkeypatch.setattr(SpeculativeGenerator, "generate", generate)
@@ -92,7 +92,7 @@ def spoilt(monkeypatch):
 
 @pytest.mark.parametrize("nbest, message", [(1, []), (3, ["6 of 6 outputs differ"])])
 def test_wrong_hypotheses_below_the_best_are_told(bench, spoilt, nbest, message):
-    spoilt(lambda found: found.insert(1, found.pop()))
+    spoilt(lambda outputs: outputs.insert(1, outputs.pop()))
     system = f"a: --strategy greedy --beam 3 --nbest {nbest}"
     result, printed = bench("--limit", 6, "--warmup", 0, "--system", system)
     assert result["runs"][0]["rows"][-1]["identical_percent"] == (0 if message else 100)
@@ -102,7 +102,7 @@ def test_wrong_hypotheses_below_the_best_are_told(bench, spoilt, nbest, message)
 
 
 def test_wrong_scores_are_told(bench, spoilt):
-    spoilt(lambda found: found[0]["positional_scores"].sub_(0.001))
+    spoilt(lambda outputs: outputs[0]["positional_scores"].sub_(0.001))
     system = "a: --strategy greedy --beam 3"
     result, _ = bench("--limit", 4, "--warmup", 0, "--system", system)
     row = result["runs"][0]["rows"][-1]

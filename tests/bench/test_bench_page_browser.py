@@ -20,13 +20,13 @@ RUN = pathlib.Path(__file__).parents[2] / "benchmarks" / "demo_peers.json"
 @pytest.fixture(params=["light", "dark"])
 def opened(request, tmp_path):
     run = json.loads(RUN.read_text(encoding="utf-8"))
-    with browser(tmp_path / "profile") as found:
+    with browser(tmp_path / "profile") as tab:
         (tmp_path / "bench.html").write_text(
             page.page(run, [Picture("speed", "Speed by system", b"")]), encoding="utf-8"
         )
-        found.as_phone(request.param)
-        found.open((tmp_path / "bench.html").as_uri())
-        yield found
+        tab.as_phone(request.param)
+        tab.open((tmp_path / "bench.html").as_uri())
+        yield tab
 
 
 def test_the_results_are_whole_on_a_phone(opened):

@@ -40,8 +40,8 @@ def test_the_converted_checkpoint_decodes_alike(bench, sizes):
 def test_the_memory_of_an_engine_is_its_own_process(pair):
     words = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--limit", "2"]
     words += ["--peers"]
-    found = memory.measure(3, words)
-    assert 2**20 < found["before"] < found["peaks"]["1"]
+    measured = memory.measure(3, words)
+    assert 2**20 < measured["before"] < measured["peaks"]["1"]
 
 
 @needs_ctranslate2
@@ -118,8 +118,8 @@ def test_peers_run_on_the_threads_and_processors_of_this_process(pair, monkeypat
         asked = session.read([*line, "--threads", "2"])
         workload = asked.workload()
         systems = [make(workload) for _, make in asked.makers()]
-        found = [s.child for s in systems if isinstance(s, peers.PeerSystem)]
-        on = [os.sched_getaffinity(child.process.pid) for child in found]
+        children = [s.child for s in systems if isinstance(s, peers.PeerSystem)]
+        on = [os.sched_getaffinity(child.process.pid) for child in children]
     finally:
         os.sched_setaffinity(0, here)
         torch.set_num_threads(threads)

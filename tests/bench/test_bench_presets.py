@@ -6,9 +6,9 @@ from fairseq_specdec.bench import cli, presets, session
 
 
 def test_a_preset_is_the_command_line_of_a_pair(pair):
-    found = presets.flags_of("demo_ende", "my data")
-    assert found[found.index("--path") + 1] == "my data/verifier.pt"
-    assert "--drafter-path 'my data/drafter.pt'" in next(w for w in found if w.startswith("gad:"))
+    words = presets.flags_of("demo_ende", "my data")
+    assert words[words.index("--path") + 1] == "my data/verifier.pt"
+    assert "--drafter-path 'my data/drafter.pt'" in next(w for w in words if w.startswith("gad:"))
     with pytest.raises(ValueError, match="--path: .*verifier.pt does not exist"):
         session.read([pair.data, "--preset", "demo_edit"])
 

@@ -43,14 +43,14 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch, on_torch):
-    found = Clock()
+    made = Clock()
     for module in (stats, batch, timing):
-        monkeypatch.setattr(module, "time", found)
-    found.takes(monkeypatch, Verifier, "encode", ENCODE)
-    found.takes(monkeypatch, Verifier, "open", OPEN)
-    found.takes(monkeypatch, VerifierSession, "score", SCORE)
-    found.takes(monkeypatch, batch, "hypothesis", FINISH)
-    return found
+        monkeypatch.setattr(module, "time", made)
+    made.takes(monkeypatch, Verifier, "encode", ENCODE)
+    made.takes(monkeypatch, Verifier, "open", OPEN)
+    made.takes(monkeypatch, VerifierSession, "score", SCORE)
+    made.takes(monkeypatch, batch, "hypothesis", FINISH)
+    return made
 
 
 def measured(case):
@@ -155,7 +155,7 @@ def test_stock_has_no_drafter():
     model.forward_encoder(sample["net_input"])
     steps.stopwatch.seconds.update(encoder=2.0, verifier=7.0)
     system.times = [[10.0]]
-    found = figures.section_times(system)
-    assert found == {
+    times = figures.section_times(system)
+    assert times == {
         "encoder": 2.0, "drafter_encoder": 0.0, "drafter": 0.0, "verifier": 7.0, "rest": 1.0,
     }  # fmt: skip

@@ -176,8 +176,11 @@ def test_the_fastest_system_with_identical_text_is_named():
     )
     gad["speed_greedy"] = 1.02
     part["rows"] += [dict(gad, system=name, ms_mean=ms) for name, ms in (("b", 3.08), ("c", 3.1))]
-    found = tables.conclusion(part)
-    assert found.startswith("batch 1: gad, b are, within 3%, fastest") and "greedy" not in found
+    conclusion = tables.conclusion(part)
+    assert (
+        conclusion.startswith("batch 1: gad, b are, within 3%, fastest")
+        and "greedy" not in conclusion
+    )
     part["rows"] = [stock, wrong]
     assert "no system was faster" in tables.conclusion(part)
 
@@ -223,13 +226,13 @@ def test_every_picture_is_a_png():
     times = run["runs"][0]["ms_by_batch"]
     times.update((row["system"], [1.0, 2.5]) for row in rows[2:])
     run["runs"][1]["rows"] = rows
-    found = {picture.name: picture for picture in plots.draw(run)}
-    assert list(found) == [
+    pictures = {picture.name: picture for picture in plots.draw(run)}
+    assert list(pictures) == [
         "latency_throughput", "speed_by_batch", "speed_up_distribution", "time_split",
         "sweep_1_block_size", "sweep_1_tau", "trade_off_1", "sweep_2",
     ]  # fmt: skip
-    assert "(k)" in found["sweep_1_block_size"].caption
-    for picture in found.values():
+    assert "(k)" in pictures["sweep_1_block_size"].caption
+    for picture in pictures.values():
         assert picture.png[:8] == b"\x89PNG\r\n\x1a\n" and len(picture.png) > 5000
 
 
@@ -245,14 +248,18 @@ def test_plots_and_page_are_written(bench, pair, tmp_path):
     }  # fmt: skip
     text = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert text.count("data:image/png;base64,") == 4
-    found = json.loads((tmp_path / "x.json").read_text())["runs"][0]["ms_by_batch"]
-    assert len(found["copy"]) == 4 and all(0 < x and math.isfinite(x) for x in found["copy"])
+    ms_by_batch = json.loads((tmp_path / "x.json").read_text())["runs"][0]["ms_by_batch"]
+    assert len(ms_by_batch["copy"]) == 4 and all(
+        0 < x and math.isfinite(x) for x in ms_by_batch["copy"]
+    )
 
 
 def test_pictures_without_matplotlib_are_refused_before_anything_is_loaded(bench, monkeypatch):
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name == "matplotlib" else found(name)
+        importlib.util,
+        "find_spec",
+        lambda name, *a: None if name == "matplotlib" else find_spec(name),
     )
     monkeypatch.setattr(builtins, "open", None)
     for flag in ("--plots", "--html"):

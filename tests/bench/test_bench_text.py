@@ -27,12 +27,12 @@ SYSTEM = SimpleNamespace(name="ours", tokens={number: [number] for number in SEN
 
 
 def test_compounds_are_split_on_both_sides():
-    found = Looked(tokenised=True).quality([SYSTEM], DATA)
+    quality = Looked(tokenised=True).quality([SYSTEM], DATA)
     split = {n: text.replace("-", " ##AT##-##AT## ") for n, text in SENTENCES.items()}
     outputs = [OUTPUT[n].replace("-", " ##AT##-##AT## ") for n in OUTPUT]
     expected = BLEU(tokenize="none", force=True).corpus_score(outputs, [list(split.values())])
-    assert found.compound == {"ours": pytest.approx(expected.score)}
-    assert 0 < found.score["ours"] < found.compound["ours"] < 100
+    assert quality.compound == {"ours": pytest.approx(expected.score)}
+    assert 0 < quality.score["ours"] < quality.compound["ours"] < 100
 
 
 def test_text_that_is_not_tokenised_has_no_such_figure():

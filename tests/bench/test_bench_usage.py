@@ -80,8 +80,8 @@ def test_the_command_says_when_the_two_times_disagree(bench, monkeypatch):
     timed = System.timed
 
     def idle(self, sample):
-        found, wall, cpu = timed(self, sample)
-        return found, wall, cpu if self.name == "fairseq beam 1" else 0.5 * wall
+        output, wall, cpu = timed(self, sample)
+        return output, wall, cpu if self.name == "fairseq beam 1" else 0.5 * wall
 
     monkeypatch.setattr(System, "timed", idle)
     result, printed = bench("--system", "copy: --strategy iad", "--warmup", 0, "--limit", 2)

@@ -122,9 +122,9 @@ def test_beams_are_measured_with_drafts_and_without(tmp_path, pair, drafting, de
 def test_costs_are_found_from_times(column, drafter):
     verifying = [(n, 3.0 * (1 + column * (n - 1))) for n in (1, 26, 8, 208, 32, 832)]
     drafting = [(n, 3.0 * drafter * (1 + column * (n - 1))) for n in (25, 200, 800)]
-    found = gpu_figures.fitted(verifying, drafting)
-    assert found[0] == pytest.approx(column, abs=1e-6)
-    assert found[1] == pytest.approx(drafter, rel=1e-6)
+    costs = gpu_figures.fitted(verifying, drafting)
+    assert costs[0] == pytest.approx(column, abs=1e-6)
+    assert costs[1] == pytest.approx(drafter, rel=1e-6)
     falling = [(1, 3.0), (26, 2.9)]
     assert gpu_figures.fitted(falling, drafting)[0] == 0
 
@@ -180,8 +180,8 @@ def test_graphs_are_used_up_to_the_rows_where_they_pay(with_graphs, most, monkey
 
 def test_check_of_a_cpu(tmp_path):
     assert gpu_figures.check(given(tmp_path)) == 0
-    found = json.loads((tmp_path / "check.json").read_text())
-    assert found["product"] == 64.0**3 and "torch" in found["versions"]
+    facts = json.loads((tmp_path / "check.json").read_text())
+    assert facts["product"] == 64.0**3 and "torch" in facts["versions"]
 
 
 def test_check_without_a_card(tmp_path, monkeypatch, capsys):

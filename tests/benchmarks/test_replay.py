@@ -151,15 +151,15 @@ def test_each_sentence_follows_its_own_list_at_any_batch_size(play, monkeypatch)
 
     def write(bench):
         systems = bench.systems[-1], bench.workload.batches(bench.results["runs"][-1]["batch_size"])
-        found = [systems[0].generator.generate(systems[0].models, batch) for batch in systems[1]]
-        kept.append((bench.replay.sizes["gad"], systems[1], found))
+        outputs = [systems[0].generator.generate(systems[0].models, batch) for batch in systems[1]]
+        kept.append((bench.replay.sizes["gad"], systems[1], outputs))
 
     monkeypatch.setattr(replay.ReplayBench, "write", write)
     monkeypatch.setattr(replay, "Overrides", functools.partial(Overrides, keep_trace=True))
     play(*MEAN, "--batch-size", "1,4", "--strategies", "gad")
     assert [len(batches) for _, batches, _ in kept] == [6, 2]
-    for sizes, batches, found in kept:
-        for batch, hypotheses in zip(batches, found):
+    for sizes, batches, outputs in kept:
+        for batch, hypotheses in zip(batches, outputs):
             for sentence, (hypothesis,) in zip(batch["id"].tolist(), hypotheses):
                 emitted = [len(part["tokens"]) for part in hypothesis["history"][1::2]]
                 assert emitted == sizes[sentence]

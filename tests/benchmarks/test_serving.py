@@ -20,9 +20,9 @@ def test_what_is_promised_is_kept(tmp_path):
     words = ["--path", str(pair), "--device", "cpu", "--workers", "2", "--max-wait", "0.2"]
     words += ["--max-requests", "4000", "--max-connections", "4000"]
     texts = pair / "test.src-tgt.src"
-    found = list(serving.promises(words, texts, 1200, 1000, 50, ("30%", "2000%")))
-    broken = [each for each in found if not each.kept and not each.name.startswith(TIMED)]
-    assert broken == [] and len(found) == 10
+    promises = list(serving.promises(words, texts, 1200, 1000, 50, ("30%", "2000%")))
+    broken = [each for each in promises if not each.kept and not each.name.startswith(TIMED)]
+    assert broken == [] and len(promises) == 10
 
 
 class Scripted:
@@ -35,10 +35,10 @@ class Scripted:
         return self.answers.pop(0)
 
     async def exchange(self, request):
-        found = self.answers.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return (found[0], {}, found[1])
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return (answer[0], {}, answer[1])
 
     async def close(self):
         pass
@@ -51,7 +51,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(
-    "found, kept",
+    "figures, kept",
     [
         ({}, [True, True, True]),
         ({"answered": 99, "lost": 1}, [False, True, True]),
@@ -60,13 +60,13 @@ GOOD = {
         ({"memory_growth": 0.05}, [True, True, False]),
     ],
 )
-def test_a_steady_load(found, kept):
-    promises = serving.steady(Scripted({**GOOD, **found}), "80%", 100)
+def test_a_steady_load(figures, kept):
+    promises = serving.steady(Scripted({**GOOD, **figures}), "80%", 100)
     assert [each.kept for each in promises] == kept
 
 
 @pytest.mark.parametrize(
-    "found, kept",
+    "figures, kept",
     [
         ({"answered": 50, "refused": 50}, [True, True]),
         ({}, [False, True]),  # nobody was refused
@@ -76,8 +76,8 @@ def test_a_steady_load(found, kept):
         ({"refused": 50, "lost": 1, "latency": {"100": 5.1}}, [False, False]),
     ],
 )
-def test_twice_the_capacity(found, kept):
-    promises = serving.overload(Scripted({**GOOD, **found}), "200%", 100, 5.0)
+def test_twice_the_capacity(figures, kept):
+    promises = serving.overload(Scripted({**GOOD, **figures}), "200%", 100, 5.0)
     assert [each.kept for each in promises] == kept
 
 

@@ -32,5 +32,5 @@ def test_every_start_has_its_figures(monkeypatch, capsys):
 def test_a_start_says_as_many_words_as_asked(tmp_path):
     _, _, _, text, length = starting._model("small", str(tmp_path))
     asked = {"engine": "fairseq_specdec", "path": str(tmp_path / "verifier.pt")}
-    found = starting.start({**asked, "number_format": "fp32", "text": text, "length": length})
-    assert found["tokens"] == starting.WORDS and len(text.split()) == starting.WORDS - 1
+    report = starting.start({**asked, "number_format": "fp32", "text": text, "length": length})
+    assert report["tokens"] == starting.WORDS and len(text.split()) == starting.WORDS - 1

@@ -65,8 +65,8 @@ def tab(written, tmp_path):
     ],
 )
 def test_flags_and_values(tab, words, wanted, unwanted):
-    found = tab(*words.split(" "))
-    assert set(wanted.split()) <= set(found) and not set(unwanted.split()) & set(found), found
+    offered = tab(*words.split(" "))
+    assert set(wanted.split()) <= set(offered) and not set(unwanted.split()) & set(offered), offered
 
 
 def test_files_and_folders(tab, tmp_path):

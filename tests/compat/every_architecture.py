@@ -91,8 +91,8 @@ def hypotheses(model, task):
     options = argparse.Namespace(beam=3, max_len_b=6, no_repeat_ngram_size=0)
     generator = task.build_generator([model], options)
     inputs["prev_output_tokens"] = torch.full((2, 1), 2)
-    found = generator.generate([model], {"net_input": inputs, "id": torch.arange(2)})
-    return [[each["tokens"].tolist(), float(each["score"])] for row in found for each in row]
+    ranked = generator.generate([model], {"net_input": inputs, "id": torch.arange(2)})
+    return [[each["tokens"].tolist(), float(each["score"])] for row in ranked for each in row]
 
 
 def run(arch, path, task):
@@ -130,12 +130,12 @@ def main(folder, *flags):
     if "--plugin" in flags:
         import fairseq_specdec  # noqa: F401
     logging.disable(logging.CRITICAL)
-    task, found = make_task(), {}
+    task, results = make_task(), {}
     for arch in architectures("--all" in flags):
         path = os.path.join(folder, arch + ".pt")
         written = None if os.path.exists(path) else attempted(write, arch, path, task)
-        found[arch] = written or attempted(run, arch, path, task)
-    sys.stdout.write("\n" + json.dumps(found) + "\n")
+        results[arch] = written or attempted(run, arch, path, task)
+    sys.stdout.write("\n" + json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ def test_a_stock_transformer_runs(name, tmp_path):
 
 def test_swish_is_silu():
     values = torch.linspace(-3, 3, 7)
-    found = utils.get_activation_fn("swish")(values)
-    torch.testing.assert_close(found, values * values.sigmoid())
+    activated = utils.get_activation_fn("swish")(values)
+    torch.testing.assert_close(activated, values * values.sigmoid())
 
 
 def test_what_takes_swish_as_a_class_still_does():

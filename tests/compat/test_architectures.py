@@ -212,11 +212,11 @@ def test_tables_of_embeddings_are_not_opened(layout, trained, reversal_data, tmp
     state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
     settings = dict.fromkeys(("encoder_embed_path", "decoder_embed_path"), str(tmp_path / "gone"))
     torch.save(with_settings(state, settings, layout), str(tmp_path / "a.pt"))
-    sound, found = (
+    sound, damaged = (
         hypotheses(run_here("generate", reversal_data, task="translation_specdec", path=path)[0])
         for path in (trained.checkpoint, tmp_path / "a.pt")
     )
-    assert found == sound
+    assert damaged == sound
     with pytest.raises(FileNotFoundError, match="gone"):
         run_here("generate", reversal_data, task="translation", path=tmp_path / "a.pt")
 
@@ -257,8 +257,8 @@ def test_what_is_built_for_us_opens_no_file():
                 opened = opening(importlib.import_module(base.__module__))
                 assert opened <= EMPTIED.get(base.__module__, set()), base
     others = {n for n in named if n.startswith("fairseq.") and n not in known}
-    found = {name for name in others if opening(importlib.import_module(named[name].__module__))}
-    assert "fairseq.models.wav2vec.wav2vec2_asr.Wav2VecCtc" in found  # the search can find
+    openers = {name for name in others if opening(importlib.import_module(named[name].__module__))}
+    assert "fairseq.models.wav2vec.wav2vec2_asr.Wav2VecCtc" in openers  # the search can find
 
 
 def test_building_from_the_command_line_is_no_business_of_the_list(reversal_data, tmp_path):

@@ -20,7 +20,7 @@ LOADERS = {"load", "loads", "Unpickler", "_Unpickler", "load_module", "load_stat
 
 def unsafe(source):
     """What in a file reads pickles by another way, as 'line: what'."""
-    found = []
+    calls = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names if alias.name in UNSAFE_MODULES]
@@ -43,15 +43,15 @@ def unsafe(source):
             continue
         else:
             names = []
-        found += [f"{node.lineno}: {name}" for name in names]
+        calls += [f"{node.lineno}: {name}" for name in names]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.keyword) and node.arg in ("weights_only", "allow_pickle"):
             value = getattr(node.value, "value", None)
             if value is not (node.arg == "weights_only"):
-                found.append(f"{node.arg}={value}")
+                calls.append(f"{node.arg}={value}")
         if is_numpy_load(node) and "allow_pickle" not in {word.arg for word in node.keywords}:
-            found.append(f"{node.lineno}: numpy.load without allow_pickle=False")
-    return found
+            calls.append(f"{node.lineno}: numpy.load without allow_pickle=False")
+    return calls
 
 
 def is_numpy_load(node):
@@ -64,8 +64,8 @@ def is_numpy_load(node):
 def test_no_source_reads_pickles_by_another_way():
     files = [*PLUGIN.rglob("*.py"), *SCRIPTS.rglob("*.py")]
     assert len(files) > 200
-    found = {str(path): unsafe(path.read_text(encoding="utf-8")) for path in files}
-    assert {path: what for path, what in found.items() if what} == {}
+    unsafe_calls = {str(path): unsafe(path.read_text(encoding="utf-8")) for path in files}
+    assert {path: what for path, what in unsafe_calls.items() if what} == {}
 
 
 @pytest.fixture

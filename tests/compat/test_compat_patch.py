@@ -72,15 +72,15 @@ import inspect, json, sys
 import fairseq, fairseq.trainer
 
 def names():
-    found = {}
+    values = {}
     for module in [m for n, m in sorted(sys.modules.items()) if n.split(".")[0] == "fairseq"]:
         for name, value in vars(module).items():
             if not name.startswith("__"):
-                found[f"{module.__name__}.{name}"] = value
+                values[f"{module.__name__}.{name}"] = value
             if inspect.isclass(value) and value.__module__ == module.__name__:
                 for inner, part in list(vars(value).items()):
-                    found[f"{module.__name__}.{name}.{inner}"] = part
-    return found
+                    values[f"{module.__name__}.{name}.{inner}"] = part
+    return values
 
 before, loaded = names(), set(sys.modules)
 import fairseq_specdec
@@ -97,10 +97,10 @@ print(json.dumps({
 def test_nothing_is_patched_but_what_the_list_says(warm_python):
     """A patch that does not go through ``wrap_once`` would escape the tests below."""
     words = [str(warm_python.python), "-c", CHANGES]
-    found = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-    assert not found["gone"]
-    assert set(found["changed"]) == set(EVERY) | OBJECTS | IMPORTED
-    assert {name.rpartition(".")[2] for name in found["new"]} == {"eval"}
+    report = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    assert not report["gone"]
+    assert set(report["changed"]) == set(EVERY) | OBJECTS | IMPORTED
+    assert {name.rpartition(".")[2] for name in report["new"]} == {"eval"}
 
 
 @every_patched

@@ -46,9 +46,9 @@ def content(reader, state):
 
 def about(path, text):
     """The lines that name a file."""
-    found = [line for line in text.splitlines() if path in line]
-    assert found, text[-3000:]
-    return "\n".join(found)
+    lines = [line for line in text.splitlines() if path in line]
+    assert lines, text[-3000:]
+    return "\n".join(lines)
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_only_text_is_parsed(value):
 def test_every_eval_in_fairseq_reads_literals():
     """No module of fairseq that evaluates text keeps Python's eval; none uses exec or compile."""
     root = os.path.dirname(fairseq.__file__)
-    found = []
+    modules = []
     for base, _, names in os.walk(root):
         if os.path.join("fairseq", "examples") in base:
             continue  # imported by a --user-dir only
@@ -254,9 +254,9 @@ def test_every_eval_in_fairseq_reads_literals():
             module = "fairseq." + os.path.relpath(path, root)[:-3].replace(os.sep, ".")
             assert not called & {"exec", "compile", "__import__"}, path
             if "eval" in called:
-                found.append(module)
-    assert len(found) > 10
-    for module in found:
+                modules.append(module)
+    assert len(modules) > 10
+    for module in modules:
         assert importlib.import_module(module).eval is parse_literal, module
 
 

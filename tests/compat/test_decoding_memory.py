@@ -93,8 +93,8 @@ def test_quantised_models_are_loaded_as_ever(trained, half):
 def test_which_commands_it_concerns(trained, half, command, ours, monkeypatch):
     spec = Namespace(name=f"fairseq_cli.{command}")
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
-    found = kinds(loaded(half, task_of(trained, ours)))
-    assert bool(found & STORED) == (command == "generate" and ours)
+    concerned = kinds(loaded(half, task_of(trained, ours)))
+    assert bool(concerned & STORED) == (command == "generate" and ours)
 
 
 def test_a_damaged_weight_is_named_before_it_is_mapped(half, tmp_path):
@@ -120,11 +120,11 @@ def test_a_mapping_ends_with_its_tensor(tmp_path):
         return len(re.findall(re.escape(str(path)), pathlib.Path("/proc/self/maps").read_text()))
 
     with open(path, "rb") as file:
-        found = mapped(file.fileno(), 4096 + 8, 3000, torch.int32)
+        tensor = mapped(file.fileno(), 4096 + 8, 3000, torch.int32)
         assert mapped(file.fileno(), 8, 5001, torch.int32) is None  # more than there is
-    assert torch.equal(found, numbers[1024:4024]) and count() == 1
-    part = found[5:7]
-    del found
+    assert torch.equal(tensor, numbers[1024:4024]) and count() == 1
+    part = tensor[5:7]
+    del tensor
     part += 1  # in memory alone
     assert part.tolist() == [1030, 1031] and count() == 1
     del part

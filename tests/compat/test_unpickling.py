@@ -81,9 +81,9 @@ def in_layout(name, pickled, header=()):
 def read_plain(data, limit=None, storage=None):
     """The object of a pickle by itself."""
     stream = io.BytesIO(data)
-    found = Unpickler(stream, len(data) if limit is None else limit, Objects(), storage).load()
+    value = Unpickler(stream, len(data) if limit is None else limit, Objects(), storage).load()
     assert stream.read() == b""
-    return found
+    return value
 
 
 LISTED = [[number] for number in range(300)]
@@ -99,13 +99,13 @@ PLAIN = [
 
 @pytest.mark.parametrize("value", PLAIN, ids=lambda value: repr(value)[:20])
 def test_plain_values_are_read(value):
-    found = read_plain(pickle.dumps(value, 2))
-    assert found == value and type(found) is type(value)
+    read = read_plain(pickle.dumps(value, 2))
+    assert read == value and type(read) is type(value)
 
 
 def test_what_is_the_same_stays_the_same():
-    found = read_plain(pickle.dumps([*LISTED, LISTED[3], LISTED[299]], 2))
-    assert found[300] is found[3] and found[301] is found[299]
+    values = read_plain(pickle.dumps([*LISTED, LISTED[3], LISTED[299]], 2))
+    assert values[300] is values[3] and values[301] is values[299]
 
 
 def test_nothing_is_longer_than_the_file():

@@ -19,24 +19,24 @@ FAMILIES = ("marian", "marian-two", "m2m_100", "nllb", "mbart25", "mbart50", "ba
 def vocabulary(count=60, seed=3):
     """So many words."""
     rng = random.Random(seed)
-    found = set()
-    while len(found) < count:
+    words = set()
+    while len(words) < count:
         word = "".join(
             rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(rng.randint(1, 3))
         )
-        found.add(word)
-    return sorted(found)
+        words.add(word)
+    return sorted(words)
 
 
 def pairs(count, seed):
     """(source, target) sentences."""
     rng, words = random.Random(seed), vocabulary()
-    found = []
+    made = []
     for _ in range(count):
         source = rng.choices(words, k=rng.randint(1, 7))
         target = [word.upper() if i % 2 else word for i, word in enumerate(reversed(source))]
-        found.append((" ".join(source) + rng.choice([".", "?", "!"]), " ".join(target) + "."))
-    return found
+        made.append((" ".join(source) + rng.choice([".", "?", "!"]), " ".join(target) + "."))
+    return made
 
 
 def sentences(count=40, seed=9):
@@ -229,7 +229,7 @@ def made(family, folder, steps=500, rule="nmt_nfkc"):
 
 def generated(model, tokenizer, langs, texts, **more):
     """transformers' text, one sentence at a time."""
-    found = []
+    outputs = []
     for text in texts:
         batch = tokenizer([text], return_tensors="pt")
         batch.pop("token_type_ids", None)
@@ -241,5 +241,5 @@ def generated(model, tokenizer, langs, texts, **more):
             else:
                 more["forced_bos_token_id"] = first
         out = model.generate(**batch, num_beams=1, do_sample=False, **more)
-        found.append(tokenizer.decode(out[0], skip_special_tokens=True))
-    return found
+        outputs.append(tokenizer.decode(out[0], skip_special_tokens=True))
+    return outputs

@@ -62,10 +62,10 @@ def test_drafts_of_a_converted_model_change_nothing(converted, family):
     """The model itself drafts: with its start symbol and first token, or it would draft others."""
     facts, (out, _) = told(family), converted(family)
     drafted = loaded(out, family, strategy="sps", drafter=out / "verifier.pt")
-    found = drafted.translate(facts["sources"])
-    assert list(map(str, found)) == facts["outputs"]
-    tokens = sum(len(each.tokens) for each in found)
-    assert sum(each.iterations for each in found) < tokens / 2
+    translations = drafted.translate(facts["sources"])
+    assert list(map(str, translations)) == facts["outputs"]
+    tokens = sum(len(each.tokens) for each in translations)
+    assert sum(each.iterations for each in translations) < tokens / 2
 
 
 def only_tokenizer_json(family, to):
@@ -145,8 +145,8 @@ def test_stock_fairseq_says_the_same(converted, family):
     for source, wanted in zip(facts["sources"], facts["outputs"]):
         sample, first = decoding.given([codec.encode(source)])
         with torch.no_grad():
-            found = stock.generate(parts.models, sample, **first)[0][0]
-        assert codec.join(codec.words(found["tokens"].tolist())) == wanted, flags
+            best = stock.generate(parts.models, sample, **first)[0][0]
+        assert codec.join(codec.words(best["tokens"].tolist())) == wanted, flags
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["stock", "specdec"])
@@ -217,9 +217,9 @@ def test_outputs_begin_with_the_language_that_was_asked_for(converted):
     translator = SpeculativeTranslator.from_pretrained(out, source_lang="en", target_lang="fr")
     decodings, decoding = translator._open()
     sample, first = decoding.given([translator.codec.encode("lu mafu.")])
-    found = decoding.generator.generate(decodings.loaded.models, sample, **first)
+    hypotheses = decoding.generator.generate(decodings.loaded.models, sample, **first)
     words = decodings.loaded.task.target_dictionary
-    assert words.symbols[found[0][0]["tokens"][0]] == "__fr__"
+    assert words.symbols[hypotheses[0][0]["tokens"][0]] == "__fr__"
 
 
 def test_the_table_of_positions_is_marians():

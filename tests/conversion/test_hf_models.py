@@ -32,7 +32,7 @@ SPECIAL = [
 
 def odd_lines(count, seed=1):
     """Words of the models' language among odd characters and special tokens."""
-    rng, words, found = random.Random(seed), hf_models.vocabulary(), []
+    rng, words, lines = random.Random(seed), hf_models.vocabulary(), []
     for _ in range(count):
         line = ""
         for _ in range(rng.randint(1, 12)):
@@ -43,8 +43,8 @@ def odd_lines(count, seed=1):
             line += rng.choice([" ", " ", " ", "", "  ", "\t", "\u00a0", "\u3000"])
         if rng.random() < 0.2:
             line = unicodedata.normalize(rng.choice(["NFD", "NFKD", "NFC"]), line)
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 @pytest.fixture(scope="module", params=hf_models.FAMILIES)
@@ -97,9 +97,9 @@ def test_logits(family, tmp_path):
         first = translator.codec.start
         given = [[2 if first is None else first, *(inverse[int(i)] for i in forced[0][1:])]]
         with torch.no_grad():
-            found = ours(row, torch.tensor([row.size(1)]), torch.tensor(given))[0][0]
+            logits = ours(row, torch.tensor([row.size(1)]), torch.tensor(given))[0][0]
         there = order >= 0
-        assert torch.allclose(found[:, there], theirs[:, order[there]], atol=1e-4), name
+        assert torch.allclose(logits[:, there], theirs[:, order[there]], atol=1e-4), name
 
 
 def _order(size, tokenizer, name):

@@ -76,10 +76,17 @@ def test_it_is_mapped(pair, monkeypatch):
 
 def test_the_file_says_what_it_is(pair, caplog):
     state = load_checkpoint(str(pair / "int8.pt"))
-    found = state[packed_file.KEY]
-    assert found["made_from"]["file"] == "verifier.pt" and len(found["made_from"]["sha256"]) == 64
-    assert found["variant"] == library.load().variant and found["number_format"] == "int8"
-    names = [name for each in found["matrices"] for names in each["modules"] for name in names]
+    description = state[packed_file.KEY]
+    assert (
+        description["made_from"]["file"] == "verifier.pt"
+        and len(description["made_from"]["sha256"]) == 64
+    )
+    assert (
+        description["variant"] == library.load().variant and description["number_format"] == "int8"
+    )
+    names = [
+        name for each in description["matrices"] for names in each["modules"] for name in names
+    ]
     assert not {f"{name}.weight" for name in names} & set(state["model"])
     with caplog.at_level("INFO"):
         cli.main(cli.get_parser().parse_args(["pack", "--check", str(pair / "int8.pt")]))
@@ -98,8 +105,10 @@ def drafted(path, drafter, number_format="fp32", **flags):
     with translator(
         path, number_format, strategy="sps", drafter=drafter, draft_budget=0, **flags
     ) as loaded:
-        found = loaded.translate(TEXTS)
-        return [(each.text, each.scores) for each in found], sum(each.iterations for each in found)
+        translations = loaded.translate(TEXTS)
+        return [(each.text, each.scores) for each in translations], sum(
+            each.iterations for each in translations
+        )
 
 
 @pytest.mark.parametrize("number_format", ["fp32", "int8"])
@@ -140,15 +149,15 @@ def changed(pair, change):
 
 
 def matrix(change):
-    return lambda found: change(found["matrices"][0])
+    return lambda packed: change(packed["matrices"][0])
 
 
 CHANGES = {
-    "another version": (lambda found: found.update(version=2), "another version of fairseq_spec"),
-    "another variant": (lambda found: found.update(variant="avx9"), "packed for avx9, and this"),
-    "no matrix": (lambda found: found.update(matrices=[]), "hold no matrix"),
-    "a matrix less": (lambda found: found["matrices"].pop(), "hold|fit|Missing|weights"),
-    "a matrix twice": (lambda found: found["matrices"].append(found["matrices"][0]), "twice"),
+    "another version": (lambda packed: packed.update(version=2), "another version of fairseq_spec"),
+    "another variant": (lambda packed: packed.update(variant="avx9"), "packed for avx9, and this"),
+    "no matrix": (lambda packed: packed.update(matrices=[]), "hold no matrix"),
+    "a matrix less": (lambda packed: packed["matrices"].pop(), "hold|fit|Missing|weights"),
+    "a matrix twice": (lambda packed: packed["matrices"].append(packed["matrices"][0]), "twice"),
     "a part less": (matrix(lambda each: each["parts"].pop("words")), "do not fit its model"),
     "a short part": (
         matrix(lambda each: each["parts"].update(words=each["parts"]["words"][:-1].clone())),
@@ -193,8 +202,8 @@ def test_other_ways_to_decode_are_refused(pair, flags, message):
 
 def test_a_flipped_bit_is_found_on_request(pair, tmp_path):
     data = bytearray((pair / "fp32.pt").read_bytes())
-    found = load_checkpoint(str(pair / "fp32.pt"))[packed_file.KEY]["matrices"][0]["parts"]
-    data[data.index(found["words"].numpy().tobytes()) + 9] ^= 1
+    parts = load_checkpoint(str(pair / "fp32.pt"))[packed_file.KEY]["matrices"][0]["parts"]
+    data[data.index(parts["words"].numpy().tobytes()) + 9] ^= 1
     path = tmp_path / "flipped.pt"
     path.write_bytes(data)
     with pytest.raises((ValueError, pickle.UnpicklingError), match="damaged|CRC"):

@@ -106,9 +106,9 @@ def test_a_file_from_before_int7_was_timed_has_its_times_from_int8():
     assert checked(given).between["int7"] == 0.5
     for part in ("products", "between"):
         del given[part]["int7"]
-    found = checked(given)
-    assert found.products["int7"] == found.products["int8"]
-    assert found.between["int7"] == found.between["int8"]
+    figures = checked(given)
+    assert figures.products["int7"] == figures.products["int8"]
+    assert figures.between["int7"] == figures.between["int8"]
     del given["products"]["bf16"]
     with pytest.raises(ValueError, match="products are not of fp32"):
         checked(given)

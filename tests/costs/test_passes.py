@@ -13,10 +13,10 @@ FIGURES = Figures(
 
 
 def work(**sizes):
-    found = Work(breadth=sizes.pop("breadth", 0))
+    made = Work(breadth=sizes.pop("breadth", 0))
     for name, (multiply_adds, nbytes) in sizes.items():
-        found.add(name, multiply_adds, nbytes)
-    return found
+        made.add(name, multiply_adds, nbytes)
+    return made
 
 
 def test_a_pass_computes_reads_and_does_what_lies_between():
@@ -44,9 +44,9 @@ def test_passes_one_after_the_other_are_counted_each():
 
 
 def test_weights_of_one_stack_are_counted_together():
-    found = work(fp32=(1, 2))
-    found.add("fp32", 10, 20)
-    assert found.multiply_adds == {"fp32": 11} and found.nbytes == 22
+    counted = work(fp32=(1, 2))
+    counted.add("fp32", 10, 20)
+    assert counted.multiply_adds == {"fp32": 11} and counted.nbytes == 22
 
 
 def test_a_line():

@@ -13,13 +13,13 @@ from fairseq_specdec.engine.native import library
 @pytest.fixture
 def loaded(tmp_path, monkeypatch):
     """The library, and an empty cache folder."""
-    found = library.load()
-    if found is None:
+    native = library.load()
+    if native is None:
         pytest.skip(library.why_not())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(tables.ENVIRONMENT)
     tables.of_machine.cache_clear()
-    yield found
+    yield native
     tables.of_machine.cache_clear()
 
 
@@ -31,11 +31,11 @@ def test_a_machine_is_measured_once(loaded, monkeypatch):
     path = tables.kept_at(loaded.variant)
     assert not path.exists()
     monkeypatch.setattr(tables, "measured", lambda library: (tables.measure(library), 1.0))
-    found = tables.figures("auto", loaded)
-    assert load(path) == found
+    measured = tables.figures("auto", loaded)
+    assert load(path) == measured
     monkeypatch.setattr(tables, "measured", None)  # not again
     tables.of_machine.cache_clear()
-    assert tables.figures("auto", loaded) == found
+    assert tables.figures("auto", loaded) == measured
 
 
 def test_kept_figures_are_used_and_damaged_ones_replaced(loaded, monkeypatch):
@@ -86,8 +86,8 @@ def test_processors_are_known_by_name_and_variant(monkeypatch):
     for each in rows:
         monkeypatch.setattr(tables, "processor", lambda each=each: each["figures"]["processor"])
         tables.known.cache_clear()
-        found = tables.known(each["variant"])
-        assert found.start == each["figures"]["start"] and found.products["int7"]
+        figures = tables.known(each["variant"])
+        assert figures.start == each["figures"]["start"] and figures.products["int7"]
         assert tables.known("aarch64") is None
     monkeypatch.setattr(tables, "processor", lambda: "another")
     tables.known.cache_clear()

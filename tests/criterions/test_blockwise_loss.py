@@ -201,12 +201,12 @@ def test_logs_of_workers_add_up():
         logs = [criterion()(model, half)[2] for half in halves]
     with metrics.aggregate() as values:
         BlockwiseLoss.reduce_metrics(logs)
-    found = values.get_smoothed_values()
+    logged = values.get_smoothed_values()
     n_right = sum(int(log["n_right_2"]) for log in logs)
     n_head = sum(int(log["n_head_2"]) for log in logs)
-    assert found["head_2_accuracy"] == pytest.approx(100 * n_right / n_head, abs=0.01)
-    assert 1 <= found["accepted"] <= 3
-    assert {"loss", "nll_loss", "ppl", "head_1_accuracy", "head_3_accuracy"} <= set(found)
+    assert logged["head_2_accuracy"] == pytest.approx(100 * n_right / n_head, abs=0.01)
+    assert 1 <= logged["accepted"] <= 3
+    assert {"loss", "nll_loss", "ppl", "head_1_accuracy", "head_3_accuracy"} <= set(logged)
 
 
 def test_only_blockwise_models_are_trained():

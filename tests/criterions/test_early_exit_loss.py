@@ -64,9 +64,9 @@ def test_logs_both_losses_and_how_often_both_agree():
     torch.manual_seed(1)
     model, sample = build(), batch()
     logs = [make_criterion()(model, sample)[2] for _ in range(2)]
-    with metrics.aggregate("test", new_root=True) as found:
+    with metrics.aggregate("test", new_root=True) as meters:
         EarlyExitLoss.reduce_metrics(logs)
-    values = found.get_smoothed_values()
+    values = meters.get_smoothed_values()
     assert values["nll_loss"] > 0 and values["exit_nll_loss"] > 0
     assert values["loss"] == pytest.approx(
         (values["nll_loss"] + values["exit_nll_loss"]) / 2, abs=2e-3

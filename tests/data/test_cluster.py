@@ -101,12 +101,12 @@ def children(pid):
     """The processes that a process started, and those that they started."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], stdout=subprocess.PIPE, check=True)
     parents = dict(map(int, line.split()) for line in listed.stdout.splitlines())
-    found = {pid}
+    pids = {pid}
     while True:
-        more = {child for child, parent in parents.items() if parent in found} - found
+        more = {child for child, parent in parents.items() if parent in pids} - pids
         if not more:
-            return found
-        found |= more
+            return pids
+        pids |= more
 
 
 def alive(pids):

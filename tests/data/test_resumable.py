@@ -56,7 +56,7 @@ def test_the_last_shard_publishes_and_removes_the_parts(job):
 
 def test_two_that_see_the_last_chunk_finished_publish_once(job):
     """The second waits for the first, finds its result, and keeps no parts."""
-    built, found, working = [], [], threading.Event()
+    built, reports, working = [], [], threading.Event()
 
     def build(folder):
         built.append(folder)
@@ -67,10 +67,12 @@ def test_two_that_see_the_last_chunk_finished_publish_once(job):
         other.start()
         assert working.wait(60)
 
-    other = threading.Thread(target=lambda: found.append(job.run(Shard(0, 2), working.set, build)))
+    other = threading.Thread(
+        target=lambda: reports.append(job.run(Shard(0, 2), working.set, build))
+    )
     report = job.run(Shard(1, 2), first, build)
     other.join(60)
-    assert found == [report] and len(built) == 1 and not os.path.exists(job.home)
+    assert reports == [report] and len(built) == 1 and not os.path.exists(job.home)
 
 
 def test_a_late_shard_finds_the_result_and_its_parts_until_it_looked(job):

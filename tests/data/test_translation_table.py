@@ -18,10 +18,10 @@ def some_pairs(count=40, words=9, seed=5):
 
 
 def joined(pairs):
-    found = []
+    columns = []
     for side in zip(*pairs):
-        found += [np.concatenate(side).astype(np.int32), np.cumsum([len(each) for each in side])]
-    return Pairs(*found)
+        columns += [np.concatenate(side).astype(np.int32), np.cumsum([len(each) for each in side])]
+    return Pairs(*columns)
 
 
 def slow_model(pairs, rounds, nothing):
@@ -55,8 +55,8 @@ def test_as_the_equations_word_by_word(cells, rounds, monkeypatch):
     for source in range(9):
         row = [int(word) for word in table[source] if word != 77]
         assert sorted(row) == sorted(t for s, t in slow if s == source)
-        found = [slow[source, word] for word in row]
-        assert all(a >= b - 1e-6 for a, b in zip(found, found[1:]))
+        chances = [slow[source, word] for word in row]
+        assert all(a >= b - 1e-6 for a, b in zip(chances, chances[1:]))
     assert model.likeliest(2, 77).tolist() == table[:, :2].tolist()
 
 

@@ -114,9 +114,9 @@ def test_outputs_begin_as_the_task_lets_them(settings, expected):
     starts = torch.tensor([[7, 5], [8, 5], [7, 6], [8, 6]])
     sample = {"target": starts, "net_input": {"prev_output_tokens": starts}}
     task = Namespace(args=Namespace(**settings))
-    found = accepted_tokens._by_beginning(task, sample, torch.tensor([0, 2, 3]))
+    groups = accepted_tokens._by_beginning(task, sample, torch.tensor([0, 2, 3]))
     plain = [
         (rows.tolist(), start, None if prefix is None else prefix.tolist())
-        for rows, start, prefix in found
+        for rows, start, prefix in groups
     ]
     assert plain == expected

@@ -36,7 +36,7 @@ def compare(models, args, left=True, chosen=SENTENCES, **settings):
 def test_equals_stock_for_every_shape_of_verifier(shape):
     """All else is in test_parity.py."""
     expected = compare([toy_model(shape)], flags(5), left=False)
-    assert_diverse([h["tokens"].tolist() for found in expected for h in found])
+    assert_diverse([h["tokens"].tolist() for ranked in expected for h in ranked])
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -61,8 +61,8 @@ def test_equals_stock_up_to_the_last_learned_position():
 def test_a_batch_says_what_its_sentences_say_alone(strategy):
     models, args = [toy_model()], flags(4)
     together = ours(models, make_sample(SENTENCES), args, strategy=strategy)
-    for sentence, found in zip(SENTENCES, together):
-        check_beams(ours(models, make_sample([sentence]), args, strategy=strategy), [found])
+    for sentence, ranked in zip(SENTENCES, together):
+        check_beams(ours(models, make_sample([sentence]), args, strategy=strategy), [ranked])
 
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
@@ -80,10 +80,10 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
 
     def bits(strategy, chosen):
         sample = make_sample(chosen)
-        found = ours(models, sample, args, strategy=strategy, verifier_dtype=number_format)
+        outputs = ours(models, sample, args, strategy=strategy, verifier_dtype=number_format)
         return [
             [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in hypotheses]
-            for hypotheses in found
+            for hypotheses in outputs
         ]
 
     expected = bits("greedy", SENTENCES)
@@ -109,8 +109,8 @@ def test_words_that_are_equal_differ_in_no_score(strategy, backend):
         )
 
     sample, args = make_sample(SENTENCES), flags(4)
-    found = ours([model], sample, args, strategy=strategy, backend=backend)
-    for mine, theirs in zip(map(ranked, found), map(ranked, stock_beams([model], sample, args))):
+    outputs = ours([model], sample, args, strategy=strategy, backend=backend)
+    for mine, theirs in zip(map(ranked, outputs), map(ranked, stock_beams([model], sample, args))):
         assert [tokens for tokens, _ in mine] == [tokens for tokens, _ in theirs]
         for (_, score), (_, other) in zip(mine, theirs):
             assert score == pytest.approx(other, abs=1e-4)
@@ -174,11 +174,11 @@ def test_a_trace_tells_what_each_pass_did(backend, monkeypatch):
 
 
 def test_hypotheses_share_no_storage():
-    found = ours([toy_model()], make_sample(SENTENCES[:2]), flags(5))
-    before = [h["positional_scores"].clone() for row in found for h in row]
-    found[0][0]["positional_scores"].div_(2)
-    found[0][0]["tokens"].zero_()
-    for h, kept in list(zip((h for row in found for h in row), before))[1:]:
+    outputs = ours([toy_model()], make_sample(SENTENCES[:2]), flags(5))
+    before = [h["positional_scores"].clone() for row in outputs for h in row]
+    outputs[0][0]["positional_scores"].div_(2)
+    outputs[0][0]["tokens"].zero_()
+    for h, kept in list(zip((h for row in outputs for h in row), before))[1:]:
         assert torch.equal(h["positional_scores"], kept)
         assert h["tokens"].ne(0).any()
 
@@ -226,13 +226,13 @@ def test_natively_a_draft_without_a_number_changes_nothing(monkeypatch):
             broken = copy.deepcopy(model)
             broken.decoder.embed_tokens.weight.data[word] = float("nan")
             try:
-                found = ours([broken], sample, flags(4))
+                outputs = ours([broken], sample, flags(4))
             except ValueError:
                 continue  # a hypothesis says the word
-            check_beams(found, expected)
-            found = ours([broken], sample, flags(4, retain_iter_history=True), strategy="iad")
-            check_beams(found, expected)
-            parts = found[0][0]["iterations"]
+            check_beams(outputs, expected)
+            outputs = ours([broken], sample, flags(4, retain_iter_history=True), strategy="iad")
+            check_beams(outputs, expected)
+            parts = outputs[0][0]["iterations"]
             drafts = [one.tokens for part in parts for one in part.beam.draft]
             met += any(word in tokens for tokens in drafts)
             drafted_tokens.update(token for tokens in drafts for token in tokens)

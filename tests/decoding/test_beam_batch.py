@@ -47,19 +47,19 @@ def counts(stats):
 def test_counts_are_of_what_was_done(backend, monkeypatch):
     look_ahead(monkeypatch, Reach(3, 4))
     generator = make(strategy="iad", backend=backend)
-    found = decode(generator)
+    outputs = decode(generator)
     stats, alone = generator.stats, make(strategy="iad", backend=backend)
     assert stats.sentences == len(SENTENCES)
-    assert stats.iterations == sum(h[0]["steps"] for h in found)
+    assert stats.iterations == sum(h[0]["steps"] for h in outputs)
     assert stats.scored > stats.drafted > stats.accepted > 0
-    steps = [max(len(h["tokens"]) for h in hypotheses) for hypotheses in found]
+    steps = [max(len(h["tokens"]) for h in hypotheses) for hypotheses in outputs]
     assert stats.emitted >= sum(steps)
     # Each sentence by itself does the same.
     for sentence in SENTENCES:
         decode(alone, chosen=[sentence])
     for name in ("iterations", "emitted", "scored", "drafted", "accepted", "sentences"):
         assert getattr(alone.stats, name) == getattr(stats, name), name
-    assert all(one["steps"] == row[0]["steps"] for row in found for one in row)
+    assert all(one["steps"] == row[0]["steps"] for row in outputs for one in row)
     assert stats.stopwatch.seconds["verifier"] > 0 and stats.total_seconds > 0
 
 
@@ -67,8 +67,8 @@ def test_counts_are_of_what_was_done(backend, monkeypatch):
 def test_a_trace_is_of_the_best_hypothesis_alone(backend):
     args = flags(3, retain_iter_history=True)
     generator = make(args, backend=backend)
-    found, steps = decode(generator), []
-    for hypotheses in found:
+    outputs, steps = decode(generator), []
+    for hypotheses in outputs:
         best, *others = hypotheses
         # Callers may write to them.
         assert not any(one["tokens"].is_inference() for one in hypotheses)
@@ -160,9 +160,9 @@ def test_a_sentence_without_a_possible_token_is_named(backend):
 def test_output_may_begin_after_another_symbol(backend):
     fairseqs = make_task().build_generator([toy_model()], flags(3))
     expected = fairseqs.generate([toy_model()], make_sample(SENTENCES), bos_token=9)
-    found = decode(make(backend=backend), bos_token=9)
-    check_beams(found, expected)
-    first = [row[0]["tokens"].tolist() for row in found]
+    outputs = decode(make(backend=backend), bos_token=9)
+    check_beams(outputs, expected)
+    first = [row[0]["tokens"].tolist() for row in outputs]
     assert first != [row[0]["tokens"].tolist() for row in decode(make(backend=backend))]
 
 
@@ -216,8 +216,8 @@ def test_a_trace_tells_of_the_same_drafts_on_both_backends(limit, prefix, monkey
     traces = []
     for backend in ("torch", "native"):
         args = flags(3, retain_iter_history=True, max_len_b=limit)
-        found = decode(make(args, backend=backend, strategy="iad"), prefix)
-        traces.append([[part.beam for part in best["iterations"]] for best, *_ in found])
+        outputs = decode(make(args, backend=backend, strategy="iad"), prefix)
+        traces.append([[part.beam for part in best["iterations"]] for best, *_ in outputs])
     drafted = [one for row in traces[1] for beam in row for one in beam.draft]
     assert traces[0] == traces[1]
     assert len({one.kept for one in drafted}) > 1

@@ -19,15 +19,15 @@ def paths(nodes):
     return [[one.token for one in node.path()] for node in nodes]
 
 
-def one_pass(look, found, after):
+def one_pass(look, sentence, after):
     """Draft, score as ``after`` says (the likeliest token of each prefix), and go on."""
-    nodes = look.draft(found)
+    nodes = look.draft(sentence)
     for node in nodes:
         token = after([one.token for one in node.path()])
         node.best = np.float32([-0.1, -4.0, -6.0]), np.array([token, 90, 91])
-    found.tree.place(nodes)
+    sentence.tree.place(nodes)
     look.learn(nodes)
-    found.advance()
+    sentence.advance()
     return paths(nodes)
 
 
@@ -36,15 +36,15 @@ def copy(tokens):
 
 
 def test_a_few_tokens_are_tried_first_then_the_rest_of_the_source():
-    look, found = Lookahead(SOURCE, Reach(6, 40, 0.95, 3)), sentence()
-    assert one_pass(look, found, copy) == [SOURCE[:size] for size in range(4)]
-    second = one_pass(look, found, copy)
+    look, begun = Lookahead(SOURCE, Reach(6, 40, 0.95, 3)), sentence()
+    assert one_pass(look, begun, copy) == [SOURCE[:size] for size in range(4)]
+    second = one_pass(look, begun, copy)
     rest = [SOURCE[:size] for size in range(4, len(SOURCE) + 1)]
     assert [tokens for tokens in second if tokens == SOURCE[: len(tokens)]] == rest
     # Other hypotheses are followed as far as was tried first, and then further.
     assert max(map(len, (t for t in second if t != SOURCE[: len(t)]))) <= 1 + 3
-    step = found.step
-    third = one_pass(look, found, copy)
+    step = begun.step
+    third = one_pass(look, begun, copy)
     assert third and max(map(len, third)) == step + 6
 
 
@@ -60,17 +60,17 @@ def test_a_few_tokens_are_tried_first_then_the_rest_of_the_source():
 )
 def test_what_was_tried_first_decides(right, drafts):
     """All tokens of the first draft but its last one are judged."""
-    look, found = Lookahead(SOURCE, Reach(6, 40, 0.6, 4)), sentence()
-    first = one_pass(look, found, lambda tokens: copy(tokens) if right[len(tokens) % 4] else 80)
+    look, begun = Lookahead(SOURCE, Reach(6, 40, 0.6, 4)), sentence()
+    first = one_pass(look, begun, lambda tokens: copy(tokens) if right[len(tokens) % 4] else 80)
     assert len(first) == 5
-    assert (len(look.draft(found)) > len(found.waiting())) is drafts
+    assert (len(look.draft(begun)) > len(begun.waiting())) is drafts
 
 
 def test_the_rest_ends_with_the_source_the_length_and_the_room():
     def longest(reach, max_len=40):
-        look, found = Lookahead(SOURCE, reach), sentence(max_len)
-        one_pass(look, found, copy)
-        second = one_pass(look, found, copy)
+        look, begun = Lookahead(SOURCE, reach), sentence(max_len)
+        one_pass(look, begun, copy)
+        second = one_pass(look, begun, copy)
         return len(second), max(map(len, second))
 
     assert longest(Reach(2, 40, 0.6, 2))[1] == len(SOURCE)
@@ -79,19 +79,19 @@ def test_the_rest_ends_with_the_source_the_length_and_the_room():
 
 
 def test_the_rest_ends_where_the_end_is_expected():
-    look, found = Lookahead([10, 11, 50, 13, 14], Reach(1, 40, 0.6, 2)), sentence()
+    look, begun = Lookahead([10, 11, 50, 13, 14], Reach(1, 40, 0.6, 2)), sentence()
     rest = [[10], [10, 11], [10, 11, 50], [10, 11, 50, 13], [10, 11, 50, 13, 14]]
-    assert paths(look._rest(found, [])) == rest
-    like = found.tree.root.child(99).child(50)
+    assert paths(look._rest(begun, [])) == rest
+    like = begun.tree.root.child(99).child(50)
     like.best = np.float32([-0.1]), np.array([EOS])
     look.learn([like])
-    assert paths(look._rest(found, [])) == rest[:3]
+    assert paths(look._rest(begun, [])) == rest[:3]
 
 
 def test_without_a_condition_no_rest_is_drafted():
-    look, found = Lookahead(SOURCE, Reach(3, 40)), sentence()
-    assert max(map(len, one_pass(look, found, copy))) == 3
-    assert max(map(len, paths(look.draft(found)))) == found.step + 3
+    look, begun = Lookahead(SOURCE, Reach(3, 40)), sentence()
+    assert max(map(len, one_pass(look, begun, copy))) == 3
+    assert max(map(len, paths(look.draft(begun)))) == begun.step + 3
 
 
 def plain_growth(look, live, beam, count):
@@ -121,9 +121,9 @@ def test_growth_is_that_of_all_candidates():
             if words.random() < 0.8:
                 node.best = values, words.permutation(30)[: 2 * beam]
             live.append((node, -float(words.integers(0, 5))))
-        found = look._grown(live, beam, EOS, 2 * beam)
-        assert found == plain_growth(look, live, beam, 2 * beam)
-        ended += found[1]
+        growth = look._grown(live, beam, EOS, 2 * beam)
+        assert growth == plain_growth(look, live, beam, 2 * beam)
+        ended += growth[1]
     assert ended > 20
 
 

@@ -61,7 +61,7 @@ def test_a_model_serves_on_torch_where_a_budget_is_given(caplog):
 )
 def test_others_give_way_and_the_log_says_why(drafter, backend, settings, why, caplog):
     with caplog.at_level(logging.INFO):
-        found = chosen(drafter, backend, **settings)
-    assert type(found) is NoDrafter
+        taken = chosen(drafter, backend, **settings)
+    assert type(taken) is NoDrafter
     assert f"--beam 4: beam search without drafts: {why}" in caplog.text
     assert {record.name for record in caplog.records} == {beam_drafter.__module__}

@@ -41,14 +41,14 @@ class Recorder:
 
 def sentence_of(*tokens):
     """A sentence whose best hypothesis has these tokens, in slots 1, 2, ... after the root's."""
-    found = Sentence(BeamRules(2, EOS, 9), EOS)
-    node = found.tree.root
-    found.tree.place([node])
+    sentence = Sentence(BeamRules(2, EOS, 9), EOS)
+    node = sentence.tree.root
+    sentence.tree.place([node])
     for token in tokens:
         node = node.child(token)
-        found.tree.place([node])
-    found.live = [node, found.tree.root.child(99)]
-    return found
+        sentence.tree.place([node])
+    sentence.live = [node, sentence.tree.root.child(99)]
+    return sentence
 
 
 def answer(rows):
@@ -116,8 +116,8 @@ def test_states_lie_by_slots_and_those_of_the_tokens_before_are_given():
     made.learn(torch.tensor([[9], [9], [9]]), 10, torch.full((3, 1, 2), 50.0))
     made.select(torch.tensor([1, 2]), [1, 2])
     made.update([sentence_of(9, 9), sentence_of(9)], looks[1:])
-    found, sizes = drafts.asked[2][2]
-    assert found[0] == [[6.0, 7.0], [4.0, 5.0]] and sizes == [2, 1]
+    read, sizes = drafts.asked[2][2]
+    assert read[0] == [[6.0, 7.0], [4.0, 5.0]] and sizes == [2, 1]
 
 
 def test_states_may_have_more_numbers_than_there_are_slots():

@@ -31,9 +31,9 @@ def drafts(now=AFTER, **parts):
 
 
 def test_counts_are_those_of_the_pass():
-    found = observed(Told(live=[([5, 6], True), ([5, 7], False)]), 1, BEFORE, AFTER)
+    seen = observed(Told(live=[([5, 6], True), ([5, 7], False)]), 1, BEFORE, AFTER)
     live = [LiveHypothesis([5, 6], False), LiveHypothesis([5, 7], True)]
-    assert found == BeamPass(2, 7, 4, 3, live, [])
+    assert seen == BeamPass(2, 7, 4, 3, live, [])
 
 
 def test_what_is_done_has_no_live_hypotheses():

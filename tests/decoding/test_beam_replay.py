@@ -77,15 +77,15 @@ def common(paths):
 
 def drafted(waiting, model, draw):
     """Some prefixes that are likely to come, and some that are not."""
-    found, tops = [], list(waiting)
+    nodes, tops = [], list(waiting)
     for _ in range(draw.randint(4)):
         below = []
         for node in tops:
             order = np.argsort(-model(tuple(tokens_of(node))))[: draw.randint(1, WORDS)]
             below += [node.child(int(word)) for word in order if word not in (EOS, START)]
         tops = [node for node in below if draw.rand() < 0.7]
-        found += [node for node in tops if node.best is None and node not in found]
-    return found
+        nodes += [node for node in tops if node.best is None and node not in nodes]
+    return nodes
 
 
 def check_slots(sentence):
@@ -190,9 +190,9 @@ def test_prefixes_that_lead_nowhere_are_forgotten_up_to_the_fork():
 def test_what_the_tokens_of_a_block_see(upto):
     first, second = Node(5, None), Node(6, None)
     first.seen, second.seen = 0b1_0000_0101, 0b10
-    found = visible([[first, second], [second]], 2, upto)
-    assert found.dtype == bool and found.shape == (2, 2, upto)
-    places = [[np.flatnonzero(entry).tolist() for entry in row] for row in found]
+    seen = visible([[first, second], [second]], 2, upto)
+    assert seen.dtype == bool and seen.shape == (2, 2, upto)
+    places = [[np.flatnonzero(entry).tolist() for entry in row] for row in seen]
     assert places == [[[0, 2, 8], [1]], [[1], [0]]]
 
 
@@ -250,7 +250,7 @@ def test_forced_tokens_lead_and_a_forced_end_is_the_end_of_all(beam, max_len, fo
     rules = BeamRules(beam, EOS, max_len)
     model = functools.partial(follows, 4, max_len=max_len, forced=forced)
     sentence, scored = replay(model, rules, forced=forced)
-    found = ended(sentence)
+    hypotheses = ended(sentence)
     within = sum(token != EOS for token in forced[:max_len])
     # What is forced is scored with the start symbol, and is no draft.
     assert sentence.passes == sentence.steps - within and sentence.used == 0
@@ -258,10 +258,10 @@ def test_forced_tokens_lead_and_a_forced_end_is_the_end_of_all(beam, max_len, fo
     if max_len > 1 and EOS in forced:
         # Stock has beam copies of one hypothesis.
         own = sum(model(forced[:size])[word] for size, word in enumerate(forced))
-        assert found == [(list(forced[:-1]), pytest.approx(float(own)))] * beam
+        assert hypotheses == [(list(forced[:-1]), pytest.approx(float(own)))] * beam
     else:
-        assert found == plain(model, rules)
-        assert all(tokens[: len(forced)] == list(forced[:max_len]) for tokens, _ in found)
+        assert hypotheses == plain(model, rules)
+        assert all(tokens[: len(forced)] == list(forced[:max_len]) for tokens, _ in hypotheses)
 
 
 def test_what_is_forced_after_a_free_token_follows_every_hypothesis():

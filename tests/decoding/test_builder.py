@@ -244,36 +244,40 @@ def test_without_flags_all_is_as_stock_has_it():
     """A bare namespace and fairseq's own defaults, but for the width of the beam."""
     words = make_task().tgt_dict
     for args in (Namespace(), Namespace(**dict(vars(GenerationConfig()), beam=1))):
-        found = make(args)
-        assert found.options == DecodingOptions(
+        generator = make(args)
+        assert generator.options == DecodingOptions(
             "iad", 1, 0, 200, 64, True, 1, 1.0, False, None, False, "auto", None, False, False,
             frozenset({words.eos()}), "auto", "fp32",
         )  # fmt: skip
         pad, unk, eos = words.pad(), words.unk(), words.eos()
-        assert found.policy == DecodingConstraints(pad, unk, eos, 1, 0, 0)
-        assert isinstance(found.drafter, InputCopyDrafter) and type(found.rule) is ExactRule
-        assert found.models == [toy_model(updates=1)]
+        assert generator.policy == DecodingConstraints(pad, unk, eos, 1, 0, 0)
+        assert isinstance(generator.drafter, InputCopyDrafter) and type(generator.rule) is ExactRule
+        assert generator.models == [toy_model(updates=1)]
 
 
 def test_constraints_reach_the_policy():
     words = make_task().tgt_dict
     args = Namespace(min_len=3, unkpen=1.5, no_repeat_ngram_size=4)
-    found = make(args, extra={"eos": 7, "symbols_to_strip_from_output": {8}})
-    assert found.policy == DecodingConstraints(words.pad(), words.unk(), 7, 3, 1.5, 4)
-    assert found.options.hidden == {7, 8}
+    generator = make(args, extra={"eos": 7, "symbols_to_strip_from_output": {8}})
+    assert generator.policy == DecodingConstraints(words.pad(), words.unk(), 7, 3, 1.5, 4)
+    assert generator.options.hidden == {7, 8}
 
 
 def test_settings_reach_the_options():
     models = [toy_model(updates=1), copy.deepcopy(toy_model("learned", updates=1))]
     models[1].decoder.max_target_positions = models[1].decoder.embed_positions.max_positions = 9
-    found = make(
+    options = make(
         Namespace(retain_iter_history=True, beam=3), models, draft_budget=5, backend="torch",
         free_unpacked=True,
     ).options  # fmt: skip
-    assert found.max_positions == models[1].max_decoder_positions() == 9 and found.beam == 3
-    assert (found.max_expected_rejections, found.whole_drafts, found.look_ahead) == (5, False, 5)
-    assert found.keep_trace and found.inference and found.free_unpacked
-    assert found.backend == "torch"
+    assert options.max_positions == models[1].max_decoder_positions() == 9 and options.beam == 3
+    assert (options.max_expected_rejections, options.whole_drafts, options.look_ahead) == (
+        5,
+        False,
+        5,
+    )
+    assert options.keep_trace and options.inference and options.free_unpacked
+    assert options.backend == "torch"
     assert make(verifier_dtype="bf16").options.verifier_format == "bf16"
     assert make(backend="torch").options.verifier_format == "fp32"
 
@@ -282,8 +286,12 @@ def test_settings_reach_the_options():
     "given, overrides", [({"draft_budget": 0}, {}), ({}, {"always_draft": True})]
 )
 def test_whole_drafts_are_never_shortened(given, overrides):
-    found = make(overrides=Overrides(**overrides), **given).options
-    assert (found.max_expected_rejections, found.whole_drafts, found.look_ahead) == (None, True, 0)
+    options = make(overrides=Overrides(**overrides), **given).options
+    assert (options.max_expected_rejections, options.whole_drafts, options.look_ahead) == (
+        None,
+        True,
+        0,
+    )
 
 
 def test_a_gpu_keeps_no_freed_memory(monkeypatch):
@@ -312,15 +320,15 @@ def test_models_that_only_decode_are_run_in_inference_mode():
 def test_parts_may_be_given():
     drafter, rule, stats = NoDrafter(), TopBetaRule(2, 1.0), DecodingStats()
     given = Overrides(drafter, rule, "named", keep_trace=True)
-    found = make(overrides=given)
-    assert found.drafter is drafter and found.rule is rule
-    assert found.strategy == "named" and found.options.keep_trace
+    generator = make(overrides=given)
+    assert generator.drafter is drafter and generator.rule is rule
+    assert generator.strategy == "named" and generator.options.keep_trace
     words = make_task().tgt_dict
-    found = builder.build_generator(
+    generator = builder.build_generator(
         [toy_model(updates=1)], words, words, Namespace(), decoding_settings(), stats=stats
     )
-    assert found.stats is stats and found.strategy == decoding_settings().strategy
-    assert found.options.free_unpacked is False
+    assert generator.stats is stats and generator.strategy == decoding_settings().strategy
+    assert generator.options.free_unpacked is False
 
 
 def test_a_rule_is_told_the_dictionary():
@@ -349,7 +357,7 @@ def test_a_drafter_is_read_with_both_dictionaries(strategy):
         return copy.deepcopy(toy_drafter() if strategy == "gad" else toy_model("learned", seed=2))
 
     args = Namespace(sampling=True, temperature=1.5, sampling_topk=3)
-    found = builder.build_generator(
+    generator = builder.build_generator(
         [toy_model(updates=1)], other, words, args,
         decoding_settings(strategy=strategy, drafter_path=__file__, block_size=3),
         extra={"eos": 7}, load=load, free_unpacked=True,
@@ -357,11 +365,11 @@ def test_a_drafter_is_read_with_both_dictionaries(strategy):
     assert asked == [
         (__file__, True, True, load_drafter if strategy == "gad" else load_small_model, None)
     ]
-    options = found.drafter.options
+    options = generator.drafter.options
     assert (options.block_size, options.pad, options.eos) == (3, words.pad(), 7)
-    assert options.temperature == 1.5 and found.options.free_unpacked
-    assert options.sampler is found.rule.sampler and options.sampler.topk == 3
-    assert type(found.rule) is BlockVerificationRule and found.options.temperature == 1.5
+    assert options.temperature == 1.5 and generator.options.free_unpacked
+    assert options.sampler is generator.rule.sampler and options.sampler.topk == 3
+    assert type(generator.rule) is BlockVerificationRule and generator.options.temperature == 1.5
 
 
 @pytest.mark.parametrize(
@@ -388,21 +396,21 @@ def test_drafts_are_made_in_the_quickest_format_where_the_output_does_not_need_a
         small = read is load_small_model
         return copy.deepcopy(toy_model("learned", seed=2) if small else toy_drafter())
 
-    found = builder.build_generator(
+    generator = builder.build_generator(
         [toy_model(updates=1)], words, words, Namespace(**args),
         decoding_settings(strategy=strategy, drafter_path=__file__, **flags), load=load,
     )  # fmt: skip
     wanted = torch.int8 if quick else None
-    assert formats == [wanted] and found.drafter.options.dtype == wanted
+    assert formats == [wanted] and generator.drafter.options.dtype == wanted
 
 
 def test_how_tokens_are_drawn():
     assert generation.sampler_of(Namespace()) is None
     assert generation.sampler_of(Namespace(sampling=False, sampling_topk=-1)) is None
-    found = generation.sampler_of(Namespace(sampling=True))
-    assert (found.topk, found.topp) == (None, None)
-    found = generation.sampler_of(Namespace(sampling=True, sampling_topp=0.5, sampling_topk=-1))
-    assert (found.topk, found.topp) == (None, 0.5)
+    sampler = generation.sampler_of(Namespace(sampling=True))
+    assert (sampler.topk, sampler.topp) == (None, None)
+    sampler = generation.sampler_of(Namespace(sampling=True, sampling_topp=0.5, sampling_topk=-1))
+    assert (sampler.topk, sampler.topp) == (None, 0.5)
     with pytest.raises(ValueError, match="^--sampling-topp: needs --sampling$"):
         generation.sampler_of(Namespace(sampling_topp=0.5))
     with pytest.raises(ValueError, match="^--sampling-topk 0: "):

@@ -70,9 +70,9 @@ def encoder_shapes(generator):
     ]
 
 
-def assert_same(found, want):
-    assert tokens(found) == tokens(want)
-    for ours, theirs in zip(found, want):
+def assert_same(outputs, want):
+    assert tokens(outputs) == tokens(want)
+    for ours, theirs in zip(outputs, want):
         torch.testing.assert_close(
             ours["positional_scores"], theirs["positional_scores"], rtol=1e-4, atol=1e-4
         )
@@ -156,8 +156,8 @@ def test_batches_at_the_same_time_have_their_own_recordings(case, record):
                 for batch in (one, other):
                     if batch.live:
                         batch.iterate()
-            found = [[h[0] for h in batch.finished] for batch in (one, other)]
-    assert [tokens(each) for each in found] == want
+            outputs = [[h[0] for h in batch.finished] for batch in (one, other)]
+    assert [tokens(each) for each in outputs] == want
 
 
 BEAMS = {
@@ -181,9 +181,9 @@ def test_beams(name, record):
     made = record(8)
     generator = torch_generator(case, args=args, **more)
     for sample, expected in zip(samples, want):
-        found = generator.generate(generator.models, sample)
-        assert [len(one) for one in found] == [5] * len(expected)
-        for ours, theirs in zip(found, expected):
+        outputs = generator.generate(generator.models, sample)
+        assert [len(one) for one in outputs] == [5] * len(expected)
+        for ours, theirs in zip(outputs, expected):
             assert_same(ours, theirs)
     assert generator.stats.iterations == other.stats.iterations
     assert generator.stats.drafted == other.stats.drafted
@@ -202,9 +202,9 @@ def test_encoders_of_longer_and_shorter_sources(record, monkeypatch):
         decode(each, samples[0])
     plain, ours = (each._parts.verifier.weights[0].encode for each in (other, generator))
     inputs = [(sample["net_input"], padded) for sample in samples for padded in (None, True)]
-    for found, want in zip(*([encode(*each) for each in inputs] for encode in (ours, plain))):
-        torch.testing.assert_close(found["encoder_out"], want["encoder_out"])
-        torch.testing.assert_close(found["encoder_padding_mask"], want["encoder_padding_mask"])
+    for encoded, want in zip(*([encode(*each) for each in inputs] for encode in (ours, plain))):
+        torch.testing.assert_close(encoded["encoder_out"], want["encoder_out"])
+        torch.testing.assert_close(encoded["encoder_padding_mask"], want["encoder_padding_mask"])
     assert len(set(encoder_shapes(generator))) > 2 and not made[0].broken
     assert {rows for rows, _ in encoder_shapes(generator)} == {8, 4, 1}
 
@@ -395,11 +395,11 @@ def test_what_is_asked_and_measured_decides(asked, measured, graphs, tmp_path, m
     monkeypatch.setattr(devices, "device_name", lambda device: "card")
     given = dataclasses.replace(make_generator("greedy").options, cuda_graphs=asked)
     drafter = make_generator("gad").drafter
-    found = cuda_graphs.graphs_for(given, [OnCard()], drafter)
-    assert (found is not None) == graphs
-    if found is not None:
-        assert found.block_size == drafter.block_size
-        assert found.rows == (None if asked == "on" else measured)
+    recordings = cuda_graphs.graphs_for(given, [OnCard()], drafter)
+    assert (recordings is not None) == graphs
+    if recordings is not None:
+        assert recordings.block_size == drafter.block_size
+        assert recordings.rows == (None if asked == "on" else measured)
     assert cuda_graphs.graphs_for(given, [toy_model()], drafter) is None
     monkeypatch.setattr(devices, "device_name", lambda device: "another card")
     unknown = cuda_graphs.graphs_for(given, [OnCard()], drafter)
@@ -419,8 +419,8 @@ def test_on_is_refused_on_a_cpu():
 
 def test_a_longer_position_table_is_another_shape(record):
     """The limit on lengths grows with the source, and the table with it."""
-    found = sorted(sentences(16, seed=3), key=len)
-    samples = [make_sample(found[:8]), make_sample(found[8:])]
+    by_length = sorted(sentences(16, seed=3), key=len)
+    samples = [make_sample(by_length[:8]), make_sample(by_length[8:])]
     args = flags(max_len_a=1.0, max_len_b=2)
 
     def both():

@@ -50,15 +50,15 @@ def test_the_chance_is_that_by_which_drafts_are_drawn(ends_early):
     generator = torch.Generator().manual_seed(3)
     for chance in (0.4, 0.7, 0.9):
         budget = DraftBudget(FewRejections(NO_LIMIT), AcceptanceHistory(0.5), ends_early)
-        found = []
+        chances = []
         for _ in range(1500):
             budget.plan(2)
             budget.asked = 5
             right = torch.rand(2, 5, generator=generator) < chance
             kept = [int(each.long().cumprod(0).sum()) for each in right]
             budget.learn(Iteration(kept, [0, 0], kept, [0, 0], [5, 5]))
-            found.append(budget.acceptance.chance)
-        assert sum(found[100:]) / len(found[100:]) == pytest.approx(chance, abs=0.03)
+            chances.append(budget.acceptance.chance)
+        assert sum(chances[100:]) / len(chances[100:]) == pytest.approx(chance, abs=0.03)
 
 
 def test_what_a_drafter_that_judges_leaves_out_counts_as_rejected():
@@ -105,7 +105,7 @@ def test_rows_are_counted_together():
 
 def batches(history, planner, right, count=60, length=20):
     """Sizes asked for in batches of one row, whose drafts are accepted as a whole or not at all."""
-    found = []
+    sizes_of_batches = []
     for _ in range(count):
         budget = DraftBudget(planner, history)
         sizes = []
@@ -114,20 +114,20 @@ def batches(history, planner, right, count=60, length=20):
             sizes.append(plan.size)
             budget.learn(rows(plan.size if right else 0, plan.size))
         budget.close()
-        found.append(sizes)
-    return found
+        sizes_of_batches.append(sizes)
+    return sizes_of_batches
 
 
 def test_where_drafts_do_not_pay_they_are_tried_now_and_then_as_the_first_of_a_batch():
-    found = batches(AcceptanceHistory(0.3), Planner(linear(0.5, 0.5), 10), False)
-    assert found[0] == [0] * 20
-    assert not any(any(sizes[1:]) for sizes in found)
-    assert 5 <= sum(sizes[0] > 0 for sizes in found) <= 20
+    drafted = batches(AcceptanceHistory(0.3), Planner(linear(0.5, 0.5), 10), False)
+    assert drafted[0] == [0] * 20
+    assert not any(any(sizes[1:]) for sizes in drafted)
+    assert 5 <= sum(sizes[0] > 0 for sizes in drafted) <= 20
 
 
 def test_drafts_come_back_where_tries_succeed():
-    found = batches(AcceptanceHistory(0.1), Planner(linear(0.1, 0.2), 10), True)
-    assert found[0] == [0] * 20 and all(size > 0 for size in found[-1])
+    drafted = batches(AcceptanceHistory(0.1), Planner(linear(0.1, 0.2), 10), True)
+    assert drafted[0] == [0] * 20 and all(size > 0 for size in drafted[-1])
 
 
 @pytest.mark.parametrize("resumes", [True, False])
@@ -209,8 +209,8 @@ def drafts(case, monkeypatch, most):
     generator = make_generator(case, overrides=Overrides(rule=Nothing(), keep_trace=True))
     calls = iter(range(-1, 10**6))  # the first when the batch is opened
     monkeypatch.setattr(DraftBudget, "plan", lambda self, live: Plan(most(next(calls))))
-    found = decode(generator, make_sample(SENTENCES))
-    parts = ((row, part) for row, one in enumerate(found) for part in one["iterations"])
+    outputs = decode(generator, make_sample(SENTENCES))
+    parts = ((row, part) for row, one in enumerate(outputs) for part in one["iterations"])
     return {(row, part.position): part.draft for row, part in parts if part.draft}
 
 

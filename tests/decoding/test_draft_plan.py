@@ -34,11 +34,11 @@ def test_a_plan_is_the_best_size_where_it_pays(name, live):
     times = TIMES[name]
     planner = Planner(times, 20)
     for chance in CHANCES:
-        found = planner.plan(live, chance).size
+        planned = planner.plan(live, chance).size
         rates = [rate(times, live, chance, size) for size in range(21)]
-        assert rates[found] >= rates[0]
-        if found:
-            assert rates[found] == pytest.approx(max(rates))
+        assert rates[planned] >= rates[0]
+        if planned:
+            assert rates[planned] == pytest.approx(max(rates))
         else:
             assert max(rates) <= 1.11 * rates[0]
 

@@ -79,14 +79,14 @@ def test_the_text_depends_on_no_other_sentence(case):
     if library.load() is None:
         pytest.skip(library.why_not())
 
-    def found(sources, budget=9):
+    def drafted(sources, budget=9):
         made = make_generator(case, lossless=False, draft_budget=budget, backend="native")
         return texts(made, sources, 4)
 
-    alone = [found([source])[0] for source in SENTENCES]
-    assert found(SENTENCES) == alone
-    assert found(SENTENCES[::-1])[::-1] == alone
-    assert alone != found(SENTENCES, 1)  # drafts do matter
+    alone = [drafted([source])[0] for source in SENTENCES]
+    assert drafted(SENTENCES) == alone
+    assert drafted(SENTENCES[::-1])[::-1] == alone
+    assert alone != drafted(SENTENCES, 1)  # drafts do matter
 
 
 def test_drafts_of_a_row_have_as_many_candidates_beside_others():

@@ -62,9 +62,9 @@ def test_has_the_methods_of_a_stock_generator():
         assert all(ours[p.name].default == p.default for p in named), name
 
 
-def same(found, expected):
-    assert [h["tokens"].tolist() for h in found] == [h["tokens"].tolist() for h in expected]
-    for mine, other in zip(found, expected):
+def same(outputs, expected):
+    assert [h["tokens"].tolist() for h in outputs] == [h["tokens"].tolist() for h in expected]
+    for mine, other in zip(outputs, expected):
         assert torch.equal(mine["positional_scores"], other["positional_scores"])
         assert float(mine["score"]) == float(other["score"])
         assert mine["steps"] == other["steps"]
@@ -78,8 +78,8 @@ def test_forward_and_an_iterator_of_batches_give_what_generate_gives(case):
     samples[1]["target"] = torch.full((7, 3), 9)
     samples[1]["target"][2:, 2] = PAD
     expected = [decode(generator, sample) for sample in samples]
-    for sample, found in zip(samples, expected):
-        same([h for (h,) in generator(sample)], found)
+    for sample, wanted in zip(samples, expected):
+        same([h for (h,) in generator(sample)], wanted)
     timer = StopwatchMeter()
     sentences_out = list(generator.generate_batched_itr([samples[0], {}, samples[1]], timer=timer))
     assert [number for number, *_ in sentences_out] == list(range(12))
@@ -99,7 +99,7 @@ def test_forward_heeds_prefixes_and_the_start_symbol():
     for given in ({"prefix_tokens": prefix}, {"bos_token": 9}, {}):
         expected = generator.generate(generator.models, sample, **given)
         same([h for (h,) in generator(sample, **given)], [h for (h,) in expected])
-    assert all(found[:2] == [7, 7] for found in tokens(h for (h,) in generator(sample, prefix)))
+    assert all(output[:2] == [7, 7] for output in tokens(h for (h,) in generator(sample, prefix)))
     other, usual = (tokens(h for (h,) in generator(sample, bos_token=b)) for b in (9, EOS))
     assert other != usual == tokens(decode(generator, sample))
 
@@ -124,11 +124,11 @@ def held(generator):
     """Every attribute of what a generator decodes with, by owner and name."""
     owners = {"generator": generator, "drafter": generator.drafter, "rule": generator.rule}
     owners.update(policy=generator.policy, options=generator.options, model=generator.model)
-    found = {}
+    attributes = {}
     for owner, one in owners.items():
         slots = getattr(one, "_fields", None) or vars(one)
-        found.update({(owner, name): getattr(one, name) for name in slots})
-    return found
+        attributes.update({(owner, name): getattr(one, name) for name in slots})
+    return attributes
 
 
 @pytest.mark.parametrize("lossless", [True, False])

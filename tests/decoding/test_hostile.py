@@ -79,12 +79,12 @@ def test_half_precision_decodes_nearly_the_same(case, dtype):
     whole = toys(case).verifier()
     try:
         half = copy.deepcopy(whole).to(dtype)
-        found = tokens(decode(make_generator(case, models=[half]), make_sample(SENTENCES)))
+        outputs = tokens(decode(make_generator(case, models=[half]), make_sample(SENTENCES)))
     except RuntimeError as error:
         assert "not implemented for 'Half'" in str(error)
         pytest.skip("this torch has no fp16 on a CPU")
     expected = tokens(decode(make_generator(case), make_sample(SENTENCES)))
-    assert sum(a == b for a, b in zip(found, expected)) >= len(SENTENCES) / 2
+    assert sum(a == b for a, b in zip(outputs, expected)) >= len(SENTENCES) / 2
 
 
 def test_a_source_past_the_block_drafters_positions_is_left_to_the_verifier():

@@ -22,10 +22,10 @@ def test_all_flags_of_the_task_are_listed():
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_lists_what_it_reads(strategy):
-    found = flags_in(listed(strategy))
+    flags = flags_in(listed(strategy))
     for name, owners in OWN_FLAGS.items():
-        assert ("--" + name.replace("_", "-") in found) == (strategy in owners)
-    assert ("--drafter-path" in found) == STRATEGIES[strategy].needs_drafter
+        assert ("--" + name.replace("_", "-") in flags) == (strategy in owners)
+    assert ("--drafter-path" in flags) == STRATEGIES[strategy].needs_drafter
 
 
 def test_the_command_prints_them(capsys):

@@ -59,8 +59,8 @@ def block_drafter(model):
 
 
 def decode(generator, prefix=None, chosen=SENTENCES):
-    found = generator.generate(generator.models, make_sample(chosen), prefix_tokens=prefix)
-    return [hypotheses[0] for hypotheses in found]
+    ranked = generator.generate(generator.models, make_sample(chosen), prefix_tokens=prefix)
+    return [hypotheses[0] for hypotheses in ranked]
 
 
 def figures(stats):
@@ -107,12 +107,12 @@ def check_trace(parts, output, live, longest):
 )
 def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     generator = make(ScriptedDrafter(expected, kind, WORDS, 3), backend=backend)
-    found = decode(generator)
-    assert tokens(found) == expected
-    rounds = [one["iterations"] for one in found]
+    outputs = decode(generator)
+    assert tokens(outputs) == expected
+    rounds = [one["iterations"] for one in outputs]
     longest = max(map(len, rounds))
     live = [sum(len(parts) > number for parts in rounds) for number in range(longest)]
-    for one, output in zip(found, expected):
+    for one, output in zip(outputs, expected):
         assert one["steps"] == len(one["iterations"])
         check_trace(one["iterations"], output, live, generator.stats.total_seconds)
         # Callers may write to them.
@@ -130,7 +130,7 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
         "rollbacks": sum(part.accepted < min(len(part.draft), len(part.emitted)) for part in parts),
     }
     assert generator.stats.judged == Counter(
-        judged(part, output) for one, output in zip(found, expected) for part in one["iterations"]
+        judged(part, output) for one, output in zip(outputs, expected) for part in one["iterations"]
     )
     assert (drafted > 0) == (kind != "empty")
     assert len(set(live)) == 1 if kind == "past the end" else len(set(live)) > 1
@@ -138,7 +138,7 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     untraced = make(drafter, keep_trace=False, backend=backend)
     again = decode(untraced)
     assert tokens(again) == expected and figures(untraced.stats) == figures(generator.stats)
-    assert [one["steps"] for one in again] == [one["steps"] for one in found]
+    assert [one["steps"] for one in again] == [one["steps"] for one in outputs]
     assert all(len(one["iterations"]) == 0 for one in again)
     assert untraced.stats.total_seconds > 0
     assert untraced.stats.stopwatch.seconds["verifier"] > 0
@@ -153,8 +153,8 @@ def test_passes_of_a_small_model_are_told(expected):
         def propose(self, hypotheses, budget=None):
             return super().propose(hypotheses, budget)._replace(passes=5)
 
-    found = decode(make(Slow(expected, "perfect", WORDS, 2)))
-    assert {part.steps for one in found for part in one["iterations"]} == {5}
+    outputs = decode(make(Slow(expected, "perfect", WORDS, 2)))
+    assert {part.steps for one in outputs for part in one["iterations"]} == {5}
 
 
 def never_right():
@@ -183,13 +183,13 @@ def test_both_turns_in_one_call_are_told_one_by_one(drafter, pauses, always_draf
         )  # fmt: skip
         return decode(generator, chosen=[SENTENCES[chosen]]), generator.stats
 
-    (found,), stats = run("native")
+    (output,), stats = run("native")
     (other,), wanted = run("torch")
-    assert found["tokens"].tolist() == other["tokens"].tolist() == expected[chosen]
+    assert output["tokens"].tolist() == other["tokens"].tolist() == expected[chosen]
     assert figures(stats) == figures(wanted) == figures(run("native", False)[1])
     assert stats.judged == wanted.judged and (stats.undrafted > 0) == (pauses and not always_draft)
-    assert untimed(found["iterations"]) == untimed(other["iterations"])
-    for part in found["iterations"]:
+    assert untimed(output["iterations"]) == untimed(other["iterations"])
+    for part in output["iterations"]:
         whole, drafting, verifying = part.ms, part.drafter_ms, part.verifier_ms
         assert verifying > 0 and drafting >= 0
         # Where nothing is drafted, the turns are taken one by one, with a clock around both.
@@ -206,8 +206,8 @@ def test_output_may_begin_after_another_symbol(backend, expected):
     fairseqs = make_task().build_generator([toy_model()], flags())
     wanted = [h[0] for h in fairseqs.generate([toy_model()], sample, bos_token=symbol)]
     generator = make(ScriptedDrafter(expected, "noisy", WORDS, 3), backend=backend)
-    found = generator.generate(generator.models, sample, bos_token=symbol)
-    assert [h["tokens"].tolist() for (h,) in found] == tokens(wanted) != expected
+    outputs = generator.generate(generator.models, sample, bos_token=symbol)
+    assert [h["tokens"].tolist() for (h,) in outputs] == tokens(wanted) != expected
 
 
 class Noted(ScriptedDrafter):
@@ -229,9 +229,9 @@ class Noted(ScriptedDrafter):
 def test_drafts_keep_to_the_budget_which_learns_from_them(kind, size, expected):
     drafter = Noted(expected, kind, WORDS, size)
     planning = FewRejections(18)
-    found = decode(make(drafter, always_draft=False, backend="torch", planning=planning))
-    assert tokens(found) == expected
-    rounds = [one["iterations"] for one in found]
+    outputs = decode(make(drafter, always_draft=False, backend="torch", planning=planning))
+    assert tokens(outputs) == expected
+    rounds = [one["iterations"] for one in outputs]
     budget, sizes = DraftBudget(planning, AcceptanceHistory(drafter.first_chance)), []
     for number in range(max(map(len, rounds))):
         parts = [some[number] for some in rounds if len(some) > number]
@@ -254,9 +254,9 @@ def test_a_trace_begins_with_the_prefix_which_no_figure_counts_as_drafted(backen
     chosen = SENTENCES[:4]
     expected = tokens(stock([toy_model()], make_sample(chosen), flags(), PREFIX))
     generator = make(ScriptedDrafter(expected, "noisy", WORDS, 3), backend=backend)
-    found, drafts = decode(generator, PREFIX, chosen), []
-    assert tokens(found) == expected
-    for one, wanted in zip(found, PREFIX.tolist()):
+    outputs, drafts = decode(generator, PREFIX, chosen), []
+    assert tokens(outputs) == expected
+    for one, wanted in zip(outputs, PREFIX.tolist()):
         first, *others = one["iterations"]
         wanted = [token for token in wanted if token != PAD]
         assert first.draft == wanted and first.accepted == len(wanted)
@@ -267,7 +267,7 @@ def test_a_trace_begins_with_the_prefix_which_no_figure_counts_as_drafted(backen
     stats = generator.stats
     assert (stats.drafted, stats.accepted) == tuple(map(sum, zip(*drafts))) and stats.drafted > 0
     assert stats.scored == stats.iterations + stats.drafted + 6
-    assert stats.iterations == sum(one["steps"] for one in found) == len(drafts) + 4
+    assert stats.iterations == sum(one["steps"] for one in outputs) == len(drafts) + 4
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -317,8 +317,8 @@ def test_sentences_are_handed_out_as_they_end(backend, beam, most):
             assert sentence not in ended and hypotheses is batch.finished[sentence]
             ended[sentence] = hypotheses
     assert sorted(ended) == list(range(len(SENTENCES)))
-    found = [[one["tokens"].tolist() for one in ended[row]] for row in sorted(ended)]
-    assert found == [[one["tokens"].tolist() for one in row] for row in expected]
+    outputs = [[one["tokens"].tolist() for one in ended[row]] for row in sorted(ended)]
+    assert outputs == [[one["tokens"].tolist() for one in row] for row in expected]
     assert left[-1] == 0 < left[0]
 
 
@@ -369,8 +369,8 @@ class ReaderSession(ScriptedSession):
 def test_a_drafter_is_told_the_states_that_predicted_what_was_added(kind, backend, expected):
     drafter = Reader(expected, kind, WORDS, 3)
     generator = make(drafter, keep_trace=False, backend=backend)
-    found = decode(generator)
-    assert tokens(found) == expected
+    outputs = decode(generator)
+    assert tokens(outputs) == expected
     for row, output in enumerate(expected[:4]):
         states = torch.cat(drafter.session.states[row])
         assert len(states) == len(output)
@@ -384,9 +384,9 @@ def test_drafts_keep_to_the_limit_where_rows_are_uneven(backend, expected):
     args = flags(max_len_b=6)
     wanted = tokens(stock([toy_model()], make_sample(SENTENCES), args))
     drafter = Reader(expected, "noisy", WORDS, 30)
-    found = decode(make(drafter, args, backend=backend))
-    assert tokens(found) == wanted
-    parts = [part for one in found for part in one["iterations"]]
+    outputs = decode(make(drafter, args, backend=backend))
+    assert tokens(outputs) == wanted
+    parts = [part for one in outputs for part in one["iterations"]]
     assert max(part.position + len(part.draft) for part in parts) == 6
     # No more columns are scored than the shortest row has room for.
     widths = drafter.session.widths
@@ -411,9 +411,9 @@ class PerBatch(ExactRule):
 
 def test_drafter_and_rule_are_told_which_rows_stay(expected):
     drafter, rule = Reader(expected, "noisy", WORDS, 3), PerBatch()
-    found = decode(make(drafter, rule=rule))
-    assert tokens(found) == expected
-    left, live, stays = [len(one["iterations"]) for one in found], list(range(len(found))), []
+    outputs = decode(make(drafter, rule=rule))
+    assert tokens(outputs) == expected
+    left, live, stays = [len(one["iterations"]) for one in outputs], list(range(len(outputs))), []
     for done in range(1, max(left)):
         keep = [at for at, row in enumerate(live) if left[row] > done]
         if len(keep) < len(live):

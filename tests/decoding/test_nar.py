@@ -121,10 +121,10 @@ def compare(model, backend, passes, limit=30, of=plain_pass, **settings):
     generator = make(
         model, flags(max_len_b=limit), backend=backend, nar_iterations=passes, **settings
     )
-    found = decode(generator, make_sample(SENTENCES))
+    outputs = decode(generator, make_sample(SENTENCES))
     collapse = settings.get("collapse_repeats", False)
     wanted = [slow(model, words, passes, limit, collapse=collapse, of=of) for words in SENTENCES]
-    for ours, (tokens, scores, done) in zip(found, wanted):
+    for ours, (tokens, scores, done) in zip(outputs, wanted):
         assert ours["tokens"].tolist() == tokens
         torch.testing.assert_close(
             ours["positional_scores"], torch.tensor(scores), atol=1e-4, rtol=0
@@ -141,9 +141,9 @@ def compare(model, backend, passes, limit=30, of=plain_pass, **settings):
 @pytest.mark.parametrize("passes", [1, 2, 3, 6])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_batch_says_what_plain_passes_say(model, passes, backend):
-    found = compare(toy_drafter(**MODELS[model]), backend, passes)
-    assert_diverse(found)
-    assert len({len(tokens) for tokens in found}) > 3, "no row left before the others"
+    outputs = compare(toy_drafter(**MODELS[model]), backend, passes)
+    assert_diverse(outputs)
+    assert len({len(tokens) for tokens in outputs}) > 3, "no row left before the others"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -196,12 +196,12 @@ def test_no_verifier_runs():
 
 def test_traces_tell_the_blocks():
     generator = make(toy_drafter(), flags(max_len_b=30, retain_iter_history=True))
-    for found in decode(generator, make_sample(SENTENCES)):
-        blocks = found["iterations"]
+    for output in decode(generator, make_sample(SENTENCES)):
+        blocks = output["iterations"]
         assert [len(block.emitted) for block in blocks[:-1]] == [4] * (len(blocks) - 1)
-        assert sum((block.emitted for block in blocks), []) == found["tokens"].tolist()
+        assert sum((block.emitted for block in blocks), []) == output["tokens"].tolist()
         assert all(block.draft == block.verdicts == [] for block in blocks)
-        assert len(found["history"]) == 2 * len(blocks)
+        assert len(output["history"]) == 2 * len(blocks)
 
 
 def nan_drafter():

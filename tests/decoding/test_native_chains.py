@@ -45,8 +45,8 @@ def generator_for(
 
 def outputs_of(generator, sources, left=True):
     """(tokens, scores) of every sentence, to the bit."""
-    found = generator.generate(generator.models, make_sample(sources, left))
-    return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in found]
+    ranked = generator.generate(generator.models, make_sample(sources, left))
+    return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in ranked]
 
 
 def one_by_one(generator, sources):
@@ -58,9 +58,9 @@ def iterations_of_calls(monkeypatch):
     verify, calls = NativeChains.verify, []
 
     def counted(self, *arguments):
-        found = verify(self, *arguments)
-        calls.append(len(found))
-        return found
+        rounds = verify(self, *arguments)
+        calls.append(len(rounds))
+        return rounds
 
     monkeypatch.setattr(NativeChains, "verify", counted)
     return calls
@@ -133,13 +133,13 @@ def test_iterations_without_a_trace_are_counted_as_those_with_one(drafts):
     for trace in (False, True):
         drafter = block_drafter(model, "gad") if drafts else None
         more = {"keep_trace": trace, "planning": FewRejections(1), "always_draft": False}
-        found = generator_for(model, drafter=drafter, **more)
-        hypotheses = found.generate(found.models, make_sample(SENTENCES[:6]))
+        generator = generator_for(model, drafter=drafter, **more)
+        hypotheses = generator.generate(generator.models, make_sample(SENTENCES[:6]))
         steps = [h["steps"] for (h,) in hypotheses]
-        figures = found.stats.as_dict()
+        figures = generator.stats.as_dict()
         kept = {k: v for k, v in figures.items() if "seconds" not in k and "cost" not in k}
         kept.pop("greedy_is_faster")
-        counted.append((steps, found.stats.judged, kept))
+        counted.append((steps, generator.stats.judged, kept))
     assert counted[0] == counted[1]
     assert len(set(counted[0][0])) > 2 and counted[0][2]["undrafted_iterations"] > 6
 
@@ -190,11 +190,11 @@ def untimed(trace):
     return [dataclasses.replace(one, ms=0, drafter_ms=0, verifier_ms=0) for one in trace]
 
 
-def everything(found):
+def everything(hypotheses):
     """Of each sentence its tokens, scores and trace, but for the times."""
     return [
         (h["tokens"].tolist(), h["positional_scores"].tolist(), untimed(h["iterations"]))
-        for h in found
+        for h in hypotheses
     ]
 
 
@@ -218,8 +218,8 @@ def decoded_three_ways(generator, sources, monkeypatch):
             if not joined:
                 for session in (NativeBlockSession, InputCopySession):
                     patched.setattr(session, "begin_loop", lambda *_: None)
-            found = everything(decode_batch(make_sample(sources)))
-        answers.append((found, [getattr(generator.stats, name) for name in COUNTS]))
+            outputs = everything(decode_batch(make_sample(sources)))
+        answers.append((outputs, [getattr(generator.stats, name) for name in COUNTS]))
     return answers
 
 
@@ -289,14 +289,14 @@ def test_what_is_not_drafted_for_a_while_is_one_call(kind, monkeypatch):
     calls."""
     model, sources = toy_model("pre_norm"), SENTENCES
     more = {"planning": FewRejections(1), "always_draft": False}
-    found = generator_for(model, drafter=block_drafter(model, kind), **more)
-    at_once, stepwise, apart = decoded_three_ways(found, sources, monkeypatch)
+    generator = generator_for(model, drafter=block_drafter(model, kind), **more)
+    at_once, stepwise, apart = decoded_three_ways(generator, sources, monkeypatch)
     assert at_once == stepwise == apart
     assert at_once[1][COUNTS.index("drafted")] > 0  # once a sentence is left alone
     calls = iterations_of_calls(monkeypatch)
-    outputs_of(found, sources)
+    outputs_of(generator, sources)
     assert max(calls) > 1
-    assert len(calls) <= len(sources) + found.stats.undrafted // 2
+    assert len(calls) <= len(sources) + generator.stats.undrafted // 2
 
 
 def iterations_of_loops(monkeypatch):
@@ -304,9 +304,9 @@ def iterations_of_loops(monkeypatch):
     speculate, calls = NativeChains.speculate, []
 
     def counted(self, *arguments):
-        found = speculate(self, *arguments)
-        calls.append(len(found))
-        return found
+        rounds = speculate(self, *arguments)
+        calls.append(len(rounds))
+        return rounds
 
     monkeypatch.setattr(NativeChains, "speculate", counted)
     return calls
@@ -332,9 +332,9 @@ def test_a_trace_tells_the_same_on_both_backends(kind):
         scripted = kind == "noisy"
         drafter = ScriptedDrafter(outputs, kind, WORDS) if scripted else block_drafter(model, kind)
         generator = generator_for(model, drafter=drafter, backend=backend)
-        found = generator.generate([model], make_sample(SENTENCES))
-        traces.append([untimed(h["iterations"]) for (h,) in found])
-        assert all(one.ms > 0 for (h,) in found for one in h["iterations"])
+        ranked = generator.generate([model], make_sample(SENTENCES))
+        traces.append([untimed(h["iterations"]) for (h,) in ranked])
+        assert all(one.ms > 0 for (h,) in ranked for one in h["iterations"])
     assert traces[0] == traces[1]
 
 
@@ -353,9 +353,9 @@ def test_a_tie_is_left_to_the_general_code(monkeypatch):
     pending_draft = LoopDrafts.pending_draft
 
     def counted(self, done):
-        found = pending_draft(self, done)
-        given_up.append(found is not None)
-        return found
+        draft = pending_draft(self, done)
+        given_up.append(draft is not None)
+        return draft
 
     monkeypatch.setattr(LoopDrafts, "pending_draft", counted)
     for kind in ("noisy", "empty", "gad", "gad-attached"):
@@ -399,15 +399,15 @@ def test_regret_is_spent_as_on_torch(monkeypatch):
     """In the library's calls, in those that draft too, and where the general code takes over."""
     relaxed = {"top_beta": 9, "tau": 9.0, "regret_budget": 2.0, "drafter_dtype": "same"}
 
-    def found(backend, **more):
+    def outcome(backend, **more):
         generator = make_generator("gad++", lossless=False, backend=backend, **relaxed)
         tokens = [h["tokens"].tolist() for h in toy_decode(generator, make_sample(SENTENCES))]
         return tokens, generator.stats.accepted, generator.stats.iterations
 
-    wanted = found("torch")
+    wanted = outcome("torch")
     calls = iterations_of_calls(monkeypatch)
     looped = iterations_of_loops(monkeypatch)
-    assert found("native") == wanted
+    assert outcome("native") == wanted
     assert looped and sum(looped) > 0, "the library decided"
     undecided = NativeChains.verify
 
@@ -417,7 +417,7 @@ def test_regret_is_spent_as_on_torch(monkeypatch):
 
     monkeypatch.setattr(NativeChains, "verify", every_other)
     monkeypatch.setattr(NativeChains, "speculate", lambda *_: [])
-    assert found("native") == wanted
+    assert outcome("native") == wanted
 
 
 def test_sources_may_lie_in_any_order():
@@ -428,5 +428,5 @@ def test_sources_may_lie_in_any_order():
     tokens = sample["net_input"]["src_tokens"]
     assert (tokens == PAD).any()
     sample["net_input"]["src_tokens"] = tokens.t().contiguous().t()
-    found = generator_for(model).generate([model], sample)
-    assert [h["tokens"].tolist() for (h,) in found] == wanted
+    outputs = generator_for(model).generate([model], sample)
+    assert [h["tokens"].tolist() for (h,) in outputs] == wanted

@@ -219,8 +219,8 @@ def test_drafters(row, name, backend, known):
     generator = generator_of(row, name, backend)
     check(decode(generator, SAMPLE, prefix_of(name)), greedy(verifier, name))
     if row not in ("gad, bf16", "gad, as packed"):  # rounded in other places on each backend
-        found = counts(generator.stats)
-        assert known.setdefault((row, name), found) == found
+        counted = counts(generator.stats)
+        assert known.setdefault((row, name), counted) == counted
     if name == "no flags":
         assert_diverse(tokens(greedy(verifier, name)))
         drafts = row not in ("greedy", "none", "empty")
@@ -230,17 +230,17 @@ def test_drafters(row, name, backend, known):
 @pytest.mark.parametrize("row", [case for case in cases() if toys(case).settings])
 def test_drafters_under_relaxed_flags(row, backend, known):
     generator = generator_of(row, "no flags", backend, lossless=False)
-    found = tokens(decode(generator, SAMPLE))
+    outputs = tokens(decode(generator, SAMPLE))
     iterations, emitted, drafted, accepted = counts(generator.stats)
     # A draft ends at a chance, which each backend rounds in its own way.
-    found = found, iterations, emitted, pytest.approx(drafted, abs=2), accepted
-    first = known.setdefault((row, "relaxed"), (*found[:3], drafted, accepted))
-    assert first == found
+    outputs = outputs, iterations, emitted, pytest.approx(drafted, abs=2), accepted
+    first = known.setdefault((row, "relaxed"), (*outputs[:3], drafted, accepted))
+    assert first == outputs
 
 
 def bits(generator, sample):
-    found = decode(generator, sample)
-    return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in found]
+    hypotheses = decode(generator, sample)
+    return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in hypotheses]
 
 
 @functools.lru_cache(maxsize=None)
@@ -370,7 +370,7 @@ def slow_decoding(source, script, accepts, unjudged, size=4):
 @functools.lru_cache(maxsize=None)
 def scripts():
     """fairseq's outputs, in which the second or third likeliest word often stands."""
-    found = []
+    scripted = []
     outputs = tokens(greedy(toy_model, "no flags"))
     for number, (source, output) in enumerate(zip(SENTENCES, outputs)):
         net_input = make_sample([source])["net_input"]
@@ -380,8 +380,8 @@ def scripts():
         ranked = logits.topk(3).indices.tolist()
         ranks = [(place * 7 + number) % 5 - 2 for place in range(len(output) - 1)]
         words = [ranked[place][max(0, rank)] for place, rank in enumerate(ranks)]
-        found.append([token if token >= FIRST else FIRST + number for token in words])
-    return found
+        scripted.append([token if token >= FIRST else FIRST + number for token in words])
+    return scripted
 
 
 class Certain(ScriptedDrafter):
@@ -417,9 +417,9 @@ def test_rules(name, backend):
         decoding_settings(strategy="greedy", backend=backend), overrides=overrides,
         free_unpacked=linear.SMALL == 0,
     )  # fmt: skip
-    found = decode(generator, SAMPLE)
-    assert [(h["tokens"].tolist(), h["steps"]) for h in found] == by_the_rule(name)
-    same = tokens(found) == tokens(greedy(toy_model, "no flags"))
+    outputs = decode(generator, SAMPLE)
+    assert [(h["tokens"].tolist(), h["steps"]) for h in outputs] == by_the_rule(name)
+    same = tokens(outputs) == tokens(greedy(toy_model, "no flags"))
     assert same == (name in ("exact", "sampling", "blocks"))
     assert 0.1 < generator.stats.acceptance_rate < 0.95
 
@@ -434,9 +434,9 @@ def test_rules_keep_a_prefix(name, backend):
         decoding_settings(strategy="greedy", backend=backend),
         overrides=Overrides(None, rule, always_draft=True), free_unpacked=linear.SMALL == 0,
     )  # fmt: skip
-    found = decode(generator, SAMPLE, prefix_of("forced"))
-    assert tokens(found) == tokens(greedy(toy_model, "forced"))
-    for one, prefix in zip(found, prefix_of("forced").tolist()):
+    outputs = decode(generator, SAMPLE, prefix_of("forced"))
+    assert tokens(outputs) == tokens(greedy(toy_model, "forced"))
+    for one, prefix in zip(outputs, prefix_of("forced").tolist()):
         kept = sum(token not in (PAD, EOS) for token in prefix) * rule.keeps_forced
         assert one["steps"] == len(one["tokens"]) - kept
     slow = ("rollback", "sampling", "blocks")
@@ -492,8 +492,8 @@ def search(case, beam, name, backend):
 def test_beams(beam, reach, backend, monkeypatch):
     """Every hypothesis of every width is fairseq's, whatever is drafted."""
     look_ahead(monkeypatch, Reach(*reach))
-    found, generator = search("iad", beam, "no flags", backend)
-    check_beams(found, beams(toy_model, beam, "no flags"))
+    ranked, generator = search("iad", beam, "no flags", backend)
+    check_beams(ranked, beams(toy_model, beam, "no flags"))
     assert generator.stats.drafted > 0
 
 
@@ -526,28 +526,28 @@ SEARCHED = [case for case in verifying() if case not in REFUSED]
     indirect=["backend"],
 )  # fmt: skip
 def test_beams_of_every_drafter(case, name, backend):
-    found, generator = search(case, 4, name, backend)
-    check_beams(found, beams(toys(case).verifier, 4, name))
+    ranked, generator = search(case, 4, name, backend)
+    check_beams(ranked, beams(toys(case).verifier, 4, name))
     drafts = backend == "torch" and generator.drafter.for_beams and generator.drafter.runs_model
     assert not drafts or name == "a token" or generator.stats.drafted > 0
 
 
 def test_each_search_of_beams_is_compared():
     """``Beams`` is a protocol: its classes have its methods and no name in common."""
-    found = set()
+    searches = set()
     for name in set(BACKENDS) - {"auto"} - ({"native"} if library.load() is None else set()):
         generator = make_generator("greedy", flags(4), backend=name)
         with generator.batch(generator.models, SAMPLE) as batch:
-            found.add(type(batch.beams))
-    assert found == {TorchBeams} | ({NativeBeams} if library.load() else set())
+            searches.add(type(batch.beams))
+    assert searches == {TorchBeams} | ({NativeBeams} if library.load() else set())
 
 
 # ---- what has no row ---------------------------------------------------------------------------
 
 
 def classes_of(package, base):
-    found = [getattr(package, name) for name in package.__all__]
-    return {each for each in found if isinstance(each, type) and issubclass(each, base)} - {base}
+    exported = [getattr(package, name) for name in package.__all__]
+    return {each for each in exported if isinstance(each, type) and issubclass(each, base)} - {base}
 
 
 def test_each_drafter_has_a_row():

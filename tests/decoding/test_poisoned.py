@@ -68,7 +68,7 @@ def test_a_poisoned_drafter_costs_speed_only(case, sampling, value):
         if "fc2" in name or "norm" in name:
             parameter.data.fill_(value)
     generator.refresh()
-    found = tokens(decode(generator, make_sample(SENTENCES)))
+    outputs = tokens(decode(generator, make_sample(SENTENCES)))
     if not sampling:
         expected = stock(generator.models, make_sample(SENTENCES), flags())
-        assert found == tokens(expected)
+        assert outputs == tokens(expected)

@@ -66,8 +66,8 @@ def test_edits_are_made_on_the_device_of_the_hypotheses():
     """ "meta" has shapes and no numbers, and mixes with no other device."""
     hypotheses = Hypotheses(2, 30, 0, PAD, torch.zeros(0, device="meta"))
     prefix = torch.zeros(2, 2, dtype=torch.long, device="meta")
-    found = policy(no_repeat_ngram_size=3).edits(hypotheses, 3, LengthLimits.same(2), prefix)
-    tensors = (found.banned, found.listed, found.forced)
+    edits = policy(no_repeat_ngram_size=3).edits(hypotheses, 3, LengthLimits.same(2), prefix)
+    tensors = (edits.banned, edits.listed, edits.forced)
     assert [tensor.device.type for tensor in tensors] == ["meta"] * 3
 
 
@@ -84,9 +84,9 @@ def test_what_cannot_matter_is_left_out():
     rows = rows_of([3, 5])
     assert plain.edits(rows, 4, NINE, prefix) == (((PAD, float("-inf")),), EOS, None, None, None)
     # One token further, or one row behind, and they matter.
-    found = plain.edits(rows, 5, NINE, prefix)
-    assert found.forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
-    assert found.banned is None and found.listed is None
+    edits = plain.edits(rows, 5, NINE, prefix)
+    assert edits.forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
+    assert edits.banned is None and edits.listed is None
     assert plain.edits(rows_of([2, 3]), 1, NINE, None).banned.tolist() == [[True], [False]]
     assert plain.edits(rows_of([2, 5]), 1, NINE, prefix).forced.tolist() == [[7], [-1]]
     begun = policy(min_len=1).edits(rows_of([2, 5]), 1, NINE, prefix)
@@ -112,6 +112,6 @@ def test_prefixes_are_the_first_draft():
 
 def test_a_prefix_as_long_as_the_limit_still_ends_there():
     prefix = torch.tensor([[0, 6, 7, 8]])
-    found = policy(min_len=6).edits(rows_of([0]), 5, LengthLimits.same(2), prefix)
-    assert found.forced.tolist() == [[0, 6, EOS, EOS, EOS]]
-    assert found.banned.tolist() == [[False, False, True, True, True]]
+    edits = policy(min_len=6).edits(rows_of([0]), 5, LengthLimits.same(2), prefix)
+    assert edits.forced.tolist() == [[0, 6, EOS, EOS, EOS]]
+    assert edits.banned.tolist() == [[False, False, True, True, True]]

@@ -157,15 +157,15 @@ def stock(pair, models, sample, args, prefix):
     """
     generator = pair.task.build_generator(models, args)
     try:
-        found = pair.task.inference_step(generator, models, sample, prefix_tokens=prefix)
+        ranked = pair.task.inference_step(generator, models, sample, prefix_tokens=prefix)
     except (AssertionError, IndexError) as error:
         raise StockDiesError(str(error)) from error
-    if not all(found):
+    if not all(ranked):
         raise StockDiesError("nothing that is possible")
-    for h in itertools.chain.from_iterable(found):
+    for h in itertools.chain.from_iterable(ranked):
         if not torch.isfinite(h["positional_scores"]).all():
             raise StockDiesError("nothing that is possible")
-    return found
+    return ranked
 
 
 def ours(pair, models, sample, args, prefix, drafter, case, reference):
@@ -251,10 +251,10 @@ def stock_nudged(*given):
     """The outputs, as tuples, that stock gives a batch when it is nudged: a set a sentence."""
     generator = torch.Generator().manual_seed(1)
     with nudging(generator):
-        found = [stock(*given) for _ in range(NUDGES)]
+        runs = [stock(*given) for _ in range(NUDGES)]
     return [
         {tuple(h["tokens"].tolist()) for hypotheses in sentence for h in hypotheses}
-        for sentence in zip(*found)
+        for sentence in zip(*runs)
     ]
 
 
@@ -314,16 +314,16 @@ def try_case(number, case):
                 TALLY["refused as in stock"] += 1
             continue
         with looking_ahead(case.reach):
-            found = ours(pair, models, sample, args, prefix, drafter, case, reference)
-        assert len(found) == len(reference) == case.rows
+            outputs = ours(pair, models, sample, args, prefix, drafter, case, reference)
+        assert len(outputs) == len(reference) == case.rows
         nudged = functools.lru_cache(maxsize=None)(
             functools.partial(stock_nudged, pair, models, sample, args, prefix)
         )
         ties = 0
-        for i, (mine, theirs) in enumerate(zip(found, reference)):
+        for i, (mine, theirs) in enumerate(zip(outputs, reference)):
             diverse = pair.diverse and not repeats(theirs)
             ties += check(mine, theirs, diverse, lambda i=i, nudged=nudged: nudged()[i])
-        tokens = sum(len(h["tokens"]) for hypotheses in found for h in hypotheses)
+        tokens = sum(len(h["tokens"]) for hypotheses in outputs for h in hypotheses)
         TALLY.update(batches=1, sentences=case.rows, tokens=tokens, ties=ties)
 
 

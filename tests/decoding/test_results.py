@@ -30,29 +30,29 @@ TRACE = SentenceTrace(
     [(True, 1.0, -2.0), (True, 0.5, -4.0), (True, 0.0, -8.0), (False, 1.0, -8.0)],
 )
 def test_the_score_is_normalised_as_stock_does(normalize, penalty, score):
-    found = hypothesis(TOKENS, SCORES, 2, normalize, penalty, SentenceTrace())
-    assert found["score"].shape == () and float(found["score"]) == score
-    assert found["tokens"] is TOKENS and found["positional_scores"] is SCORES
-    assert found["steps"] == 2 and list(found["iterations"]) == list(found["history"]) == []
+    ended = hypothesis(TOKENS, SCORES, 2, normalize, penalty, SentenceTrace())
+    assert ended["score"].shape == () and float(ended["score"]) == score
+    assert ended["tokens"] is TOKENS and ended["positional_scores"] is SCORES
+    assert ended["steps"] == 2 and list(ended["iterations"]) == list(ended["history"]) == []
     # Tools look at their number of elements.
-    assert found["attention"].numel() == found["alignment"].numel() == 0
-    assert set(found) == {
+    assert ended["attention"].numel() == ended["alignment"].numel() == 0
+    assert set(ended) == {
         "tokens", "score", "attention", "alignment", "positional_scores", "steps", "history",
         "iterations",
     }  # fmt: skip
 
 
 def test_the_history_holds_two_lines_for_each_iteration():
-    found = hypothesis(TOKENS, SCORES, 2, True, 1.0, TRACE)
-    lines = [dict(line, tokens=line["tokens"].tolist()) for line in found["history"]]
+    ended = hypothesis(TOKENS, SCORES, 2, True, 1.0, TRACE)
+    lines = [dict(line, tokens=line["tokens"].tolist()) for line in ended["history"]]
     assert lines == [
         {"iteration": 0, "accepted": 1, "kind": "draft", "tokens": [5, 9]},
         {"iteration": 0, "accepted": 1, "kind": "emitted", "tokens": [5, 6]},
         {"iteration": 1, "accepted": 0, "kind": "draft", "tokens": []},
         {"iteration": 1, "accepted": 0, "kind": "emitted", "tokens": [7]},
     ]
-    assert all(line["tokens"].dtype == torch.long for line in found["history"])
-    assert found["iterations"] is TRACE
+    assert all(line["tokens"].dtype == torch.long for line in ended["history"])
+    assert ended["iterations"] is TRACE
 
 
 def test_the_history_is_a_sequence_whose_tensors_may_be_written_to():

@@ -97,6 +97,6 @@ def test_an_end_behind_the_bonus_token_is_none():
 def test_sizes_are_counted_on_the_device_of_the_tokens():
     """ "meta" has shapes and no numbers, and mixes with no other device."""
     there = torch.zeros(2, 4, dtype=torch.long, device="meta")
-    assert [found.device.type for found in search.emitted_sizes(there, there[:, 0], EOS)] == [
+    assert [tensor.device.type for tensor in search.emitted_sizes(there, there[:, 0], EOS)] == [
         "meta"
     ] * 2

@@ -105,9 +105,9 @@ def test_on_the_cpu_the_clock_is_read(monkeypatch):
 def test_acceptance_by_position_is_that_of_the_trace(case, backend):
     """Counted from what was drafted and what the verifier would have said."""
     generator = make_generator(case, backend=backend, overrides=Overrides(keep_trace=True))
-    found = decode(generator, make_sample(sentences(24, 7)))
+    outputs = decode(generator, make_sample(sentences(24, 7)))
     judged, accepted = Counter(), Counter()
-    for hypothesis in found:
+    for hypothesis in outputs:
         for one in hypothesis["iterations"]:
             for place, (token, choice) in enumerate(zip(one.draft, one.choices)):
                 judged[place] += 1

@@ -104,16 +104,16 @@ def test_lengths_are_kept(case, changes):
     sample = make_sample(SENTENCES)
     width = sample["net_input"]["src_tokens"].size(1)
     most = min(int(args.max_len_a * width + args.max_len_b), 63)
-    for found in tokens(decode(make_generator(case, args, lossless=False), sample)):
-        assert args.min_len <= len(found) - 1 <= most
-        assert found[-1] == EOS and EOS not in found[:-1] and PAD not in found
+    for output in tokens(decode(make_generator(case, args, lossless=False), sample)):
+        assert args.min_len <= len(output) - 1 <= most
+        assert output[-1] == EOS and EOS not in output[:-1] and PAD not in output
 
 
 @pytest.mark.parametrize("case", [case for case in RELAXED if case in verifying()])
 def test_prefixes_are_kept(case):
     prefix = forced(len(SENTENCES))
-    found = tokens(decode(make_generator(case, lossless=False), make_sample(SENTENCES), prefix))
-    for mine, wanted in zip(found, prefix.tolist()):
+    outputs = tokens(decode(make_generator(case, lossless=False), make_sample(SENTENCES), prefix))
+    for mine, wanted in zip(outputs, prefix.tolist()):
         wanted = [token for token in wanted if token != PAD]
         assert mine[: len(wanted)] == wanted
 
@@ -126,9 +126,9 @@ def test_steps_and_history_tell_what_happened(case, lossless):
         pytest.skip("never lossless")
     args = flags(retain_iter_history=True, print_step=True)
     generator = make_generator(case, args, lossless=lossless)
-    found = decode(generator, make_sample(SENTENCES))
+    hypotheses = decode(generator, make_sample(SENTENCES))
     emitted = accepted = drafted = 0
-    for hypothesis in found:
+    for hypothesis in hypotheses:
         drafts, outputs = hypothesis["history"][::2], hypothesis["history"][1::2]
         assert hypothesis["steps"] == len(drafts) == len(outputs)
         assert torch.cat([o["tokens"] for o in outputs]).tolist() == hypothesis["tokens"].tolist()
@@ -142,7 +142,7 @@ def test_steps_and_history_tell_what_happened(case, lossless):
             drafted += len(draft["tokens"])
     stats = generator.stats
     assert (stats.emitted, stats.accepted, stats.drafted) == (emitted, accepted, drafted)
-    assert stats.iterations == sum(h["steps"] for h in found)
+    assert stats.iterations == sum(h["steps"] for h in hypotheses)
     assert all(len(h["history"]) == 0 for h in decode(make_generator(case), make_sample(SENTENCES)))
 
 
@@ -211,8 +211,8 @@ def test_a_new_rule_and_a_new_drafter_need_an_entry_alone(backend, monkeypatch):
         models, words, words, args, settings, overrides=Overrides(always_draft=True)
     )
     sample = make_sample(SENTENCES)
-    found = decode(generator, sample)
-    check(found, stock(models, sample, args))
+    outputs = decode(generator, sample)
+    check(outputs, stock(models, sample, args))
     assert generator.stats.drafted > generator.stats.accepted > 0
-    assert {part.accepted for one in found for part in one["iterations"]} == {0, 1}
+    assert {part.accepted for one in outputs for part in one["iterations"]} == {0, 1}
     assert settings_of(settings, args, generator)["tau"] == settings.tau

@@ -84,9 +84,9 @@ def test_threads_say_what_one_says(case, count, impatient):
     def work(number):
         first = number % len(batches)
         for i in [*range(first, len(batches)), *range(first)]:
-            found = decode(shared, batches[i])
-            assert facts(found) == facts(expected[i])
-            torch.testing.assert_close(scores(found), scores(expected[i]), atol=1e-5, rtol=0)
+            outputs = decode(shared, batches[i])
+            assert facts(outputs) == facts(expected[i])
+            torch.testing.assert_close(scores(outputs), scores(expected[i]), atol=1e-5, rtol=0)
 
     all_at_once(work, count)
     once = counters(alone.stats)
@@ -124,7 +124,7 @@ def in_turn(generator, batches):
             for batch in begun:
                 if batch.live:
                     batch.iterate()
-        return [[found for (found,) in batch.finished] for batch in begun]
+        return [[best for (best,) in batch.finished] for batch in begun]
 
 
 @pytest.mark.parametrize("case", cases())
@@ -134,9 +134,9 @@ def test_batches_in_turn_say_what_they_say_one_after_another(case):
     expected = [decode(alone, sample) for sample in batches]
     shared = make_generator(case, lossless=False)
     for _ in range(2):  # the second time with the buffers of the first
-        for found, wanted in zip(in_turn(shared, batches), expected):
-            assert facts(found) == facts(wanted)
-            torch.testing.assert_close(scores(found), scores(wanted), atol=1e-5, rtol=0)
+        for outputs, wanted in zip(in_turn(shared, batches), expected):
+            assert facts(outputs) == facts(wanted)
+            torch.testing.assert_close(scores(outputs), scores(wanted), atol=1e-5, rtol=0)
     assert counters(shared.stats) == {n: 2 * value for n, value in counters(alone.stats).items()}
 
 
@@ -199,7 +199,7 @@ def test_refresh_does_not_disturb_a_batch_of_another_thread(case):
     """The other thread stops in the middle of its batch until other weights were read."""
     sample = samples()[4]
     generator, old, new = to_change(case, sample)
-    halfway, go_on, found = threading.Event(), threading.Event(), {}
+    halfway, go_on, facts_by_time = threading.Event(), threading.Event(), {}
 
     def work(number):
         if number == 0:
@@ -210,16 +210,16 @@ def test_refresh_does_not_disturb_a_batch_of_another_thread(case):
                 assert go_on.wait(PATIENCE)
                 while batch.live:
                     batch.iterate()
-                found["begun before"] = facts([found for (found,) in batch.finished])
+                facts_by_time["begun before"] = facts([best for (best,) in batch.finished])
             return
         assert halfway.wait(PATIENCE)
         change_weights(generator)
         generator.refresh()
-        found["begun after"] = facts(decode(generator, sample))
+        facts_by_time["begun after"] = facts(decode(generator, sample))
         go_on.set()
 
     all_at_once(work, 2)
-    assert found == {"begun before": old, "begun after": new}
+    assert facts_by_time == {"begun before": old, "begun after": new}
     assert facts(decode(generator, sample)) == new
 
 
@@ -228,16 +228,16 @@ def test_a_batch_decodes_with_the_weights_of_one_reading(case):
     """Other weights are read, and used, while a batch is about to open."""
     sample = samples()[4]
     generator, old, new = to_change(case, sample)
-    found = []
+    outputs = []
 
     def read_again():
         change_weights(generator)
         generator.refresh()
-        found.append(facts(decode(generator, sample)))
+        outputs.append(facts(decode(generator, sample)))
 
     decode(generator, sample)
     assert facts(decode(generator, Interrupted(sample, read_again))) == old
-    assert found == [new]
+    assert outputs == [new]
 
 
 def test_weights_are_read_once_for_threads_that_begin_together(impatient, monkeypatch):
@@ -259,13 +259,13 @@ def test_heads_that_are_being_read_again_draft_for_other_threads(monkeypatch):
     wanted = facts(decode(make_generator("blockwise", lossless=False), sample))
     generator = make_generator("blockwise", lossless=False)
     decode(generator, sample)
-    heads, found = blockwise_heads.PackedHeads, []
+    heads, outputs = blockwise_heads.PackedHeads, []
 
     def begin_in_between(*args):
         monkeypatch.setattr(blockwise_heads, "PackedHeads", heads)
-        found.append(facts(decode(generator, sample)))
+        outputs.append(facts(decode(generator, sample)))
         return heads(*args)
 
     monkeypatch.setattr(blockwise_heads, "PackedHeads", begin_in_between)
     generator.drafter.prepare(generator.models[0])
-    assert found == [wanted]
+    assert outputs == [wanted]

@@ -48,8 +48,8 @@ def test_the_tokens_that_the_task_added(settings, tokens):
 def test_the_dictionaries_are_those_of_the_first_pair_with_its_tokens(tmp_path):
     for language, word in (("en", "house"), ("de", "Haus"), ("ro", "casa")):
         (tmp_path / f"dict.{language}.txt").write_text(f"{word} 1\n", encoding="utf-8")
-    found = trained_dictionaries(state_of(data=str(tmp_path), **SIMPLE))
-    symbols = {side: dictionary.symbols[4:] for side, (_, dictionary) in found.items()}
+    dictionaries = trained_dictionaries(state_of(data=str(tmp_path), **SIMPLE))
+    symbols = {side: dictionary.symbols[4:] for side, (_, dictionary) in dictionaries.items()}
     tokens = ["__de__", "__en__", "__ro__"]
     assert symbols == {"source": ["house", *tokens], "target": ["Haus", *tokens]}
     assert not trained_dictionaries(state_of(data=str(tmp_path), lang_dict="l", **SIMPLE))

@@ -20,11 +20,11 @@ CTRL = 2
 
 @pytest.fixture
 def page(server, tmp_path):
-    with browser(tmp_path / "profile") as found:
-        yield found
+    with browser(tmp_path / "profile") as shown:
+        yield shown
         troubles = [
             event
-            for event in found.heard
+            for event in shown.heard
             if event.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")
             # A refused request is logged too; it is what some tests ask for.
             and "status of 4" not in json.dumps(event)

@@ -60,8 +60,8 @@ class Elements(HTMLParser):
 def test_the_page_needs_nothing_else(server):
     with urllib.request.urlopen(server.url + "?text=x&run=1", timeout=60) as answer:
         text, headers = answer.read().decode("utf-8"), answer.headers
-    found = Elements(text)
-    assert found.links == ["data:,"] and found.handlers == []
+    elements = Elements(text)
+    assert elements.links == ["data:,"] and elements.handlers == []
     assert "http://" not in text and "https://" not in text and "innerHTML" not in text
     policy = headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy
@@ -170,8 +170,8 @@ def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
     ],
 )
 def test_what_is_refused(server, body, headers, status, message):
-    found, (answer,) = ask(server, body, **headers)
-    assert found == status
+    answered, (answer,) = ask(server, body, **headers)
+    assert answered == status
     assert message in answer["error"]
 
 
@@ -183,10 +183,10 @@ def test_the_host_is_checked_for_the_page_too(server):
     ):
         request = urllib.request.Request(server.url, headers={"Host": host})
         try:
-            found = urllib.request.urlopen(request, timeout=60).status
+            answered = urllib.request.urlopen(request, timeout=60).status
         except urllib.error.HTTPError as error:
-            found = error.code
-        assert found == status, host
+            answered = error.code
+        assert answered == status, host
 
 
 def spoken(server, *lines, body=b""):
@@ -243,8 +243,8 @@ def test_two_hosts_are_checked_for_the_page_too(server):
     ids=lambda value: str(value)[:24],
 )
 def test_other_requests_are_refused_with_the_same_headers(server, line, status):
-    found, headers, content = spoken(server, line, f"Host: 127.0.0.1:{server.server_port}")
-    assert found == status
+    answered, headers, content = spoken(server, line, f"Host: 127.0.0.1:{server.server_port}")
+    assert answered == status
     assert headers.items() >= {name.lower(): value for name, value in HEADERS.items()}.items()
     assert headers["content-security-policy"].startswith("default-src 'none'")
     assert headers["content-type"] == "application/json"

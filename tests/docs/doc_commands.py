@@ -100,17 +100,17 @@ def coverage(text):
     Raises:
         AssertionError: neither, or a mixture; says which command.
     """
-    found = set()
+    reasons = set()
     for command in commands_in(text):
         program = unwrapped(command.words)[0]
         if place_of(command.words):
-            found.add("elsewhere")
+            reasons.add("elsewhere")
         elif program in PARSERS or program in TOOLS:
-            found.add("run")
+            reasons.add("run")
         else:
             raise AssertionError(f"no test runs or parses {' '.join(command.words)!r}: see PARSERS")
-    assert len(found) == 1, f"some commands of a block are run, others are not: {text}"
-    return found.pop()
+    assert len(reasons) == 1, f"some commands of a block are run, others are not: {text}"
+    return reasons.pop()
 
 
 @functools.lru_cache(maxsize=None)

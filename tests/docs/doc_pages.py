@@ -45,13 +45,13 @@ def text_of(page: pathlib.Path) -> str:
 def blocks_of(page: pathlib.Path) -> List[Block]:
     """Every fenced block of a page."""
     text, name = text_of(page), str(page.relative_to(ROOT))
-    found = []
+    blocks = []
     for match in FENCE.finditer(text):
         indent, _, language, inside = match.groups()
         lines = [line[len(indent) :] for line in inside.splitlines()]
         number = text.count("\n", 0, match.start()) + 1
-        found.append(Block(name, number, language.strip(), "\n".join(lines) + "\n"))
-    return found
+        blocks.append(Block(name, number, language.strip(), "\n".join(lines) + "\n"))
+    return blocks
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
@@ -59,7 +59,7 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 def commands_in(text: str) -> List[Command]:
     """The simple commands of a shell script; files to read from or write to are left out."""
-    found = []
+    commands = []
     for line in text.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")
         lexer.whitespace_split = True
@@ -69,13 +69,13 @@ def commands_in(text: str) -> List[Command]:
             if set(word) <= BETWEEN:
                 redirected = word in (">", ">>", "<")
                 if not redirected and words:
-                    found.append(_command(words))
+                    commands.append(_command(words))
                     words = []
             elif redirected:
                 redirected = False
             else:
                 words.append(word)
-    return [command for command in found if command.words]
+    return [command for command in commands if command.words]
 
 
 def _command(words: List[str]) -> Command:

@@ -282,9 +282,9 @@ def make_languages(folder, run):
     name = key("languages", files=[families_toys.__file__])
     cached_folder(corpus, name, lambda to: families_toys.write_corpus(to, command))
     (corpus / "bin").rename(folder / "data-bin" / "languages")
-    found = families_toys.train_family("m2m", folder / "data-bin" / "languages", model)
+    trained = families_toys.train_family("m2m", folder / "data-bin" / "languages", model)
     for path in ("multilingual.pt", "checkpoints/checkpoint_best.pt"):
-        shutil.copy(str(found.path), str(folder / path))
+        shutil.copy(str(trained.path), str(folder / path))
 
 
 def make_files(folder):

@@ -22,18 +22,18 @@ def resolve(kind, name):
     return getattr(importlib.import_module(module), attribute)
 
 
-@pytest.mark.parametrize("page, kind, name, options", FOUND, ids=[found[2] for found in FOUND])
+@pytest.mark.parametrize("page, kind, name, options", FOUND, ids=[entry[2] for entry in FOUND])
 def test_what_a_page_documents_exists(page, kind, name, options):
     assert name.startswith(f"fairseq_specdec.{page}") or name.startswith("fairseq_specdec.config.")
-    found = resolve(kind, name)
-    assert found.__doc__
+    documented = resolve(kind, name)
+    assert documented.__doc__
     for member in re.findall(r":members: (.+)", options):
         for each in member.split(", "):
-            assert getattr(found, each).__doc__, f"{name}.{each}"
+            assert getattr(documented, each).__doc__, f"{name}.{each}"
 
 
 @pytest.mark.parametrize("page", ["engine", "drafting", "acceptance", "decoding"])
 def test_a_page_documents_the_contracts(page):
-    assert sum(found[0] == page for found in FOUND) >= 6
+    assert sum(entry[0] == page for entry in FOUND) >= 6
     with pytest.raises(AttributeError):
         resolve("class", f"fairseq_specdec.{page}.NoSuchThing")

@@ -56,9 +56,9 @@ def is_number(value):
 def test_tables_tell_every_flag_and_its_default(settings, page, column):
     rows = rows_of(text_of(page))
     for flag, field in own_fields(settings).items():
-        found = [(flags, cells[column]) for flags, cells in rows if flag in flags]
-        assert len(found) == 1, flag
-        flags, default = found[0]
+        cells_of_flag = [(flags, cells[column]) for flags, cells in rows if flag in flags]
+        assert len(cells_of_flag) == 1, flag
+        flags, default = cells_of_flag[0]
         if is_number(field.default):
             if flag == "--glancing-updates":  # 0 stands for another flag's value
                 assert "--max-update" in default

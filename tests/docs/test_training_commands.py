@@ -14,9 +14,11 @@ COMMAND = re.compile(r"^fairseq-train (?:.*\\\n)*.*", re.M)
 def commands():
     pages = [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
     for page in pages:
-        for found in COMMAND.findall(page.read_text(encoding="utf-8")):
-            if any(f"--criterion {name}" in found for name in DRAFTS):
-                yield pytest.param(found, id=f"{page.stem}: {found.split('--arch ')[1].split()[0]}")
+        for command in COMMAND.findall(page.read_text(encoding="utf-8")):
+            if any(f"--criterion {name}" in command for name in DRAFTS):
+                yield pytest.param(
+                    command, id=f"{page.stem}: {command.split('--arch ')[1].split()[0]}"
+                )
 
 
 @pytest.mark.parametrize("command", list(commands()))

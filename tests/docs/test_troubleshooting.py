@@ -34,10 +34,10 @@ def raised_or_warned(tree):
 @functools.lru_cache(maxsize=None)
 def messages_of(folder=""):
     """Messages of all modules below a folder of the package."""
-    found = set()
+    messages = set()
     for path in sorted((ROOT / "fairseq_specdec" / folder).rglob("*.py")):
-        found.update(raised_or_warned(ast.parse(path.read_text(encoding="utf-8"))))
-    return frozenset(filter(None, found))
+        messages.update(raised_or_warned(ast.parse(path.read_text(encoding="utf-8"))))
+    return frozenset(filter(None, messages))
 
 
 @pytest.mark.parametrize("message", MESSAGES)

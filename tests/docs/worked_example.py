@@ -23,24 +23,24 @@ class Part(NamedTuple):
 
 def parts_of(page: pathlib.Path) -> List[Part]:
     """The blocks of a page whose fences name a file after the language."""
-    found = []
+    parts = []
     for block in blocks_of(page):
         language, _, path = block.language.partition(" ")
         if path:
-            found.append(Part(path, language == "diff", block.text))
-    return found
+            parts.append(Part(path, language == "diff", block.text))
+    return parts
 
 
 def hunks_of(diff: str) -> List[Tuple[str, str]]:
     """(lines before, lines after) of the hunks of a diff, which ``@@`` separates."""
-    found = []
+    hunks = []
     for hunk in re.split(r"^@@\n", diff, flags=re.M):
         lines = [line or " " for line in hunk.splitlines()]
         assert {line[0] for line in lines} <= set(" +-"), hunk
         before = "".join(line[1:] + "\n" for line in lines if line[0] != "+")
         after = "".join(line[1:] + "\n" for line in lines if line[0] != "-")
-        found.append((before, after))
-    return found
+        hunks.append((before, after))
+    return hunks
 
 
 def apply(part: Part, root: pathlib.Path) -> None:

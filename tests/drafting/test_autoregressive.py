@@ -52,8 +52,8 @@ def uncached(model, row, done, stop_below=0.0, room=WINDOW):
     tokens, draft = [EOS] + TARGETS[row][:done], []
     with torch.no_grad():
         while len(draft) < min(WINDOW, room) and EOS not in draft:
-            found = model(prev_output_tokens=torch.tensor([tokens + draft]), **net_input)
-            logits = model.get_normalized_probs(found, log_probs=True)[0, -1].clone()
+            output = model(prev_output_tokens=torch.tensor([tokens + draft]), **net_input)
+            logits = model.get_normalized_probs(output, log_probs=True)[0, -1].clone()
             logits[PAD] = float("-inf")
             chance, token = logits.softmax(-1).max(-1)
             if float(chance) < stop_below:

@@ -101,8 +101,8 @@ def test_sampling_draws_both_models_tokens_and_seeds_reproduce():
     def sample(seed, **thresholds):
         torch.manual_seed(seed)
         generator = make_generator(**thresholds, sampling=True, sampling_topp=0.8)
-        found = generator.generate([big()], make_sample(SENTENCES))
-        return [h[0]["tokens"].tolist() for h in found], generator.stats
+        ranked = generator.generate([big()], make_sample(SENTENCES))
+        return [h[0]["tokens"].tolist() for h in ranked], generator.stats
 
     given = {"alpha_fb": 0.5, "alpha_rb": 2.0}
     once, stats = sample(1, **given)
@@ -111,5 +111,5 @@ def test_sampling_draws_both_models_tokens_and_seeds_reproduce():
     # With one token in the nucleus there is nothing to draw.
     torch.manual_seed(1)
     generator = make_generator(**given, sampling=True, sampling_topp=1e-6)
-    found = generator.generate([big()], make_sample(SENTENCES))
-    assert [h[0]["tokens"].tolist() for h in found] == check(**given)[0]
+    ranked = generator.generate([big()], make_sample(SENTENCES))
+    assert [h[0]["tokens"].tolist() for h in ranked] == check(**given)[0]

@@ -61,9 +61,9 @@ def slow_blockwise(model, source, size, accepts, minimum=1):
             """Log-probabilities of what head ``head`` predicts at every place."""
             previous = torch.tensor([[EOS] + tokens])
             features, _ = model.decoder(previous, encoder_out, features_only=True)
-            found = model.decoder.output_layer(features, head)[0].log_softmax(-1)
-            found[:, PAD] = -math.inf
-            return found
+            log_probs = model.decoder.output_layer(features, head)[0].log_softmax(-1)
+            log_probs[:, PAD] = -math.inf
+            return log_probs
 
         tokens, sizes = [], []
         while not tokens or tokens[-1] != EOS:

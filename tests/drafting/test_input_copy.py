@@ -56,8 +56,8 @@ limits = st.sampled_from([MAX_SUFFIX, 1, 2, 5, None])
 def test_equals_the_algorithm(pairs, left, limit):
     sources = [s + [EOS] for s, _ in pairs]
     outputs = [o for _, o in pairs]
-    found = propose(InputCopyDrafter(PAD, EOS, max_suffix=limit), sources, outputs, left)
-    assert found == [slow(s, o, limit) for s, o in zip(sources, outputs)]
+    proposed = propose(InputCopyDrafter(PAD, EOS, max_suffix=limit), sources, outputs, left)
+    assert proposed == [slow(s, o, limit) for s, o in zip(sources, outputs)]
 
 
 @pytest.mark.parametrize("shared", [7, 8, 9, 16, 17, 40])
@@ -97,8 +97,8 @@ def test_a_gpu_is_not_asked_for_the_output():
         for row, tokens in enumerate(emitted):
             hypotheses.emit(row, tokens)
         draft = session.propose(hypotheses)
-        found = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
-        assert found == drafts
+        proposed = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
+        assert proposed == drafts
     hypotheses.select(torch.tensor([1], device="meta"), [1])
     assert hypotheses.outputs() == [[EOS, 4, 5]]
 
@@ -154,8 +154,8 @@ def test_rows_that_stay_keep_their_source_and_their_place():
         ([[4, 99, 6, 98], [10, 11, 99, 97]], [[8, EOS], [EOS]]),
     ):
         draft = session.propose(hypotheses_of(outputs))
-        found = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
-        assert found == drafts
+        proposed = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
+        assert proposed == drafts
     assert session.likely_copied(1) == [10, 11, 12, 13]
 
 

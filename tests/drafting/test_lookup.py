@@ -63,12 +63,12 @@ def test_equals_a_slow_search(rows, left, reads_source, limit, most):
     )
     turns = min(len(steps) for _, steps in rows)
     outputs = [[sum(steps[:turn], []) for _, steps in rows] for turn in range(turns + 1)]
-    found = [propose(session, output) for output in outputs]
+    proposed = [propose(session, output) for output in outputs]
     wanted = [
         slow(source if reads_source else None, steps[:turns], most, limit)
         for source, (_, steps) in zip(sources, rows)
     ]
-    assert [list(row) for row in zip(*found)] == wanted
+    assert [list(row) for row in zip(*proposed)] == wanted
 
 
 def test_rows_that_stay_keep_their_text():

@@ -108,8 +108,11 @@ def test_a_draft_ends_before_the_first_token_that_is_too_unlikely():
 def test_drafts_are_cut_on_the_device_of_their_tokens():
     """ "meta" has shapes and no numbers, and mixes with no other device."""
     there = torch.zeros(2, 4, dtype=torch.long, device="meta")
-    found = [*without_repeats(there, there[:, 0]), *likeliest(torch.zeros(2, 4, 9).to("meta"), 0.0)]
-    assert {each.device.type for each in found} == {"meta"}
+    tensors = [
+        *without_repeats(there, there[:, 0]),
+        *likeliest(torch.zeros(2, 4, 9).to("meta"), 0.0),
+    ]
+    assert {each.device.type for each in tensors} == {"meta"}
 
 
 class Likeliest:
@@ -316,16 +319,16 @@ def test_the_products_of_states_are_freed_as_asked(free, monkeypatch):
     assert [isinstance(product, PackedModule) for product in products] == [free, free]
 
 
-@pytest.mark.parametrize("asked, found", [(None, torch.bfloat16), (torch.float32, torch.float32)])
+@pytest.mark.parametrize("asked, dtype", [(None, torch.bfloat16), (torch.float32, torch.float32)])
 @torch.no_grad()
-def test_a_drafter_runs_in_its_number_format(asked, found):
+def test_a_drafter_runs_in_its_number_format(asked, dtype):
     verifier = toy_attached_drafter(updates=60)
     model = copy.deepcopy(verifier)
     drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, asked))
     encoder_out, states = reading(verifier, SOURCES, TARGETS)
     like = torch.nn.Linear(1, 1).bfloat16()
     session = open_on(drafter, SOURCES, 60, encoder_out=encoder_out, verifier=like)
-    assert {p.dtype for p in model.decoder.parameters()} == {found}
+    assert {p.dtype for p in model.decoder.parameters()} == {dtype}
     session.propose(hypotheses_of([[]] * len(SOURCES)))
     session.commit(torch.ones(len(SOURCES), dtype=torch.long), states[:, :1])
     draft = session.propose(hypotheses_of([target[:1] for target in TARGETS]))

@@ -39,9 +39,9 @@ def test_every_way_gives_the_same(rows, width, monkeypatch):
         monkeypatch.setattr(attention, "prefers_fused", fused)
         ways.add(fused(query))
         for chosen in (mask, attention.additive(mask, query), None):
-            found = attention.attend(query, key, value, chosen)
+            attended = attention.attend(query, key, value, chosen)
             wanted = slow(query, key, value, torch.ones_like(mask) if chosen is None else mask)
-            torch.testing.assert_close(found, wanted)
+            torch.testing.assert_close(attended, wanted)
     few = rows >= 3 and 1 < width <= 16
     assert ways == ({False} if few or attention.FUSED is None else {True, False})
 
@@ -49,8 +49,10 @@ def test_every_way_gives_the_same(rows, width, monkeypatch):
 def test_half_precision_takes_its_softmax_in_fp32():
     query, key, value, mask = inputs(20, 3, 7, torch.bfloat16)
     assert not attention.prefers_fused(query)
-    found = attention.attend(query, key, value, mask)
-    torch.testing.assert_close(found.double(), slow(query, key, value, mask), atol=0.03, rtol=0.03)
+    attended = attention.attend(query, key, value, mask)
+    torch.testing.assert_close(
+        attended.double(), slow(query, key, value, mask), atol=0.03, rtol=0.03
+    )
 
 
 def test_the_fused_kernel_is_torch_s_own():
@@ -104,14 +106,14 @@ def test_few_queries_of_many_rows_are_no_case_for_the_fused_kernel(monkeypatch):
     limits = {torch.float32: 3, torch.float64: 3, torch.bfloat16: 16, torch.float16: 16}
     for dtype, most in limits.items():
         for width in (2, 16):
-            found = [
+            fused = [
                 attention.prefers_fused(torch.zeros(n, width, 2, 4, dtype=dtype)) for n in (1, 40)
             ]
-            found += [
+            fused += [
                 attention.prefers_fused(torch.zeros(n, width, 2, 4, dtype=dtype))
                 for n in (most - 1, most)
             ]
-            assert found == [True, False, True, False]
+            assert fused == [True, False, True, False]
         for width in (1, 17):
             assert attention.prefers_fused(torch.zeros(40, width, 2, 4, dtype=dtype))
 
@@ -120,7 +122,7 @@ def test_few_queries_of_many_rows_are_no_case_for_the_fused_kernel(monkeypatch):
 @pytest.mark.parametrize("slots", [1, 15, 16, 17])
 def test_a_mask_in_numbers_has_rows_that_the_fused_kernel_takes(slots, dtype):
     mask = torch.rand(2, 3, slots) < 0.5
-    found = attention.additive(mask, torch.zeros(1, dtype=dtype))
-    assert found.dtype == dtype and found.shape == mask.shape
-    assert torch.equal(found == 0, mask) and torch.equal(found == float("-inf"), ~mask)
-    assert found.stride() == (3 * -(-slots // 16) * 16, -(-slots // 16) * 16, 1)
+    numbers = attention.additive(mask, torch.zeros(1, dtype=dtype))
+    assert numbers.dtype == dtype and numbers.shape == mask.shape
+    assert torch.equal(numbers == 0, mask) and torch.equal(numbers == float("-inf"), ~mask)
+    assert numbers.stride() == (3 * -(-slots // 16) * 16, -(-slots // 16) * 16, 1)

@@ -38,15 +38,15 @@ def test_a_draft_keeps_its_first_tokens(seed, shape, most, room, sampled):
     draft = random_draft(seed, *shape)
     if not sampled:
         draft = draft._replace(log_probs=None)
-    found = draft.limited(most, None if room is None else torch.tensor(room[: shape[0]]))
+    limited = draft.limited(most, None if room is None else torch.tensor(room[: shape[0]]))
     expected = [
         row[: most if room is None else min(most, left)]
         for row, left in zip(entries(draft), room or draft.sizes.tolist())
     ]
-    assert entries(found) == expected
-    assert found.width == min(most, draft.width) and found.passes == draft.passes
-    assert (found.log_probs is not None) == sampled
-    assert not sampled or found.log_probs.size(1) == found.width
+    assert entries(limited) == expected
+    assert limited.width == min(most, draft.width) and limited.passes == draft.passes
+    assert (limited.log_probs is not None) == sampled
+    assert not sampled or limited.log_probs.size(1) == limited.width
 
 
 def test_every_row_has_room_of_its_own():
@@ -58,8 +58,8 @@ def test_every_row_has_room_of_its_own():
 
 def test_what_fits_stays_as_it_is():
     draft = random_draft(5, 3, 4)
-    found = draft.limited(4)
-    assert all(ours is theirs for ours, theirs in zip(found, draft))
+    limited = draft.limited(4)
+    assert all(ours is theirs for ours, theirs in zip(limited, draft))
 
 
 def test_an_empty_draft_has_no_tokens():

@@ -65,6 +65,6 @@ def test_every_number_of_threads_gives_the_same_bits():
         settings = decoding_settings(threads=count, backend="native")
         flags = Namespace(beam=1, max_len_b=6, temperature=1.0)
         generator = build_generator([model], words, words, flags, settings)
-        found = generator.generate([model], sample)
-        scores.append([(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in found])
+        outputs = generator.generate([model], sample)
+        scores.append([(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in outputs])
     assert scores[0] == scores[1] == scores[2]

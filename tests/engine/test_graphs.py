@@ -109,15 +109,15 @@ def test_inputs_are_copied_and_outputs_overwritten():
 def test_smaller_inputs_leave_what_is_after_them():
     static = calls()
     static.run("two", lambda: doubled(2), [torch.full((2, 3), 7)])
-    (found,) = static.run("two", lambda: doubled(2), [torch.full((1, 2), 1)])
-    assert found.tolist() == [[2, 2, 14], [14] * 3]
+    (output,) = static.run("two", lambda: doubled(2), [torch.full((1, 2), 1)])
+    assert output.tolist() == [[2, 2, 14], [14] * 3]
 
 
 def test_of_too_many_rows_nothing_is_recorded():
     static = calls(rows=2)
     for rows in (1, 2, 3):
-        found = static.run(rows, lambda: doubled(4), [torch.ones(rows, 3, dtype=torch.long)])
-        assert (found is None) == (rows == 3)
+        output = static.run(rows, lambda: doubled(4), [torch.ones(rows, 3, dtype=torch.long)])
+        assert (output is None) == (rows == 3)
 
 
 def test_a_buffer_keeps_its_address_until_it_has_to_grow():

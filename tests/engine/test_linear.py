@@ -27,10 +27,10 @@ def test_padding_changes_no_number(shape, bias):
     x = torch.randn(*shape, 1024)
     for chosen in ([one], [one, two]):
         product = Linear.of(*chosen)
-        found = product(x)
-        assert found.shape == (*shape, sum(m.out_features for m in chosen))
+        output = product(x)
+        assert output.shape == (*shape, sum(m.out_features for m in chosen))
         wanted = torch.cat([m(x) for m in chosen], -1).detach()
-        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(output, wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_one_module_is_not_copied():
@@ -111,9 +111,9 @@ def test_relu_on_a_gpu_is_in_the_product(bias, activation, monkeypatch):
     product, wanted = Linear.of(one), activation(one(x))
     torch.testing.assert_close(product.activated(x, activation), wanted)
     assert not calls
-    found = product.activated(on_gpu(x), activation).as_subclass(torch.Tensor)
-    torch.testing.assert_close(found, wanted)
+    output = product.activated(on_gpu(x), activation).as_subclass(torch.Tensor)
+    torch.testing.assert_close(output, wanted)
     assert len(calls) == (bias and activation is F.relu)
     monkeypatch.setattr(linear, "FUSED_RELU", None)
-    found = product.activated(on_gpu(x), activation).as_subclass(torch.Tensor)
-    torch.testing.assert_close(found, wanted)
+    output = product.activated(on_gpu(x), activation).as_subclass(torch.Tensor)
+    torch.testing.assert_close(output, wanted)

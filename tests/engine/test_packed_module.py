@@ -154,9 +154,9 @@ def test_released_models_decode_as_before_in_both_engines(case, backend):
     generator = make_generator(
         case, args, models, free_unpacked=True, overrides=traced, backend=backend
     )
-    found = decode(generator, sample)
-    assert tokens(found) == wanted
-    for facts in (part for hypothesis in found for part in [hypothesis, *hypothesis["history"]]):
+    outputs = decode(generator, sample)
+    assert tokens(outputs) == wanted
+    for facts in (part for hypothesis in outputs for part in [hypothesis, *hypothesis["history"]]):
         tensors = [value for value in facts.values() if torch.is_tensor(value)]
         assert tensors and not any(tensor.is_inference() for tensor in tensors)
     kept = [n for n, m in models[0].named_modules() if type(m) is nn.Linear and ".layers." in n]

@@ -46,7 +46,7 @@ def disagreements(model):
     Raises:
         AssertionError: one changes nothing in stock, and its absence would not be noticed.
     """
-    found = []
+    names = []
     before = by_stock(model)
     torch.testing.assert_close(by_engine(model), before, atol=2e-5, rtol=0)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
@@ -60,10 +60,10 @@ def disagreements(model):
         if not name.endswith(WITHOUT_EFFECT):
             assert not torch.allclose(after, before, atol=1e-4), f"{name} changes nothing"
         if not torch.allclose(by_engine(model), after, atol=2e-5):
-            found.append(name)
+            names.append(name)
         with torch.no_grad():
             tensor.copy_(kept)
-    return found
+    return names
 
 
 ACCEPTED = {

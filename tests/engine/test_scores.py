@@ -42,16 +42,16 @@ def random_edits(seed, forced=True):
 
 def slow_dense(logits, edits=None):
     """Nested lists of log-probabilities, one after the other, in double precision."""
-    found = []
+    rows = []
     for row in range(logits.size(0)):
-        found.append([])
+        rows.append([])
         for entry in range(logits.size(1)):
             scores = logits[row, entry].double().tolist()
             largest = max(scores)
             total = largest + math.log(sum(math.exp(score - largest) for score in scores))
             scores = [score - total for score in scores]
-            found[-1].append(scores if edits is None else slow_edit(scores, edits, row, entry))
-    return found
+            rows[-1].append(scores if edits is None else slow_edit(scores, edits, row, entry))
+    return rows
 
 
 def slow_edit(scores, edits, row, entry):
@@ -69,10 +69,10 @@ def slow_edit(scores, edits, row, entry):
     return scores
 
 
-def near(found, expected):
-    assert found.dtype == torch.float32
+def near(numbers, expected):
+    assert numbers.dtype == torch.float32
     expected = torch.tensor(expected)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0, equal_nan=True)
+    torch.testing.assert_close(numbers, expected, atol=1e-5, rtol=0, equal_nan=True)
 
 
 def chosen(scores):
@@ -285,9 +285,9 @@ def test_topk_is_the_best_in_falling_order(seed, dtype, count):
     assert values.shape == tokens.shape == (ROWS, WIDTH, min(count, WORDS))
     ranked = [[sorted(entry, reverse=True)[:count] for entry in row] for row in expected]
     near(values, ranked)
-    found = tokens.tolist()
-    assert all(len(set(entry)) == len(entry) for row in found for entry in row)
-    own = [[[expected[r][w][t] for t in found[r][w]] for w in range(WIDTH)] for r in range(ROWS)]
+    best = tokens.tolist()
+    assert all(len(set(entry)) == len(entry) for row in best for entry in row)
+    own = [[[expected[r][w][t] for t in best[r][w]] for w in range(WIDTH)] for r in range(ROWS)]
     near(values, own)
 
 
@@ -358,6 +358,6 @@ def test_everything_is_made_on_the_device_of_the_logits():
     for size in (1, 2):
         scores = Scores.of_ensemble([random_logits(1).to("meta")] * size)
         scores.edit(there)
-        found = [scores.best(), scores.of(tokens), scores.gap(tokens), scores.dense()]
-        found += scores.topk(2)
-        assert {each.device.type for each in found} == {"meta"}
+        tensors = [scores.best(), scores.of(tokens), scores.gap(tokens), scores.dense()]
+        tensors += scores.topk(2)
+        assert {each.device.type for each in tensors} == {"meta"}

@@ -89,8 +89,8 @@ def test_equals_stock(flags, lengths, backend):
 def test_convolutions_are_stored_as_asked(form, nearer, farther):
     subsample, net_input = encoder_of().subsample, frames_of(90, 57)
     frames, lengths = net_input["src_tokens"], net_input["src_lengths"]
-    found = NativeSubsampler(load(), subsample, form)(frames, lengths)
-    apart = (found - subsample(frames, lengths)[0].transpose(0, 1)).abs().max()
+    encoded = NativeSubsampler(load(), subsample, form)(frames, lengths)
+    apart = (encoded - subsample(frames, lengths)[0].transpose(0, 1)).abs().max()
     assert farther <= apart <= nearer
 
 

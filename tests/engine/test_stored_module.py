@@ -86,9 +86,9 @@ def test_what_needs_the_weights_has_them(use):
     used, wanted = use(model), use(plain)
     assert kinds(model) == [nn.Embedding, nn.Linear, nn.Linear]
     used, wanted = (each if isinstance(each, dict) else None for each in (used, wanted))
-    found, expected = model.state_dict() if used is None else used, wanted or plain.state_dict()
-    assert list(found) == list(expected)
-    assert all(torch.equal(found[name], expected[name]) for name in found)
+    state, expected = model.state_dict() if used is None else used, wanted or plain.state_dict()
+    assert list(state) == list(expected)
+    assert all(torch.equal(state[name], expected[name]) for name in state)
     assert model.table.weight is model.projection.weight
 
 
@@ -129,7 +129,7 @@ def test_they_are_packed_to_the_same_bits(shape, number_format):
     if loaded is None:
         pytest.skip(library.why_not())
     saved = {name: each.half() for name, each in toy_model(shape).state_dict().items()}
-    sample, found = make_sample(SENTENCES), []
+    sample, results = make_sample(SENTENCES), []
     backends = [NativeBackend(loaded, number_format, frees=free) for free in (False, True)]
     backends += [Backend()] if number_format == "fp32" else []
     for backend in backends:
@@ -144,8 +144,8 @@ def test_they_are_packed_to_the_same_bits(shape, number_format):
                 session = weights.open(out, 20, 8)
                 embedded = session.embed(TOKENS, CHAIN)
                 logits = session.logits(session.run(TOKENS, CHAIN))
-            found.append((out["encoder_out"][0], embedded, logits))
+            results.append((out["encoder_out"][0], embedded, logits))
             left = {type(each) for each in model.modules()}
             assert not left & {StoredLinear, StoredEmbedding}
             assert (PackedLinear in left) == (backend.frees and backend.name == "native")
-        assert all(map(torch.equal, *found[-2:]))
+        assert all(map(torch.equal, *results[-2:]))

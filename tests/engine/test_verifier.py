@@ -18,12 +18,14 @@ def expected(models, temperature=1.0, chosen=(0, 1, 2)):
     """[B, 7, V], mean probabilities of the models after 0 .. 6 tokens, as logarithms."""
     net_input = make_sample([SENTENCES[row] for row in chosen])["net_input"]
     previous = pad_to([[EOS, *OUTPUTS[row]] for row in chosen], left=False)
-    found = []
+    probabilities = []
     for model in models:
         logits, _ = model(prev_output_tokens=previous, **net_input)
         # An adaptive softmax reads what stands for logits.
-        found.append(model.get_normalized_probs((logits / temperature, None), log_probs=False))
-    return torch.stack(found).mean(0).log()
+        probabilities.append(
+            model.get_normalized_probs((logits / temperature, None), log_probs=False)
+        )
+    return torch.stack(probabilities).mean(0).log()
 
 
 def opened(models, chosen=(0, 1, 2), widest=3, max_len=40, **more):
@@ -61,8 +63,8 @@ def test_scores_are_those_of_the_ensemble(shapes, temperature):
     torch.testing.assert_close(block(session, 1, 4), wanted[:, 1:5], atol=1e-4, rtol=0)
     keep(session, 5)
     session.select(torch.tensor([0, 2]), [0, 2])
-    found = block(session, 5, 2, chosen=(0, 2))
-    torch.testing.assert_close(found, wanted[[0, 2], 5:7], atol=1e-4, rtol=0)
+    scores = block(session, 5, 2, chosen=(0, 2))
+    torch.testing.assert_close(scores, wanted[[0, 2], 5:7], atol=1e-4, rtol=0)
     session.close()
 
 

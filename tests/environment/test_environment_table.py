@@ -36,17 +36,17 @@ def card(archs, capability):
 def test_the_table_names_what_decides_a_run(capsys, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "")
-    found = shown(capsys)
-    assert found["fairseq_specdec"].startswith(f"{__version__}, ")
-    assert "0.12" in found["fairseq"] and found["torch"].startswith(torch.__version__)
-    assert "numpy " in found["also installed"]
+    entries = shown(capsys)
+    assert entries["fairseq_specdec"].startswith(f"{__version__}, ")
+    assert "0.12" in entries["fairseq"] and entries["torch"].startswith(torch.__version__)
+    assert "numpy " in entries["also installed"]
     loaded = library.load()
-    assert found["native engine"] == (
+    assert entries["native engine"] == (
         f"yes: {loaded.variant}" if loaded else f"no: {library.why_not()}"
     )
-    assert found["cost table"].startswith("FAIRSEQ_SPECDEC_COST_TABLE: " if loaded else "none")
-    assert found["threads"].startswith("native engine 1, torch ")
-    assert "OMP_NUM_THREADS=1" in found["environment"]
+    assert entries["cost table"].startswith("FAIRSEQ_SPECDEC_COST_TABLE: " if loaded else "none")
+    assert entries["threads"].startswith("native engine 1, torch ")
+    assert "OMP_NUM_THREADS=1" in entries["environment"]
 
 
 def test_why_the_native_engine_is_not_used(capsys, monkeypatch):
@@ -59,9 +59,9 @@ def test_why_the_native_engine_is_not_used(capsys, monkeypatch):
 def test_a_broken_installation_has_a_table(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(table, "FAIRSEQS", ())
-    found = shown(capsys)
-    assert "halted" in found["torch"] and "halted" in found["GPU"]
-    assert found["fairseq"] == "imported from a folder, not installed"
+    entries = shown(capsys)
+    assert "halted" in entries["torch"] and "halted" in entries["GPU"]
+    assert entries["fairseq"] == "imported from a folder, not installed"
 
 
 @pytest.mark.parametrize("archs, fits", [(["sm_70", "sm_80"], True), (["sm_80", "sm_90"], False)])

@@ -39,19 +39,19 @@ def answer(port, request, is_whole=None):
         is_whole: whether so many bytes are an answer; None for a server that closes the
             connection after one.
     """
-    found = b""
+    received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         try:
             line.sendall(request)
             if is_whole is None:
                 line.shutdown(socket.SHUT_WR)
-            while is_whole is None or not is_whole(found):
+            while is_whole is None or not is_whole(received):
                 part = line.recv(65536)
                 if not part:
                     break
-                found += part
+                received += part
         except socket.timeout:
             raise
         except OSError:  # it closed with bytes of ours unread
             pass
-    return found
+    return received

@@ -35,26 +35,26 @@ GROUPS = ("tokenizer", "bpe", "scoring", "task", "criterion", "optimizer", "lr_s
 
 def flat_names():
     """Every setting that fairseq converts from the older layout."""
-    found = set(MODEL + GROUPS) | set(TransformerConfig.__dataclass_fields__)
+    names = set(MODEL + GROUPS) | set(TransformerConfig.__dataclass_fields__)
     for field in FairseqConfig.__dataclass_fields__.values():
-        found |= set(getattr(field.type, "__dataclass_fields__", ()))
-    return sorted(found)
+        names |= set(getattr(field.type, "__dataclass_fields__", ()))
+    return sorted(names)
 
 
 def text(random):
     """One text; most of them are an interpolation in some reader's eyes."""
-    found = "${" + random.choice(INNER) + "}"
+    made = "${" + random.choice(INNER) + "}"
     hidden = random.choice("${${${ ")  # as it stands it is refused at once
     for char, others in ESCAPES.items():
         if char == hidden or random.random() < 0.3:
-            found = found.replace(char, random.choice(others))
+            made = made.replace(char, random.choice(others))
     for _ in range(random.choice((0, 1, 1, 2, 3))):
         wrap = random.choice(WRAPS)
-        found = wrap.replace("{}", found, 2) if "{{" not in wrap else wrap.format(found)
+        made = wrap.replace("{}", made, 2) if "{{" not in wrap else wrap.format(made)
     if random.random() < 0.1:
-        at = random.randrange(len(found))
-        found = found[:at] + random.choice("\\'\"{}[](),$ \n") + found[at + random.randint(0, 1) :]
-    return found
+        at = random.randrange(len(made))
+        made = made[:at] + random.choice("\\'\"{}[](),$ \n") + made[at + random.randint(0, 1) :]
+    return made
 
 
 def value(random, depth=2):

@@ -16,18 +16,18 @@ NUDGES = 8  # of a search that may have come near to a tie
 
 def backends():
     """torch, and the native engine for each instruction set that is built and runs here."""
-    found = library.supported() if (library.FOLDER / library.PROBE).exists() else []
-    return ["torch", *(each.name for each in found if (library.FOLDER / each.file).exists())]
+    objects = library.supported() if (library.FOLDER / library.PROBE).exists() else []
+    return ["torch", *(each.name for each in objects if (library.FOLDER / each.file).exists())]
 
 
 def settings(random):
     """The settings of a model; many of them do not fit one another."""
-    found = {"dropout": 0.0, "max_source_positions": 64, "max_target_positions": 64}
+    chosen = {"dropout": 0.0, "max_source_positions": 64, "max_target_positions": 64}
     widths = [random.choice((8, 12, 16, 24, 40, 64)) for _ in range(2)]
     if random.random() < 0.6:
         widths[1] = widths[0]
     for side, width in zip(("encoder", "decoder"), widths):
-        found.update({
+        chosen.update({
             f"{side}_embed_dim": width,
             f"{side}_ffn_embed_dim": random.choice((1, 7, 16, 33, 64)),
             f"{side}_attention_heads": random.choice((1, 2, 4)),
@@ -40,13 +40,13 @@ def settings(random):
         "no_scale_embedding", "no_token_positional_embeddings", "tie_adaptive_weights",
         "no_decoder_final_norm", "cross_self_attention", "no_cross_attention",
     ):  # fmt: skip
-        found[name] = random.random() < 0.25
+        chosen[name] = random.random() < 0.25
     if random.random() < 0.3:
-        found["decoder_output_dim"] = random.choice((4, 16, 24, widths[1]))
-    found["activation_fn"] = random.choice(
+        chosen["decoder_output_dim"] = random.choice((4, 16, 24, widths[1]))
+    chosen["activation_fn"] = random.choice(
         ("relu", "gelu", "gelu_accurate", "tanh", "swish", "relu_squared", "linear")
     )
-    return found
+    return chosen
 
 
 def build(given, twins):
@@ -90,9 +90,9 @@ def by_stock(models, sample, options, prefix):
         return None
 
 
-def same(found, expected, twins):
+def same(outputs, expected, twins):
     """Whether the hypotheses are the same with the same scores; twins are one word."""
-    for mine, theirs in zip(found, expected):
+    for mine, theirs in zip(outputs, expected):
         words = [
             [[twins.get(token, token) for token in each["tokens"].tolist()] for each in side]
             for side in (mine, theirs)
@@ -103,21 +103,21 @@ def same(found, expected, twins):
             gap = abs(float(one["score"]) - float(other["score"]))
             if not gap < 1e-3 * max(1.0, abs(float(other["score"]))):
                 return False
-    return len(found) == len(expected)
+    return len(outputs) == len(expected)
 
 
-def check(found, expected, case, fuzz, seed):
+def check(outputs, expected, case, fuzz, seed):
     """Stock's hypotheses, or those of a search of stock's that a nudge led another way."""
     models, sample, options, prefix, twins = case
-    if same(found, expected, twins):
+    if same(outputs, expected, twins):
         return
     generator = torch.Generator().manual_seed(seed)
     for _ in range(NUDGES):
         again = by_stock(nudged(models, generator), sample, options, prefix)
-        if again is not None and same(found, again, twins):
+        if again is not None and same(outputs, again, twins):
             fuzz.counts["near a tie"] += 1
             return
-    raise AssertionError((found, expected))
+    raise AssertionError((outputs, expected))
 
 
 def drawn(random, seed):
@@ -164,14 +164,14 @@ def test_models(fuzz, monkeypatch):
             name = "torch" if backend == "torch" else "auto"
             try:
                 generator = make_generator(chosen, options, models, backend=name)
-                found = generator.generate(models, sample, prefix_tokens=prefix)
+                outputs = generator.generate(models, sample, prefix_tokens=prefix)
             except ValueError as error:
                 assert expected is None or "does not" in str(error), (seed, backend, about, error)
                 fuzz.counts["refused"] += 1
                 continue
             assert expected is not None, (seed, backend, chosen, about)
             try:
-                check(found, expected, case, fuzz, seed)
+                check(outputs, expected, case, fuzz, seed)
             except AssertionError as error:
                 pytest.fail(f"{(seed, backend, chosen, about)}: {error}", pytrace=False)
             fuzz.counts[backend] += 1

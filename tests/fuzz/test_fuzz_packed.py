@@ -43,13 +43,13 @@ def containers(value):
             yield from containers(each)
 
 
-def disturbed(found, random):
+def disturbed(packed, random):
     """A description with up to three entries replaced, left out or exchanged."""
-    found = copy.deepcopy(found)
+    packed = copy.deepcopy(packed)
     for _ in range(random.randint(1, 3)):
-        into = random.choice([each for each in containers(found) if each])
+        into = random.choice([each for each in containers(packed) if each])
         key = random.choice(list(into) if isinstance(into, dict) else range(len(into)))
-        others = [each[k] for each in containers(found) if isinstance(each, dict) for k in each]
+        others = [each[k] for each in containers(packed) if isinstance(each, dict) for k in each]
         what = random.random()
         if what < 0.2:
             del into[key]
@@ -57,7 +57,7 @@ def disturbed(found, random):
             into[key] = random.choice(ODD)
         else:
             into[key] = copy.deepcopy(random.choice(others))
-    return found
+    return packed
 
 
 def damaged(data, random):

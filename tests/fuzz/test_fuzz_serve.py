@@ -101,33 +101,33 @@ def request_of(random, port):
     return mutated(random, request) if random.random() < 0.4 else request
 
 
-def parts_of(found):
+def parts_of(received):
     """(head, content) of the first answer; a head without its end is b""."""
-    head, blank, content = found.partition(b"\r\n\r\n")
+    head, blank, content = received.partition(b"\r\n\r\n")
     if head == b"HTTP/1.1 100 Continue":
         return parts_of(content)
     return (head, content) if blank else (b"", b"")
 
 
-def is_whole(found):
-    head, content = parts_of(found)
+def is_whole(received):
+    head, content = parts_of(received)
     length = re.search(rb"\r\n(?i:content-length): (\d+)", head)
     if length:
         return len(content) >= int(length.group(1))
     return bool(head) and content.endswith(b"0\r\n\r\n")
 
 
-def checked(found, seed):
+def checked(received, seed):
     """The status of the first answer, which is as the interface says."""
-    head, content = parts_of(found)
+    head, content = parts_of(received)
     if not head:
         return "closed"
     status = head[9:12].decode()
-    assert head.startswith(b"HTTP/1.1 ") and status in STATUSES, (seed, found[:500])
+    assert head.startswith(b"HTTP/1.1 ") and status in STATUSES, (seed, received[:500])
     if status[0] in "45":
         # Behind it there may be the answer to what a change left of the body.
         error, _ = json.JSONDecoder().raw_decode(content.decode("utf-8"))
-        assert error["error"] and error["message"] == error["error"], (seed, found[:500])
+        assert error["error"] and error["message"] == error["error"], (seed, received[:500])
     return status
 
 
@@ -137,7 +137,7 @@ def test_requests(fuzz, port):
     assert json.loads(wanted)["translatedText"]
     for seed in fuzz.seeds():
         random = fuzz.random(seed)
-        found = answer(port, request_of(random, port), is_whole)
-        fuzz.counts[checked(found, seed)] += 1
+        received = answer(port, request_of(random, port), is_whole)
+        fuzz.counts[checked(received, seed)] += 1
         if seed % 20 == 0:
             assert parts_of(answer(port, sound, is_whole))[1] == wanted, seed

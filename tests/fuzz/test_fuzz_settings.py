@@ -33,22 +33,22 @@ def with_its_task(path, folder):
 
 
 def to_translate(path, folder):
-    found = SpeculativeTranslator.from_pretrained(path, data=folder, tokenizer=None, bpe=None)
-    return vars(found)
+    translator = SpeculativeTranslator.from_pretrained(path, data=folder, tokenizer=None, bpe=None)
+    return vars(translator)
 
 
 def to_draft(path, folder):
     verifier = os.path.join(folder, "verifier.pt")
-    found = SpeculativeTranslator.from_pretrained(
+    translator = SpeculativeTranslator.from_pretrained(
         verifier, path, data=folder, tokenizer=None, bpe=None, strategy="gad"
     )
-    return vars(found)
+    return vars(translator)
 
 
 @pytest.fixture(scope="module")
 def states(tmp_path_factory):
     """(folder, the contents of small checkpoints by file and layout)."""
-    folder, found = tmp_path_factory.mktemp("pair"), {}
+    folder, by_file = tmp_path_factory.mktemp("pair"), {}
     write_pair(folder)
     for file in ("verifier.pt", "drafter.pt"):
         state = torch.load(str(folder / file), weights_only=False)
@@ -56,8 +56,8 @@ def states(tmp_path_factory):
         state["args"].data = str(folder)
         cfg = convert_namespace_to_omegaconf(state["args"])
         cfg = OmegaConf.to_container(cfg, enum_to_str=True)
-        found[file] = {"args": state, "cfg": dict(state, args=None, cfg=cfg)}
-    return str(folder), found
+        by_file[file] = {"args": state, "cfg": dict(state, args=None, cfg=cfg)}
+    return str(folder), by_file
 
 
 def changed(state, random):

@@ -48,11 +48,11 @@ def no_tf32():
 def test_lossless_strategies_say_what_stock_says(case, rows):
     generator = device_generator(case)
     sample = on_device(BATCHES[rows])
-    found = decode(generator, sample)
-    assert all(hypothesis["tokens"].is_cuda for hypothesis in found)
+    outputs = decode(generator, sample)
+    assert all(hypothesis["tokens"].is_cuda for hypothesis in outputs)
     want = stock(generator.models, sample, flags())
-    assert tokens(found) == tokens(want)
-    for ours, theirs in zip(found, want):
+    assert tokens(outputs) == tokens(want)
+    for ours, theirs in zip(outputs, want):
         torch.testing.assert_close(ours["score"], theirs["score"], rtol=1e-4, atol=1e-4)
 
 
@@ -60,9 +60,9 @@ def test_lossless_strategies_say_what_stock_says(case, rows):
 def test_other_flags_say_what_they_say_on_a_cpu(case):
     generator = device_generator(case, lossless=False)
     want = decode(make_generator(case, lossless=False, backend="torch"), BATCHES[8])
-    found = decode(generator, on_device(BATCHES[8]))
-    assert tokens(found) == tokens(want)
-    for ours, theirs in zip(found, want):
+    outputs = decode(generator, on_device(BATCHES[8]))
+    assert tokens(outputs) == tokens(want)
+    for ours, theirs in zip(outputs, want):
         torch.testing.assert_close(ours["score"].cpu(), theirs["score"], rtol=1e-4, atol=1e-4)
 
 
@@ -74,8 +74,8 @@ def test_beams_say_what_stock_says(case, rows):
     args.beam = 5
     models = generator.models
     want = task.inference_step(task.build_generator(models, args), models, sample)
-    found = generator.generate(models, sample)
-    assert [tokens(each) for each in found] == [tokens(each) for each in want]
+    outputs = generator.generate(models, sample)
+    assert [tokens(each) for each in outputs] == [tokens(each) for each in want]
 
 
 @pytest.fixture
@@ -103,9 +103,9 @@ def test_graphs_say_what_stock_says(case, rows, recorded):
     generator, sample = device_generator(case), on_device(BATCHES[rows])
     want = stock(generator.models, sample, flags())
     for _ in range(3):  # recorded, then replayed on buffers that held another batch
-        found = decode(generator, sample)
-        assert tokens(found) == tokens(want)
-        for ours, theirs in zip(found, want):
+        outputs = decode(generator, sample)
+        assert tokens(outputs) == tokens(want)
+        for ours, theirs in zip(outputs, want):
             torch.testing.assert_close(ours["score"], theirs["score"], rtol=1e-4, atol=1e-4)
         decode(generator, on_device(MANY[0]))
     assert not recorded[0].broken and replays(generator) > 0
@@ -118,8 +118,8 @@ def test_beams_with_graphs_say_what_stock_says(case, more, recorded):
     args.beam = 5
     for sample in map(on_device, [*MANY[:2], BATCHES[8], MANY[0], BATCHES[1]]):
         want = task.inference_step(task.build_generator(models, args), models, sample)
-        found = generator.generate(models, sample)
-        assert [tokens(each) for each in found] == [tokens(each) for each in want]
+        outputs = generator.generate(models, sample)
+        assert [tokens(each) for each in outputs] == [tokens(each) for each in want]
     assert not recorded[0].broken and replays(generator) > 0
 
 
@@ -137,10 +137,10 @@ def test_a_stream_has_its_own_buffers(recorded):
     def work(given, expected):
         with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
             for _ in range(100):
-                found = encode(given, True)["encoder_out"][0]
+                encoded = encode(given, True)["encoder_out"][0]
                 torch.cuda.current_stream().synchronize()
-                if not torch.allclose(found, expected, atol=1e-5):
-                    wrong.append(found)
+                if not torch.allclose(encoded, expected, atol=1e-5):
+                    wrong.append(encoded)
 
     threads = [threading.Thread(target=work, args=pair) for pair in zip(samples, want)]
     for thread in threads:
@@ -157,9 +157,9 @@ def test_graphs_in_half_precision(case, recorded):
     generator = device_generator(case, torch.float16)
     same = count = 0
     for sample in map(on_device, MANY):
-        found = tokens(decode(generator, sample))
+        outputs = tokens(decode(generator, sample))
         want = tokens(stock(generator.models, sample, flags()))
-        same, count = same + sum(a == b for a, b in zip(found, want)), count + len(want)
+        same, count = same + sum(a == b for a, b in zip(outputs, want)), count + len(want)
     assert not recorded[0].broken and replays(generator) > 0
     note(f"{case}, fp16, CUDA graphs", {"sentences": count, "identical": same})
     assert same >= 0.9 * count
@@ -176,9 +176,9 @@ def test_divergence_in_16_bits(case, precision, record_property):
     generator = device_generator(case, dtype)
     same = count = 0
     for sample in map(on_device, MANY):
-        found = tokens(decode(generator, sample))
+        outputs = tokens(decode(generator, sample))
         want = tokens(stock(generator.models, sample, flags()))
-        same += sum(a == b for a, b in zip(found, want))
+        same += sum(a == b for a, b in zip(outputs, want))
         count += len(want)
     note(f"{case}, {precision}", {"sentences": count, "identical": same})
     assert same >= 0.9 * count
@@ -209,9 +209,9 @@ def test_an_iteration_waits_once(case):
                 return read(tensor)
             torch.cuda.set_sync_debug_mode("default")
             waits.append(tensor.shape)
-            found = read(tensor)
+            value = read(tensor)
             torch.cuda.set_sync_debug_mode("error")
-            return found
+            return value
 
         torch.cuda.set_sync_debug_mode("error")
         torch.Tensor.tolist = reading

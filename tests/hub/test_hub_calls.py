@@ -31,8 +31,8 @@ async def main() -> List[Translation]:
         texts: List[str] = [other.text for other in best.alternatives] + [best.text]
         for index, ended in translator.translate_as_completed(texts, strategy="greedy"):
             print(index + 1, ended.text.upper(), sum(ended.scores), ended.score / 2)
-        found: Optional[float] = translator.translate(texts, progress=True)[0].score
-        print(found, translator.translate("a").tokens[0].lower())
+        score: Optional[float] = translator.translate(texts, progress=True)[0].score
+        print(score, translator.translate("a").tokens[0].lower())
         return await translator.translate_async(texts)
 
 asyncio.run(main())
@@ -81,11 +81,11 @@ def test_a_call_decodes_as_a_translator_with_its_flags(pair, translator, call, a
 def test_what_ends_is_fairseqs(translator, call):
     words = make_task().target_dictionary
     expected = stock([toy_model()], make_sample(SOURCES), flags())
-    found = dict(translator.translate_as_completed(TEXTS, **call))
-    assert sorted(found) == list(range(len(TEXTS)))
+    translations = dict(translator.translate_as_completed(TEXTS, **call))
+    assert sorted(translations) == list(range(len(TEXTS)))
     for i, best in enumerate(expected):
-        assert [*found[i].tokens, "</s>"] == [words[t] for t in best["tokens"].tolist()]
-        assert found[i].scores == pytest.approx(best["positional_scores"].tolist(), abs=1e-4)
+        assert [*translations[i].tokens, "</s>"] == [words[t] for t in best["tokens"].tolist()]
+        assert translations[i].scores == pytest.approx(best["positional_scores"].tolist(), abs=1e-4)
 
 
 def test_a_call_changes_no_other(pair, translator):
@@ -236,7 +236,7 @@ def test_a_closed_translator_frees_its_models_and_says_so(pair):
 def test_a_strict_client_has_types(tmp_path):
     """Right types pass; each wrong one is found, so that none of them is Any."""
     wrong = {
-        "found: Optional[float]": "found: Optional[str]",
+        "score: Optional[float]": "score: Optional[str]",
         "best: Translation": "best: List[Translation]",
         "ended.text.upper()": "ended.text.uper()",
         "sum(ended.scores)": "sum(ended.scroes)",

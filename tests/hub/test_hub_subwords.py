@@ -69,9 +69,9 @@ def put(folder, *names, text=CODES):
 @pytest.mark.parametrize("name", SENTENCEPIECE)
 def test_sentencepiece_is_found_by_its_usual_names(tmp_path, name):
     put(tmp_path, name)
-    found = codec(tmp_path, PIECES)
-    assert found.bpe_name == "sentencepiece" and found.bpe.sp.path == str(tmp_path / name)
-    assert found.words(found.encode("Haus a")) == ["▁", "<unk>", *"aus", "▁", "a"]
+    made = codec(tmp_path, PIECES)
+    assert made.bpe_name == "sentencepiece" and made.bpe.sp.path == str(tmp_path / name)
+    assert made.words(made.encode("Haus a")) == ["▁", "<unk>", *"aus", "▁", "a"]
 
 
 @pytest.mark.parametrize("name", CODES_FILES)

@@ -19,8 +19,8 @@ TEXTS = [text_of(line) for line in sentences(12, seed=9)]
 def translator(pair):
     with SpeculativeTranslator.from_pretrained(
         pair, strategy="greedy", device="cpu", batch_size=1, backend="torch"
-    ) as found:
-        yield found
+    ) as loaded:
+        yield loaded
 
 
 def test_awaited_results_are_those_of_translate(translator):

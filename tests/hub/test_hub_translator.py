@@ -49,12 +49,12 @@ def reference(sources, **flags):
     generator = builder.build_generator(
         models, words, words, Namespace(**flags), decoding_settings()
     )
-    found = []
+    references = []
     for source in sources:
         ((hypothesis,),) = generator.generate(models, make_sample([source]))
         tokens = [words[t] for t in hypothesis["tokens"].tolist()[:-1]]
-        found.append((tokens, float(hypothesis["score"])))
-    return found
+        references.append((tokens, float(hypothesis["score"])))
+    return references
 
 
 def test_batches_give_back_the_order(gad):
@@ -167,17 +167,17 @@ def stock_beam(sources, beam, nbest, **flags):
     task, models = make_task(), [toy_model()]
     args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=beam, **flags))
     generator = task.build_generator(models, args)
-    found = []
+    worded = []
     for source in sources:
         (ranked,) = task.inference_step(generator, models, make_sample([source]))
         words = task.target_dictionary
-        found.append(
+        worded.append(
             [
                 ([words[t] for t in one["tokens"].tolist()[:-1]], float(one["score"]))
                 for one in ranked[:nbest]
             ]
         )
-    return found
+    return worded
 
 
 @pytest.mark.parametrize("flags", [{}, {"unnormalized": True, "max_len_b": 6}], ids=str)
@@ -251,9 +251,9 @@ def test_bf16_and_an_ensemble(pair):
 
 
 def test_a_folder_is_enough(pair):
-    found = SpeculativeTranslator.from_pretrained(pair, strategy="gad", device="cpu")
-    assert found.settings["drafter_path"] == str(pair / "drafter.pt")
-    assert "gad" in repr(found) and "block_size=4" in repr(found)
+    translator = SpeculativeTranslator.from_pretrained(pair, strategy="gad", device="cpu")
+    assert translator.settings["drafter_path"] == str(pair / "drafter.pt")
+    assert "gad" in repr(translator) and "block_size=4" in repr(translator)
     assert find(pair, None, None, "iad").drafter is None
 
 

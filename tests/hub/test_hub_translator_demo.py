@@ -42,5 +42,5 @@ def test_the_packed_drafter_is_as_good_as_it_was(demo):
     lines = (pathlib.Path(demo) / "heldout.en").read_text(encoding="utf-8").splitlines()
     translator.translate(lines[:100])
     assert translator.stats.mean_accepted_tokens == pytest.approx(ACCEPTED_TOKENS, rel=0.02)
-    found = translator.stats.acceptance_by_position[: len(ACCEPTED_AT)]
-    assert found == pytest.approx(ACCEPTED_AT, rel=0.02)
+    accepted = translator.stats.acceptance_by_position[: len(ACCEPTED_AT)]
+    assert accepted == pytest.approx(ACCEPTED_AT, rel=0.02)

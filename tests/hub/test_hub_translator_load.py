@@ -79,7 +79,7 @@ def test_any_batch_size_says_the_same(demo, texts):
         results = translator(demo, batch_size=size, max_tokens=10**6).translate(chosen)
         by_size[size] = [result.tokens for result in results]
     differ = {
-        size: sum(a != b for a, b in zip(found, by_size[1])) for size, found in by_size.items()
+        size: sum(a != b for a, b in zip(answers, by_size[1])) for size, answers in by_size.items()
     }
     LOAD.append(f"batches of 1 to 256: sentences that differ from batch 1: {differ}")
     # Products of other shapes round differently in fp32: a tie may fall the other way.
@@ -96,10 +96,10 @@ def test_threads_of_torch_and_of_python(demo, texts, threads):
     try:
         alone = [[r.tokens for r in shared.translate(part)] for part in chosen]
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(shared.translate, chosen))
+            translations = list(pool.map(shared.translate, chosen))
     finally:
         torch.set_num_threads(before)
-    assert [[r.tokens for r in part] for part in found] == alone
+    assert [[r.tokens for r in part] for part in translations] == alone
 
 
 CHILD = """

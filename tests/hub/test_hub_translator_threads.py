@@ -57,8 +57,8 @@ def test_threads_share_a_translator(pair, count, seed, strategy):
     def work(number):
         offset = offsets[number]
         for _ in range(2):
-            found = shared.translate(TEXTS[offset:] + TEXTS[:offset])
-            same = [result._replace(score=0.0, scores=()) for result in found]
+            translations = shared.translate(TEXTS[offset:] + TEXTS[:offset])
+            same = [result._replace(score=0.0, scores=()) for result in translations]
             assert same == expected[offset:] + expected[:offset]
             text = "".join(shared.translate_stream(TEXTS[offset]))
             assert text == " ".join(expected[offset].tokens)
@@ -73,7 +73,7 @@ def test_threads_share_a_translator(pair, count, seed, strategy):
 def test_threads_take_turns_only_with_a_seed(pair, seed, monkeypatch):
     """One thread stops in the middle of a batch: another waits for it, or does not."""
     shared = load(pair, "gad", seed=seed)
-    halfway, go_on, found = threading.Event(), threading.Event(), {}
+    halfway, go_on, texts_by_thread = threading.Event(), threading.Event(), {}
     iterate = Batch.iterate
 
     def stop_once(batch, *most):
@@ -83,7 +83,9 @@ def test_threads_take_turns_only_with_a_seed(pair, seed, monkeypatch):
             assert go_on.wait(60)
 
     def work():
-        found[threading.current_thread().name] = [r.text for r in shared.translate(TEXTS[:4])]
+        texts_by_thread[threading.current_thread().name] = [
+            r.text for r in shared.translate(TEXTS[:4])
+        ]
 
     monkeypatch.setattr(Batch, "iterate", stop_once)
     first, second = (threading.Thread(target=work, name=name) for name in ("first", "second"))
@@ -92,9 +94,13 @@ def test_threads_take_turns_only_with_a_seed(pair, seed, monkeypatch):
         assert halfway.wait(60)
         second.start()
         second.join(60 if seed is None else 0.3)
-        assert list(found) == (["second"] if seed is None else [])
+        assert list(texts_by_thread) == (["second"] if seed is None else [])
     finally:
         go_on.set()
         first.join()
     second.join()
-    assert found["first"] == found["second"] == [r.text for r in shared.translate(TEXTS[:4])]
+    assert (
+        texts_by_thread["first"]
+        == texts_by_thread["second"]
+        == [r.text for r in shared.translate(TEXTS[:4])]
+    )

@@ -71,8 +71,8 @@ def test_the_checkout_is_the_one_that_holds_the_package():
 
 
 def test_versions_are_of_what_runs(monkeypatch):
-    found = provenance.versions(["torch", "fairseq_specdec", "no_such_package", "tqdm"])
-    assert found == {
+    versions = provenance.versions(["torch", "fairseq_specdec", "no_such_package", "tqdm"])
+    assert versions == {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "fairseq_specdec": fairseq_specdec.__version__,
@@ -85,15 +85,15 @@ def test_versions_are_of_what_runs(monkeypatch):
 
 
 def test_an_origin_has_time_commit_and_versions():
-    found = provenance.origin(["torch"])
-    assert set(found) == {"time", "commit", "versions"} and set(found["versions"]) == {
+    origin = provenance.origin(["torch"])
+    assert set(origin) == {"time", "commit", "versions"} and set(origin["versions"]) == {
         "python",
         "torch",
     }
-    stamp = datetime.datetime.strptime(found["time"], "%Y-%m-%dT%H:%M:%SZ")
+    stamp = datetime.datetime.strptime(origin["time"], "%Y-%m-%dT%H:%M:%SZ")
     now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
     assert abs((now - stamp).total_seconds()) < 60
-    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", found["commit"])
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", origin["commit"])
 
 
 def test_a_command_can_be_pasted_into_a_shell():

@@ -69,8 +69,8 @@ def test_a_converted_drafter_needs_no_allow_list(released, tmp_path):
         for item in value if isinstance(value, (list, tuple)) else ():
             yield from kinds(item)
 
-    found = set(kinds(torch.load(tmp_path / "ours.pt")))
-    assert found <= {dict, list, str, int, float, bool, type(None), torch.Tensor}
+    types = set(kinds(torch.load(tmp_path / "ours.pt")))
+    assert types <= {dict, list, str, int, float, bool, type(None), torch.Tensor}
 
 
 def test_an_equal_output_stays_and_another_needs_force(released, tmp_path):

@@ -46,8 +46,8 @@ def test_equals_its_equations_up_to_where_each_block_is_asked_for():
         weights = torch.randn(chained.shape, generator=torch.Generator().manual_seed(1))
         loss = (chained * weights)[asked].sum()
         results.append((chained[asked], torch.autograd.grad(loss, given)))
-    (found, gradients), (expected, wanted) = results
-    torch.testing.assert_close(found, expected)
+    (output, gradients), (expected, wanted) = results
+    torch.testing.assert_close(output, expected)
     torch.testing.assert_close(gradients, wanted)
     assert torch.equal(chain(features, previous, lengths)[~asked], features[~asked])
     torch.testing.assert_close(

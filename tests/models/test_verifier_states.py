@@ -39,11 +39,11 @@ def test_states_are_those_of_the_verifiers_own_forward(name, monkeypatch):
     there = previous.ne(PAD)
     asked = there & (torch.arange(previous.size(1)) <= last[:, None])
     assert asked.sum() < there.sum() < there.numel()
-    for found, expected, places in (
+    for states_read, expected, places in (
         (states, stock, there), (final, stock_final, there),
         (some, stock, asked), (some_final, stock_final, asked),
     ):  # fmt: skip
-        torch.testing.assert_close(found[places], expected[places], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(states_read[places], expected[places], atol=1e-5, rtol=1e-5)
     assert not some[~asked].any()  # nothing else was computed
 
 

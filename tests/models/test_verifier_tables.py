@@ -52,7 +52,7 @@ def test_drafts_are_those_of_a_drafter_with_the_same_tables(backend, frees, numb
     if backend == "torch" and number_format == torch.int8:
         number_format = None
     verifier, *drafters = with_and_without("post_norm")
-    sample, found = make_sample(sentences(6, seed=3)), []
+    sample, counts = make_sample(sentences(6, seed=3)), []
     for model in drafters:
         models = [copy.deepcopy(verifier)]
         drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, number_format))
@@ -61,8 +61,8 @@ def test_drafts_are_those_of_a_drafter_with_the_same_tables(backend, frees, numb
             free_unpacked=frees,
         )  # fmt: skip
         check(decode(generator, sample), stock([copy.deepcopy(verifier)], sample, flags()))
-        found.append((generator.stats.iterations, generator.stats.accepted))
-    assert found[0] == found[1] and found[0][1] > 0
+        counts.append((generator.stats.iterations, generator.stats.accepted))
+    assert counts[0] == counts[1] and counts[0][1] > 0
 
 
 def test_the_models_given_stay_as_they_are():

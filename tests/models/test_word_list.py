@@ -12,16 +12,16 @@ TABLE = [[PAD, PAD]] * 4 + [[4, 5], [11, PAD], [6, 6], [7, 8], [4, 9], [5, 10]]
 
 
 def tensors(**changed):
-    found = {TRANSLATIONS: torch.tensor(TABLE), FREQUENT: torch.tensor([EOS, 4])}
-    return {**found, **changed}
+    usual = {TRANSLATIONS: torch.tensor(TABLE), FREQUENT: torch.tensor([EOS, 4])}
+    return {**usual, **changed}
 
 
 def find(**changed):
     return WordList.find(tensors(**changed), SOURCE, TARGET)
 
 
-def lists(found, src_tokens):
-    sizes, ids = found.of(torch.tensor(src_tokens))
+def lists(word_list, src_tokens):
+    sizes, ids = word_list.of(torch.tensor(src_tokens))
     return [each.tolist() for each in ids.split(sizes.tolist())]
 
 
@@ -68,9 +68,9 @@ def test_what_is_no_list_is_refused(name, value, message):
 
 @pytest.mark.parametrize("words, dtype", [(32767, torch.int16), (32768, torch.int32)])
 def test_indices_are_stored_as_small_as_they_can_be(words, dtype):
-    found = tensors_of([[words - 1]], [EOS], words)
-    assert {tensor.dtype for tensor in found.values()} == {dtype}
-    assert int(found[TRANSLATIONS]) == words - 1
+    stored = tensors_of([[words - 1]], [EOS], words)
+    assert {tensor.dtype for tensor in stored.values()} == {dtype}
+    assert int(stored[TRANSLATIONS]) == words - 1
 
 
 @pytest.mark.parametrize("settings", [{}, {"chain_width": 8}])
@@ -92,12 +92,12 @@ def test_training_goes_on_with_and_without_a_list(settings):
 
 def of_pairs(*pairs):
     """Tensors of a checkpoint with a list for each pair: a table shifted by its place."""
-    found = {}
+    stored = {}
     for place, pair in enumerate(pairs):
         table = torch.tensor(TABLE)
         table[7] = 8 + place
-        found.update(tensors_of(table, torch.tensor([EOS]), len(TARGET), pair))
-    return found
+        stored.update(tensors_of(table, torch.tensor([EOS]), len(TARGET), pair))
+    return stored
 
 
 def test_a_drafter_of_several_pairs_takes_the_list_of_its_own():

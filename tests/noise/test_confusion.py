@@ -29,11 +29,11 @@ def speller(tmp_path):
 
 
 def test_neighbours_by_spelling_and_sound_the_nearest_first(speller):
-    found = speller().candidates("their")
+    candidates = speller().candidates("their")
     # Edits of word and sound: there 2 + 0, heir 1 + 1, then and them 2 + 1, they're 3 + 0;
     # the more frequent of equals is first. zebra is too far away.
-    assert found == ("there", "heir", "then", "them", "they're")
-    assert speller(2).candidates("their") == found[:2]
+    assert candidates == ("there", "heir", "then", "them", "they're")
+    assert speller(2).candidates("their") == candidates[:2]
 
 
 def test_unknown_words_have_no_set_and_sets_are_kept(speller):

@@ -35,7 +35,7 @@ def system(tok=2.0, texts=REFERENCES, seed=1):
     }
 
 
-def found(systems, milliseconds=None, load=0.5):
+def run_of_toys(systems, milliseconds=None, load=0.5):
     """What specdec-bench writes of these systems, as far as claims are judged by it."""
     rng = random.Random(7)
     part = {
@@ -56,7 +56,7 @@ def found(systems, milliseconds=None, load=0.5):
 
 def judged(test, *names, figure="tok", **measured):
     line = claims.Line("It is so.", "Ge et al. Table 1", "base", figure, test, list(names))
-    return claims.judge(line, claims.Run(found(**measured)))
+    return claims.judge(line, claims.Run(run_of_toys(**measured)))
 
 
 def toks(**values):
@@ -107,10 +107,10 @@ def test_an_interval_holds_95_of_100_resamples():
 
 
 def test_resamples_are_as_many_as_large_and_repeatable():
-    run, again = (claims.Run(found(toks(a=3))) for _ in range(2))
+    run, again = (claims.Run(run_of_toys(toks(a=3))) for _ in range(2))
     figures = run.figure("tok", "a")
     assert len(figures) == 1 + claims.RESAMPLES == 1001
-    columns = found(toks(a=3))["runs"][0]["by_sentence"]["systems"]["a"]
+    columns = run_of_toys(toks(a=3))["runs"][0]["by_sentence"]["systems"]["a"]
     assert figures[0] == sum(columns["tokens"]) / sum(columns["iterations"])
     assert len(set(figures)) > 900 and figures.tolist() == again.figure("tok", "a").tolist()
     # The standard error of this ratio of means, by the delta method.
@@ -191,7 +191,7 @@ def test_bleu_is_the_corpus_s():
     texts["short"] = ["the", *texts["good"][1:]]
     texts["words alone"] = ["lines bad the bad of bad"] * COUNT  # none of two words is right
     systems = {name: system(texts=lines) for name, lines in texts.items()}
-    run = claims.Run(found(systems))
+    run = claims.Run(run_of_toys(systems))
     for name, lines in texts.items():
         expected = BLEU().corpus_score(lines, [REFERENCES]).score
         assert run.figure("bleu", name)[0] == pytest.approx(expected)
@@ -224,7 +224,7 @@ def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
         "C is fast\tXia et al. Table 1\tother\tspeed\tgreater\tc; a",
         "C is good\tXia et al. Table 1\tbase\tbleu\tgreater\tc; a",
     ]
-    write(tmp_path, *lines, run=found(toks(a=3, b=2)))
+    write(tmp_path, *lines, run=run_of_toys(toks(a=3, b=2)))
     text = (tmp_path / "reports" / "claims.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()]
     assert ["A beats B", "Ge et al. Table 1", "holds"] in rows
@@ -252,7 +252,7 @@ def test_a_line_that_says_nothing_is_named(tmp_path, line, message):
 
 
 def test_a_run_without_figures_of_sentences_is_named_with_the_remedy(tmp_path):
-    run = found(toks(a=2, b=2))
+    run = run_of_toys(toks(a=2, b=2))
     del run["runs"][0]["by_sentence"]
     with pytest.raises(ValueError, match="base.json: has no figures .*again with --by-sentence"):
         write(tmp_path, "a\tb\tbase\ttok\tgreater\ta; b", run=run)

@@ -72,8 +72,10 @@ def test_too_few_held_out_sentences_are_refused():
 
 
 def test_misspellings_with_one_correction_are_used():
-    found = errors.parse_misspellings("teh->the\nwon->one, own,\n# no->comment\nalot->a lot\n")
-    assert found == {"the": ["teh"]}
+    misspellings = errors.parse_misspellings(
+        "teh->the\nwon->one, own,\n# no->comment\nalot->a lot\n"
+    )
+    assert misspellings == {"the": ["teh"]}
 
 
 def test_inflections_are_words_that_occur():

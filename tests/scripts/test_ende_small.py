@@ -25,12 +25,14 @@ def overrides_of(dry, **settings):
 
 
 def test_a_drafter_has_the_published_shape_on_a_small_batch_in_bf16(dry):
-    found = overrides_of(dry, MODELS="nar_drafter", PRECISION="bf16")
-    assert found["task.data"] == f"'$WORK/{HOME}/distilled'"
-    assert found["model.init_encoder_from"] == f"'$WORK/{HOME}/models/verifier/model.pt'"
-    assert found["optimization.max_update"] == "2000" and found["model.block_size"] == "10"
-    assert found["optimization.update_freq"] == "[1]" and found["dataset.max_tokens"] == "1800"
-    assert (found["common.bf16"], found["common.fp16"]) == ("true", "false")
+    overrides = overrides_of(dry, MODELS="nar_drafter", PRECISION="bf16")
+    assert overrides["task.data"] == f"'$WORK/{HOME}/distilled'"
+    assert overrides["model.init_encoder_from"] == f"'$WORK/{HOME}/models/verifier/model.pt'"
+    assert overrides["optimization.max_update"] == "2000" and overrides["model.block_size"] == "10"
+    assert (
+        overrides["optimization.update_freq"] == "[1]" and overrides["dataset.max_tokens"] == "1800"
+    )
+    assert (overrides["common.bf16"], overrides["common.fp16"]) == ("true", "false")
     raw = overrides_of(dry, MODELS="spec_drafter_raw", PRECISION="fp32", UPDATES=7)
     assert raw["task.data"] == "'$WORK/ende_small/bin'" and "common.bf16" not in raw
     assert raw["optimization.max_update"] == "7"

@@ -53,11 +53,11 @@ def test_installing_keeps_the_torch_that_is_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings, found", [({"CXX": "/nonexistent"}, False), ({"CXX": "env -i"}, True)]
+    "settings, compiles", [({"CXX": "/nonexistent"}, False), ({"CXX": "env -i"}, True)]
 )
-def test_a_compiler_is_looked_for_as_setup_does(settings, found):
+def test_a_compiler_is_looked_for_as_setup_does(settings, compiles):
     source = "program=x repo=. venv=x; source scripts/lib/environment.sh; has_compiler"
-    assert (run(["-c", source], **settings).returncode == 0) is found
+    assert (run(["-c", source], **settings).returncode == 0) is compiles
 
 
 def test_both_stand_first_in_readme():

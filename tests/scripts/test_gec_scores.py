@@ -28,9 +28,9 @@ def test_text_and_the_output_of_fairseq_generate_score_alike(gold, tmp_path):
         for n, text in enumerate(SYSTEM)
     ]
     (tmp_path / "iad.out").write_text("\n".join(reversed(lines)) + "\nGenerate test\n")
-    found = run(gold, tmp_path / "system.txt", tmp_path / "iad.out")
-    assert found["iad"] == found["system"]
-    assert found["iad"]["m2_f"] == pytest.approx(80) and found["iad"]["m2_correct"] == 4
+    scores = run(gold, tmp_path / "system.txt", tmp_path / "iad.out")
+    assert scores["iad"] == scores["system"]
+    assert scores["iad"]["m2_f"] == pytest.approx(80) and scores["iad"]["m2_correct"] == 4
     (tmp_path / "hole.out").write_text("D-0\t0\ta\nD-2\t0\tb\n")
     with pytest.raises(ValueError, match="no output of sentence 1"):
         read_outputs(tmp_path / "hole.out")
@@ -43,9 +43,9 @@ def test_the_official_scorer_of_a_user(gold, tmp_path):
         "assert len(open(sys.argv[3]).readlines()) == 3\n"
         "print('Precision   : 0.8000\\nRecall      : 0.7000\\nF_0.5       : 0.7778')\n"
     )
-    found = run(gold, tmp_path / "system.txt", "--m2scorer", f"{sys.executable} {tool}")
-    assert found["system"]["m2_f"] == pytest.approx(77.78)
-    assert found["system"]["m2_scorer"].endswith("m2scorer.py")
+    scores = run(gold, tmp_path / "system.txt", "--m2scorer", f"{sys.executable} {tool}")
+    assert scores["system"]["m2_f"] == pytest.approx(77.78)
+    assert scores["system"]["m2_scorer"].endswith("m2scorer.py")
     tool.write_text("import sys\nsys.exit('no nltk')\n")
     for command, why in ((f"{sys.executable} {tool}", "no nltk"), ("/no/m2", "cannot be run")):
         with pytest.raises(SystemExit, match=f"M2SCORER: .*{why}"):
@@ -97,13 +97,13 @@ def test_errant_itself(tmp_path):
     for name, lines in (("right", right), ("half", half), ("same", sources)):
         (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
     names = [tmp_path / f"{name}.txt" for name in ("right", "half", "same")]
-    found = {
+    counts = {
         name: {key.replace("errant_", ""): value for key, value in one.items()}
         for name, one in run(gold, *names, "--metric", "errant").items()
     }
-    edits = found["right"]["gold"]
-    assert found["right"]["correct"] == found["right"]["proposed"] == edits >= 2
-    assert found["right"]["f"] == 100 and found["right"]["versions"]["errant"]
+    edits = counts["right"]["gold"]
+    assert counts["right"]["correct"] == counts["right"]["proposed"] == edits >= 2
+    assert counts["right"]["f"] == 100 and counts["right"]["versions"]["errant"]
     # go stays, and a full stop that was right is changed.
-    assert found["half"]["correct"] == edits - 1 and found["half"]["proposed"] == edits
-    assert found["same"]["proposed"] == 0 and found["same"]["recall"] == 0
+    assert counts["half"]["correct"] == edits - 1 and counts["half"]["proposed"] == edits
+    assert counts["same"]["proposed"] == 0 and counts["same"]["recall"] == 0

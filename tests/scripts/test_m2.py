@@ -119,16 +119,16 @@ def test_precision_recall_and_f():
 
 def distances(source, output, substitution):
     """Of every prefix of both from their beginning."""
-    found = {}
+    distance = {}
     for i, j in itertools.product(range(len(source) + 1), range(len(output) + 1)):
         ways = [0] if i == j == 0 else []
-        ways += [found[i - 1, j] + 1] if i else []
-        ways += [found[i, j - 1] + 1] if j else []
+        ways += [distance[i - 1, j] + 1] if i else []
+        ways += [distance[i, j - 1] + 1] if j else []
         if i and j:
             same = source[i - 1] == output[j - 1]
-            ways.append(found[i - 1, j - 1] + (0 if same else substitution))
-        found[i, j] = min(ways)
-    return found
+            ways.append(distance[i - 1, j - 1] + (0 if same else substitution))
+        distance[i, j] = min(ways)
+    return distance
 
 
 word = st.sampled_from("abc")

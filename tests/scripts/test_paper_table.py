@@ -50,9 +50,9 @@ def test_columns_of_another_kind_are_marked_and_explained(tmp_path):
     other = PROFILE.replace("Table 16", "Table 1")
     notes = "note\tGe et al. Table 16\tmemory_mb\tnot the same memory\nnote\t*\ttok\twith </s>\n"
     path.write_text(PROFILE + other + notes, encoding="utf-8")
-    rows, found = paper_table.read(path)
+    rows, marks = paper_table.read(path)
     measured = measured_row(tmp_path, "base", system="gad", tok=2.5, memory_mb=7.0)
-    first, second = (paper_table.render([row], measured, found) for row in rows)
+    first, second = (paper_table.render([row], measured, marks) for row in rows)
     head = [cell.strip() for cell in first.splitlines()[0].split("|")[2:-1]]
     assert head == [
         "Tok. here (b)", "paper (b)",

@@ -18,13 +18,13 @@ NUMBERS = re.compile(r"(Table|Figure|section)s? (\d+(?:\.\d+)?(?:(?:, | and | to
 
 def numbered(text):
     """("Table", "5") and so on: what the beginning of a row is about."""
-    found = set()
+    numbers = set()
     for kind, listed in NUMBERS.findall(text):
         for part in re.split(r", | and ", listed):
             first, _, last = part.partition(" to ")
             whole = range(int(first), int(last) + 1) if last else [first]
-            found |= {(kind, str(number)) for number in whole}
-    return found
+            numbers |= {(kind, str(number)) for number in whole}
+    return numbers
 
 
 def rows(page):
@@ -36,10 +36,10 @@ def rows(page):
 @pytest.mark.parametrize("page", PAPERS)
 def test_every_table_and_figure_has_one_row(page):
     _, tables, figures = PAPERS[page]
-    found = [each for name, *_ in rows(page) for each in numbered(name.partition(":")[0])]
+    listed = [each for name, *_ in rows(page) for each in numbered(name.partition(":")[0])]
     wanted = [("Table", str(n)) for n in range(1, tables + 1)]
     wanted += [("Figure", str(n)) for n in range(1, figures + 1)]
-    assert sorted(each for each in found if each[0] != "section") == sorted(wanted)
+    assert sorted(each for each in listed if each[0] != "section") == sorted(wanted)
 
 
 @pytest.mark.parametrize("page", PAPERS)

@@ -48,10 +48,10 @@ def rows_of(system):
 
 def sets(declared):
     """The systems of each set that the recipe measures."""
-    found = {}
+    rows_by_set = {}
     for system in declared.systems():
-        found.setdefault(system.set, set(EVERYWHERE)).update(rows_of(system))
-    return found
+        rows_by_set.setdefault(system.set, set(EVERYWHERE)).update(rows_of(system))
+    return rows_by_set
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -167,8 +167,8 @@ def test_sources_say_where_on_what_terms_and_how_to_check():
     assert len(tables) == 10
     for table in tables:
         yours = table.parent.name.startswith("gec_")  # to be asked for, not fetched
-        found = read_table(table, gec.Source) if yours else read_sources(table)
-        for source in found:
+        sources = read_table(table, gec.Source) if yours else read_sources(table)
+        for source in sources:
             assert source.url.startswith("http" if yours else "https://")
             assert len(source.licence) > 3 and CHECKSUM.fullmatch(source.checksum)
 

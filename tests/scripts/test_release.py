@@ -96,14 +96,14 @@ def test_the_bill_holds_what_is_needed_and_what_is_linked():
         ],
     }
     needs = {"fairseq-specdec": ["torch"], "torch": ["typing-extensions"], "typing-extensions": []}
-    found = bill_of_materials.bill(everything, needs, "22.1.8")
-    assert found["metadata"]["component"]["purl"] == "pkg:pypi/fairseq-specdec@1"
-    assert "file:" not in str(found)
-    names = [each["name"] for each in found["components"]]
+    bill = bill_of_materials.bill(everything, needs, "22.1.8")
+    assert bill["metadata"]["component"]["purl"] == "pkg:pypi/fairseq-specdec@1"
+    assert "file:" not in str(bill)
+    names = [each["name"] for each in bill["components"]]
     assert names == ["torch", "typing_extensions", *bill_of_materials.LINKED]
-    edges = {each["ref"]: each.get("dependsOn") for each in found["dependencies"]}
+    edges = {each["ref"]: each.get("dependsOn") for each in bill["dependencies"]}
     assert edges["torch"] == ["typing-extensions"] and "llvm-libc++" in edges["fairseq-specdec"]
-    assert set(edges) == {each["bom-ref"] for each in found["components"]} | {"fairseq-specdec"}
+    assert set(edges) == {each["bom-ref"] for each in bill["components"]} | {"fairseq-specdec"}
 
 
 def test_what_the_package_needs_here():

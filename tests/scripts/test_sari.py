@@ -28,8 +28,8 @@ def test_the_authors_example(output, expected):
 
 def test_a_corpus_is_the_mean_of_its_sentences():
     outputs = [output for output, _ in EXAMPLE]
-    found = corpus_sari([SOURCE] * 3, outputs, [REFERENCES] * 3)
-    assert 100 * found.score == pytest.approx(sum(score for _, score in EXAMPLE) / 3)
+    corpus = corpus_sari([SOURCE] * 3, outputs, [REFERENCES] * 3)
+    assert 100 * corpus.score == pytest.approx(sum(score for _, score in EXAMPLE) / 3)
 
 
 def test_deleting_too_much_costs_more_than_too_little():
@@ -50,10 +50,10 @@ def test_references_vote():
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(WORDS, WORDS, st.lists(WORDS, min_size=1, max_size=3))
 def test_scores_are_shares_and_ignore_case_and_the_order_of_references(source, output, references):
-    found = sentence_sari(source, output, references)
-    assert all(0 <= part <= 1 + 1e-9 for part in (*found, found.score))
+    sari = sentence_sari(source, output, references)
+    assert all(0 <= part <= 1 + 1e-9 for part in (*sari, sari.score))
     again = sentence_sari(source.upper(), output.title(), references[::-1])
-    assert tuple(again) == pytest.approx(tuple(found))
+    assert tuple(again) == pytest.approx(tuple(sari))
 
 
 def test_ngrams_are_counted():

@@ -135,11 +135,11 @@ def test_simplifications_are_scored_in_lower_case_against_all_references():
         ["95 species are now accepted .", "other"],
     ]
     sources = ["about 95 species are currently accepted .", "same"]
-    found = simplification_scores.scores(output, sources, references)
+    scores = simplification_scores.scores(output, sources, references)
     one = simplification_scores.scores(Output({0: output.hypotheses[0]}, {}), sources, references)
     assert one["sari"] == pytest.approx(58.89995423074248)  # the authors' example
-    assert found["sentences"] == 2 and 0 < found["bleu"] <= 100
-    assert "nrefs:3|case:lc" in found["bleu_signature"]
+    assert scores["sentences"] == 2 and 0 < scores["bleu"] <= 100
+    assert "nrefs:3|case:lc" in scores["bleu_signature"]
     with pytest.raises(ValueError, match="has no line 1"):
         simplification_scores.scores(output, sources[:1], references)
 
@@ -200,12 +200,12 @@ def test_rouge_of_the_package(tmp_path):
     scorer = summary_scores.make_scorer()
     output = Output({0: "rain fell . it was wet .", 1: "no"}, {0: "", 1: ""})
     wanted = ["It was wet. Rain falls.", "something else"]
-    found = summary_scores.scores(output, wanted, summary_scores.reader([]), scorer)
-    assert found["sentences"] == 2
+    scores = summary_scores.scores(output, wanted, summary_scores.reader([]), scorer)
+    assert scores["sentences"] == 2
     # Of the first, stems agree but for "fell"; whole sentences may change places for rougeLsum.
-    assert found["rouge1"] == pytest.approx(50 * 0.8)
-    assert found["rougeL"] == pytest.approx(50 * 0.6)
-    assert found["rougeLsum"] == pytest.approx(50 * 0.8)
+    assert scores["rouge1"] == pytest.approx(50 * 0.8)
+    assert scores["rougeL"] == pytest.approx(50 * 0.6)
+    assert scores["rougeLsum"] == pytest.approx(50 * 0.8)
     assert re.match(r"rouge-score [\d.]+, F1, Porter stemmer; rougeLsum", summary_scores.variant())
     with pytest.raises(ValueError, match="no line 1"):
         summary_scores.scores(output, wanted[:1], str, scorer)

@@ -32,9 +32,9 @@ def test_the_low_picture_is_the_mean_of_squares():
 
 def test_faces_move_and_photos_are_cut():
     face = np.random.default_rng(2).random((25, 25)).astype(np.float32)
-    found = list(images.variants(face, images.NATIVE))
-    assert len(found) == 8 and len({p.tobytes() for p in found}) == 8
-    assert (found[0] == images.quantise(face[:24, :24])).all()
+    patches = list(images.variants(face, images.NATIVE))
+    assert len(patches) == 8 and len({p.tobytes() for p in patches}) == 8
+    assert (patches[0] == images.quantise(face[:24, :24])).all()
     photo = np.random.default_rng(3).random((24, 40)).astype(np.float32)
     rng = np.random.default_rng(4)
     cut = list(images.patches([photo], 3, 24, rng))
@@ -58,13 +58,13 @@ def test_the_table_and_the_grid(tmp_path):
     other = [originals[0], originals[1] + 2]
     write_result(tmp_path, "regular_1", originals, originals, 1.0)
     write_result(tmp_path, "both_4", other, originals, 3.25)
-    found = {n: results.read_decoded(tmp_path / f"{n}.out") for n in ("regular_1", "both_4")}
-    first, second = results.table(found)
+    decoded = {n: results.read_decoded(tmp_path / f"{n}.out") for n in ("regular_1", "both_4")}
+    first, second = results.table(decoded)
     assert (first["k"], first["regular"], first["both"]) == (1, 1.0, None)
     assert (second["k"], second["both"], second["both_identical"]) == (4, 3.25, 0.5)
     assert second["both_psnr"] == pytest.approx((138.13 + 42.11) / 2, abs=0.01)
     assert "| 4 |  |  |  | 3.25 (90.1 dB) |" in results.as_markdown([first, second])
-    grid, captions = results.side_by_side(found, 2)
+    grid, captions = results.side_by_side(decoded, 2)
     assert captions == ["input", "original", "k=1", "both k=4"]
     side = results.ZOOM * 8
     assert grid.shape == (results.CAPTION + 2 * (side + 4), 4 * (side + 4))

@@ -54,8 +54,8 @@ def test_any_batch_is_met_to_half_a_pass(paper, gpus):
 
 def test_sentences_are_counted_where_the_paper_counts_them():
     logged = []
-    found = recipe_config.batch_overrides(config("bild_small"), 4, 4096, logged.append)
-    assert "dataset.batch_size=4" in found and "optimization.update_freq=[1]" in found
+    overrides = recipe_config.batch_overrides(config("bild_small"), 4, 4096, logged.append)
+    assert "dataset.batch_size=4" in overrides and "optimization.update_freq=[1]" in overrides
     assert "4 GPUs x 4 sentences x update-freq 1 = 16" in logged[0]
 
 

@@ -217,12 +217,13 @@ def test_scores_split_compounds_and_compare_raw_text(tmp_path):
     path = tmp_path / "base.gad.out"
     outputs = ["Ein gut-bebautes Haus, das steht .", wanted[1]]
     generated(path, {1: (wanted[1], outputs[1]), 0: (wanted[0], outputs[0])})
-    found = translation_scores.scores(translation_scores.read_output(path), raw, "de")
-    assert found["sentences"] == 2
+    scores = translation_scores.scores(translation_scores.read_output(path), raw, "de")
+    assert scores["sentences"] == 2
     assert (
-        found["bleu"] != found["bleu_compound"] and max(found["bleu_compound"], found["bleu"]) < 100
+        scores["bleu"] != scores["bleu_compound"]
+        and max(scores["bleu_compound"], scores["bleu"]) < 100
     )
-    assert found["sacrebleu_signature"].startswith("nrefs:1|case:mixed")
+    assert scores["sacrebleu_signature"].startswith("nrefs:1|case:mixed")
     generated(path, {0: (wanted[0], wanted[0]), 1: (wanted[1], wanted[1])})
     best = translation_scores.scores(translation_scores.read_output(path), raw, "de")
     assert best["bleu"] == best["bleu_compound"] == pytest.approx(100)
@@ -243,10 +244,10 @@ def test_outputs_are_compared_with_greedy_output_of_their_set(tmp_path):
         generated(path, {0: ("a b x y", text)})
     arguments = (paths, raw, "de", "", tmp_path / "scores.json")
     translation_scores.write(*arguments)
-    found = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    assert found["base.fairseq_beam_1"]["bleu_to_greedy"] == pytest.approx(100)
-    assert 50 < found["base.specdec"]["bleu_to_greedy"] < 100
-    assert "bleu_to_greedy" not in found["other.specdec"]
+    scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert scores["base.fairseq_beam_1"]["bleu_to_greedy"] == pytest.approx(100)
+    assert 50 < scores["base.specdec"]["bleu_to_greedy"] < 100
+    assert "bleu_to_greedy" not in scores["other.specdec"]
     generated(paths[1], {0: ("a b x y", "a"), 1: ("a", "a")})
     raw[0].write_text("s0\ns1\n", encoding="utf-8")
     raw[1].write_text("s0\ns1\n", encoding="utf-8")

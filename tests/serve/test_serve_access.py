@@ -40,8 +40,8 @@ def guarded(pair, tmp_path_factory):
 )
 def test_requests_bring_the_token(guarded, headers, fields, status):
     body = {"q": "w1", "source": "src", "target": "tgt", **fields}
-    found, answer, _ = guarded.ask("/translate", body, **headers)
-    assert found == status and ("token is missing or wrong" in str(answer)) == (status == 403)
+    answered, answer, _ = guarded.ask("/translate", body, **headers)
+    assert answered == status and ("token is missing or wrong" in str(answer)) == (status == 403)
 
 
 def test_only_states_are_open(guarded):
@@ -57,8 +57,8 @@ def test_official_clients_bring_it(guarded):
     api = libretranslatepy.LibreTranslateAPI(guarded.url, api_key=TOKEN)
     assert api.languages()[0]["code"] == "src"
     other = deepl.DeepLClient(TOKEN, server_url=guarded.url.rstrip("/"))
-    found = other.translate_text(TEXTS[0], target_lang="TGT").text
-    assert found == api.translate(TEXTS[0], "src", "tgt") != ""
+    text = other.translate_text(TEXTS[0], target_lang="TGT").text
+    assert text == api.translate(TEXTS[0], "src", "tgt") != ""
     with pytest.raises(deepl.AuthorizationException):
         deepl.DeepLClient("x" * 20, server_url=guarded.url.rstrip("/")).get_source_languages()
 
@@ -80,10 +80,10 @@ def test_where_the_token_comes_from(tmp_path):
 
 def test_addresses(caplog):
     for host, url in (("127.0.0.1", "http://127.0.0.1:"), ("localhost", "http://")):
-        with (found := listen(host, 0)).socket:
-            assert found.loopback and found.url.startswith(url)
-    with (found := listen("0.0.0.0", 0)).socket:
-        assert not found.loopback
+        with (bound := listen(host, 0)).socket:
+            assert bound.loopback and bound.url.startswith(url)
+    with (bound := listen("0.0.0.0", 0)).socket:
+        assert not bound.loopback
     with pytest.raises(ValueError, match="--host no.such.name.invalid: no address"):
         listen("no.such.name.invalid", 0)
     with pytest.raises(ValueError, match="--host 192.0.2.1 --port 0: Cannot assign"):

@@ -52,11 +52,11 @@ def test_the_figures_of_a_translator_are_asked(pair, monkeypatch, settings, reje
     if parts.planning is not None:
         parts = generator._parts = parts._replace(planning=Planner(asked, 4))
     smallest = smallest_batch(translator, 16)
-    found = []
+    sizes = []
     for chance in (0.01, 0.95):
         parts.history.acceptance = AcceptanceMeans.of(chance)
-        found.append(smallest())
-    assert found == [rejected, accepted]
+        sizes.append(smallest())
+    assert sizes == [rejected, accepted]
 
 
 @pytest.mark.parametrize(

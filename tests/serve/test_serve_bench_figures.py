@@ -28,10 +28,10 @@ def test_loads():
 
 
 @pytest.mark.parametrize(
-    "percent, found", [(50, 5), (95, 10), (90, 9), (91, 10), (100, 10), (1, 1)]
+    "percent, value", [(50, 5), (95, 10), (90, 9), (91, 10), (100, 10), (1, 1)]
 )
-def test_percentiles(percent, found):
-    assert percentile([3, 1, 2, 5, 4, 9, 8, 7, 6, 10], percent) == found
+def test_percentiles(percent, value):
+    assert percentile([3, 1, 2, 5, 4, 9, 8, 7, 6, 10], percent) == value
     assert percentile([], percent) is None
 
 
@@ -54,13 +54,13 @@ def test_a_row_counts_every_answer():
     others = [Answer(429, 0.1, False)] * 3 + [Answer(504, 9, False)]
     others += [Answer(LOST, 9, False), Answer(UNREAD, 9, False)]
     before, after = State(1.0, 100.0, 4, 2), State(1.5, 105.0, 14, 4)
-    found = figures("80%", [*served, *others], 2.0, before, after)
-    assert (found["requests"], found["answered"], found["other_texts"]) == (16, 10, 1)
-    assert (found["refused"], found["failed"], found["lost"]) == (3, {"504": 1}, 2)
-    assert found["per_second"] == 5 and found["cpu_per_answer"] == 0.05
-    assert found["latency"] == {"50": 0.005, "95": 0.01, "99": 0.01, "100": 0.01}
-    assert found["together"] == 5 and found["memory_growth"] == pytest.approx(0.05)
-    cells = [each.strip() for each in row("x", found).strip(" |\n").split("|")]
+    measured = figures("80%", [*served, *others], 2.0, before, after)
+    assert (measured["requests"], measured["answered"], measured["other_texts"]) == (16, 10, 1)
+    assert (measured["refused"], measured["failed"], measured["lost"]) == (3, {"504": 1}, 2)
+    assert measured["per_second"] == 5 and measured["cpu_per_answer"] == 0.05
+    assert measured["latency"] == {"50": 0.005, "95": 0.01, "99": 0.01, "100": 0.01}
+    assert measured["together"] == 5 and measured["memory_growth"] == pytest.approx(0.05)
+    cells = [each.strip() for each in row("x", measured).strip(" |\n").split("|")]
     assert cells == [
         "x", "80%", "10", "1", "3", "1, 2", "5.0", "5.0", "10.0", "10.0", "10.0", "50.0", "5.0",
         "+5.0%",
@@ -70,6 +70,6 @@ def test_a_row_counts_every_answer():
 
 def test_what_is_unknown_is_none():
     nothing = State(math.nan, math.nan, 0, 0)
-    found = figures("1", [Answer(LOST, 1, False)], 2.0, nothing, nothing)
-    assert found["latency"]["50"] is found["cpu"] is found["together"] is None
-    assert found["memory_growth"] is None and row("x", found).count(" - ") == 7
+    measured = figures("1", [Answer(LOST, 1, False)], 2.0, nothing, nothing)
+    assert measured["latency"]["50"] is measured["cpu"] is measured["together"] is None
+    assert measured["memory_growth"] is None and row("x", measured).count(" - ") == 7

@@ -68,9 +68,9 @@ def reply(content):
 
         async with await asyncio.start_server(answer, sock=listening):
             loader = Loader(listening.getsockname()[1], ["w1"], ["x"], LANGUAGES)
-            found = await loader.ask(0)
+            reply = await loader.ask(0)
             await loader.close()
-            return found
+            return reply
 
     with contextlib.closing(listening):
         return asyncio.run(work())
@@ -90,8 +90,8 @@ HEAD = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n"
     ],
 )
 def test_half_answers_are_lost(content, status, right):
-    found = reply(content)
-    assert (found.status, found.right) == (status, right)
+    answer = reply(content)
+    assert (answer.status, answer.right) == (status, right)
 
 
 def test_a_refused_client_waits_as_it_is_told():

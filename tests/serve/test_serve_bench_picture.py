@@ -22,8 +22,8 @@ ROWS = [
 
 
 def test_a_server_has_its_open_loads_in_rising_order():
-    found = {name: [each["load"] for each in part] for name, part in picture.curves(ROWS).items()}
-    assert found == {"a": ["20%", "80%"], "b": ["50%"]}
+    loads = {name: [each["load"] for each in part] for name, part in picture.curves(ROWS).items()}
+    assert loads == {"a": ["20%", "80%"], "b": ["50%"]}
 
 
 @pytest.mark.parametrize("name, head", [("load.svg", b"<?xml"), ("load.png", b"\x89PNG")])

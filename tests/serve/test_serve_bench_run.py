@@ -26,8 +26,8 @@ def texts(tmp_path):
 
 def test_texts_are_those_of_the_file(pair, texts, tmp_path, expected):
     hub = SpeculativeTranslator.from_pretrained(pair, device="cpu", beam=2, nbest=2)
-    found = texts_of(str(texts), hub)
-    assert found == Texts(TEXTS, [each.text for each in expected], ("src", "tgt"))
+    read = texts_of(str(texts), hub)
+    assert read == Texts(TEXTS, [each.text for each in expected], ("src", "tgt"))
     (tmp_path / "none").write_text(" \n")
     with pytest.raises(ValueError, match="--bench .*none: holds no text"):
         texts_of(str(tmp_path / "none"), hub)
@@ -36,12 +36,12 @@ def test_texts_are_those_of_the_file(pair, texts, tmp_path, expected):
 def test_a_server_is_measured(client, expected):
     texts = Texts(TEXTS, [each.text for each in expected], ("src", "tgt"))
     measured = Measured(client.port, texts, Bound(20, 60))
-    found = [measured.fill(), *map(measured.load, loads_of("2,50%"))]
-    assert [each["load"] for each in found] == ["32 clients", "2 clients", "50%"]
-    for each in found:
+    rows = [measured.fill(), *map(measured.load, loads_of("2,50%"))]
+    assert [each["load"] for each in rows] == ["32 clients", "2 clients", "50%"]
+    for each in rows:
         assert each["answered"] == each["requests"] == 20 and each["other_texts"] == 0
         assert 0 < each["latency"]["50"] <= each["latency"]["99"] <= each["seconds"]
-    assert measured.capacity == found[0]["per_second"]
+    assert measured.capacity == rows[0]["per_second"]
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_mistakes_with_bench_are_one_line(pair, words, says):
 
 def bench(pair, texts, tmp_path, capfd, *words):
     """Rows of ``--bench``."""
-    file = tmp_path / "found.json"
+    file = tmp_path / "report.json"
     common = ["--path", str(pair), "--device", "cpu", "--bench", str(texts)]
     cli.cli_main([*common, "--bench-requests", "20", "--bench-json", str(file), *words])
-    found = json.loads(file.read_text())
-    assert found["provenance"]["command"].startswith("specdec-serve --path")
-    assert capfd.readouterr().out.count("\n| ") == len(found["rows"]) + 1
-    return found["rows"]
+    report = json.loads(file.read_text())
+    assert report["provenance"]["command"].startswith("specdec-serve --path")
+    assert capfd.readouterr().out.count("\n| ") == len(report["rows"]) + 1
+    return report["rows"]
 
 
 @pytest.mark.slow

@@ -14,34 +14,34 @@ import pytest
 from served import TEXTS, Client, serving
 
 
-def load(client, number, found):
+def load(client, number, answers):
     """Ask until nobody answers; note what each answer was."""
     while True:
         try:
-            found.append(client.translate(TEXTS[number % 12]))
+            answers.append(client.translate(TEXTS[number % 12]))
         except OSError as error:
-            found.append(error)
+            answers.append(error)
             return
 
 
 def under_load(client, end, threads=8):
     """(answers of all threads, seconds from ``end()`` to the last)."""
-    found = [[] for _ in range(threads)]
-    loads = [threading.Thread(target=load, args=(client, i, found[i])) for i in range(threads)]
+    by_thread = [[] for _ in range(threads)]
+    loads = [threading.Thread(target=load, args=(client, i, by_thread[i])) for i in range(threads)]
     for each in loads:
         each.start()
-    while min(map(len, found)) < 2:
+    while min(map(len, by_thread)) < 2:
         time.sleep(0.01)
     began = time.monotonic()
     end()
     for each in loads:
         each.join()
-    return found, time.monotonic() - began
+    return by_thread, time.monotonic() - began
 
 
-def check(found, expected):
+def check(by_thread, expected):
     """Every request had its right answer, but for the last of each thread, which nobody took."""
-    for number, answers in enumerate(found):
+    for number, answers in enumerate(by_thread):
         for answer in answers[:-1]:
             assert answer[0] == 503 or answer[:2] == (200, {"translatedText": expected[number]})
         assert isinstance(answers[-1], (ConnectionRefusedError, ConnectionResetError))
@@ -57,10 +57,10 @@ def test_the_end_under_load(pair, signals):
         stalled.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
         uvicorn = client.server.uvicorn
         with contextlib.closing(stalled):
-            found, seconds = under_load(
+            answers, seconds = under_load(
                 client, lambda: [uvicorn.handle_exit(each, None) for each in signals]
             )
-    check(found, expected)
+    check(answers, expected)
     assert seconds < 5 and set(threading.enumerate()) <= before
 
 
@@ -78,9 +78,9 @@ def test_a_process_ends_under_load(pair, number, status):
         address = SimpleNamespace(getsockname=lambda: ("127.0.0.1", port))
         client = Client(SimpleNamespace(url=line.split()[4], socket=address))
         expected = [client.translate(text)[1]["translatedText"] for text in TEXTS]
-        found, seconds = under_load(client, lambda: process.send_signal(number))
+        answers, seconds = under_load(client, lambda: process.send_signal(number))
         assert process.wait(60) in (0, status) and seconds < 5
-        check(found, expected)
+        check(answers, expected)
         assert process.stderr.read() == ""
     finally:
         process.kill()

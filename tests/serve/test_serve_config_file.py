@@ -31,23 +31,23 @@ def test_fields_are_flags(tmp_path):
         "- path: a.pt:b.pt\n  source-lang: no\n  max_len_b: 0x10\n"
         "- {pair: demo_edit, workers: 2, tau: 1e-3, tokenizer: none}\n"
     )
-    found = entries(str(file), pair_parser())
-    assert found == [
+    pairs = entries(str(file), pair_parser())
+    assert pairs == [
         Entry(f"{file}: entry 1", ["--path=a.pt:b.pt", "--source-lang=no", "--max-len-b=0x10"]),
         Entry(
             f"{file}: entry 2",
             ["--pair=demo_edit", "--workers=2", "--tau=1e-3", "--tokenizer=none"],
         ),
     ]
-    args = found[1].parsed(pair_parser())
+    args = pairs[1].parsed(pair_parser())
     assert (args.workers, args.tau, args.tokenizer, args.beam) == (2, 0.001, "none", 1)
 
 
 def test_the_documented_file_is_one(tmp_path):
     (example,) = re.findall(r"```text\n(- path: .*?)```", DOCS.read_text("utf-8"), re.S)
     (tmp_path / "models.yaml").write_text(example)
-    found = entries(str(tmp_path / "models.yaml"), pair_parser())
-    assert len([each.parsed(pair_parser()) for each in found]) == 2
+    pairs = entries(str(tmp_path / "models.yaml"), pair_parser())
+    assert len([each.parsed(pair_parser()) for each in pairs]) == 2
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_each_pair_has_its_model(two, pair, expected):
     own = SpeculativeTranslator.from_pretrained(pair, device="cpu").translate(TEXTS)
     assert client.translate(TEXTS)[1]["translatedText"] == [each.text for each in own] != texts
     for source in ("src", "auto"):
-        found = client.translate(TEXTS, target="XX-yy", source=source)[1]
-        assert found["translatedText"] == texts
+        answer = client.translate(TEXTS, target="XX-yy", source=source)[1]
+        assert answer["translatedText"] == texts
     stream = {"q": TEXTS[0], "source": "src", "target": "xx"}
     assert texts[0] in client.ask("/translate/stream", stream)[1]
 

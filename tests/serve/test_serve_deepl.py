@@ -20,9 +20,9 @@ def ask(client, **fields):
 
 
 def test_its_own_client_gets_the_hubs_texts(translator, expected):
-    found = translator.translate_text(TEXTS, source_lang="SRC", target_lang="TGT")
-    assert [each.text for each in found] == [each.text for each in expected]
-    assert [each.billed_characters for each in found] == [len(text) for text in TEXTS]
+    translations = translator.translate_text(TEXTS, source_lang="SRC", target_lang="TGT")
+    assert [each.text for each in translations] == [each.text for each in expected]
+    assert [each.billed_characters for each in translations] == [len(text) for text in TEXTS]
     one = translator.translate_text(TEXTS[0], target_lang="tgt", split_sentences="0")
     assert one.text == expected[0].text and one.detected_source_lang == "SRC"
 

@@ -32,8 +32,8 @@ GOOD = {"q": "w1", "source": "src", "target": "tgt"}
     ],
 )  # fmt: skip
 def test_odd_bodies_are_refused(client, body, kind, status, words):
-    found, answer, _ = client.ask("/translate", body, Content_Type=kind)
-    assert found == status and words in answer["error"] and answer["message"] == answer["error"]
+    answered, answer, _ = client.ask("/translate", body, Content_Type=kind)
+    assert answered == status and words in answer["error"] and answer["message"] == answer["error"]
 
 
 def test_odd_forms_in_a_get_are_refused(client):
@@ -66,8 +66,8 @@ def test_odd_paths_and_methods_are_refused(client):
 )
 def test_other_sites_are_not_answered(client, headers, status):
     sent = {name: value.format(port=client.port) for name, value in headers.items()}
-    found, answer, _ = client.ask("/translate", GOOD, **sent)
-    assert found == status and ("error" in answer) == (status == 403)
+    answered, answer, _ = client.ask("/translate", GOOD, **sent)
+    assert answered == status and ("error" in answer) == (status == 403)
 
 
 def exchange(client, *parts, wait=0.0):
@@ -135,6 +135,6 @@ def test_what_is_no_http_is_answered(client):
         line.sendall(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode())
         assert b" 200 " in received(line)
         line.sendall(nonsense)
-        found = [exchange(client, nonsense), received(line)]
-    for answer in found:
+        answers = [exchange(client, nonsense), received(line)]
+    for answer in answers:
         assert b" 400 Bad Request" in answer and b'{"error": "the request is no HTTP/1.1"' in answer

@@ -12,8 +12,8 @@ FORM = "application/x-www-form-urlencoded"
 def test_its_own_client_gets_the_hubs_texts(client, expected):
     api = libretranslatepy.LibreTranslateAPI(client.url, api_key="any")
     assert api.languages() == [{"code": "src", "name": "src", "targets": ["tgt"]}]
-    found = [api.translate(text, "src", "tgt") for text in TEXTS[:4]]
-    assert found == [each.text for each in expected[:4]] and all(found)
+    texts = [api.translate(text, "src", "tgt") for text in TEXTS[:4]]
+    assert texts == [each.text for each in expected[:4]] and all(texts)
 
 
 def test_a_list_is_answered_by_a_list(client, expected):

@@ -20,8 +20,8 @@ def test_hypotheses_are_listed_by_rank(client, expected):
 
 
 def test_pairs_are_models(client):
-    found = client.ask("/translator/models")[1]
-    assert found == [{"model_id": 100, "status": "loaded", "name": "src-tgt"}]
+    models = client.ask("/translator/models")[1]
+    assert models == [{"model_id": 100, "status": "loaded", "name": "src-tgt"}]
 
 
 @pytest.mark.parametrize(

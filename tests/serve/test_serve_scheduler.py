@@ -130,9 +130,9 @@ def test_what_waits_is_decoded_together_where_that_pays(make, decoder):
     """The oldest, with those of nearest length; what is left is one too few."""
     scheduler, _ = make()
     rows = [[1, 1], [2] * 9, [3], [4, 4], [5] * 8, [6, 6, 6]]
-    found = submit(scheduler, *rows)
+    futures = submit(scheduler, *rows)
     decoder.go_on.set()
-    assert [each.result(60) for each in found] == [sum(row) for row in rows]
+    assert [each.result(60) for each in futures] == [sum(row) for row in rows]
     assert decoder.batches[1:] == [[[6, 6, 6], [1, 1], [4, 4], [3]], [[2] * 9], [[5] * 8]]
 
 

@@ -40,22 +40,22 @@ def held(pair, monkeypatch):
 
 def in_thread(work, *arguments):
     """(thread, list for its result)."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(work(*arguments)))
+    results = []
+    thread = threading.Thread(target=lambda: results.append(work(*arguments)))
     thread.start()
-    return thread, found
+    return thread, results
 
 
 def test_full_late_and_ready(held):
     """One request decodes, the next is refused at once; the deadline ends the first."""
     client, go_on, begun = held
-    first, found = in_thread(client.translate, TEXTS[:3])
+    first, answers = in_thread(client.translate, TEXTS[:3])
     until(lambda: begun)
     status, answer, headers = client.translate(TEXTS[0])
     assert status == 429 and "Slowdown" in answer["error"] and int(headers["Retry-After"]) >= 1
     assert client.ask("/health")[0] == client.ask("/ready")[0] == 200
     first.join(60)
-    assert found[0][0] == 504 and "within 1 s" in found[0][1]["error"]
+    assert answers[0][0] == 504 and "within 1 s" in answers[0][1]["error"]
     go_on.set()
     until(lambda: client.translate(TEXTS[0])[0] == 200)
     assert len({id(batch) for batch in begun}) == 2  # its other two sentences left the queue

@@ -123,10 +123,10 @@ def test_the_deadline_ends_a_stream(held):
     client, permits, begun = held
     permits.release(3)
     with opened(client, TEXTS[0]) as answer:
-        found = list(iter(lambda: event(answer), None))
-    name, data = found[-1]
+        events = list(iter(lambda: event(answer), None))
+    name, data = events[-1]
     assert name == "error" and "no answer within 2 s" in data["error"] == data["message"]
-    assert [each for each, _ in found[:-1]] == ["message"] * (len(found) - 1) != []
+    assert [each for each, _ in events[:-1]] == ["message"] * (len(events) - 1) != []
     permits.release(1)
 
 

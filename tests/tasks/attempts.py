@@ -13,12 +13,12 @@ def cut_in_half(path, folder):
 
 def ranked_hypotheses(out):
     """{sentence: [(words, score), ...], best first} of fairseq-generate's output."""
-    found = {}
+    by_sentence = {}
     for line in out.splitlines():
         if line.startswith("H-"):
             number, score, words = line.split("\t")
-            found.setdefault(number, []).append((words.split(), float(score)))
-    return found
+            by_sentence.setdefault(number, []).append((words.split(), float(score)))
+    return by_sentence
 
 
 def assert_same_ranked(ours, stock):

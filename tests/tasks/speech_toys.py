@@ -32,8 +32,8 @@ def speak(words, generator):
     """Features float32 [frames, BINS]: a tune for each word, of one of three lengths, and noise."""
     tunes = np.random.RandomState(7).randn(WORDS, FRAMES, BINS)
     spoken = [tunes[word][: FRAMES - generator.randint(3)] for word in words]
-    found = np.concatenate(spoken)
-    return (found + 0.1 * generator.randn(*found.shape)).astype(np.float32)
+    wave = np.concatenate(spoken)
+    return (wave + 0.1 * generator.randn(*wave.shape)).astype(np.float32)
 
 
 def write_speech(folder):
@@ -70,13 +70,13 @@ def write_speech(folder):
 
 def _places(audio):
     """``file:offset:length`` of each entry of a stored zip, by name."""
-    found = {}
+    places = {}
     with zipfile.ZipFile(str(audio)) as archive:
         for entry in archive.infolist():
             # A local header: 30 bytes, the name and an extra field, which zipfile leaves empty.
             start = entry.header_offset + 30 + len(entry.filename)
-            found[entry.filename[: -len(".npy")]] = f"{audio}:{start}:{entry.file_size}"
-    return found
+            places[entry.filename[: -len(".npy")]] = f"{audio}:{start}:{entry.file_size}"
+    return places
 
 
 def train_speech(data, folder, **flags):

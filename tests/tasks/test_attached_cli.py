@@ -34,8 +34,8 @@ def test_prints_what_stock_prints_in_fewer_iterations(toy, attached, flags):
     assert {n: words for n, (words, _, _) in hypotheses(out).items()} == {
         n: words for n, (words, _, _) in greedy.items()
     }
-    found = re.search(r"strategy gad: .*?([\d.]+) mean accepted tokens", log_of_decoding)
-    assert float(found.group(1)) > 1.4
+    summary = re.search(r"strategy gad: .*?([\d.]+) mean accepted tokens", log_of_decoding)
+    assert float(summary.group(1)) > 1.4
     assert float(re.findall(r"accepted_tokens ([\d.]+)", log)[-1]) > 1.4
 
 

@@ -25,15 +25,15 @@ def generate(toy):
 
 def printed(out):
     """(kind, sentence, score or None, words or scores) of every line, in their order."""
-    found = []
+    lines = []
     for line in out.splitlines():
         match = re.match(rf"([{KINDS}])-(\d+)\t(.*)$", line)
         if match:
             kind, number, rest = match.groups()
             score = float(rest.split("\t")[0]) if kind in "HD" else None
             words = rest.split("\t")[-1].split()
-            found.append((kind, int(number), score, words))
-    return found
+            lines.append((kind, int(number), score, words))
+    return lines
 
 
 def assert_same(ours, reference, hypotheses=500):

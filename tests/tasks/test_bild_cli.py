@@ -32,7 +32,7 @@ def generate(toy, **flags):
 
 
 def words(out):
-    return {number: found[0] for number, found in hypotheses(out).items()}
+    return {number: ranked[0] for number, ranked in hypotheses(out).items()}
 
 
 def test_training_starts_from_a_plain_checkpoint_and_logs_both_depths(toy, early_exit):

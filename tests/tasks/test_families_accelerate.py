@@ -29,9 +29,9 @@ def test_one_drafter_is_made_for_all_pairs(accelerate, caplog):
         "--updates", 6, "--limit", 30, "--eval-sentences", 4, "--measure-sentences", 4,
         "--decode-beam", 1, "--batch-sizes", 1,
     )  # fmt: skip
-    found = json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]
-    assert found["distil"]["counts"]["chosen"] == 60 and found["train"]["updates"] == 6
-    rows = found["measure"]["rows"]
+    steps = json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]
+    assert steps["distil"]["counts"]["chosen"] == 60 and steps["train"]["updates"] == 6
+    rows = steps["measure"]["rows"]
     assert list(rows) == ["en-de, batches of 1", "en-ro, batches of 1"]
     for each in rows.values():
         assert each["gad"]["identical_percent"] == each["greedy"]["identical_percent"] == 100

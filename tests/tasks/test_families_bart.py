@@ -50,7 +50,7 @@ def test_barts_hub_generates_as_stock_does(bart, beam):
         hub = BARTModel.from_pretrained(str(bart), name, str(bart), bpe=None, **LANGUAGES, **given)
         words = hub.task.source_dictionary
         sources = [words.encode_line(line, add_if_not_exist=False).long() for line in lines]
-        return [found[0]["tokens"].tolist() for found in hub.generate(sources, **flags)]
+        return [ranked[0]["tokens"].tolist() for ranked in hub.generate(sources, **flags)]
 
     stock = outputs("checkpoint_last.pt")
     assert len(set(map(str, stock))) > 20

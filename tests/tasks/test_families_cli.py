@@ -23,8 +23,8 @@ def compare(languages, model, beam, **ours):
     flags = {"beam": beam, "nbest": min(beam, 3), **FLAGS}
     stock = decoded(languages, model, model.task, **flags)
     assert_diverse([hypotheses[0][0] for hypotheses in stock.values()])
-    found = decoded(languages, model, model.task + "_specdec", **flags, **ours)
-    assert_same_ranked(found, stock)
+    outputs = decoded(languages, model, model.task + "_specdec", **flags, **ours)
+    assert_same_ranked(outputs, stock)
 
 
 # Each pair of a family, a beam and a backend; the product is for nightly runs.

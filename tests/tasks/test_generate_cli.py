@@ -128,7 +128,7 @@ def test_the_summary_survives_a_results_file(toy, tmp_path, fairseq_command):
     assert "Logging error" not in log
     text = (tmp_path / "generate-test.txt").read_text(encoding="utf-8")
     assert text.count("\nH-") == 100
-    assert [found[1] for found in SUMMARY.findall(text + log)] == ["100"]
+    assert [match[1] for match in SUMMARY.findall(text + log)] == ["100"]
 
 
 def test_as_a_user_runs_it(toy, generate, fairseq_command):

@@ -56,7 +56,7 @@ def stock(speech, verifier):
             flags = {"beam": beam, "nbest": min(beam, 3)}
             out, _ = decode(speech, verifier, task="speech_to_text", **flags)
             made[beam] = ranked_hypotheses(out)
-            assert_diverse([found[0][0] for found in made[beam].values()])
+            assert_diverse([ranked[0][0] for ranked in made[beam].values()])
         return made[beam]
 
     return at
@@ -158,8 +158,10 @@ def test_the_hub_predicts_as_stock_does(speech, verifier):
         hub.task.load_dataset("test")
         words = hub.task.dataset("test")
         samples = [words.collater([words[i]]) for i in range(10)]
-        found = [hub.get_prediction(hub.task, hub.model, hub.generator, each) for each in samples]
-        return type(hub.generator).__name__, found
+        predictions = [
+            hub.get_prediction(hub.task, hub.model, hub.generator, each) for each in samples
+        ]
+        return type(hub.generator).__name__, predictions
 
     stock = predicted()
     assert stock[0] == "SequenceGenerator"

@@ -91,8 +91,8 @@ def test_a_decoded_model_is_saved_only_with_its_weights(toy, expected, kept):
             with pytest.raises(RuntimeError, match="were freed .* decode with --keep-weights"):
                 model.models[0].state_dict()
         return
-    found = model.models[0].state_dict()
-    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+    state = model.models[0].state_dict()
+    assert all(torch.equal(state[name], value) for name, value in wanted.items())
 
 
 def test_hub_arguments_win_over_the_task(toy, expected, monkeypatch):

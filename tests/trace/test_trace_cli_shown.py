@@ -170,13 +170,13 @@ def test_text_from_a_corpus_cannot_become_markup(page):
 
 def test_the_page_needs_nothing_and_runs_nothing_else(page):
     text = page(trace())
-    found = Page(text)
+    parsed = Page(text)
     assert not re.search(r"https?://|@import|url\(", text)
-    assert not {"link", "iframe", "img"} & set(found.tags)
-    assert not any({"src", "href"} & set(a) for a in found.attributes)
-    policy = next(a["content"] for a in found.attributes if a.get("http-equiv"))
+    assert not {"link", "iframe", "img"} & set(parsed.tags)
+    assert not any({"src", "href"} & set(a) for a in parsed.attributes)
+    policy = next(a["content"] for a in parsed.attributes if a.get("http-equiv"))
     assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy
-    _, style, _, script = found.raw
+    _, style, _, script = parsed.raw
     for part, kind in ((style, "style-src"), (script, "script-src")):
         digest = base64.b64encode(hashlib.sha256(part.encode("utf-8")).digest()).decode()
         assert f"{kind} 'sha256-{digest}'" in policy

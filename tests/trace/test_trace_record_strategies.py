@@ -77,7 +77,7 @@ def decode(folder, strategy, keep_trace=True, models=None, flags=None, **setting
 def stock_log_probs(models, traces):
     """[tokens, V] for each sentence: what stock's decoder says after each part of the output."""
     words = make_task().tgt_dict
-    found = []
+    log_probs = []
     for trace in traces:
         sources, outputs = ([words.index(w) for w in ws] for ws in (trace.source, trace.output))
         previous = torch.tensor([[EOS] + outputs[:-1]])
@@ -85,8 +85,8 @@ def stock_log_probs(models, traces):
             model(torch.tensor([sources]), torch.tensor([len(sources)]), previous)[0][0].softmax(-1)
             for model in models
         ]
-        found.append((sum(probabilities) / len(models)).log())
-    return found
+        log_probs.append((sum(probabilities) / len(models)).log())
+    return log_probs
 
 
 def check(traces, models, greedy=True):

@@ -106,8 +106,8 @@ def test_fixed_cuts_are_multiples_of_the_golden_ratio_and_spread_evenly():
     expected = [
         [int(((number + 1) * ratio + cut / 4) % 1 * length) for cut in range(4)] for number in ids
     ]
-    found = fixed_cuts(torch.tensor(ids), torch.full((len(ids),), length), 4)
-    assert found.tolist() == expected
+    cuts = fixed_cuts(torch.tensor(ids), torch.full((len(ids),), length), 4)
+    assert cuts.tolist() == expected
 
 
 def test_fixed_cuts_do_not_depend_on_the_batch_or_the_generator():
@@ -124,7 +124,7 @@ def test_cuts_and_blocks_are_made_on_the_device_of_the_targets():
     lengths = torch.ones(3, dtype=torch.long, device="meta")
     target = torch.zeros(3, 5, dtype=torch.long, device="meta")
     cuts = draw_cuts(lengths, 1)
-    found = [cuts, fixed_cuts(lengths, lengths, 2), block_targets(target, cuts, 4, 1)]
-    found += [block_positions(cuts, 4), block_attention(cuts, 5, 4)]
-    found += [block_attention(cuts, 5, 4, bidirectional=True)]
-    assert {each.device.type for each in found} == {"meta"}
+    tensors = [cuts, fixed_cuts(lengths, lengths, 2), block_targets(target, cuts, 4, 1)]
+    tensors += [block_positions(cuts, 4), block_attention(cuts, 5, 4)]
+    tensors += [block_attention(cuts, 5, 4, bidirectional=True)]
+    assert {each.device.type for each in tensors} == {"meta"}

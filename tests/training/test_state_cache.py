@@ -35,8 +35,8 @@ def files(folder, kind):
 
 def holds(cache, number):
     key, rows = sentence(number)
-    found = cache.find(key)
-    return found is not None and all(map(np.array_equal, found, rows))
+    cached = cache.find(key)
+    return cached is not None and all(map(np.array_equal, cached, rows))
 
 
 def test_what_was_added_is_found_at_once_and_by_later_runs(tmp_path):

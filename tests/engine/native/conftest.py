@@ -15,8 +15,8 @@ def variants_here():
     """The built ones that the processor has; [None] where there is none."""
     if not (library.FOLDER / library.PROBE).exists():
         return [None]
-    found = [each for each in library.supported() if (library.FOLDER / each.file).exists()]
-    return [each.name for each in found] or [None]
+    objects = [each for each in library.supported() if (library.FOLDER / each.file).exists()]
+    return [each.name for each in objects] or [None]
 
 
 @pytest.fixture(scope="session")

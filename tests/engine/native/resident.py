@@ -72,8 +72,8 @@ def main(number_format, halves):
     model = random_model(512, many, halves)
     count = sum(parameter.numel() for parameter in model.parameters())
     kept.append(decoding(number_format, model, many))
-    found = resident() - before, count, model.decoder.embed_tokens.num_embeddings * 512
-    sys.stdout.write(" ".join(map(str, found)))
+    figures = resident() - before, count, model.decoder.embed_tokens.num_embeddings * 512
+    sys.stdout.write(" ".join(map(str, figures)))
 
 
 if __name__ == "__main__":

@@ -49,10 +49,10 @@ def build(native, *flags):
 
 
 def library_of_the_compiler(name):
-    found = subprocess.run(
+    printed = subprocess.run(
         [COMPILER, f"-print-file-name={name}"], check=True, stdout=subprocess.PIPE
     )
-    return os.path.realpath(found.stdout.decode().strip())
+    return os.path.realpath(printed.stdout.decode().strip())
 
 
 def run_tests(folder, *chosen):

@@ -149,7 +149,7 @@ def test_a_block_of_masks_runs_as_on_torch(wanted, biased, native):
     lengths = torch.arange(rows) % 3
     slots = lengths.unsqueeze(1) + torch.arange(width)
     mask = (torch.arange(9) < 4 + slots[:, :1]).view(rows, 1, 1, 9).expand(rows, 1, width, 9)
-    found = []
+    by_backend = []
     for backend in (native, TORCH):
         with torch.no_grad():
             session = opened(model, backend, sample, capacity=16)
@@ -157,8 +157,8 @@ def test_a_block_of_masks_runs_as_on_torch(wanted, biased, native):
             session.run(prefix, Layout.chain(torch.zeros(rows, dtype=torch.long), [0] * rows, 3))
             features = session.layers.run(x, Layout(slots, slots, 9), mask, bias, wanted)
             assert features.shape == (rows, wanted or width, size)
-            found.append(features)
-    torch.testing.assert_close(*found, atol=3e-5, rtol=1e-5)
+            by_backend.append(features)
+    torch.testing.assert_close(*by_backend, atol=3e-5, rtol=1e-5)
 
 
 def in_halves(model):
@@ -185,17 +185,17 @@ def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_fo
             rows = 1 + len(others)
             for widths in ([30], [1] * 30, [7, 1, 13, 9], [12, 12, 6], [2] * 15):
                 session = opened(model, backend, sample)
-                found, at = [], 0
+                pieces, at = [], 0
                 for width in widths:
                     block = random_tokens(generator, rows, width)
                     block[0] = tokens[0, at : at + width]
                     layout = Layout.chain(torch.full((rows,), at), [at] * rows, width)
                     logits, _ = scored(session, block, layout)
-                    found.append(logits[0])
+                    pieces.append(logits[0])
                     at += width
-                found = torch.cat(found)
-                whole = found if whole is None else whole
-                assert torch.equal(found, whole)
+                pieces = torch.cat(pieces)
+                whole = pieces if whole is None else whole
+                assert torch.equal(pieces, whole)
 
 
 def test_weights_in_halves_are_unpacked_as_they_were(loaded):
@@ -218,7 +218,7 @@ def test_rejected_slots_leave_no_trace(native):
     first, second = random_tokens(generator, rows, 3), random_tokens(generator, rows, 4)
     zero, three = torch.zeros(rows, dtype=torch.long), torch.full((rows,), 3)
     with torch.no_grad():
-        found = []
+        logits = []
         for junk in (None, 9):
             session = opened(model, native, sample)
             session.run(first, Layout.chain(zero, [0] * rows, 3))
@@ -226,8 +226,8 @@ def test_rejected_slots_leave_no_trace(native):
                 tokens = random_tokens(generator, rows, junk)
                 session.run(tokens, Layout.chain(three, [3] * rows, junk))
             layout = Layout.chain(three, [3] * rows, 4)
-            found.append(scored(session, second, layout)[0])
-    assert torch.equal(*found)
+            logits.append(scored(session, second, layout)[0])
+    assert torch.equal(*logits)
 
 
 def test_buffers_serve_the_next_batch(native):
@@ -235,14 +235,14 @@ def test_buffers_serve_the_next_batch(native):
     weights = TransformerWeights(model, "--path", backend=native)
     tokens = torch.full((1, 1), EOS)
     layout = Layout.chain(torch.zeros(1, dtype=torch.long), [0], 1)
-    found = []
+    logits = []
     with torch.no_grad():
         for source in (SENTENCES[0], SENTENCES[1], SENTENCES[0]):
             out = weights.encode(make_sample([source])["net_input"])
             session = weights.open(out, 20, 8)
-            found.append(session.logits(session.run(tokens, layout)))
+            logits.append(session.logits(session.run(tokens, layout)))
             session.close()
-    assert torch.equal(found[0], found[2]) and not torch.equal(found[0], found[1])
+    assert torch.equal(logits[0], logits[2]) and not torch.equal(logits[0], logits[1])
 
 
 def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
@@ -253,18 +253,18 @@ def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for rows, slots in ((7, 4), (1, 70), (3, 20), (7, 4), (2, 40), (5, 90), (1, 4)):
-            sample, found = make_sample(SENTENCES[:rows]), []
+            sample, logits = make_sample(SENTENCES[:rows]), []
             tokens = random_tokens(generator, rows, 60)
             for weights in (reused, TransformerWeights(model, "--path", backend=native)):
                 session = weights.open(weights.encode(sample["net_input"]), 200, slots)
                 for begin in range(0, 60, 20):
                     lengths = [begin] * rows
                     layout = Layout.chain(torch.tensor(lengths), lengths, 20)
-                    found.append(scored(session, tokens[:, begin : begin + 20], layout)[0])
+                    logits.append(scored(session, tokens[:, begin : begin + 20], layout)[0])
                     ends = [begin + 20] * rows
                     session.commit(torch.tensor(ends), ends)
                 session.close()
-            assert all(map(torch.equal, found[:3], found[3:])), (rows, slots)
+            assert all(map(torch.equal, logits[:3], logits[3:])), (rows, slots)
 
 
 @pytest.mark.parametrize("slot", [-1, 1 << 40])

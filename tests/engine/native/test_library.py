@@ -87,9 +87,9 @@ def test_a_variant_that_is_not_built_is_refused(folder):
 
 
 def test_nothing_built(tmp_path):
-    found = library._search("", tmp_path)
-    assert found.library is None and found.why_not == library.not_built(tmp_path)
-    assert "install fairseq_specdec again" in found.why_not  # no checkout
+    search = library._search("", tmp_path)
+    assert search.library is None and search.why_not == library.not_built(tmp_path)
+    assert "install fairseq_specdec again" in search.why_not  # no checkout
     with pytest.raises(ValueError, match="it was not built"):
         library._search(VARIANTS[0].name, tmp_path)
 
@@ -97,8 +97,8 @@ def test_nothing_built(tmp_path):
 def test_a_processor_that_runs_none_loads_none(folder, monkeypatch):
     monkeypatch.setattr(library, "supported", lambda folder: [])
     monkeypatch.setattr(library, "Library", None)  # no object may be touched
-    found = library._search("", folder)
-    assert found.library is None and "suits this processor" in found.why_not
+    search = library._search("", folder)
+    assert search.library is None and "suits this processor" in search.why_not
 
 
 def test_objects_that_the_probe_does_not_allow_are_left_alone(folder, monkeypatch):
@@ -141,37 +141,37 @@ def test_a_spoiled_object_is_one_warning_and_the_next_is_taken(folder, kind, cap
     names = [path.name for path in objects(folder) if path.name in supported]
     spoil(folder / names[-1], kind)
     with caplog.at_level(logging.WARNING):
-        found = library._search("", folder)
+        search = library._search("", folder)
     (record,) = caplog.records
     message = record.getMessage()
     assert str(folder / names[-1]) in message and message.endswith(library.REMEDY)
     assert "\n" not in message
     if len(names) > 1:
-        assert found.library.variant == names[-2][1:-3]
+        assert search.library.variant == names[-2][1:-3]
     else:
-        assert found.library is None and found.why_not in message
+        assert search.library is None and search.why_not in message
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_spoiled_is_no_library_and_a_reason(folder, kind):
     for path in objects(folder):
         spoil(path, kind)
-    found = library._search("", folder)
-    assert found.library is None and found.why_not.endswith(library.REMEDY)
+    search = library._search("", folder)
+    assert search.library is None and search.why_not.endswith(library.REMEDY)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "foreign"])
 def test_a_spoiled_probe_allows_nothing(folder, kind, caplog):
     spoil(folder / PROBE, kind)
     with caplog.at_level(logging.WARNING):
-        found = library._search("", folder)
-    assert found.library is None and len(caplog.records) == 1
+        search = library._search("", folder)
+    assert search.library is None and len(caplog.records) == 1
 
 
 def test_another_release_is_refused(folder, monkeypatch):
     monkeypatch.setattr(library, "__version__", "99.1")
-    found = library._search("", folder)
-    assert found.library is None and "the package is 99.1" in found.why_not
+    search = library._search("", folder)
+    assert search.library is None and "the package is 99.1" in search.why_not
 
 
 def test_structures_of_other_sizes_are_refused(folder, monkeypatch):
@@ -180,10 +180,10 @@ def test_structures_of_other_sizes_are_refused(folder, monkeypatch):
 
     for changed in ({"BeamFacts": Grown}, {"Unknown": Grown}):
         monkeypatch.setattr(library, "STRUCTURES", dict(structures.STRUCTURES, **changed))
-        found = library._search("", folder)
+        search = library._search("", folder)
         (name,) = changed
-        assert found.library is None
-        assert f"has other structures than this package: {name};" in found.why_not
+        assert search.library is None
+        assert f"has other structures than this package: {name};" in search.why_not
 
 
 # ctypes' types, by what C++ calls them; all pointers are one.
@@ -222,16 +222,16 @@ def test_structures_have_the_fields_of_the_sources(name):
         first, *more = line.split(",")
         field, kind = named_type(first)
         wanted += [(field, kind), *((each.strip(), kind) for each in more)]
-    found = structures.STRUCTURES[name]._fields_
-    assert [field for field, _ in found] == [field for field, _ in wanted]
-    for (_, mine), (_, theirs) in zip(found, wanted):
+    fields = structures.STRUCTURES[name]._fields_
+    assert [field for field, _ in fields] == [field for field, _ in wanted]
+    for (_, mine), (_, theirs) in zip(fields, wanted):
         assert mine is theirs or (is_pointer(mine) and is_pointer(theirs))
 
 
 def test_entry_points_have_the_arguments_of_the_sources():
-    found = re.findall(r"SPECDEC_API (?:int|void) (specdec_\w+)\(([^)]*)\)", sources())
-    assert {name for name, _ in found} == set(library.SIGNATURES)
-    for name, arguments in found:
+    declared = re.findall(r"SPECDEC_API (?:int|void) (specdec_\w+)\(([^)]*)\)", sources())
+    assert {name for name, _ in declared} == set(library.SIGNATURES)
+    for name, arguments in declared:
         wanted = [named_type(each)[1] for each in arguments.split(",")]
         mine = library.SIGNATURES[name]
         assert len(mine) == len(wanted), name
@@ -245,8 +245,8 @@ def test_objects_older_than_their_sources_are_refused(folder, monkeypatch):
     assert library._search("", folder).library is not None
     (folder / "src").mkdir()
     (folder / "src" / "engine.cpp").write_text("int changed;")
-    found = library._search("", folder)
-    assert found.library is None and "is older than its sources" in found.why_not
+    search = library._search("", folder)
+    assert search.library is None and "is older than its sources" in search.why_not
 
 
 def test_the_digest_heeds_names_and_contents(tmp_path):

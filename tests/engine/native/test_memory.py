@@ -42,8 +42,8 @@ def test_many_short_sentences_and_then_long_ones_do_not_multiply(loaded):
     256 such rows would take 1 GiB."""
     model = random_model(128, dictionary(100), False)
     weights = TransformerWeights(model, "--path", backend=NativeBackend(loaded))
-    found = []
+    sizes = []
     for rows, slots in ((256, 16), (1, 2048), (256, 16)):
         weights.layers.open(torch.zeros(2, rows, 128), None, slots).close()
-        found.append(resident())
-    assert found[2] - found[0] < 64
+        sizes.append(resident())
+    assert sizes[2] - sizes[0] < 64

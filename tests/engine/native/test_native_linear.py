@@ -34,8 +34,8 @@ def test_rows_are_those_of_the_weight(loaded, size, width, kind):
         weight = weight.bfloat16()
     product = NativeLinear(loaded, weight, None, "bf16" if kind == "bf16" else "fp32")
     ids = torch.randint(size, (3, 5))
-    found = product.rows(ids)
-    assert found.dtype == weight.dtype and torch.equal(found, weight[ids])
+    rows = product.rows(ids)
+    assert rows.dtype == weight.dtype and torch.equal(rows, weight[ids])
     assert torch.equal(product.rows(ids.t()), weight[ids.t()])
     assert torch.equal(product.unpacked(), weight)
     for wrong in (-1, size):
@@ -63,7 +63,7 @@ def test_rounded_weights_are_not_read_back(loaded, number_format):
 @pytest.mark.parametrize("shape", ["pre_norm", "separate_embeddings"])
 def test_freed_models_give_the_bits_of_kept_ones(loaded, shape, number_format):
     model, sample = toy_model(shape), make_sample(SENTENCES)
-    tokens, found = torch.randint(4, 20, (len(SENTENCES), 3)), []
+    tokens, results = torch.randint(4, 20, (len(SENTENCES), 3)), []
     for free in (False, True):
         mine = copy.deepcopy(model)
         backend = NativeBackend(loaded, number_format, frees=free)
@@ -73,8 +73,8 @@ def test_freed_models_give_the_bits_of_kept_ones(loaded, shape, number_format):
             session = weights.open(out, 20, 8)
             embedded = session.embed(tokens, chain(3))
             logits = session.logits(session.run(tokens, chain(3)))
-        found.append((out["encoder_out"][0], embedded, logits))
-    assert all(torch.equal(kept, gone) for kept, gone in zip(*found))
+        results.append((out["encoder_out"][0], embedded, logits))
+    assert all(torch.equal(kept, gone) for kept, gone in zip(*results))
     left = [p for p in mine.parameters() if p.dim() == 2 and not p.isnan().any()]
     assert len(left) == (0 if SHAPES[shape].get("share_all_embeddings", True) else 2)
 
@@ -105,8 +105,8 @@ def test_freed_models_decode_as_kept_ones(case, number_format, built):
             case, models=models, free_unpacked=free, backend="native", verifier_dtype=number_format
         )
         for _ in range(2):
-            found = decode(generator, sample)
-            scores.append([h["positional_scores"].tolist() for h in found])
+            outputs = decode(generator, sample)
+            scores.append([h["positional_scores"].tolist() for h in outputs])
             generator.refresh()
     assert all(each == scores[0] for each in scores[1:])
 

@@ -33,9 +33,9 @@ def test_each_variant_packs_as_the_version_says(loaded):
     if loaded.variant not in DIGESTS:
         pytest.skip(f"no digests of {loaded.variant}")
     numbers = torch.arange(70 * 67).remainder(251).float().view(70, 67) - 125
-    bias, found = torch.arange(70).float(), []
+    bias, digests = torch.arange(70).float(), []
     kinds = (7, "fp32"), (8, "fp32"), (7, "bf16"), (7, "int8"), (7, "int7")
     for divisor, number_format in kinds:
         product = NativeLinear(loaded, numbers / divisor, bias, number_format)
-        found.append(packed_file.digest([{"parts": product.parts}])[:16])
-    assert (packed_file.VERSION, *found) == (VERSION, *DIGESTS[loaded.variant])
+        digests.append(packed_file.digest([{"parts": product.parts}])[:16])
+    assert (packed_file.VERSION, *digests) == (VERSION, *DIGESTS[loaded.variant])

@@ -177,15 +177,15 @@ def test_rows_of_another_width_are_refused(loaded):
 def test_a_row_of_padding_alone_is_encoded(loaded):
     """A thread's first batch: there was no memory yet that the empty row could look at."""
     weights = TransformerWeights(odd_model(), "--path", backend=NativeBackend(loaded))
-    inputs, found = make_sample(sentences(2, seed=1))["net_input"], []
+    inputs, encoded = make_sample(sentences(2, seed=1))["net_input"], []
     inputs["src_tokens"] = torch.cat(
         [torch.ones_like(inputs["src_tokens"][:1]), inputs["src_tokens"]]
     )
     inputs["src_lengths"] = torch.cat([torch.zeros(1).long(), inputs["src_lengths"]])
-    thread = threading.Thread(target=lambda: found.append(weights.encode(inputs)))
+    thread = threading.Thread(target=lambda: encoded.append(weights.encode(inputs)))
     thread.start()
     thread.join()
-    states = found[0]["encoder_out"][0]
+    states = encoded[0]["encoder_out"][0]
     assert not states[:, 0].any() and states[:, 1:].any()
 
 
@@ -471,10 +471,10 @@ def test_a_chain_of_another_vocabulary_is_refused(rows, loaded):
 
     def built():
         settings = decoding_settings(backend="native")
-        found = build_generator(
+        generator = build_generator(
             [toy_model()], words, words, flags(), settings, overrides=Overrides(drafter)
         )
-        return found.generate(found.models, make_sample(sentences(2, seed=1)))
+        return generator.generate(generator.models, make_sample(sentences(2, seed=1)))
 
     assert built()
     decoder = model.decoder
