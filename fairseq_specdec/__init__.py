@@ -32,5 +32,11 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "SpecDecMixin", "__version__", "compat", "criterions", "models", "register_specdec", "tasks",
-]  # fmt: skip
+    "SpecDecMixin",
+    "__version__",
+    "compat",
+    "criterions",
+    "models",
+    "register_specdec",
+    "tasks",
+]

@@ -11,7 +11,17 @@ from .sampling import Sampler, SamplingRule
 from .top_beta import TopBetaRule
 
 __all__ = [
-    "Acceptance", "AcceptanceRule", "BlockVerificationRule", "DistanceRule", "ExactRule",
-    "MinimumBlockRule", "NativeRule", "RegretBudgetRule", "RollbackRule", "Sampler",
-    "SamplingRule", "TopBetaRule", "leading",
-]  # fmt: skip
+    "Acceptance",
+    "AcceptanceRule",
+    "BlockVerificationRule",
+    "DistanceRule",
+    "ExactRule",
+    "MinimumBlockRule",
+    "NativeRule",
+    "RegretBudgetRule",
+    "RollbackRule",
+    "Sampler",
+    "SamplingRule",
+    "TopBetaRule",
+    "leading",
+]

@@ -30,15 +30,32 @@ from .truncated_data import name_truncated_data
 from .user_dir import know_own_folder
 
 FIXES = (
-    know_own_folder, refuse_flags_in_one_line, keep_last_batch, strip_better_transformer,
-    allow_checkpoint_types, check_checkpoints, torchrun_without_gpu, ddp_without_devices,
-    bf16_without_tpu, name_formats_without_gpu, say_where_hydra_saves,
-    math_attention_for_bf16_on_cpu, block_ngrams_on_cpu, run_swish,
-    refuse_interpolations_of_checkpoints, name_unreadable_checkpoints, name_misfits,
-    name_truncated_data, read_stripped_checkpoints, parse_settings_as_literals,
-    build_known_architectures_from_checkpoints, load_decoding_models_in_little_memory,
-    take_tasks_of_the_hub, give_mbart_its_args, take_the_hubs_arguments,
-)  # fmt: skip
+    know_own_folder,
+    refuse_flags_in_one_line,
+    keep_last_batch,
+    strip_better_transformer,
+    allow_checkpoint_types,
+    check_checkpoints,
+    torchrun_without_gpu,
+    ddp_without_devices,
+    bf16_without_tpu,
+    name_formats_without_gpu,
+    say_where_hydra_saves,
+    math_attention_for_bf16_on_cpu,
+    block_ngrams_on_cpu,
+    run_swish,
+    refuse_interpolations_of_checkpoints,
+    name_unreadable_checkpoints,
+    name_misfits,
+    name_truncated_data,
+    read_stripped_checkpoints,
+    parse_settings_as_literals,
+    build_known_architectures_from_checkpoints,
+    load_decoding_models_in_little_memory,
+    take_tasks_of_the_hub,
+    give_mbart_its_args,
+    take_the_hubs_arguments,
+)
 
 
 def apply() -> None:

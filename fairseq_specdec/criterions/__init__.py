@@ -6,6 +6,12 @@ from .glancing_block_loss import GlancingBlockLoss, GlancingBlockLossConfig
 from .glat_loss import GlatLoss, GlatLossConfig
 
 __all__ = [
-    "BlockwiseLoss", "BlockwiseLossConfig", "EarlyExitLoss", "EarlyExitLossConfig",
-    "GlancingBlockLoss", "GlancingBlockLossConfig", "GlatLoss", "GlatLossConfig",
-]  # fmt: skip
+    "BlockwiseLoss",
+    "BlockwiseLossConfig",
+    "EarlyExitLoss",
+    "EarlyExitLossConfig",
+    "GlancingBlockLoss",
+    "GlancingBlockLossConfig",
+    "GlatLoss",
+    "GlatLossConfig",
+]

@@ -9,7 +9,17 @@ from .lookup import LookupDrafter
 from .nar_block import NarBlockDrafter
 
 __all__ = [
-    "AutoregressiveDrafter", "BlockwiseHeadsDrafter", "DraftOptions", "DraftSession", "Drafter",
-    "EarlyExitDrafter", "Forecast", "InputCopyDrafter", "LookupDrafter", "NarBlockDrafter",
-    "NoDrafter", "ReadyDrafter", "Source",
-]  # fmt: skip
+    "AutoregressiveDrafter",
+    "BlockwiseHeadsDrafter",
+    "DraftOptions",
+    "DraftSession",
+    "Drafter",
+    "EarlyExitDrafter",
+    "Forecast",
+    "InputCopyDrafter",
+    "LookupDrafter",
+    "NarBlockDrafter",
+    "NoDrafter",
+    "ReadyDrafter",
+    "Source",
+]

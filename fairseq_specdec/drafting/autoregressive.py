@@ -26,7 +26,7 @@ from .base import (
     Source,
     States,
     move_to_verifier,
-)  # fmt: skip
+)
 
 
 class AutoregressiveDrafter(Drafter):

@@ -26,7 +26,7 @@ from .base import (
     Source,
     States,
     move_to_verifier,
-)  # fmt: skip
+)
 from .chain_search import ChainSearch, all_words, chain_candidates
 from .graphed_block import GraphedBlock
 from .hidden_state_queue import BlockSession, HiddenStateQueue

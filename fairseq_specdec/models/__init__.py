@@ -18,8 +18,19 @@ from .marian_transformer import MarianTransformer
 from .spec_drafter import SpecDrafter
 
 __all__ = [
-    "AttachedDrafter", "BlockDecoder", "BlockwiseConfig", "BlockwiseTransformer",
-    "EarlyExitTransformer", "LegacyDrafter", "MarianTransformer", "SpecDrafterConfig",
-    "SpecDrafter", "attached_drafter", "blockwise_transformer", "early_exit_transformer",
-    "legacy_drafter", "marian_transformer", "spec_drafter",
-]  # fmt: skip
+    "AttachedDrafter",
+    "BlockDecoder",
+    "BlockwiseConfig",
+    "BlockwiseTransformer",
+    "EarlyExitTransformer",
+    "LegacyDrafter",
+    "MarianTransformer",
+    "SpecDrafterConfig",
+    "SpecDrafter",
+    "attached_drafter",
+    "blockwise_transformer",
+    "early_exit_transformer",
+    "legacy_drafter",
+    "marian_transformer",
+    "spec_drafter",
+]

@@ -6,6 +6,12 @@ from .files import TraceFile, read_traces, write_traces
 from .record import Trace, TraceError
 
 __all__ = [
-    "VERDICTS", "Trace", "TraceError", "TraceFile", "TracedIteration", "read_traces", "verdicts",
+    "VERDICTS",
+    "Trace",
+    "TraceError",
+    "TraceFile",
+    "TracedIteration",
+    "read_traces",
+    "verdicts",
     "write_traces",
-]  # fmt: skip
+]
