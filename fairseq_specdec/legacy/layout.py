@@ -4,7 +4,7 @@ Xia et al. 2023 released drafters whose weights carry the names of fairseq's non
 Transformer. The tensors are used as they are: only names change.
 """
 
-from typing import Any, Dict, Mapping
+from typing import Dict, Mapping
 
 from torch import Tensor
 
@@ -25,13 +25,6 @@ _SHARED = {
 }
 # fairseq's decoders have versions of their layout; a drafter has only the newest.
 _DROPPED = ("decoder.version",)
-
-
-def is_authors(weights: Mapping[str, Any]) -> bool:
-    """Whether a drafter's weights carry the authors' names (else ours)."""
-    return "decoder.copy_attn.weight" in weights or (
-        "decoder.version" in weights and _COPY not in weights
-    )
 
 
 def to_ours(weights: Mapping[str, Tensor]) -> Dict[str, Tensor]:

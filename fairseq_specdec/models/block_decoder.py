@@ -113,7 +113,7 @@ class BlockDecoder(FairseqDecoder):
         """Positional embeddings [.., C] of 0-based ``positions`` (long [..]), or None.
 
         Positions past the table take its last row. Drafts there may be poor, which costs speed and
-        never correctness; :meth:`reserve_positions` makes a sinusoidal table longer.
+        never correctness.
         """
         table = self.embed_positions
         if table is None:
@@ -127,15 +127,6 @@ class BlockDecoder(FairseqDecoder):
             weights = table.weight
         rows = (positions + (self.padding_idx + 1)).clamp(max=weights.size(0) - 1)
         return nn.functional.embedding(rows, weights)
-
-    def reserve_positions(self, length: int) -> None:
-        """Let the sinusoidal table serve positions 0 .. ``length`` - 1; learned ones stay as is."""
-        table = self.embed_positions
-        needed = length + self.padding_idx + 1
-        if isinstance(table, SinusoidalPositionalEmbedding) and table.weights.size(0) < needed:
-            table.weights = SinusoidalPositionalEmbedding.get_embedding(
-                needed, self.embed_dim, self.padding_idx
-            ).to(self.layers[0].fc1.bias)
 
     def _finish_embedding(self, x: Tensor) -> Tensor:
         if self.layernorm_embedding is not None:

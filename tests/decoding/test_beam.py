@@ -57,14 +57,6 @@ def test_equals_stock_up_to_the_last_learned_position():
     compare([toy_model("learned")], flags(5, max_len_b=200, min_len=50), chosen=SENTENCES[:3])
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "iad"])
-def test_a_batch_says_what_its_sentences_say_alone(strategy):
-    models, args = [toy_model()], flags(4)
-    together = ours(models, make_sample(SENTENCES), args, strategy=strategy)
-    for sentence, ranked in zip(SENTENCES, together):
-        check_beams(ours(models, make_sample([sentence]), args, strategy=strategy), [ranked])
-
-
 @pytest.mark.skipif(load() is None, reason="no native library here")
 @pytest.mark.parametrize("number_format", PACKED)
 @pytest.mark.parametrize(

@@ -32,13 +32,6 @@ def test_drafters_read_verifiers_of_other_shapes(shape):
         compare([toy_model(shape)], "gad-attached-unsure", flags(**changes))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_equals_stock_on_the_other_padding_side_and_alone(kind):
-    compare([toy_model()], kind, left=False)
-    for sentence in SENTENCES[:6]:
-        compare([toy_model()], kind, chosen=[sentence])
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"unkpen": -20.0}, {"lenpen": -1.0}, {"unkpen": -20.0, "lenpen": -1.0}, {"lenpen": -2.0}],
@@ -60,10 +53,8 @@ def test_scores_agree_relative_to_the_total(kind, changes):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_equals_stock_ensembles_and_in_double_precision(kind):
-    models = [toy_model("post_norm"), toy_model("pre_norm"), toy_model("learned", seed=2)]
-    assert_diverse(compare(models, kind)[0])
-    compare([copy.deepcopy(models[1]).double()], kind)
+def test_equals_stock_in_double_precision(kind):
+    compare([copy.deepcopy(toy_model("pre_norm")).double()], kind)
 
 
 @pytest.mark.parametrize("kind", ["greedy", "gad", "noisy"])
