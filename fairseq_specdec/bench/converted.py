@@ -21,18 +21,18 @@ def _described(args: argparse.Namespace) -> Described:
 def flags_of(args: argparse.Namespace) -> List[str]:
     """Verifier, task, languages and settings of decoding, as flags. Raises ValueError: a language
     that the model lacks, or that nobody names."""
-    found, path = _described(args), os.path.join(args.data, VERIFIER)
+    description, path = _described(args), os.path.join(args.data, VERIFIER)
     with weights_mapped():
-        task, _ = task_of(read_state("DATA", path), None, "-".join(found.languages))
-    words = ["--path", path, *task, "--source-lang", found.languages[0]]
-    return [*words, "--target-lang", found.languages[1], *words_of(found.command_flags)]
+        task, _ = task_of(read_state("DATA", path), None, "-".join(description.languages))
+    words = ["--path", path, *task, "--source-lang", description.languages[0]]
+    return [*words, "--target-lang", description.languages[1], *words_of(description.command_flags)]
 
 
 def sources(args: argparse.Namespace) -> List[str]:
     """The sentences of --text, split as fairseq's commands take them; empty lines are left out."""
     codec = codec_of(_described(args))
     with open(args.text, encoding="utf-8", errors="replace") as lines:
-        found = [prepared for prepared in map(codec.prepared, lines) if prepared]
-    if not found:
+        texts = [prepared for prepared in map(codec.prepared, lines) if prepared]
+    if not texts:
         raise ValueError(f"--text {args.text}: holds no text; give one sentence a line")
-    return found
+    return texts

@@ -83,8 +83,8 @@ def known(variant: str) -> Optional[Figures]:
     """The package's figures of this processor with a variant of the library; None where it has
     none."""
     rows = json.loads(KNOWN.read_text(encoding="utf-8"))
-    found = [checked(each["figures"]) for each in rows if each["variant"] == variant]
-    return next((each for each in found if each.processor == processor()), None)
+    measured = [checked(each["figures"]) for each in rows if each["variant"] == variant]
+    return next((each for each in measured if each.processor == processor()), None)
 
 
 @functools.lru_cache(maxsize=None)

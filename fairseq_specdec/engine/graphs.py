@@ -66,11 +66,11 @@ def row_bucket(rows: int) -> int:
 
 def more_rows(rows: int) -> List[int]:
     """The buckets after this one, up to ``MOST_ROWS``."""
-    found = []
+    sizes = []
     while rows < MOST_ROWS:
         rows *= 2
-        found.append(rows)
-    return found
+        sizes.append(rows)
+    return sizes
 
 
 def scattered_columns(width: int) -> int:

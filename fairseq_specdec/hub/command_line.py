@@ -74,11 +74,11 @@ def loading_arguments(args: argparse.Namespace) -> Dict[str, Any]:
 def described(path: str, source: Optional[str], target: Optional[str]) -> Described:
     """``describe`` for a checkpoint in a converted folder; its errors name flags."""
     try:
-        found = describe([path], source, target)
+        description = describe([path], source, target)
     except ValueError as error:
         raise ValueError(at_the_prompt(str(error))) from error
-    assert found is not None
-    return found
+    assert description is not None
+    return description
 
 
 def at_the_prompt(message: str) -> str:
