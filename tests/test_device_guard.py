@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 # ---- the guard itself --------------------------------------------------------------------------
 
 
-def test_tensors_say_where_they_were_put():
+def test_tensors_name_the_device_they_were_put_on():
     with DeviceGuard():
         there, here = torch.zeros(3, 4, device="cuda"), torch.ones(3, 4)
         assert there.is_cuda and there.device.type == "cuda" and not here.is_cuda
@@ -92,7 +92,7 @@ LOSSLESS = [case for case, toys in TOYS.items() if toys.lossless is not None]
 
 
 @pytest.mark.parametrize("case, rows", half(LOSSLESS, [*BATCHES]))
-def test_lossless_strategies_say_what_stock_says(case, rows):
+def test_lossless_strategies_equal_stock(case, rows):
     want = tokens(stock([TOYS[case].verifier()], BATCHES[rows], flags()))
     with DeviceGuard() as guard:
         outputs = guarded(device_generator(case), guard, BATCHES[rows])
@@ -100,7 +100,7 @@ def test_lossless_strategies_say_what_stock_says(case, rows):
 
 
 @pytest.mark.parametrize("case", [case for case, toys in TOYS.items() if toys.settings])
-def test_relaxed_strategies_say_what_they_say_on_a_cpu(case):
+def test_relaxed_strategies_give_what_they_give_on_a_cpu(case):
     generator = make_generator(case, lossless=False, backend="torch")
     want = tokens(decode(generator, BATCHES[8]))
     with DeviceGuard() as guard:
@@ -116,7 +116,7 @@ def test_strategies_in_half_precision(case, rows):
 
 
 @pytest.mark.parametrize("case, rows, is_half", half(["greedy", "iad"], [*BATCHES], [False, True]))
-def test_beams_say_what_stock_says(case, rows, is_half):
+def test_beams_equal_stock(case, rows, is_half):
     args = flags()
     args.beam = 5
     task = make_task()

@@ -57,7 +57,7 @@ def problem(action):
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_flag_says_its_default_and_its_range(name):
+def test_every_flag_shows_its_default_and_its_range(name):
     actions = list(own_actions(name))
     assert len(actions) > 2 or name in ("specdec-env", "specdec-flags", "specdec-costs")
     wrong = {str(action.option_strings or action.dest): problem(action) for action in actions}
@@ -73,7 +73,7 @@ def test_help_names_the_papers_symbols():
 
 
 @pytest.mark.parametrize("name", ["block_size", "top_beta", "tau", "alpha_fb", "alpha_rb"])
-def test_the_demo_says_the_same(name):
+def test_the_demo_gives_the_same(name):
     (action,) = [a for a in own_actions("specdec-demo") if a.dest == name]
     metadata = {f.name: f.metadata for f in dataclasses.fields(TranslationSpecDecConfig)}[name]
     assert action.help.startswith(str(metadata["help"]))

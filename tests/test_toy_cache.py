@@ -58,7 +58,7 @@ def test_a_model_from_disk_is_the_one_that_was_trained():
     assert line(4)[0].weight.item() == 4
 
 
-def test_a_key_says_all_that_makes_a_toy(monkeypatch, tmp_path):
+def test_a_key_holds_all_that_makes_a_toy(monkeypatch, tmp_path):
     drafter = "fairseq_specdec.models.spec_drafter"
     keys = {key(1), key(2), key((1, 2)), key(1, (drafter,)), key(1, (toy_cache.EVERYTHING,))}
     monkeypatch.setattr(torch, "__version__", "0.0.1")

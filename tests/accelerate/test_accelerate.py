@@ -71,7 +71,7 @@ COUNTED = "2026 | INFO | data.teacher | 512 of 3000 sentences, 97.1 per second, 
         ((TRAINED.replace("140", "130"), TRAINED, "saving"), "update 140"),
     ],
 )
-def test_a_log_says_how_far_its_step_is(tmp_path, lines, said):
+def test_a_log_shows_how_far_its_step_is(tmp_path, lines, said):
     """Not what an earlier run of the step has logged."""
     log = tmp_path / "step.log"
     log.write_text(f"{COUNTED}\n", encoding="utf-8")
@@ -80,7 +80,7 @@ def test_a_log_says_how_far_its_step_is(tmp_path, lines, said):
     assert files.progress(str(log), before) == said
 
 
-def test_a_long_step_says_how_far_it_is(measured, monkeypatch, caplog):
+def test_a_long_step_reports_how_far_it_is(measured, monkeypatch, caplog):
     """While it runs, not at its end alone."""
     monkeypatch.setattr(steps, "TELL_EVERY", 0.1)
     caplog.set_level("INFO")
@@ -151,7 +151,7 @@ def test_text_that_is_not_split_is_refused(accelerate, tmp_path, mark):
         accelerate(*words, data=tmp_path)
 
 
-def test_a_step_that_fails_says_why(accelerate):
+def test_a_step_that_fails_names_the_cause(accelerate):
     with pytest.raises(SystemExit, match=r"error: distil: --beam 100.*distil\.log") as ended:
         accelerate(*SMALL, "--beam", 100)
     assert str(ended.value).startswith("specdec-accelerate: error: ")

@@ -162,7 +162,7 @@ def test_an_impossible_token_at_no_distance_is_not_kept():
     assert judge(rule, draft, torch.tensor([1]), log_probs).counts.tolist() == [1]
 
 
-def test_neighbours_among_large_numbers_are_told_apart():
+def test_neighbours_among_large_numbers_are_distinguished():
     rule = DistanceRule(0)
     rule.read_vocabulary(["16777216", "16777217"])  # one number in fp32
     log_probs = torch.tensor([0.75, 0.25]).log().expand(1, 2, 2)

@@ -113,7 +113,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_what_a_rule_says_of_itself(name):
+def test_what_a_rule_declares(name):
     make, expected = RULES[name]
     rule = make()
     properties = (rule.lossless, rule.draft_independent, rule.needs_draft_probabilities)

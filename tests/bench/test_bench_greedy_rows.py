@@ -78,7 +78,7 @@ def test_speeds_over_greedy_are_ratios_of_total_times(bench, pair):
     assert f" {rows['gad']['speed_greedy']:.2f}x |" in cells
 
 
-def test_the_conclusion_says_what_drafting_gained():
+def test_the_conclusion_names_what_drafting_gained():
     rows = [
         {"system": "fairseq beam 1", "identical_percent": 100, "speed_beam1": 1.0, "ms_mean": 27.0},
         {"system": "gad", "identical_percent": 100, "speed_beam1": 9.0, "speed_beam5": 20.0,

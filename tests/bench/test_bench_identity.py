@@ -91,7 +91,7 @@ def spoilt(monkeypatch):
 
 
 @pytest.mark.parametrize("nbest, message", [(1, []), (3, ["6 of 6 outputs differ"])])
-def test_wrong_hypotheses_below_the_best_are_told(bench, spoilt, nbest, message):
+def test_wrong_hypotheses_below_the_best_are_reported(bench, spoilt, nbest, message):
     spoilt(lambda outputs: outputs.insert(1, outputs.pop()))
     system = f"a: --strategy greedy --beam 3 --nbest {nbest}"
     result, printed = bench("--limit", 6, "--warmup", 0, "--system", system)
@@ -101,7 +101,7 @@ def test_wrong_hypotheses_below_the_best_are_told(bench, spoilt, nbest, message)
         assert text in warning and warning in printed
 
 
-def test_wrong_scores_are_told(bench, spoilt):
+def test_wrong_scores_are_reported(bench, spoilt):
     spoilt(lambda outputs: outputs[0]["positional_scores"].sub_(0.001))
     system = "a: --strategy greedy --beam 3"
     result, _ = bench("--limit", 4, "--warmup", 0, "--system", system)

@@ -152,7 +152,7 @@ def test_a_busy_machine_is_spoken_of():
     assert any("busy (load average 7)" in line for line in tables.legend(run))
 
 
-def test_a_missing_engine_is_told_under_the_tables():
+def test_a_missing_engine_is_named_under_the_tables():
     run = results()
     assert not any("native engine" in line for line in tables.legend(run))
     run["provenance"]["machine"]["missing_engine"] = "the native engine is missing: x"

@@ -27,7 +27,7 @@ def test_times_that_agree_are_not_spoken_of():
     assert usage.thread_warnings(calm, False, 1) == []
 
 
-def test_a_core_that_was_shared_and_a_second_thread_are_told_apart():
+def test_a_core_that_was_shared_is_distinguished_from_a_second_thread():
     shared, more = usage.thread_warnings(
         [system("a", 10.0, 8.4), system("b", 10.0, 11.6)], False, 8
     )
@@ -69,14 +69,14 @@ def test_threads_inside_a_sentence_of_other_engines_are_spoken_of(name, count, w
 
 
 @pytest.mark.parametrize("words, count", [([], 1), (["--threads", "2"], 2)])
-def test_one_thread_unless_told_otherwise(pair, words, count):
+def test_one_thread_unless_asked_otherwise(pair, words, count):
     torch.set_num_threads(3)
     line = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", *words]
     session.read(line).workload()
     assert torch.get_num_threads() == count
 
 
-def test_the_command_says_when_the_two_times_disagree(bench, monkeypatch):
+def test_the_command_warns_when_the_two_times_disagree(bench, monkeypatch):
     timed = System.timed
 
     def idle(self, sample):

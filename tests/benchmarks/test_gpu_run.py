@@ -129,7 +129,7 @@ def test_costs_are_found_from_times(column, drafter):
     assert gpu_figures.fitted(falling, drafting)[0] == 0
 
 
-def test_a_cost_says_where_it_holds():
+def test_a_cost_names_where_it_holds():
     cost = gpu_figures.Pair("cpu", 1000, half=False).cost([(1, 3.0), (26, 6.0)], [(25, 2.0)], 8)
     assert (cost.device, cost.dtype) == ("cpu", "float32")
     assert cost.graphs == 8 and cost.least < cost.most

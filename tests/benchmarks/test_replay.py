@@ -172,7 +172,7 @@ def test_same_seed_same_replay(play):
     assert first["replay"] == again["replay"] != other["replay"]
 
 
-def test_everything_says_that_it_is_a_replay_and_nothing_tells_a_quality(play, tmp_path, caplog):
+def test_everything_is_labelled_a_replay_and_nothing_claims_a_quality(play, tmp_path, caplog):
     files = {"--json": tmp_path / "x.json", "--markdown": tmp_path / "x.md"}
     if importlib.util.find_spec("matplotlib") is not None:
         files["--html"] = tmp_path / "x.html"

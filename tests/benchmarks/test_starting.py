@@ -29,7 +29,7 @@ def test_every_start_has_its_figures(monkeypatch, capsys):
         assert 0 < own < peak and 0 < files < peak
 
 
-def test_a_start_says_as_many_words_as_asked(tmp_path):
+def test_a_start_decodes_as_many_words_as_asked(tmp_path):
     _, _, _, text, length = starting._model("small", str(tmp_path))
     asked = {"engine": "fairseq_specdec", "path": str(tmp_path / "verifier.pt")}
     report = starting.start({**asked, "number_format": "fp32", "text": text, "length": length})

@@ -214,7 +214,7 @@ def transcript(outcome):
     return "\n".join(parts)
 
 
-def test_the_page_shows_what_they_say(outcome):
+def test_the_page_shows_their_text(outcome):
     text = PAGE.read_text(encoding="utf-8")
     begin, end = "<!-- transcript -->\n\n", "\n<!-- /transcript -->"
     before, rest = text.split(begin)

@@ -46,7 +46,7 @@ def test_whatever_else_goes_wrong_is_a_fault():
         assert raiser(error) != "fairseq_specdec" and one_line(error) is None
 
 
-def test_files_and_fairseq_say_where_more_is_known():
+def test_files_and_fairseq_decide_where_more_is_known():
     from fairseq.data import Dictionary
 
     assert "SPECDEC_TRACEBACK=1" in one_line(error_of(open, "/no/file"))
@@ -60,7 +60,7 @@ def full(*filename):
     raise OSError(errno.ENOSPC, "No space left on device", *filename)
 
 
-def test_a_full_disk_is_said_with_what_was_written():
+def test_a_full_disk_is_reported_with_what_was_written():
     words = ["data", "--results-path", "out"]
     assert ": while writing to --results-path out; free some" in one_line(error_of(full), words)
     assert one_line(error_of(full), ["d", "--save-dir", "s"]).count("writing to --save-dir s;") == 1
@@ -115,7 +115,7 @@ def test_own_commands_end_with_the_line(monkeypatch):
             raise refused()
 
 
-def test_ctrl_c_says_what_is_saved(capsys):
+def test_ctrl_c_reports_what_is_saved(capsys):
     with pytest.raises(SystemExit) as ended:
         with own.reporting("specdec-x", [], saved=lambda words: "half is kept"):
             signal.raise_signal(signal.SIGINT)

@@ -99,7 +99,7 @@ def line(capsys, act, *arguments, **named):
     return message
 
 
-def test_our_task_says_what_a_model_is_that_it_does_not_decode(fconv, reversal_data, capsys):
+def test_our_task_names_a_model_that_it_does_not_decode(fconv, reversal_data, capsys):
     message = line(capsys, decode, str(reversal_data), fconv)
     assert f"{fconv}: holds a FConvModel (architecture fconv)" in message
     assert message.endswith("decode it with --task translation")

@@ -85,7 +85,7 @@ NEW = ("fairseq-generate", "the hub")
 
 
 @pytest.mark.parametrize("name", sorted(READERS))
-def test_no_command_runs_what_a_checkpoint_says(name, hostile, trained, tmp_path, refusal):
+def test_no_command_runs_what_a_checkpoint_names(name, hostile, trained, tmp_path, refusal):
     """The layouts take turns: both are read by the same code everywhere."""
     turn = sorted(READERS).index(name) % 2
     if name in NEW:

@@ -94,7 +94,7 @@ print(json.dumps({
 """
 
 
-def test_nothing_is_patched_but_what_the_list_says(warm_python):
+def test_nothing_is_patched_but_what_the_list_names(warm_python):
     """A patch that does not go through ``wrap_once`` would escape the tests below."""
     words = [str(warm_python.python), "-c", CHANGES]
     report = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)

@@ -80,7 +80,7 @@ def test_the_reader_is_replaced_once_and_asked_as_before(written, monkeypatch):
         reader(str(stem), impl)
 
 
-def test_the_message_says_how_much_is_missing(written):
+def test_the_message_names_how_much_is_missing(written):
     stem, _ = written
     size = (stem.parent / (stem.name + ".bin")).stat().st_size
     path = cut(stem, ".bin", size - 1)

@@ -62,7 +62,7 @@ def test_a_task_of_another_user_dir_is_named(trained, reversal_data, tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["cfg", "args"])
-def test_other_dictionaries_are_said_to_be_others(layout, trained, reversal_data, tmp_path):
+def test_other_dictionaries_are_reported(layout, trained, reversal_data, tmp_path):
     settings = {"_name": "transformer"}  # of args it is the model's
     path = enlarged(trained, tmp_path / "a.pt", "translation", settings, layout)
     assert "; decode data binarised with the model's dict" in refused(
@@ -70,7 +70,7 @@ def test_other_dictionaries_are_said_to_be_others(layout, trained, reversal_data
     )
 
 
-def test_a_checkpoint_in_shards_is_not_said_to_be_missing(trained, reversal_data, tmp_path):
+def test_a_checkpoint_in_shards_is_not_reported_missing(trained, reversal_data, tmp_path):
     """fairseq passes the number of shards by position."""
     state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
     for shard in range(2):

@@ -55,7 +55,7 @@ def states(name, settings):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_the_flags_are_those_that_say_which_symbols(name):
+def test_the_flags_are_those_that_choose_symbols(name):
     settings, command = TASKS[name]
     for state in states(name, settings):
         assert OwnTask(state).flags() == command

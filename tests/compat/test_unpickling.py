@@ -123,13 +123,13 @@ def test_names_have_at_most_199_bytes():
             assert ("without an end" in str(caught.value)) == (size == 200)
 
 
-def test_names_are_told_without_control_characters():
+def test_names_are_shown_without_control_characters():
     with pytest.raises(pickle.UnpicklingError, match=r"names a\\x1b\[2J.b") as caught:
         read_plain(ended(named("a\x1b[2J", "b")))
     assert str(caught.value).isprintable()
 
 
-def test_an_error_is_told_in_a_line_of_at_most_200_characters():
+def test_an_error_is_reported_in_a_line_of_at_most_200_characters():
     def storage(key):
         raise ValueError("ab\n " * 100)
 
@@ -230,7 +230,7 @@ def test_storages_and_tensors_that_lie_are_refused(name, layout):
     by_us(refused(in_layout(layout, oddities.odd_storages(MORE[layout])[name])))
 
 
-def test_an_array_of_objects_that_says_it_holds_numbers_is_read_as_numbers():
+def test_an_array_of_objects_declared_as_numbers_is_read_as_numbers():
     """The flags of a dtype, which make numpy take numbers for addresses, are not taken over."""
     sound = payloads.array(of=payloads.dtype(state=("<", None, None, None, -1, -1, 63)))
     made = load_checkpoint(io.BytesIO(zipped(ended(sound))))

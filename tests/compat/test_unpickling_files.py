@@ -104,7 +104,7 @@ def test_a_record_that_was_changed_is_refused():
     refused(data.replace(FLOATS, FLOATS[::-1]), "CRC")
 
 
-def test_a_damaged_zip_file_is_told_in_one_short_line():
+def test_a_damaged_zip_file_is_reported_in_one_short_line():
     """zipfile quotes a name of as many bytes as the damaged length says."""
     data = bytearray(zipped(ended(plain({"a": "x" * 5000}))))
     data[26:28] = struct.pack("<H", 5000)  # of the first record's name
@@ -293,6 +293,6 @@ def test_tables_hold_known_instructions_and_objects_only():
     assert len(_objects()._classes) == 10
 
 
-def test_the_name_of_the_refused_thing_is_told():
+def test_the_name_of_the_refused_thing_is_shown():
     refused(zipped(ended(call(named("posix", "system"), text("true")))), "names posix.system")
     refused(zipped(ended(pickle.EMPTY_SET)), "instruction")

@@ -116,7 +116,7 @@ def test_tokenizer_json_alone(converted, family, tmp_path):
 
 
 @pytest.mark.parametrize("family", ["marian", "mbart25"])
-def test_a_packed_pair_says_the_same(converted, family):
+def test_a_packed_pair_gives_the_same(converted, family):
     """Packed beside its description: its tokenizer, languages and settings hold."""
     if library.load() is None:
         pytest.skip(library.why_not())
@@ -128,7 +128,7 @@ def test_a_packed_pair_says_the_same(converted, family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_stock_fairseq_says_the_same(converted, family):
+def test_stock_fairseq_gives_the_same(converted, family):
     """fairseq's own generator, on the tokens that the codec gives."""
     facts = told(family)
     translator = loaded(converted(family)[0], family, keep_weights=True)
@@ -197,7 +197,7 @@ def test_no_command_is_printed_that_reads_other_sources(tmp_path):
 
 
 @pytest.mark.filterwarnings("error")
-def test_loading_says_nothing(converted):
+def test_loading_prints_nothing(converted):
     """Settings that fairseq reads through hydra come with 20 lines of warnings."""
     loaded(converted("marian")[0], "marian")
 
@@ -256,5 +256,5 @@ def test_flags_of_the_call_come_before_the_folders(converted):
         loaded(converted("bart")[0], "bart", bpe="bytes")
 
 
-def test_the_plugin_is_where_the_command_says():
+def test_the_plugin_is_where_the_command_points():
     assert (pathlib.Path(PLUGIN) / "models" / "marian_transformer.py").is_file()

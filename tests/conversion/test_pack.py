@@ -74,7 +74,7 @@ def test_it_is_mapped(pair, monkeypatch):
         assert str(pair / "fp32.pt") in pathlib.Path("/proc/self/maps").read_text()
 
 
-def test_the_file_says_what_it_is(pair, caplog):
+def test_the_file_describes_itself(pair, caplog):
     state = load_checkpoint(str(pair / "int8.pt"))
     description = state[packed_file.KEY]
     assert (

@@ -30,7 +30,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
         cli_main([str(tmp_path / "file" / "x.json")])
 
 
-def test_without_the_engine_it_says_so(monkeypatch):
+def test_without_the_engine_it_is_named(monkeypatch):
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
     with pytest.raises(SystemExit, match="needs the native engine: .* is off"):
         cli_main([])

@@ -95,7 +95,7 @@ def test_processors_are_known_by_name_and_variant(monkeypatch):
     tables.known.cache_clear()
 
 
-def test_a_measurement_tells_how_much_of_the_time_it_had(loaded, monkeypatch):
+def test_a_measurement_reports_how_much_of_the_time_it_had(loaded, monkeypatch):
     clock = iter([1.0, 3.0])
     monkeypatch.setattr(tables.time, "perf_counter", lambda: next(clock))
     thread = iter([0.0, 0.5])
@@ -104,7 +104,7 @@ def test_a_measurement_tells_how_much_of_the_time_it_had(loaded, monkeypatch):
     assert tables.measured(loaded) == (other(0.5), 0.25)
 
 
-def test_the_origin_of_figures_is_told(loaded, tmp_path, monkeypatch):
+def test_the_origin_of_figures_is_shown(loaded, tmp_path, monkeypatch):
     assert tables.origin("auto", loaded) == "measured at the first use"
     assert tables.origin("off", loaded) == f"shipped: {tables.shipped().processor}"
     path = tables.kept_at(loaded.variant)

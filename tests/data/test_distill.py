@@ -52,7 +52,7 @@ def test_source_other_splits_and_dictionaries_are_unchanged(reversal_data, undis
     assert not os.path.exists(str(undisturbed) + ".parts")
 
 
-def test_report_says_how_it_was_made(undisturbed, teacher):
+def test_report_records_how_it_was_made(undisturbed, teacher):
     report = json.loads((undisturbed / merge.REPORT).read_text())
     assert report["settings"]["--beam"] == 5
     assert report["settings"]["--task"] == "translation_specdec"
@@ -80,7 +80,7 @@ def test_fairseq_train_takes_it(undisturbed, tmp_path, fairseq_command, tiny_tra
         (("--task", "translation"), "fairseq's own decoding"),
     ],
 )
-def test_it_says_what_decodes(flags, message, reversal_data, teacher, distill, tmp_path, caplog):
+def test_it_names_what_decodes(flags, message, reversal_data, teacher, distill, tmp_path, caplog):
     with caplog.at_level("INFO", logger="fairseq_specdec.data.teacher"):
         distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--limit", 4, *flags)
     assert f"shard 0/1: 4 of 4 sentences to decode, with {message}" in caplog.messages

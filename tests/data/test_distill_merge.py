@@ -19,7 +19,7 @@ def reasons(tokens, source_lengths, at_limit=None, **filters):
     return [REASONS[code] for code in codes]
 
 
-def test_every_reason_is_told_apart():
+def test_every_reason_is_distinguished():
     tokens = [[5, EOS], [5, EOS], [], [EOS], [5, 5, EOS], [5, 5, 5, 5, EOS], [5, EOS]]
     lengths = [2, 1, 3, 3, 3, 2, 5]
     at_limit = [False, False, False, False, True, False, False]
@@ -108,7 +108,7 @@ def test_another_plan_is_refused(two_chunks):
         ({"length_limit": 51}, logging.WARNING, "more than 5% dropped: look at them"),
     ],
 )  # fmt: skip
-def test_what_was_dropped_is_told_and_is_a_warning_where_it_is_much(lost, level, text, caplog):
+def test_what_was_dropped_is_logged_and_is_a_warning_where_it_is_much(lost, level, text, caplog):
     assert set(WORDS) == set(REASONS[1:])
     reasons = dict(dict.fromkeys(REASONS[1:], 0), **lost)
     dropped = sum(reasons.values())

@@ -131,7 +131,7 @@ def test_without_locks_a_warning_and_no_more(home, monkeypatch, caplog):
 # ---- in the command ----------------------------------------------------------------------------
 
 
-def test_the_second_command_says_who_is_at_work(reversal_data, teacher, tmp_path, monkeypatch):
+def test_the_second_command_names_who_is_at_work(reversal_data, teacher, tmp_path, monkeypatch):
     words = [str(w) for w in (reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP)]
     messages, decode = [], Teacher.decode
 

@@ -25,7 +25,7 @@ def names(stats, strategy="gad", lossless=True, **options):
     return [each.name for each in advice(stats, strategy, options, lossless)]
 
 
-def test_relaxed_output_and_other_formats_are_said():
+def test_relaxed_output_and_other_formats_are_named():
     assert names(figures(), "gad++", lossless=False) == ["relaxed"]
     unverified = SimpleNamespace(**dict(OPTIONS, verifies=False))
     (alone,) = advice(figures(drafted=0), "nar", unverified, False)
@@ -73,7 +73,7 @@ def test_blocks_that_take_longer_than_steps():
     assert total.draft_cost == pytest.approx(2.0) and names(total) == ["slower_than_greedy"]
 
 
-def test_a_batch_that_is_too_large_says_nothing_of_the_drafter():
+def test_a_batch_that_is_too_large_does_not_blame_the_drafter():
     assert names(figures(emitted=101, undrafted=90)) == ["undrafted"]
 
 

@@ -129,7 +129,7 @@ def test_forecasts_save_passes(case):
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
-def test_a_trace_tells_what_each_pass_did(backend, monkeypatch):
+def test_a_trace_records_what_each_pass_did(backend, monkeypatch):
     look_ahead(monkeypatch, Reach(3, 4))
     models, args = [toy_model()], flags(3, retain_iter_history=True)
     generator = generator_of(models, args, "iad", backend=backend)
@@ -187,7 +187,7 @@ def test_slots_of_dropped_prefixes_are_used_again():
     assert batch.stats.iterations == 31 * len(SENTENCES)
 
 
-def test_streams_only_what_all_hypotheses_say():
+def test_streams_only_what_all_hypotheses_begin_with():
     models, args = [toy_model()], flags(3, retain_iter_history=True)
     generator = generator_of(models, args)
     early = 0

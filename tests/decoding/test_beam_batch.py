@@ -167,7 +167,7 @@ def test_output_may_begin_after_another_symbol(backend):
 
 
 @pytest.mark.parametrize("unkpen, rewarded", [(-12.0, 12.0), (2.0, 0.0), (0.0, 0.0)])
-def test_the_search_is_told_how_far_scores_may_rise(unkpen, rewarded):
+def test_the_search_is_given_how_far_scores_may_rise(unkpen, rewarded):
     """A rewarded unknown word adds to its hypothesis."""
     generator = make(flags(4, unkpen=unkpen, max_len_b=17))
     with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
@@ -210,7 +210,7 @@ def test_natively_weights_that_the_cache_holds_need_no_drafts():
 @pytest.mark.skipif(load() is None, reason="no native library here")
 @pytest.mark.parametrize("prefix", [None, PREFIX], ids=["free", "forced"])
 @pytest.mark.parametrize("limit", [200, 4])
-def test_a_trace_tells_of_the_same_drafts_on_both_backends(limit, prefix, monkeypatch):
+def test_a_trace_has_the_same_drafts_on_both_backends(limit, prefix, monkeypatch):
     """Each prefix that a pass scored, whether it was, and whether it is kept for the next pass."""
     look_ahead(monkeypatch, Reach(3, 4))
     traces = []
@@ -242,7 +242,7 @@ def test_a_search_that_is_over_is_freed(monkeypatch):
 
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
-def test_no_more_tokens_are_told_than_there_is_room_for():
+def test_no_more_tokens_are_written_than_there_is_room_for():
     generator = make(backend="native")
     tokens, scores, facts = (c_int64 * 9)(*[-1] * 9), (c_float * 9)(*[-1] * 9), PrefixFacts()
 

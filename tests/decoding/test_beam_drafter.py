@@ -59,7 +59,7 @@ def test_a_model_serves_on_torch_where_a_budget_is_given(caplog):
     ],
     ids=["one hypothesis", "native", "no budget"],
 )
-def test_others_give_way_and_the_log_says_why(drafter, backend, settings, why, caplog):
+def test_others_give_way_and_the_log_has_the_reason(drafter, backend, settings, why, caplog):
     with caplog.at_level(logging.INFO):
         taken = chosen(drafter, backend, **settings)
     assert type(taken) is NoDrafter

@@ -40,7 +40,7 @@ def test_what_is_done_has_no_live_hypotheses():
     assert observed(Told(live=[([5], True)]), 1, BEFORE, AFTER._replace(done=True)).hypotheses == []
 
 
-def test_the_longest_drafted_prefixes_tell_of_those_before_them():
+def test_the_longest_drafted_prefixes_hold_those_before_them():
     draft = [([5, 6], True), ([5, 6, 7], True), ([5, 6, 8], False), ([5, 6, 8, 9], False)]
     assert drafts(draft=draft) == [
         DraftedPrefix([5, 6, 7], 1, 2),

@@ -273,7 +273,7 @@ def test_what_is_forced_after_a_free_token_follows_every_hypothesis():
     assert ended(replay(model, rules, 3, forced)[0]) == plain(model, rules)
 
 
-def test_no_token_and_no_number_are_told_apart():
+def test_no_token_and_no_number_are_distinguished():
     for value, broken in ((NOTHING, False), (float("nan"), True)):
         sentence = Sentence(BeamRules(2, EOS, 9), START, 3)
         sentence.tree.root.best = np.float32([-1, -2]), np.array([5, 6])

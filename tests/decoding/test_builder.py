@@ -331,7 +331,7 @@ def test_parts_may_be_given():
     assert generator.options.free_unpacked is False
 
 
-def test_a_rule_is_told_the_dictionary():
+def test_a_rule_is_given_the_dictionary():
     words, symbols_read = make_task().tgt_dict, []
 
     class Reader(ExactRule):

@@ -83,7 +83,7 @@ def assert_same(outputs, want):
 
 @pytest.mark.parametrize("rows, bucket", [(1, 64), (8, 8)])
 @pytest.mark.parametrize("case", ["gad-attached", "sps", "bild-early-exit"])
-def test_recorded_iterations_say_what_others_say(case, rows, bucket, record):
+def test_recorded_iterations_equal_others(case, rows, bucket, record):
     """Under a relaxed rule the drafts show too; every drafter is in test_parity.py."""
     other = torch_generator(case, lossless=False)
     want = decode(other, BATCHES[rows])
@@ -334,7 +334,7 @@ class FailingRecorder(PlainRecorder):
 
 
 @pytest.mark.parametrize("case", ["greedy", "gad-attached", "sps"])
-def test_a_recording_that_fails_is_said_once_and_does_no_harm(case, record, caplog, monkeypatch):
+def test_a_recording_that_fails_is_logged_once_and_does_no_harm(case, record, caplog, monkeypatch):
     want = decode(torch_generator(case), BATCHES[8])
     made = record(8, recorder=FailingRecorder)
     monkeypatch.setattr(FailingRecorder, "made", 0)

@@ -144,7 +144,7 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     assert untraced.stats.stopwatch.seconds["verifier"] > 0
 
 
-def test_passes_of_a_small_model_are_told(expected):
+def test_passes_of_a_small_model_are_recorded(expected):
     class Slow(ScriptedDrafter):
         def open(self, source):
             return SlowSession(self, len(source.net_input["src_tokens"]), source.max_len)
@@ -172,7 +172,7 @@ def never_right():
     [(toy_drafter, False), (never_right, True), (toy_attached_drafter, False)],
     ids=["good", "bad", "attached"],
 )
-def test_both_turns_in_one_call_are_told_one_by_one(drafter, pauses, always_draft, expected):
+def test_both_turns_in_one_call_are_recorded_one_by_one(drafter, pauses, always_draft, expected):
     # A long output has time for pauses.
     chosen = max(range(len(SENTENCES)), key=lambda i: len(expected[i])) if pauses else 1
 
@@ -366,7 +366,7 @@ class ReaderSession(ScriptedSession):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["noisy", "empty"])
-def test_a_drafter_is_told_the_states_that_predicted_what_was_added(kind, backend, expected):
+def test_a_drafter_is_given_the_states_that_predicted_what_was_added(kind, backend, expected):
     drafter = Reader(expected, kind, WORDS, 3)
     generator = make(drafter, keep_trace=False, backend=backend)
     outputs = decode(generator)
@@ -409,7 +409,7 @@ class PerBatch(ExactRule):
         self.calls.append(rows.tolist())
 
 
-def test_drafter_and_rule_are_told_which_rows_stay(expected):
+def test_drafter_and_rule_are_given_the_rows_that_stay(expected):
     drafter, rule = Reader(expected, "noisy", WORDS, 3), PerBatch()
     outputs = decode(make(drafter, rule=rule))
     assert tokens(outputs) == expected

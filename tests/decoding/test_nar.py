@@ -140,7 +140,7 @@ def compare(model, backend, passes, limit=30, of=plain_pass, **settings):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("passes", [1, 2, 3, 6])
 @pytest.mark.parametrize("model", MODELS)
-def test_a_batch_says_what_plain_passes_say(model, passes, backend):
+def test_a_batch_equals_plain_passes(model, passes, backend):
     outputs = compare(toy_drafter(**MODELS[model]), backend, passes)
     assert_diverse(outputs)
     assert len({len(tokens) for tokens in outputs}) > 3, "no row left before the others"
@@ -194,7 +194,7 @@ def test_no_verifier_runs():
     assert STRATEGIES["nar"].verifies is False and not generator.rule.lossless
 
 
-def test_traces_tell_the_blocks():
+def test_traces_record_the_blocks():
     generator = make(toy_drafter(), flags(max_len_b=30, retain_iter_history=True))
     for output in decode(generator, make_sample(SENTENCES)):
         blocks = output["iterations"]

@@ -323,7 +323,7 @@ def test_a_sentence_is_drafted_and_verified_in_one_call(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["noisy", "gad-attached"])
-def test_a_trace_tells_the_same_on_both_backends(kind):
+def test_a_trace_is_the_same_on_both_backends(kind):
     """A drafter that reads hidden states drafts the same only if they are given to its rows."""
     model = toy_model("pre_norm")
     outputs = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), flags())]
@@ -384,7 +384,7 @@ def test_a_token_out_of_the_vocabulary_is_refused():
         generator.generate([model], make_sample(SENTENCES))
 
 
-def test_the_padding_symbol_is_never_said():
+def test_the_padding_symbol_is_never_output():
     model = copy.deepcopy(toy_model("separate_embeddings"))
     with torch.no_grad():
         weight = model.decoder.output_projection.weight

@@ -156,7 +156,7 @@ def test_a_gpu_drafts_whole_blocks(case, whole):
     assert not planning.planning_for(parts.verifier, *given).whole
 
 
-def test_drafts_end_where_a_token_does_not_pay_unless_a_flag_tells_where(native):
+def test_drafts_end_where_a_token_does_not_pay_unless_a_flag_sets_where(native):
     drafted = []
     for backend in ("native", "torch"):
         for least in (None, 0.0):

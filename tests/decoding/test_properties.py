@@ -331,7 +331,7 @@ COMMON: Any = {"database": None, "suppress_health_check": list(HealthCheck)}
 
 
 @pytest.mark.parametrize("number", range(IN_GATE))
-def test_lossless_strategies_say_what_stock_says(number):
+def test_lossless_strategies_equal_stock(number):
     @seed(number)
     @settings(max_examples=4, **COMMON)
     @given(case=cases(3, st.sampled_from([1, 1, 1, 1, 2, 3, 5, 10])))
@@ -349,7 +349,7 @@ def started():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nth", range(MODELS))
-def test_nightly_lossless_strategies_say_what_stock_says(nth):
+def test_nightly_lossless_strategies_equal_stock(nth):
     """New models and cases every day; SPECDEC_NIGHTLY_SEED repeats a day's models."""
     if time.monotonic() - started() > SECONDS:
         pytest.skip(f"SPECDEC_NIGHTLY_SECONDS={SECONDS:.0f} are over")

@@ -70,7 +70,7 @@ def test_rows_grow_by_accepted_tokens_and_the_bonus_token_up_to_the_end(seed, wi
 
 
 @pytest.mark.parametrize("wrong", [math.nan, -math.inf])
-def test_a_token_without_a_log_probability_is_told(wrong):
+def test_a_token_without_a_log_probability_is_reported(wrong):
     """Among those added, the last of them included; not after them."""
     for at, broken in ((0, True), (1, True), (2, False)):
         scores = log_probs(2, 2)
@@ -81,7 +81,7 @@ def test_a_token_without_a_log_probability_is_told(wrong):
 
 
 @pytest.mark.parametrize("wrong", [math.nan, -math.inf])
-def test_a_token_without_a_log_probability_is_told_where_there_is_no_draft(wrong):
+def test_a_token_without_a_log_probability_is_reported_where_there_is_no_draft(wrong):
     scores = log_probs(2, 0)
     scores[1] = wrong
     _, step = advance(Scripted([0, 0], [6, 6]), [[], [7]], [[], []], scores)

@@ -57,7 +57,7 @@ def compare(case, args=None, models=None, left=True, extra=None):
 
 
 @pytest.mark.parametrize("case", cases())
-def test_says_what_stock_says_of_sources_padded_right(case):
+def test_equals_stock_on_sources_padded_right(case):
     """The rest is in test_parity.py."""
     _, generator = compare(case, left=False)
     assert generator.stats.iterations <= generator.stats.emitted
@@ -74,7 +74,7 @@ def test_another_symbol_ends_the_output(case):
 
 
 @pytest.mark.parametrize("case", cases())
-def test_ensembles_say_what_stock_says_or_are_refused(case):
+def test_ensembles_equal_stock_or_are_refused(case):
     try:
         compare(case, models=[toys(case).verifier(), toy_model("pre_norm")])
     except ValueError as error:
@@ -85,7 +85,7 @@ def test_ensembles_say_what_stock_says_or_are_refused(case):
 
 
 @pytest.mark.parametrize("case", cases())
-def test_a_batch_says_what_its_sentences_say_alone(case):
+def test_a_batch_gives_what_its_sentences_give_alone(case):
     """Ragged rows, and rows that leave: nothing of a neighbour shows."""
     generator = make_generator(case, lossless=False)
     together = decode(generator, make_sample(SENTENCES))
@@ -120,7 +120,7 @@ def test_prefixes_are_kept(case):
 
 @pytest.mark.parametrize("lossless", [True, False])
 @pytest.mark.parametrize("case", verifying())
-def test_steps_and_history_tell_what_happened(case, lossless):
+def test_steps_and_history_record_what_happened(case, lossless):
     """What ``--print-step`` and ``--retain-iter-history`` print."""
     if lossless and toys(case).lossless is None:
         pytest.skip("never lossless")
@@ -149,7 +149,7 @@ def test_steps_and_history_tell_what_happened(case, lossless):
 # ---- the table itself --------------------------------------------------------------------------
 
 
-def test_a_strategy_without_toys_is_told_what_to_add(monkeypatch):
+def test_a_strategy_without_toys_fails_with_what_to_add(monkeypatch):
     monkeypatch.setitem(STRATEGIES, "new", STRATEGIES["greedy"])
     assert cases() == [*TOYS, "new"]
     with pytest.raises(pytest.fail.Exception, match="add to TOYS in tests/toy_strategies.py"):

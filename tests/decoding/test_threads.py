@@ -74,7 +74,7 @@ def all_at_once(work, count):
 
 
 @pytest.mark.parametrize("case, count", half(cases(), [2, 4]))
-def test_threads_say_what_one_says(case, count, impatient):
+def test_threads_give_what_one_gives(case, count, impatient):
     batches = samples()
     alone = make_generator(case, lossless=False)
     expected = [decode(alone, sample) for sample in batches]
@@ -128,7 +128,7 @@ def in_turn(generator, batches):
 
 
 @pytest.mark.parametrize("case", cases())
-def test_batches_in_turn_say_what_they_say_one_after_another(case):
+def test_batches_in_turn_give_what_they_give_one_after_another(case):
     batches = samples()
     alone = make_generator(case, lossless=False)
     expected = [decode(alone, sample) for sample in batches]

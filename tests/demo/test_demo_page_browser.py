@@ -162,7 +162,7 @@ def test_markup_stays_text(page, server):
     assert page.run("document.querySelectorAll('.lane').length") == 3
 
 
-def test_problems_are_told(page, server):
+def test_problems_are_reported(page, server):
     page.open(server.url)
     page.press("Enter", 13, CTRL)
     page.wait_for("document.body.dataset.races === '1'")

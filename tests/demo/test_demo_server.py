@@ -324,7 +324,7 @@ def test_a_visitor_who_leaves_ends_the_race(server):
     server.turn.release()
 
 
-def test_a_visitor_who_says_nothing_is_dropped(server, monkeypatch):
+def test_a_silent_connection_is_dropped(server, monkeypatch):
     assert Handler.timeout == 30
     monkeypatch.setattr(Handler, "timeout", 0.2)
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as visitor:
@@ -332,7 +332,7 @@ def test_a_visitor_who_says_nothing_is_dropped(server, monkeypatch):
         assert visitor.recv(20) == b""
 
 
-def test_a_failure_is_told(server, monkeypatch, caplog):
+def test_a_failure_is_reported(server, monkeypatch, caplog):
     def fail(*arguments):
         raise RuntimeError("out of <memory>\nand more")
 

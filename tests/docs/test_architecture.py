@@ -33,7 +33,7 @@ def imported_by(folder):
 
 
 @pytest.mark.parametrize("folder", CORE)
-def test_imports_run_as_the_page_says(folder):
+def test_imports_run_as_the_page_describes(folder):
     row = re.search(rf"^\| `{folder}` \|([^|]*)\|", text_of(PAGE), flags=re.M)
     assert imported_by(folder) & set(CORE) == set(re.findall(r"`(\w+)`", row.group(1)))
 
@@ -48,7 +48,7 @@ def defined_in(path):
 @pytest.mark.parametrize(
     "names, path", re.findall(r"^\*\*(.+?)\*\* \(`([\w/]+)(?:\.py)?`\)", text_of(PAGE), flags=re.M)
 )
-def test_a_contract_is_where_the_page_says(names, path):
+def test_a_contract_is_where_the_page_has_it(names, path):
     place = PACKAGE / path
     files = place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
     defined = set().union(*map(defined_in, files))

@@ -53,7 +53,7 @@ def is_number(value):
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_tables_tell_every_flag_and_its_default(settings, page, column):
+def test_tables_list_every_flag_and_its_default(settings, page, column):
     rows = rows_of(text_of(page))
     for flag, field in own_fields(settings).items():
         cells_of_flag = [(flags, cells[column]) for flags, cells in rows if flag in flags]
@@ -112,12 +112,12 @@ def test_architectures_exist():
     assert named <= set(ARCH_MODEL_REGISTRY)
 
 
-def test_refused_flags_are_all_told():
+def test_refused_flags_are_all_named():
     flags = {"--" + name.replace("_", "-") for name in REFUSED} - {"--prefix-allowed-tokens-fn"}
     assert not flags - set(FLAG.findall(sections(DOCS / "decoding.md")["Limits"]))
 
 
-def test_every_patched_fault_is_told():
+def test_every_patched_fault_is_documented():
     section = sections(DOCS / "compatibility.md")["What is patched at import"]
     listed = re.findall(r"^\| `(\w+)` \|", section, flags=re.M)
     assert sorted(listed) == sorted(fix.__name__ for fix in compat.FIXES)

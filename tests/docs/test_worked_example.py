@@ -56,18 +56,18 @@ def test_the_page_adds_a_drafter_a_strategy_a_test_and_a_page():
     assert len(PARTS) > 10
 
 
-def test_the_drafter_drafts_what_the_page_says(passed):
+def test_the_drafter_drafts_what_the_page_describes(passed):
     assert passed("tests/drafting/test_repeat.py") >= FEWEST["drafter"]
 
 
 @pytest.mark.slow
-def test_the_strategy_says_what_greedy_says(passed):
+def test_the_strategy_equals_greedy(passed):
     files = [f"tests/decoding/test_{name}.py" for name in ("strategies", "builder", "parity")]
     assert passed(*files, "-k", f"has_a_row or repeat and ({SHARED})") >= FEWEST["shared"]
 
 
 @pytest.mark.slow
-def test_the_pages_tell_the_strategy_and_its_flags(passed):
+def test_the_pages_name_the_strategy_and_its_flags(passed):
     files = ["tests/docs/test_readme.py", "tests/docs/test_docs_commands.py"]
     chosen = "flag or repeat or strategy or index"
     assert passed(*files, "-k", chosen) >= FEWEST["pages"]
@@ -80,7 +80,7 @@ def test_the_code_is_in_the_style_of_the_repository(run):
     run("ruff", "format", "--no-cache", "--check", *code)
 
 
-def test_the_page_tells_to_run_the_tests_that_it_adds():
+def test_the_page_names_the_tests_that_it_adds():
     commands = [c for b in blocks_of(PAGE) if b.language == "bash" for c in commands_in(b.text)]
     assert all(command.words[:3] == ("python", "-m", "pytest") for command in commands)
     named = {word for command in commands for word in command.words}

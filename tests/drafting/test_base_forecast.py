@@ -79,7 +79,7 @@ def test_is_that_of_a_new_session(name):
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_its_drafter_says_that_there_is_one(name):
+def test_its_drafter_is_announced(name):
     drafter = DRAFTERS[name]()
     assert drafter.for_beams is drafter.runs_model is True
     assert Batch(drafter, [[5], [6], [7]]).session.forecasts is True

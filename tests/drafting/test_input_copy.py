@@ -61,7 +61,7 @@ def test_equals_the_algorithm(pairs, left, limit):
 
 
 @pytest.mark.parametrize("shared", [7, 8, 9, 16, 17, 40])
-def test_long_repetitions_are_told_apart(shared):
+def test_long_repetitions_are_distinguished(shared):
     """The longer part is compared, the more often: in steps of 8, 16, 32 tokens."""
     repeated = [4 + i % 5 for i in range(shared)]
     source = [8, *repeated, 5, 9, *repeated, 6, EOS]

@@ -63,7 +63,7 @@ ATTACHED = [{}, {"chain_width": 16}, {"decoder_layers": 2, "read_layers": "2"}]
 
 
 @pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
-def test_an_unsure_drafter_says_less_and_the_same(settings):
+def test_an_unsure_drafter_drafts_less_and_the_same(settings):
     model = toy_drafter(updates=60, **settings)
     rows = len(SOURCES)
     drafts = []
@@ -298,7 +298,7 @@ def test_probabilities_of_a_drafter_in_16_bits_have_32():
     assert forecast.forecast(before, [0, 0, 0], None, 3, 6).log_probs.dtype == torch.float32
 
 
-def test_what_the_loop_is_told_of_a_drafter():
+def test_what_the_loop_reads_of_a_drafter():
     model, reads = random_drafter(), toy_attached_drafter(updates=60)
     options = DraftOptions(3, PAD, EOS)
     drafter = NarBlockDrafter(model, options)

@@ -88,7 +88,7 @@ def test_without_the_library(without_library, caplog):
         choose_backend("auto", [toy_model()], "int8")
 
 
-def test_an_engine_that_was_not_built_is_told_once(monkeypatch, caplog, without_library):
+def test_an_engine_that_was_not_built_is_reported_once(monkeypatch, caplog, without_library):
     """With what it costs and the command that mends it; not where the user or the model decides."""
     caplog.set_level(logging.WARNING)
     backend.tell_once.cache_clear()

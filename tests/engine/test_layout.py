@@ -82,7 +82,7 @@ def test_only_in_a_chain_positions_are_slots():
     assert not Layout.scattered(at, at, torch.ones(1, 2, 4, dtype=torch.bool)).in_order
 
 
-def test_scattered_tokens_see_what_they_are_told():
+def test_scattered_tokens_see_the_slots_of_their_mask():
     positions, slots = torch.tensor([[3, 5], [4, 4]]), torch.tensor([[2, 0], [1, 3]])
     seen = torch.rand(2, 2, 7, generator=torch.Generator().manual_seed(1)) < 0.5
     layout = Layout.scattered(positions, slots, seen)

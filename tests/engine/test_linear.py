@@ -59,7 +59,7 @@ def test_products_are_packed_where_onednn_has_them(ask_again, monkeypatch):
     assert not linear.packs(torch.float32)
 
 
-def test_a_processor_says_whether_it_multiplies_bf16(monkeypatch):
+def test_a_processor_reports_whether_it_multiplies_bf16(monkeypatch):
     for answer in (True, False):
         answers = {"_is_avx512_bf16_supported": answer.__bool__}
         monkeypatch.setattr(torch, "cpu", Namespace(**answers))

@@ -175,7 +175,7 @@ def test_one_entry_with_a_tie_and_one_without_a_number():
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_what_is_no_number_says_so(wrong):
+def test_what_is_no_number_is_refused(wrong):
     """A model that computed NaN, or infinity: no token of the entry has a log-probability."""
     logits = random_logits(1)
     logits[1, 2, 5] = wrong

@@ -103,7 +103,7 @@ def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
     ]
 
 
-def test_the_second_encoder_is_told_what_the_first_one_found():
+def test_the_second_encoder_is_given_what_the_first_one_found():
     """Whether a source is padded: looked at once."""
     made, calls = Verifier([toy_model(shape) for shape in MODELS]), []
     for weights in made.weights:

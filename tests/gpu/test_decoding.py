@@ -45,7 +45,7 @@ def no_tf32():
 
 @pytest.mark.parametrize("rows", BATCHES)
 @pytest.mark.parametrize("case", LOSSLESS)
-def test_lossless_strategies_say_what_stock_says(case, rows):
+def test_lossless_strategies_equal_stock(case, rows):
     generator = device_generator(case)
     sample = on_device(BATCHES[rows])
     outputs = decode(generator, sample)
@@ -57,7 +57,7 @@ def test_lossless_strategies_say_what_stock_says(case, rows):
 
 
 @pytest.mark.parametrize("case", TOYS)
-def test_other_flags_say_what_they_say_on_a_cpu(case):
+def test_other_flags_give_what_they_give_on_a_cpu(case):
     generator = device_generator(case, lossless=False)
     want = decode(make_generator(case, lossless=False, backend="torch"), BATCHES[8])
     outputs = decode(generator, on_device(BATCHES[8]))
@@ -68,7 +68,7 @@ def test_other_flags_say_what_they_say_on_a_cpu(case):
 
 @pytest.mark.parametrize("rows", BATCHES)
 @pytest.mark.parametrize("case", ["greedy", "iad"])
-def test_beams_say_what_stock_says(case, rows):
+def test_beams_equal_stock(case, rows):
     generator, task = device_generator(case, beam=5), make_task()
     sample, args = on_device(BATCHES[rows]), flags()
     args.beam = 5
@@ -99,7 +99,7 @@ def replays(generator):
 
 @pytest.mark.parametrize("rows", BATCHES)
 @pytest.mark.parametrize("case", LOSSLESS)
-def test_graphs_say_what_stock_says(case, rows, recorded):
+def test_graphs_equal_stock(case, rows, recorded):
     generator, sample = device_generator(case), on_device(BATCHES[rows])
     want = stock(generator.models, sample, flags())
     for _ in range(3):  # recorded, then replayed on buffers that held another batch
@@ -112,7 +112,7 @@ def test_graphs_say_what_stock_says(case, rows, recorded):
 
 
 @pytest.mark.parametrize("case, more", [("greedy", {}), ("iad", {}), ("gad", {"draft_budget": 20})])
-def test_beams_with_graphs_say_what_stock_says(case, more, recorded):
+def test_beams_with_graphs_equal_stock(case, more, recorded):
     generator, task = device_generator(case, beam=5, **more), make_task()
     args, models = flags(), generator.models
     args.beam = 5

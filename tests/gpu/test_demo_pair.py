@@ -32,7 +32,7 @@ def hypotheses(*flags):
 
 @pytest.mark.skipif(not (DATA / "verifier.pt").exists(), reason="no data-bin/demo_ende")
 @pytest.mark.parametrize("strategy", ["greedy", "iad", "gad"])
-def test_the_demo_pair_says_what_stock_says(strategy):
+def test_the_demo_pair_equals_stock(strategy):
     drafter = ["--drafter-path", DATA / "drafter.pt"] if strategy == "gad" else []
     stock = hypotheses("--task", "translation")
     ours = hypotheses("--task", "translation_specdec", "--strategy", strategy, *drafter)

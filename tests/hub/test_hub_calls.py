@@ -208,7 +208,7 @@ def test_progress_is_a_bar_on_stderr(translator, capsys):
     assert f"{len(TEXTS)}/{len(TEXTS)}" in capsys.readouterr().err
 
 
-def test_a_closed_translator_frees_its_models_and_says_so(pair):
+def test_a_closed_translator_frees_its_models_and_is_refused_by_name(pair):
     with load(pair, strategy="gad") as closed:
         text = closed.translate(TEXTS[0]).text
         closed.translate(TEXTS[0], beam=2)

@@ -105,7 +105,7 @@ def test_copies_are_one(tmp_path):
     assert codec(tmp_path / "data", PIECES, beside=tmp_path).bpe_name == "sentencepiece"
 
 
-def test_the_dictionary_says_of_which_kind(tmp_path):
+def test_the_dictionary_decides_the_kind(tmp_path):
     put(tmp_path, "codes")
     put(tmp_path, "spm.model", text="other")
     assert codec(tmp_path, PIECES).bpe_name == "sentencepiece"

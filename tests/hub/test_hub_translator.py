@@ -145,7 +145,7 @@ def test_an_abandoned_stream_gives_way(gad):
     assert not [t for t in threading.enumerate() if t.name.startswith("specdec-stream")]
 
 
-def test_a_stream_tells_its_errors(gad, monkeypatch):
+def test_a_stream_reports_its_errors(gad, monkeypatch):
     monkeypatch.setattr(Batch, "iterate", None)
     with pytest.raises(TypeError):
         list(gad.translate_stream(TEXTS[0]))
@@ -341,6 +341,6 @@ def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
     )
 
 
-def test_pickling_says_what_to_do(pair):
+def test_pickling_is_refused_with_a_remedy(pair):
     with pytest.raises(TypeError, match="call from_pretrained there"):
         pickle.dumps(load(pair, "greedy"))

@@ -44,7 +44,7 @@ def stock(translator, text):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_odd_lines_say_what_stock_says(translators, system):
+def test_odd_lines_equal_stock(translators, system):
     translator = translators[system]
     results = translator.translate(list(LINES.values()))
     for name, result in zip(LINES, results):

@@ -72,7 +72,7 @@ def test_memory_stays(demo, texts):
     assert max(after) - settled < GROWTH
 
 
-def test_any_batch_size_says_the_same(demo, texts):
+def test_any_batch_size_gives_the_same(demo, texts):
     chosen = texts[:256]
     by_size = {}
     for size in (1, 2, 7, 32, 100, 256):

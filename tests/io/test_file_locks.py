@@ -96,7 +96,7 @@ def test_a_fork_does_not_keep_what_its_parent_unlocks(path):
         os.close(writer)
 
 
-def test_a_file_system_without_locks_says_so_and_leaks_nothing(path, monkeypatch):
+def test_a_file_system_without_locks_is_named_and_nothing_leaks(path, monkeypatch):
     def no_locks(*arguments):
         raise OSError(37, "No locks available")
 

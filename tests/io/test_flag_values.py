@@ -31,7 +31,7 @@ from fairseq_specdec.io.flag_values import (
         (Range(2, 200, whole=True), "from 2 to 200", (2, 200), (1, 201)),
     ],
 )
-def test_a_range_says_what_it_holds(values, words, within, without):
+def test_a_range_describes_what_it_holds(values, words, within, without):
     assert str(values) == words
     assert all(each in values for each in within)
     for each in without:

@@ -33,7 +33,7 @@ def test_on_a_terminal_a_bar_is_shown(work, message, capfd):
 
 
 @pytest.mark.parametrize("work", [count, walk])
-def test_into_a_pipe_nothing_is_said(work, capfd):
+def test_into_a_pipe_nothing_is_printed(work, capfd):
     work()
     assert capfd.readouterr() == ("", "")
 

@@ -109,7 +109,7 @@ def test_the_machine_is_described():
     assert len(load) == 3 and all(each >= 0 for each in load)
 
 
-def test_a_system_that_tells_nothing_is_no_error(monkeypatch):
+def test_a_system_without_answers_is_no_error(monkeypatch):
     def refuse(*arguments):
         raise OSError("not here")
 

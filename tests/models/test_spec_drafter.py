@@ -82,7 +82,7 @@ def test_shared_embeddings_need_one_dictionary():
         make_drafter(ToyTask(40, target_words=41))
 
 
-def test_called_as_a_translation_model_it_says_what_it_is_for():
+def test_called_as_a_translation_model_it_names_its_use():
     with pytest.raises(ValueError, match="--drafter-path"):
         make_drafter()(**make_batch()["net_input"])
 
@@ -104,7 +104,7 @@ def test_every_parameter_learns_with_and_without_glancing():
 
 
 @pytest.mark.parametrize("name", ["spec_drafter_toy", "spec_drafter_leftward"])
-def test_the_yaml_files_say_nothing_unknown_and_build(name):
+def test_the_yaml_files_have_no_unknown_field_and_build(name):
     path = pathlib.Path(__file__).resolve().parents[2] / "configs" / f"{name}.yaml"
     config = OmegaConf.load(str(path))
     known = set(SpecDrafterConfig.__dataclass_fields__)

@@ -41,7 +41,7 @@ def noised(line, settings, seed=1):
     return add_errors(line, random.Random(str(seed)), settings, Known())
 
 
-def test_each_operation_does_what_it_says():
+def test_each_operation_does_what_its_name_describes():
     line = "Ann SAW foxes ."
     assert noised(line, only("substitute")) == "Annx SAWX foxesx ."
     assert noised(line, only("insert")) == "Ann zebra SAW zebra foxes zebra ."

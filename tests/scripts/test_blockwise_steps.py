@@ -5,7 +5,7 @@ import json
 import pytest
 
 
-def test_a_record_says_what_a_model_was_made_of_and_it_is_made_once(dry_run):
+def test_a_record_holds_what_a_model_was_made_of_and_it_is_made_once(dry_run):
     models = {"MODELS": "original/frozen_4 original/tuned_4"}
     dry_run.run("blockwise", "01_heads", **models)
     assert len(dry_run.calls()) == 2

@@ -132,7 +132,7 @@ def constant(measured, *resampled):
     return numpy.array([measured, *(x for x in resampled for _ in range(40))])
 
 
-def test_differences_are_told_with_their_interval():
+def test_differences_are_reported_with_their_interval():
     more, less = constant(3.0, 3.5), constant(1.0, 1.25)
     assert claims.above(more, less) == ("holds", "+2.00 [+2.25, +2.25]")
     assert claims.same(more, less) == ("does not hold", "ratio 3.000 [2.800, 2.800]")
@@ -159,7 +159,7 @@ def test_figures_are_equal_within_a_margin_of_5_percent(resampled, verdict):
     )
 
 
-def test_a_rise_is_told_in_all_and_by_steps():
+def test_a_rise_is_reported_in_all_and_by_steps():
     figures = [constant(x, x) for x in (2.0, 2.0, 3.0)]
     up, none = "+1.00 [+1.00, +1.00]", "+0.00 [+0.00, +0.00]"
     assert claims.rising(figures) == ("holds", f"in all {up}, steps {none}, {up}")
@@ -246,7 +246,7 @@ def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
         ("a\tb\tbase\ttok\tpeaks\ta; b", "peaks takes 3 systems or more"),
     ],
 )
-def test_a_line_that_says_nothing_is_named(tmp_path, line, message):
+def test_a_line_without_content_is_named(tmp_path, line, message):
     with pytest.raises(ValueError, match=message):
         write(tmp_path, line)
 

@@ -146,7 +146,7 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
     assert again.stderr.count("done before") == 11
 
 
-def test_a_machine_without_apt_is_told_how_to_go_on(run_step, tmp_path):
+def test_a_machine_without_apt_gets_a_remedy(run_step, tmp_path):
     """Only Python and the tools of any Unix are on PATH."""
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -43,7 +43,7 @@ def test_every_table_and_figure_has_one_row(page):
 
 
 @pytest.mark.parametrize("page", PAPERS)
-def test_recipes_make_what_they_are_said_to_make(page):
+def test_recipes_make_what_their_table_lists(page):
     """And every table of a recipe stands on its paper's page, with its sets."""
     name = PAPERS[page][0]
     sections = {}

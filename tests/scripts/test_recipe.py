@@ -131,7 +131,7 @@ def test_choices_have_a_grid_and_a_goal(name):
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_every_published_row_is_measured_or_said_not_to_be(name):
+def test_every_published_row_is_measured_or_listed_as_not(name):
     declared = Recipe(name, {})
     for path in declared.folder.glob("paper*.tsv"):
         for row in paper_table.read(path)[0]:
@@ -162,7 +162,7 @@ def test_claims_are_about_systems_of_one_set():
         assert claim in words, claim
 
 
-def test_sources_say_where_on_what_terms_and_how_to_check():
+def test_sources_have_address_terms_and_checksum():
     tables = [*REPO.glob("scripts/*/sources.tsv"), *REPO.glob("scripts/*/pretrained.tsv")]
     assert len(tables) == 10
     for table in tables:

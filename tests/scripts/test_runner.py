@@ -43,7 +43,7 @@ def test_recipes_steps_and_settings_are_listed():
         (["bild"], {"PYTHON": "/nowhere"}, "PYTHON: /nowhere not found; activate"),
     ],
 )
-def test_mistakes_are_one_line_that_says_what_there_is(words, settings, remedy):
+def test_mistakes_are_one_line_that_lists_what_there_is(words, settings, remedy):
     done = run(*words, **settings)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("run: error: ") and remedy in done.stderr

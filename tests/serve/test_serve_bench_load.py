@@ -94,11 +94,11 @@ def test_half_answers_are_lost(content, status, right):
     assert (answer.status, answer.right) == (status, right)
 
 
-def test_a_refused_client_waits_as_it_is_told():
+def test_a_refused_client_waits_as_long_as_the_answer_asks():
     assert reply(b"HTTP/1.1 429 X\r\nRetry-After: 2\r\nContent-Length: 2\r\n\r\n{}").again == 2
 
 
-def test_what_a_server_has_not_read_is_told_apart():
+def test_what_a_server_has_not_read_is_distinguished():
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         async def work():

@@ -98,7 +98,7 @@ def test_more_threads_wait_less(make):
     assert scheduler.expected_wait() == 5.0
 
 
-def test_a_deadline_that_passed_is_told_without_decoding(make, decoder):
+def test_a_deadline_that_passed_is_reported_without_decoding(make, decoder):
     scheduler, _ = make(pace=0.0)
     late, other = submit(scheduler, [1], within=-1.0) + submit(scheduler, [2])
     decoder.go_on.set()

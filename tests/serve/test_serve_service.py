@@ -103,7 +103,7 @@ def test_connections_are_counted(held):
     until(lambda: client.ask("/health")[0] == 200)
 
 
-def test_a_failure_is_told_without_the_text(held, monkeypatch, caplog):
+def test_a_failure_is_reported_without_the_text(held, monkeypatch, caplog):
     client, go_on, _ = held
     go_on.set()
 

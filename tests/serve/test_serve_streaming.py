@@ -146,7 +146,7 @@ def test_streams_are_bounded_as_all_requests_are(held):
         assert list(iter(lambda: event(first), None))[-1][0] == "end"
 
 
-def test_a_failure_is_told_as_an_event(stream_client, monkeypatch):
+def test_a_failure_is_reported_as_an_event(stream_client, monkeypatch):
     iterate, calls = Batch.iterate, []
 
     def fail(batch, *most):

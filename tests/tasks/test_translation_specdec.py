@@ -162,7 +162,7 @@ class Listener:
         ({"max_tokens": 60}, 1),
     ],
 )
-def test_the_generator_is_told_the_size_of_a_full_batch(toy, limits, full):
+def test_the_generator_is_given_the_size_of_a_full_batch(toy, limits, full):
     task, listener = hub(toy).task, Listener()
     task.load_dataset("test")
     batches = task.get_batch_iterator(task.dataset("test"), **limits)

@@ -46,7 +46,7 @@ def drafted(pair, *more):
     return generate(pair, "--strategy", "gad", "--drafter-path", pair / "drafter.pt", *more)
 
 
-def test_the_trace_tells_what_was_printed(pair, tmp_path):
+def test_the_trace_holds_what_was_printed(pair, tmp_path):
     path = tmp_path / "t.jsonl"
     plain = drafted(pair)
     out = drafted(pair, "--trace-path", path, "--print-step")

@@ -88,7 +88,7 @@ def pass_trace():
     return Trace(3, "none", {"beam": 2}, ["Der"], ["The"], -0.5, [part])
 
 
-def test_a_pass_of_a_beam_is_told(files, page):
+def test_a_pass_of_a_beam_is_shown(files, page):
     shown = run("show", *files(a=[pass_trace()]), "--color", "never")
     assert "9 prefixes scored, 4 of them drafted, 3 drafted ones used, 2 steps]" in shown
     (traced,) = json.loads(Page(page(pass_trace())).raw[2])["sentences"][0]["runs"]
@@ -97,7 +97,7 @@ def test_a_pass_of_a_beam_is_told(files, page):
     assert beam["draft"] == [{"tokens": ["The", "dog", "."], "known": 1, "kept": 1}]
 
 
-def test_the_page_tells_beam_search_apart(page):
+def test_the_page_distinguishes_beam_search(page):
     data = json.loads(Page(page(beam_trace())).raw[2])
     (traced,) = data["sentences"][0]["runs"]
     assert [part["agreed"] for part in traced["iterations"]] == [[], ["The", "dog"], [".", "</s>"]]
@@ -201,7 +201,7 @@ def test_strategies_side_by_side(page):
     assert [[run["system"] for run in s["runs"]] for s in data["sentences"]] == [[0, 1], [0, 2]]
 
 
-def test_names_tell_systems_apart():
+def test_names_distinguish_systems():
     def names(*files):
         return [system.name for system in systems_of(files)]
 

@@ -130,7 +130,7 @@ def test_marians_models_lend_their_layers(tmp_path):
     assert torch.equal(ours.layers[0].fc1.weight, theirs.layers[1].fc1.weight)
 
 
-def test_the_report_says_what_was_copied_and_what_was_not(tmp_path, caplog):
+def test_the_report_names_what_was_copied_and_what_was_not(tmp_path, caplog):
     with caplog.at_level("INFO"):
         started(tmp_path, None, PRE_NORM, encoder_layers=4, **PRE_NORM)
     report = [r.getMessage() for r in caplog.records if "left as initialised" in r.getMessage()]

@@ -48,7 +48,7 @@ def test_what_was_added_is_found_at_once_and_by_later_runs(tmp_path):
     assert len(StateCache(str(tmp_path), "another", (4, 8))) == 0
 
 
-def test_a_key_tells_where_the_source_ends():
+def test_a_key_holds_where_the_source_ends():
     assert sentence_key(np.array([1, 2]), np.array([3])) != sentence_key(
         np.array([1]), np.array([2, 3])
     )
@@ -76,7 +76,7 @@ def test_damage_is_found(tmp_path, kind, at, caplog):
     assert ("damaged" in caplog.text) == (kind == "states")
 
 
-def test_a_full_disk_is_said_once_and_nothing_is_lost(tmp_path, monkeypatch, caplog):
+def test_a_full_disk_is_reported_once_and_nothing_is_lost(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(state_cache, "LEAST_FREE", 1 << 62)
     cache = filled(tmp_path)
     assert len(cache) == 0 and caplog.text.count("less than 1 GiB") == 1

@@ -144,7 +144,7 @@ def test_hydra_train_resume_and_load(reversal_data, verifier, tmp_path, fairseq_
     assert models[0].encoder(batch["src_tokens"])["encoder_out"][0].size(-1) == 64
 
 
-def test_hydra_names_fields_and_says_where_a_relative_folder_lies(
+def test_hydra_names_fields_and_where_a_relative_folder_lies(
     reversal_data, tmp_path, fairseq_command
 ):
     def train(*overrides):

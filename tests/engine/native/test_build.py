@@ -55,7 +55,7 @@ def objects(checkout):
     return sorted(path.name for path in checkout.glob("fairseq_specdec/engine/native/*.so"))
 
 
-def test_without_a_compiler_one_line_says_what_is_lost(checkout):
+def test_without_a_compiler_one_line_names_what_is_lost(checkout):
     output = run_setup(checkout, "build_ext", "--inplace", CC="/no/cc", CXX="/no/c++")
     assert output.count(LOST) == 1 and objects(checkout) == []
 

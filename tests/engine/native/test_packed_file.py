@@ -29,7 +29,7 @@ DIGESTS = {
 }  # fmt: skip
 
 
-def test_each_variant_packs_as_the_version_says(loaded):
+def test_each_variant_packs_as_its_version_does(loaded):
     if loaded.variant not in DIGESTS:
         pytest.skip(f"no digests of {loaded.variant}")
     numbers = torch.arange(70 * 67).remainder(251).float().view(70, 67) - 125

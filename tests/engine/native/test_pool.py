@@ -81,7 +81,7 @@ def test_impossible_numbers_of_threads_are_refused(threads, count):
 @pytest.mark.parametrize(
     "value, expected", [("1", 1), ("2", 2), ("2,4", 2), ("99", 3), ("0", 1), ("many", 1), ("", 1)]
 )
-def test_the_environment_says_how_many(monkeypatch, value, expected):
+def test_the_environment_sets_how_many(monkeypatch, value, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
     assert threads_wanted({"OMP_NUM_THREADS": value}) == expected
     assert threads_wanted({}) == 1
