@@ -166,7 +166,7 @@ class AutoregressiveSession(DraftSession):
         chances: List[Tensor] = []
         for step in range(steps):
             layout = Layout.at(at, [have + step for have in lengths_cpu])
-            token, sure = self._choose(self._logits(inputs, layout), chances)
+            token, sure = self._choose(self.step_logits(inputs, layout), chances)
             if sure is not None:
                 open_rows = open_rows & sure
             drafted.append(token)
@@ -184,7 +184,7 @@ class AutoregressiveSession(DraftSession):
         log_probs = torch.stack(chances, 1)[:, :width] if chances else None
         return Draft(torch.stack(drafted, 1)[:, :width], counts, log_probs, passes)
 
-    def _logits(self, inputs: Tensor, layout: Layout) -> Tensor:
+    def step_logits(self, inputs: Tensor, layout: Layout) -> Tensor:
         """[B, V], of the last column; they hold until the next step."""
         if inputs.size(1) == 1:  # wider ones may repeat a position, and are no chain
             logits = self.session.run_graph(inputs, layout, TransformerSession.logits)

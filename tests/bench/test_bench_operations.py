@@ -45,13 +45,13 @@ def test_greedy_decoding_reads_each_weight_once_a_token():
 @pytest.mark.parametrize("case", ["sps", "bild", "bild-early-exit"])
 def test_small_and_big_model_are_counted(case, monkeypatch):
     calls = SimpleNamespace(steps=0)
-    inner = AutoregressiveSession._logits
+    inner = AutoregressiveSession.step_logits
 
     def counted(self, inputs, layout):
         calls.steps += 1
         return inner(self, inputs, layout)
 
-    monkeypatch.setattr(AutoregressiveSession, "_logits", counted)
+    monkeypatch.setattr(AutoregressiveSession, "step_logits", counted)
     sources, repeats = sentences(6, seed=7), 2
     system = measured(case, sources, repeats=repeats)
     warm_up = measured(case, sources[:1], repeats=1).stats.draft_steps
