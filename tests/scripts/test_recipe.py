@@ -173,7 +173,9 @@ def test_sources_have_address_terms_and_checksum():
             assert len(source.licence) > 3 and CHECKSUM.fullmatch(source.checksum)
 
 
-@pytest.mark.parametrize("name", ["wmt14_ende", "wmt16_enro", "iwslt17_deen"])
+@pytest.mark.parametrize(
+    "name", ["wmt14_ende", "wmt14_ende_blockwise", "wmt16_enro", "iwslt17_deen"]
+)
 def test_parallel_corpora_have_every_split(name):
     sources = read_sources(pathlib.Path(Settings(name, {})["SOURCES"]))
     assert list(dict.fromkeys(s.split for s in sources)) == ["train", "valid", "test"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from recipe import Recipe
 from recipe_parts import REPO
 
-BENCHMARKS = ("wmt14_ende", "wmt16_enro", "iwslt17_deen")
+BENCHMARKS = ("wmt14_ende", "wmt14_ende_blockwise", "wmt16_enro", "iwslt17_deen")
 
 
 def config(name):
@@ -95,7 +95,7 @@ def test_training_runs_under_torchrun_with_the_batch_of_the_paper(dry):
 def test_several_nodes_train_one_model_and_the_first_averages_it(dry):
     nodes = {"NODES": 2, "GPUS": 4, "PRECISION": "fp16", "DEVICE": "gpu", "NODE_RANK": 1,
              "TORCHRUN_FLAGS": "--nnodes 2"}  # fmt: skip
-    asked = {"MODELS": "kd_tuned_4", "DIRECTION": "en-de", "AWAIT": 0, "check": False}
+    asked = {"MODELS": "kd_frozen_10", "DIRECTION": "en-de", "AWAIT": 0, "check": False}
     done = dry.run("wmt14_ende", "04_train", **asked, **nodes)
     assert done.returncode != 0 and "the first node has not made" in done.stderr
     (words,) = dry.calls()
@@ -104,8 +104,8 @@ def test_several_nodes_train_one_model_and_the_first_averages_it(dry):
     assert overrides["distributed_training.distributed_world_size"] == "8"
     assert "common.fp16" not in overrides  # as in the YAML
     assert overrides["model.init_from"] == "'$WORK/wmt14_ende/en-de/models/verifier/model.pt'"
-    assert overrides["model.freeze_base"] == "false"
-    assert not (dry.work / "wmt14_ende/en-de/models/kd_tuned_4/provenance.json").exists()
+    assert overrides["model.block_size"] == "10"
+    assert not (dry.work / "wmt14_ende/en-de/models/kd_frozen_10/provenance.json").exists()
 
 
 def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(run_recipe, tmp_path):
