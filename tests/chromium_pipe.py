@@ -13,6 +13,8 @@ import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS = 120
+PHONE, DESK = 390, 1300  # widths of a screen
+SCREENS = [(width, scheme) for width in (PHONE, DESK) for scheme in ("light", "dark")]
 
 
 # What is wider than the screen, which does not scroll sideways.
@@ -112,9 +114,13 @@ class Browser:
 
     def as_phone(self, scheme):
         """A small screen, of a user who prefers a colour scheme: "light" or "dark"."""
+        self.as_screen(PHONE, scheme)
+
+    def as_screen(self, width, scheme):
+        """A screen so wide, of a user who prefers a colour scheme."""
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1,
-            mobile=True,
+            "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1,
+            mobile=width == PHONE,
         )  # fmt: skip
         preferred = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=preferred)
@@ -124,8 +130,9 @@ class Browser:
         self.call("Runtime.evaluate", expression=axe().read_text(encoding="utf-8"))
         self.call(
             "Runtime.evaluate",
-            expression="axe.run().then((report) => { window.axeFound = report.violations.flatMap("
-            "(rule) => rule.nodes.map((node) => [rule.id, node.html.slice(0, 120)])); })",
+            expression="delete window.axeFound; axe.run().then((report) => {"
+            " window.axeFound = report.violations.flatMap((rule) =>"
+            " rule.nodes.map((node) => [rule.id, node.html.slice(0, 120)])); })",
         )
         self.wait_for("window.axeFound !== undefined")
         return self.run("window.axeFound")

@@ -16,7 +16,8 @@ STYLE = """
 body { font: 16px/1.5 sans-serif; margin: 2em auto; max-width: 50em; padding: 0 1em }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid #8884 }
-th:first-child, td:first-child { text-align: left }
+tr > :first-child { text-align: left; font-weight: inherit }
+h1, li { overflow-wrap: anywhere }
 div { overflow-x: auto } figure { margin: 1em 0 } figcaption { font-size: .9em }
 pre { background: #8882; padding: .8em; white-space: pre-wrap; overflow-wrap: anywhere }
 svg { width: 100%; max-width: 40em; font-size: 13px; fill: currentColor }
@@ -47,26 +48,37 @@ def without_drafter(job: Job, state: State) -> str:
     return f"this engine alone: {speeds}, {same:.0f}% of {compared['sentences']} sentences the same"
 
 
+def _uses(job: Job, state: State) -> List[str]:
+    """What is fastest for each use, a sentence each."""
+    return [
+        f"{one.use[0].upper()}{one.use[1:]}: {one.way} is fastest, {one.row['ms_mean']:.1f} ms a "
+        f"sentence, {one.speed:.1f} times stock fairseq's speed at that beam."
+        for one in recommend(job, state)
+    ]
+
+
+def _pays(job: Job, state: State) -> str:
+    """Whether the drafter pays, and where."""
+    rows = state.results("measure")["rows"]
+    gains = []
+    for one in recommend(job, state):
+        greedy, gad = (float(rows[one.name][row_of(way, one.beam)]["ms_mean"]) for way in WAYS)
+        gains.append(greedy / gad)
+    paying = [gain for gain in gains if gain >= LEAST_GAIN]
+    if not paying:
+        return (
+            f"The drafter does not pay yet: with it decoding is {max(gains):.2f} times as fast as "
+            "greedy at best. Train longer: the same command with more --hours goes on."
+        )
+    return (
+        f"The drafter pays in {len(paying)} of {len(gains)} uses, and makes decoding up to "
+        f"{max(paying):.2f} times as fast as greedy."
+    )
+
+
 def verdict(job: Job, state: State) -> str:
     """What is fastest, and whether the drafter pays, in a few sentences."""
-    best = recommend(job, state)
-    sentences = [
-        f"{one.use[0].upper()}{one.use[1:]}: {one.way} is fastest, {one.row['ms_mean']:.1f} ms a "
-        f"sentence, {one.speed:.1f} times stock fairseq's speed at that beam." for one in best
-    ]  # fmt: skip
-    rows, size = state.results("measure")["rows"], job.batch_sizes[0]
-    first = [rows[name] for name, _, each in job.uses if each == size]
-    greedy, gad = (sum(float(row[row_of(way, 1)]["ms_mean"]) for row in first) for way in WAYS)
-    gain = greedy / gad
-    if gain >= LEAST_GAIN:
-        sentences.append(f"The drafter makes decoding {gain:.2f} times as fast as without it.")
-    else:
-        sentences.append(
-            "The drafter does not pay yet (beam 1 with it takes "
-            f"{1 / gain:.2f} times as long as greedy). Train longer: the same command with more "
-            "--hours goes on."
-        )
-    return " ".join(sentences)
+    return " ".join([*_uses(job, state), _pays(job, state)])
 
 
 def training(state: State, fitting: Fitting) -> str:
@@ -85,9 +97,11 @@ def _table(rows: Sequence[Dict[str, Any]]) -> str:
     for row in rows:
         cells = [form.format(row[name]) if row.get(name) is not None else "-"
                  for _, name, form in COLUMNS]  # fmt: skip
-        lines.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+        name, *others = map(escape, cells)
+        lines.append(f'<th scope="row">{name}</th><td>{"</td><td>".join(others)}</td>')
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<div><table><tr>{head}</tr>{body}</table></div>"
+    # scrolled by keys too
+    return f'<div tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
 
 
 def _pictures(best: Sequence[Best], state: State) -> List[str]:
@@ -115,7 +129,8 @@ def _pictures(best: Sequence[Best], state: State) -> List[str]:
 def write(job: Job, state: State, fitting: Fitting) -> None:
     measured, best = state.results("measure"), recommend(job, state)
     title = f"A drafter for {job.path}"
-    parts = [f"<h1>{escape(title)}</h1>", f"<p>{escape(verdict(job, state))}</p>"]
+    parts = [f"<h1>{escape(title)}</h1>", f"<p>{escape(_pays(job, state))}</p>"]
+    parts.append(f"<ul>{''.join(f'<li>{escape(use)}</li>' for use in _uses(job, state))}</ul>")
     parts.append("<h2>Decode</h2>")
     for one in best:
         parts += [f"<h3>{escape(one.use)}</h3>", f"<pre>{escape(one.command(job))}</pre>"]
@@ -125,11 +140,12 @@ def write(job: Job, state: State, fitting: Fitting) -> None:
         f"{'s' if job.threads > 1 else ''}{', on the CPU' if job.cpu else ''}.</p>"
     )
     for size, rows in measured["rows"].items():
-        title = f"Batches of {size}" if size.isdigit() else size
-        parts += [f"<h3>{escape(title)}</h3>", _table(list(rows.values()))]
+        name = f"Batches of {size}" if size.isdigit() else size
+        parts += [f"<h3>{escape(name)}</h3>", _table(list(rows.values()))]
     parts += _pictures(best, state)
     parts += ["<h2>How it was made</h2>", f"<p>{escape(training(state, fitting))}</p>"]
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<meta charset="utf-8">{view}'
     head += f"<title>{escape(title)}</title><style>{STYLE}</style>"
     body = "\n".join(parts)
     text = (

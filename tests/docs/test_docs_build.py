@@ -8,33 +8,65 @@ import subprocess
 import sys
 
 import pytest
+from chromium_pipe import SCREENS, axe, browser, chromium
 from doc_pages import ROOT
 
 BUILDER = ("sphinx", "myst_parser", "furo")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
+# Pages that are looked at on every screen: with tables, code, a picture; of the theme's own.
+WIDE = ("index", "search", "gpu", "serving")
+needs_builder = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in BUILDER),
     reason="needs the extra docs: pip install -e '.[docs]'",
 )
-def test_it_builds_without_warnings(tmp_path):
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the pages, built without a warning."""
+    folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-q", "-b", "html"]
     done = subprocess.run(
-        [*command, "-d", str(tmp_path / "doctrees"), str(ROOT / "docs"), str(tmp_path / "html")],
+        [*command, "-d", str(folder / "doctrees"), str(ROOT / "docs"), str(folder / "html")],
         env=dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT)),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    pages = sorted((tmp_path / "html").rglob("*.html"))
+    return folder / "html"
+
+
+@needs_builder
+@pytest.mark.slow
+def test_it_loads_nothing_from_elsewhere(site):
+    pages = sorted(site.rglob("*.html"))
     assert len(pages) > 30
     for page in pages:
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?:[^\"]+)", text)
         assert not loaded, page.name
-    gad = (tmp_path / "html" / "strategies" / "gad.html").read_text(encoding="utf-8")
+    gad = (site / "strategies" / "gad.html").read_text(encoding="utf-8")
     assert "<math" in gad and "$$" not in gad
+
+
+@needs_builder
+@pytest.mark.slow
+@pytest.mark.skipif(chromium() is None, reason="no chromium, chromium-browser, google-chrome")
+@pytest.mark.skipif(axe() is None, reason="no axe-playwright-python")
+def test_axe_has_nothing_against_the_pages(site, tmp_path):
+    """Each page on a phone, in turns light and dark; some on all screens."""
+    pages = [page for page in sorted(site.rglob("*.html")) if "_modules" not in page.parts]
+    phone, schemes = SCREENS[: len(SCREENS) // 2], itertools.cycle(range(2))
+    found = {}
+    with browser(tmp_path) as opened:
+        for page in pages:
+            for screen in SCREENS if page.stem in WIDE else [phone[next(schemes)]]:
+                opened.as_screen(*screen)
+                opened.open(page.as_uri())
+                wide = opened.run("document.documentElement.scrollWidth > innerWidth")
+                found[page.stem, screen] = [*opened.violations(), *(["wide"] if wide else [])]
+    assert {where: what for where, what in found.items() if what} == {}
 
 
 def test_make_builds_it_so():
