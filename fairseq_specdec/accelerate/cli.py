@@ -160,7 +160,10 @@ def _steps(args: argparse.Namespace) -> Job:
     logger.info("%s", report.verdict(job, state))
     logger.info("report: %s", job.file("report.html"))
     fastest: Dict[str, str] = {}
-    for best in recommend(job, state):
+    found = recommend(job, state)
+    if job.placed is not None:
+        converted.note_fastest(job, found)
+    for best in found:
         logger.info("%s: decode with: %s", best.use, best.command(job))
         fastest.setdefault(best.pair, best.way)
     for use, command in further(job, fastest):

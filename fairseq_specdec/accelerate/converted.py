@@ -5,9 +5,10 @@ import itertools
 import logging
 import os
 import shutil
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..compat.checkpoint_file import check_file
+from ..hub import measured
 from ..hub.command_line import described
 from ..hub.converted_text import ConvertedCodec, codec_of
 from ..hub.described import VERIFIER, Described, is_converted
@@ -15,6 +16,7 @@ from ..io.atomic import replacing
 from ..io.progress import Counter
 from ..io.provenance import sha256
 from .commands import Job
+from .measuring import Best
 from .state import State
 
 logger = logging.getLogger("fairseq_specdec.accelerate")
@@ -111,3 +113,12 @@ def place(job: Job, state: State) -> Optional[str]:
             shutil.copyfileobj(stream, out)
     state.note("place", sha256=made)
     return beside
+
+
+def note_fastest(job: Job, found: Sequence[Best]) -> None:
+    """Note beside the placed drafter how each pair decodes fastest, one sentence at a time."""
+    assert job.converted is not None
+    ways: Dict[str, Dict[int, str]] = {}
+    for best in sorted(found, key=lambda best: best.size, reverse=True):
+        ways.setdefault(best.pair, {})[best.beam] = best.way
+    measured.note(job.converted, ways)

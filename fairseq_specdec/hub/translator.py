@@ -17,6 +17,7 @@ from .choices import Choice, choose_codec
 from .decoding import Decoding, Decodings, checked
 from .described import describe
 from .flags import in_python
+from .measured import fastest
 from .threads import Threads, workers
 
 
@@ -84,8 +85,9 @@ class SpeculativeTranslator(Calls):
             drafter: checkpoint of the drafter or the small model (``--drafter-path``).
             data: folder with the dictionaries, as fairseq-preprocess writes it (default: beside the
                 checkpoint, or where it was trained).
-            strategy: ``--strategy`` (default: gad where there is a drafter, given or beside the
-                verifier in its folder, else greedy: the output is the verifier's own).
+            strategy: ``--strategy`` (default: what specdec-accelerate found the fastest in a folder
+                that it worked in; else gad where there is a drafter, given or beside the verifier
+                in its folder, else greedy: the output is the verifier's own).
             source_lang, target_lang: languages, as the dictionaries are named, or by the codes of
                 a converted model (default: the checkpoint's).
             tokenizer: fairseq's ``--tokenizer``: moses, space, nltk; a dictionary with its flags
@@ -120,12 +122,17 @@ class SpeculativeTranslator(Calls):
         number = loading.chosen_dtype(dtype, where)
         find = functools.partial(loading.find, verifier, drafter, data)
         place = find(strategy)
+        described = describe(place.verifiers, source_lang, target_lang)
+        if described is not None:
+            flags = {**described.flags, **flags}
+            if strategy is None and drafter is None and place.drafter is not None:
+                strategy = fastest(described.folder, described.languages, flags)
+                place = find(strategy)
         if strategy is None:
             strategy = "greedy" if place.drafter is None else "gad"
-        described = describe(place.verifiers, source_lang, target_lang)
         languages = (source_lang, target_lang)
         if described is not None:
-            flags, languages = {**described.flags, **flags}, described.dictionaries
+            languages = described.dictionaries
         try:
             settings, _ = checked(strategy, place.drafter, flags)
             frees = not settings.keep_weights

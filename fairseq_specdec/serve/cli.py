@@ -159,6 +159,7 @@ def measure(args: argparse.Namespace, words: Sequence[str]) -> None:
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.getLogger("fairseq_specdec.hub").setLevel(logging.INFO)
     with reporting("specdec-serve", arguments, reworded=at_the_prompt) as words:
         args = brief(get_parser()).parse_args(words)
         if args.bench:

@@ -69,7 +69,8 @@ def add_pair_flags(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--workers", text, Range(1, 256, whole=True), 1)
     add_model_flags(parser.add_argument_group("model"))
     decoding = parser.add_argument_group("decoding", "As with fairseq-generate.")
-    decoding.add_argument("--strategy", help="(default: gad where there is a drafter, else greedy)")
+    decoding.add_argument("--strategy", help="(default: what specdec-accelerate found the fastest "
+        "in the folder; else gad where there is a drafter, or greedy)")  # fmt: skip
     add_decoding_flags(decoding, DECODING)
     for name, (values, default, words) in SEARCH.items():
         add_flag(decoding, flag_of(name), words, values, default)

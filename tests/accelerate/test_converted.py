@@ -8,7 +8,8 @@ from hf_folders import FAMILIES, converted, languages_of, spoken, told
 
 from fairseq_specdec.accelerate import cli, commands, measuring, steps, verifier
 from fairseq_specdec.accelerate.commands import Job
-from fairseq_specdec.accelerate.converted import place
+from fairseq_specdec.accelerate.converted import note_fastest, place
+from fairseq_specdec.accelerate.measuring import Best
 from fairseq_specdec.accelerate.state import State
 from fairseq_specdec.accelerate.uses import further
 from fairseq_specdec.hub import SpeculativeTranslator
@@ -68,10 +69,14 @@ def test_plain_text_alone_makes_a_drafter(
     facts = told(family)
     for backend in ("native", "torch"):
         given = dict(source_lang=source, target_lang=target, device="cpu", backend=backend)
-        drafted = SpeculativeTranslator.from_pretrained(out, draft_budget=0, **given)
-        assert drafted.strategy == "gad" and texts(drafted, family) == facts["outputs"], backend
+        drafted = SpeculativeTranslator.from_pretrained(
+            out, draft_budget=0, strategy="gad", **given
+        )
+        assert texts(drafted, family) == facts["outputs"], backend
         assert drafted.generator.parts().drafter.model.word_list is not None
         assert sum(sum(each.drafted) for each in drafted.translate(facts["sources"])) > 100
+    way = min(("greedy", "gad"), key=lambda way: rows[way]["ms_mean"])
+    assert SpeculativeTranslator.from_pretrained(out, **given).strategy == way
     command = f"SpeculativeTranslator.from_pretrained({family!r}, source_lang={source!r}, "
     assert command + f"target_lang={target!r}, strategy='" in caplog.text
     assert f"specdec-serve --path {family} --source-lang {source} --target-lang" in caplog.text
@@ -188,6 +193,16 @@ def test_a_server_decodes_the_fastest_way(way, placed, end):
     ((use, command),) = further(job._replace(converted="m", placed=placed), {"s-t": way})
     assert use == "serve"
     assert command == f"specdec-serve --path m --source-lang s --target-lang t --strategy {end}"
+
+
+def test_the_fastest_for_one_sentence_is_noted(tmp_path):
+    job = Job("d", "v.pt", "o", "s", "t", 1, True, False, 1000, 1, 8)._replace(
+        converted=str(tmp_path)
+    )
+    uses = [(1, 1, "greedy"), (1, 5, "gad"), (8, 1, "gad"), (8, 5, "greedy")]
+    note_fastest(job, [Best(str(s), "a-b", s, b, way, {}, {}) for s, b, way in uses])
+    noted = json.loads((tmp_path / "fastest.json").read_text(encoding="utf-8"))
+    assert noted == {"a-b": {"1": "greedy", "5": "gad"}}
 
 
 def test_another_drafter_beside_the_verifier_stays(tmp_path):
