@@ -165,7 +165,7 @@ class NarBlockSession(BlockSession):
         self.options = options
         self.weights = drafter
         self.max_len = source.max_len
-        self.dtype = decoder.layers[0].fc1.bias.dtype
+        self.dtype = decoder.like.dtype
         self.first = int(decoder.start_symbol)  # position of the first token
         limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.limits = MaskLimits(
@@ -245,6 +245,8 @@ class NarBlockSession(BlockSession):
         cache, bidirectional = self.layers.cache, self.decoder.bidirectional_prefix
         cached = cache.lengths_cpu
         new = [have + self.first - done for have, done in zip(hypotheses.lengths_cpu, cached)]
+        if not self.decoder.num_layers:  # masks see no tokens
+            new = [0] * len(new)
         fresh = max(new)
         even = hypotheses.even and min(new) == fresh
         columns = torch.arange(fresh + masks, device=hypotheses.lengths.device)
@@ -276,9 +278,10 @@ class NarBlockSession(BlockSession):
         observed = self.states.take()
         if observed is not None and self.weights.states is not None:
             states, sizes = observed
-            read, last = self.weights.states(states[:, :fresh], sizes)
+            seen = states[:, :fresh] if self.decoder.num_layers else states
+            read, last = self.weights.states(seen, sizes)
             # Before the first draft nothing predicted the start symbol.
-            if self.layers.cache.lengths_cpu[0] == 0 and self.first == 1:
+            if read is not None and self.layers.cache.lengths_cpu[0] == 0 and self.first == 1:
                 read = nn.functional.pad(read, (0, 0, 1, 0))[:, :fresh]
         # Column 0 of the hypotheses is the start symbol.
         column = columns.tokens_at if self.first == 1 else columns.tokens_at + (1 - self.first)

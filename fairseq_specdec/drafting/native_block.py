@@ -30,6 +30,7 @@ from .hidden_state_queue import BlockSession, HiddenStateQueue
 from .mask_count import MaskLimits
 from .native_loop import LoopDrafts
 from .plan import Plan
+from .state_products import state_projections
 from .token_choice import without_repeats
 
 
@@ -58,7 +59,8 @@ class NativeBlockDrafter:
         self.first = int(decoder.start_symbol)
         self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.whole_blocks = bool(decoder.whole_blocks)
-        self.reads = decoder.prefix_states is not None
+        self.reads = decoder.mask_states is not None
+        self.sees_tokens = decoder.num_layers > 0
         # Of the verifier's states; of the chain: for all places of a draft, and for each of them.
         self.states_work, self.chain_work, self.place_work = Work(), Work(), Work()
         stack, library = layers.stack, layers.stack.library
@@ -70,14 +72,14 @@ class NativeBlockDrafter:
         )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_drafter_free", self.pointer)
         if self.reads:
-            products = decoder.prefix_states, decoder.mask_states
-            modules = tuple(product.project for product in products)
+            modules = tuple(each.project for each in state_projections(decoder))
             states = NativeLinear.of(library, modules, stack.number_format)
             if stack.frees:
                 PackedModule.replace(modules, states)
             self.states_work.add(states.stored, states.size * states.width, states.nbytes)
             self.states_work.breadth = states.width / 4  # a norm, no attention
-            library.call("specdec_drafter_states", self.pointer, products[0].layers, states.pointer)
+            layers_read = decoder.mask_states.layers
+            library.call("specdec_drafter_states", self.pointer, layers_read, states.pointer)
         if decoder.chain is not None:
             self._read_chain(decoder, candidates)
         self.word_list = word_list
@@ -138,7 +140,7 @@ class NativeBlockDrafter:
         """What drafts of ``size`` tokens take beside the layers and the vocabulary, with so many
         fresh tokens since the last ones."""
         return [
-            Pass(self.states_work, fresh),
+            Pass(self.states_work, fresh if self.sees_tokens else 1),
             Pass(self.chain_work, size),
             Pass(self.place_work, 1 / rows, rows * size),  # a row after the other
         ]

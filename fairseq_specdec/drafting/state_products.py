@@ -1,23 +1,31 @@
 """The projections of a verifier's hidden states, in one product."""
 
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 from torch import Tensor
 
 from fairseq_specdec.engine.eager.linear import Linear
 
 
+def state_projections(decoder: Any) -> Tuple[Any, ...]:
+    """Those of a decoder that reads states: of the prefix and of masks; of masks alone without
+    layers; none for others."""
+    both = decoder.prefix_states, decoder.mask_states
+    return tuple(each for each in both if each is not None)
+
+
 class StateProducts:
-    """The two projections of a decoder that reads states, as one product for inference.
+    """The projections of a decoder that reads states, as one product for inference.
     ``free_unpacked``: free their unpacked weights, as ``Linear.of``."""
 
     def __init__(self, decoder: Any, free_unpacked: bool = False) -> None:
-        self.normalise = decoder.prefix_states.normalise
-        self.product = Linear.of(
-            decoder.prefix_states.project, decoder.mask_states.project, free_unpacked=free_unpacked
-        )
+        self.normalise = decoder.mask_states.normalise
+        self.of_prefix = decoder.prefix_states is not None
+        self.width = decoder.embed_dim
+        modules = [each.project for each in state_projections(decoder)]
+        self.product = Linear.of(*modules, free_unpacked=free_unpacked)
 
-    def __call__(self, states: Tensor, sizes: Tensor) -> Tuple[Tensor, Tensor]:
+    def __call__(self, states: Tensor, sizes: Tensor) -> Tuple[Optional[Tensor], Tensor]:
         """What ``embed_prefix`` and ``embed_masks`` take.
 
         Args:
@@ -25,8 +33,11 @@ class StateProducts:
             sizes: long [B], so many of them count.
 
         Returns:
-            ([B, W, C], [B, 1, C]).
+            ([B, W, C], [B, 1, C]); (None, [B, k, C]) without layers.
         """
+        at = (sizes - 1)[:, None, None]
+        if not self.of_prefix:
+            last = states.gather(1, at.expand(-1, 1, states.size(2)))
+            return None, self.product(self.normalise(last)).view(len(sizes), -1, self.width)
         prefix, masks = self.product(self.normalise(states)).chunk(2, dim=-1)
-        at = (sizes - 1)[:, None, None].expand(-1, 1, masks.size(2))
-        return prefix, masks.gather(1, at)
+        return prefix, masks.gather(1, at.expand(-1, 1, masks.size(2)))

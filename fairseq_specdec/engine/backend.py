@@ -53,7 +53,7 @@ class Backend:
         """Read a decoder's weights; arguments as for ``DecoderWeights``. ``encoder``: may share the
         decoder's embeddings, which can then be freed too."""
         restore(decoder)
-        if self.graphs is not None:
+        if self.graphs is not None and len(decoder.layers):
             return StaticDecoder(self.graphs, decoder, name, read_layers, self.frees)
         return DecoderWeights(decoder, name, read_layers, self.frees)
 
@@ -125,7 +125,8 @@ class NativeBackend(Backend):
         return reason is not None
 
     def _pack(self, stack: Any, encoder: Any = None) -> NativeStack:
-        in_bf16 = stack.layers[0].final_layer_norm.weight.dtype == torch.bfloat16
+        like = stack.layers[0].final_layer_norm.weight if len(stack.layers) else stack.like
+        in_bf16 = like.dtype == torch.bfloat16
         number_format = "bf16" if in_bf16 else self.number_format
         return NativeStack(self.library, stack, number_format, self.frees, encoder)
 

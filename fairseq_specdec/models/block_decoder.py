@@ -28,6 +28,9 @@ class BlockDecoder(FairseqDecoder):
     that verifier and drafter share their dictionaries unchanged. Layout and attention are those of
     :mod:`fairseq_specdec.training.block_noising`.
 
+    Without layers (``--decoder-layers 0``) it is a head on the verifier's states: masks see no
+    prefix, and each of the k masks has a projection of its own.
+
     Class attributes:
         start_symbol: decoder position 0 holds the start symbol; without, the first token does.
         whole_blocks: masks count even after the length limit; what they draft is cut off there.
@@ -74,8 +77,9 @@ class BlockDecoder(FairseqDecoder):
         self.layernorm_embedding = norm(cfg) if cfg.layernorm_embedding else None
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
-        self.prefix_states = state_projection(state_widths, dim)
-        self.mask_states = state_projection(state_widths, dim)
+        deep = cfg.decoder.layers > 0
+        self.prefix_states = state_projection(state_widths, dim) if deep else None
+        self.mask_states = state_projection(state_widths, dim if deep else dim * self.block_size)
         self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
 
         self.layers = layer_list(cfg)
@@ -105,6 +109,12 @@ class BlockDecoder(FairseqDecoder):
             for key, value in self.embed_positions.state_dict().items():
                 state_dict.setdefault(f"{name}.embed_positions.{key}", value)
 
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the device and the number format of the computations."""
+        like: Tensor = self.layers[0].fc1.bias if self.num_layers else self.mask_embedding
+        return like
+
     def max_positions(self) -> int:
         """Longest target, in tokens with ``</s>``."""
         return self.max_target_positions
@@ -119,7 +129,7 @@ class BlockDecoder(FairseqDecoder):
         if table is None:
             return None
         if isinstance(table, SinusoidalPositionalEmbedding):
-            like = self.layers[0].fc1.bias
+            like = self.like
             if table.weights.device != like.device or table.weights.dtype != like.dtype:
                 table.weights = table.weights.to(like)  # some releases keep it out of the buffers
             weights = table.weights
@@ -169,7 +179,8 @@ class BlockDecoder(FairseqDecoder):
             positions: long [B, K], 0-based decoder positions.
             source_state: from :meth:`start_source`, for the same B rows.
             read: [B, K or 1, C], the projection by ``mask_states`` of the states that predicted the
-                last token before each mask's block; or None.
+                last token before each mask's block; or None. Without layers it may have more masks,
+                the first of which count.
 
         Returns:
             [B, K, C].
@@ -179,7 +190,7 @@ class BlockDecoder(FairseqDecoder):
         if self.source_copy is not None:
             x = x + self.source_copy(embedded, source_state)
         if read is not None:
-            x = x + read
+            x = x + read[:, : positions.size(1)]
         return self._finish_embedding(x if embedded is None else x + embedded)
 
     def embed_block(
@@ -245,7 +256,7 @@ class BlockDecoder(FairseqDecoder):
         steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
         plan = plan or self.plan(cuts, width)
         read, last = self._project_states(states, cuts, plan)
-        prefix = self.embed_prefix(prev_output_tokens, steps, read)
+        prefix = self.embed_prefix(prev_output_tokens, steps, read) if self.num_layers else None
         positions = block_positions(cuts, self.block_size).view(rows, -1)
         blocks = self.embed_masks(positions, source_state, last)
         if revealed is not None:
@@ -256,17 +267,33 @@ class BlockDecoder(FairseqDecoder):
         shape = (rows, cuts.size(1), self.block_size)
         asked = cuts.new_ones(shape, dtype=torch.bool) if wanted is None else wanted
         picked = asked.flatten().nonzero().squeeze(1)
-        layers = list(self.layers)  # with --decoder-layerdrop, those of this pass
-        if all(map(can_pack, layers)):
-            x = run_packed(layers, prefix, blocks, encoder_out, plan, picked)
+        if prefix is None:
+            x = blocks.flatten(0, 1)[picked]
         else:
-            allowed = block_attention(cuts, width, self.block_size, self.bidirectional_prefix)
-            heads = self.cfg.decoder.attention_heads
-            x = run_stock(layers, torch.cat([prefix, blocks], 1), encoder_out, allowed, heads)
-            x = x[:, width:].flatten(0, 1)[picked]
+            x = self._run_layers(prefix, blocks, encoder_out, cuts, plan, picked)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return spread(x, picked, asked.numel()).view(shape + (-1,))
+
+    def _run_layers(
+        self,
+        prefix: Tensor,
+        blocks: Tensor,
+        encoder_out: Dict[str, List[Tensor]],
+        cuts: Tensor,
+        plan: BlockPlan,
+        picked: Tensor,
+    ) -> Tensor:
+        """States [n, C] of the masks at the places ``picked`` (long [n]) in [B C k], of a prefix
+        [B, T, C] and masks [B, C k, C] before the first layer."""
+        layers = list(self.layers)  # with --decoder-layerdrop, those of this pass
+        if all(map(can_pack, layers)):
+            return run_packed(layers, prefix, blocks, encoder_out, plan, picked)
+        width = prefix.size(1)
+        allowed = block_attention(cuts, width, self.block_size, self.bidirectional_prefix)
+        heads = self.cfg.decoder.attention_heads
+        x = run_stock(layers, torch.cat([prefix, blocks], 1), encoder_out, allowed, heads)
+        return x[:, width:].flatten(0, 1)[picked]
 
     def _project_states(
         self, states: Optional[Tensor], cuts: Tensor, plan: BlockPlan
@@ -279,13 +306,15 @@ class BlockDecoder(FairseqDecoder):
             plan: of these cuts; the prefix that it leaves out reads nothing.
 
         Returns:
-            ([B, T, C'], [B, C k, C']); None and None for a drafter that reads no states.
+            ([B, T, C'], [B, C k, C']); None for what reads no states.
         """
-        if self.prefix_states is None or self.mask_states is None:
+        if self.mask_states is None:
             return None, None
         assert states is not None, "this drafter reads a verifier's states"
         at = cuts.unsqueeze(2).expand(-1, -1, states.size(2))
         last = self.mask_states(states.gather(1, at))
+        if self.prefix_states is None:
+            return None, last.view(cuts.size(0), -1, self.embed_dim)
         read = plan.spread(self.prefix_states(states.flatten(0, 1)[plan.live]))
         return read.unflatten(0, states.shape[:2]), last.repeat_interleave(self.block_size, 1)
 

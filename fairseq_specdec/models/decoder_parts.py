@@ -9,11 +9,11 @@ from .verifier_states import StateProjection
 
 
 def position_embedding(cfg: Any, padding_idx: int) -> Optional[nn.Module]:
-    """The position table, or None.
+    """The position table, or None; without layers nothing compares positions.
 
     The last block may start at the last position of a sentence, so masks need room after it.
     """
-    if cfg.no_token_positional_embeddings:
+    if cfg.no_token_positional_embeddings or not cfg.decoder.layers:
         return None
     table: nn.Module = PositionalEmbedding(
         cfg.max_target_positions + cfg.block_size,

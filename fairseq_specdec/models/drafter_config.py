@@ -123,6 +123,15 @@ def check_config(cfg: SpecDrafterConfig) -> None:
     _check_combinations(cfg)
 
 
+def check_layers(cfg: SpecDrafterConfig) -> None:
+    """Refuse a drafter without layers, for one that reads no verifier."""
+    if cfg.decoder.layers < 1:
+        raise ValueError(
+            f"--decoder-layers {cfg.decoder.layers}: only an attached_drafter, which reads its "
+            "verifier's states, can do without layers; give 1 or more"
+        )
+
+
 def _check_combinations(cfg: SpecDrafterConfig) -> None:
     """Refuse settings that contradict one another."""
     if cfg.bidirectional_prefix and cfg.num_cuts != 1:

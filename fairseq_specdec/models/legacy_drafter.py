@@ -17,7 +17,13 @@ from ..compat.checkpoint_file import get_setting
 from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries
-from .drafter_config import SpecDrafterConfig, check_config, drafter_config, set_architecture
+from .drafter_config import (
+    SpecDrafterConfig,
+    check_config,
+    check_layers,
+    drafter_config,
+    set_architecture,
+)
 from .source_copy import SourceCopy, SourceState
 from .spec_drafter import BASE, DEEP_SHALLOW, SpecDrafter
 
@@ -156,6 +162,7 @@ def legacy_config(args: Any) -> SpecDrafterConfig:
     cfg.no_scale_embedding = True  # whatever the flag is, their drafter does not scale
     cfg.num_cuts = 1
     check_config(cfg)
+    check_layers(cfg)
     unsupported = {
         "--layernorm-embedding": cfg.layernorm_embedding,
         "--chain-width": cfg.chain_width > 0,

@@ -26,6 +26,7 @@ from .drafter_config import (
     TINY,
     SpecDrafterConfig,
     check_config,
+    check_layers,
     drafter_config,
     register_architectures,
 )
@@ -81,6 +82,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         """
         cfg = drafter_config(args)
         check_config(cfg)
+        check_layers(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.verifier_embeddings:
             raise ValueError(

@@ -137,6 +137,10 @@ class VerifierReader(FairseqEncoder):
                 "--attach-to: an attached drafter reads a verifier's states in training; give "
                 "the verifier's checkpoint"
             )
+        verifier = self._verifier[0]  # the drafter may use its tables where all states are kept
+        if next(verifier.parameters()).dtype != like.dtype:
+            verifier.to(like)
+        verifier.to(like.device)
         if self._cache is None:
             return self._compute(src_tokens, src_lengths, prev_output_tokens, like, last)
         cache, keys = self._cache, self._keys(src_tokens, src_lengths, prev_output_tokens)
@@ -159,9 +163,6 @@ class VerifierReader(FairseqEncoder):
         last: Optional[Tensor] = None,
     ) -> Tuple[Any, Tensor, Tensor]:
         verifier = self._verifier[0]
-        if next(verifier.parameters()).dtype != like.dtype:
-            verifier.to(like)
-        verifier.to(like.device)
         encoder_out = verifier.encoder(src_tokens, src_lengths=src_lengths)
         if runs_packed(verifier.decoder):
             states, final = self._packed(prev_output_tokens, encoder_out, last)

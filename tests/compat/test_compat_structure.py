@@ -7,6 +7,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_specdec.compat.settings import RefusedCheckpointError
+from fairseq_specdec.compat.structure import check_structure
 
 WEIGHTS = {"decoder.embed_tokens.weight": torch.zeros(2, 2)}
 ARGS = argparse.Namespace(arch="transformer")
@@ -33,6 +34,14 @@ CASES = [
     ({"cfg": {"task": "x"}, "model": WEIGHTS}, "its task in cfg is a str, not settings by name"),
     ({"cfg": {"model": [1]}, "model": WEIGHTS}, "its model in cfg is a list, not settings"),
 ]
+
+
+def test_a_head_on_a_verifier_needs_no_layers():
+    state = counts("decoder_layers")
+    head = dict(state, model={"decoder.mask_states.project.weight": torch.zeros(2, 2)})
+    check_structure(head, "x.pt")
+    with pytest.raises(RefusedCheckpointError, match="decoder_layers is 0"):
+        check_structure(state, "x.pt")
 
 
 @pytest.mark.parametrize("state, message", CASES, ids=[message for _, message in CASES])

@@ -60,6 +60,7 @@ def slow_draft(model, row, done):
 
 SPEC = [{}, {"source_copy": True}, {"bidirectional_prefix": True}, {"chain_width": 16}]
 ATTACHED = [{}, {"chain_width": 16}, {"decoder_layers": 2, "read_layers": "2"}]
+HEADS = [{"decoder_layers": 0}, {"decoder_layers": 0, "chain_width": 16, "read_layers": "2"}]
 
 
 @pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
@@ -352,9 +353,30 @@ def test_the_native_library_drafts_alone(settings):
     assert drafts[0].tokens.tolist() == drafts[1].tokens.tolist()
 
 
+@pytest.mark.skipif(load() is None, reason="the native library is not built")
+@pytest.mark.parametrize("settings", HEADS + ATTACHED)
+@torch.no_grad()
+def test_the_native_library_reads_states_as_torch_does(settings):
+    model = toy_attached_drafter(updates=60, **settings)
+    encoder_out, states = reading(model, SOURCES, TARGETS)
+    drafts = []
+    for name in ("native", "torch"):
+        drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS))
+        backend = choose_backend(name, [toy_drafter()])
+        session = open_on(drafter, SOURCES, 60, encoder_out=encoder_out, backend=backend)
+        assert isinstance(session, NativeBlockSession) == (name == "native")
+        session.commit(torch.tensor([1, 2] * (len(SOURCES) // 2)), states[:, :2])
+        rows = list(range(2, len(SOURCES)))
+        session.select(torch.tensor(rows), rows)
+        accepted = hypotheses_of([TARGETS[row][: 1 + row % 2] for row in rows])
+        drafts.append([session.propose(accepted, size).tokens.tolist() for size in (4, 2)])
+    assert drafts[0] == drafts[1]
+    assert len({tuple(row) for row in drafts[0][0]}) > 2
+
+
 @pytest.mark.parametrize(
     "attached, settings",
-    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED],
+    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED + HEADS],
 )
 def test_drafts_what_the_training_pass_predicts(attached, settings):
     make = toy_attached_drafter if attached else toy_drafter

@@ -35,8 +35,10 @@ SENTENCES = sentences(24, seed=7)
 def drafter_of(kind):
     if kind == "iad":
         return InputCopyDrafter(PAD, EOS)
-    attached = toy_attached_drafter("pre_norm", 4, 80, chain_width=16)
-    model = attached if kind == "gad-attached" else toy_drafter()
+    model = toy_drafter()
+    if kind in ("gad-attached", "gad-head"):
+        layers = 1 if kind == "gad-attached" else 0
+        model = toy_attached_drafter("pre_norm", 4, 80, chain_width=16, decoder_layers=layers)
     options = DraftOptions(4, PAD, EOS, confidence=0.4 if kind == "gad-unsure" else 0.0)
     return NarBlockDrafter(copy.deepcopy(model), options)
 
@@ -84,7 +86,7 @@ def why_ended(loop, limits, plan, ends_early, means, start, rounds):
 
 
 @pytest.mark.skipif(library.load() is None, reason="no native library here")
-@pytest.mark.parametrize("kind", ["iad", "gad", "gad-unsure", "gad-attached"])
+@pytest.mark.parametrize("kind", ["iad", "gad", "gad-unsure", "gad-attached", "gad-head"])
 def test_a_call_drafts_and_learns_as_python_would(kind, monkeypatch):
     model, words, ends = toy_model("pre_norm"), make_task().tgt_dict, set()
     speculate, calls = NativeChains.speculate, []

@@ -127,6 +127,20 @@ def test_a_drafter_reads_its_verifier_once(tmp_path, layers, monkeypatch):
     assert torch.equal(losses(caching, longer), losses(drafter(), longer))
 
 
+def test_the_verifiers_tables_are_in_the_drafters_format_where_all_states_are_kept(tmp_path):
+    save_verifier(tmp_path / "v.pt", decoder_output_dim=64)
+
+    def drafter():
+        return make_drafter(
+            arch="attached_drafter_tiny", model=AttachedDrafter, attach_to=str(tmp_path / "v.pt"),
+            verifier_embeddings=True, cache_verifier_states=str(tmp_path / "states"),
+        ).bfloat16().eval()  # fmt: skip
+
+    batch = make_batch(rows=6)
+    expected = losses(drafter(), batch)
+    assert torch.equal(losses(drafter(), batch) > 0, expected > 0)
+
+
 def test_only_attached_drafters_keep_states():
     with pytest.raises(ValueError, match="--cache-verifier-states.*--attach-to"):
         make_drafter(cache_verifier_states="somewhere")

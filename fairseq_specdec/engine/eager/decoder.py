@@ -126,8 +126,8 @@ class DecoderWeights:
         outputs = getattr(decoder, "block_heads", None)
         learned = outputs is not None and outputs.first_is_learned
         self.first_head = PackedHeads(outputs, 1, 1) if learned else None
-        self.width = self.layers[0].out.size
-        self.heads = self.layers[0].heads
+        self.width = self.layers[0].out.size if self.layers else decoder.embed_dim
+        self.heads = self.layers[0].heads if self.layers else 1
         self.read_layers = frozenset(read_layers)
         # Caches of sessions that are over; list operations are atomic, so threads may share it.
         self._caches: List[KVCache] = []

@@ -46,7 +46,7 @@ class KVCache:
             like: a tensor of the dtype and device to use.
         """
         fits = (
-            len(self.slots) == self.layers
+            len(self.slots) == self.layers > 0
             and self.slots[0].size(1) >= rows
             and self.slots[0].size(3) >= capacity
             and self.slots[0].dtype == like.dtype
@@ -61,7 +61,7 @@ class KVCache:
     def reserve(self, slots: int) -> None:
         """Make room for ``slots`` slots in every row, doubling the capacity when it must grow."""
         old = self.capacity
-        if slots <= old:
+        if slots <= old or not self.layers:
             return
         grown = max(slots, 2 * old)
         for i, buffer in enumerate(self.slots):
@@ -72,7 +72,7 @@ class KVCache:
     def place(self, layout: Layout) -> None:
         """Set the slots of the next writes, in all layers; ``layout.upto`` slots must be there."""
         self._from, self._upto = layout.run_from, layout.upto
-        if layout.run_from is None:
+        if layout.run_from is None and self.slots:
             _, rows, heads, capacity, _ = self.slots[0].shape
             first = torch.arange(2 * rows * heads, device=layout.slots.device) * capacity
             first = first.view(2, rows, heads, 1)[:, : layout.slots.size(0)]

@@ -47,7 +47,8 @@ def refusal(stack: Any) -> Optional[str]:
     """Why an encoder or decoder is not run natively, in words; None if it is."""
     layers = list(stack.layers)
     if not layers:
-        return "it has no layers"
+        head = getattr(stack, "mask_states", None)
+        return "it has no layers" if head is None else None
     if any(type(layer) is not type(layers[0]) for layer in layers):
         return "its layers are of several kinds"
     if _code(layers[0].activation_fn) not in _known_activations():
@@ -72,6 +73,31 @@ def refusal(stack: Any) -> Optional[str]:
     if len(same) > 1:
         return "its layers differ in size or parts"
     return None
+
+
+def _shape(stack: Any) -> Shape:
+    """Of an encoder or decoder; without layers, of a decoder's norm and vocabulary."""
+    projection = getattr(stack, "output_projection", None)
+    if not len(stack.layers):
+        width = projection.in_features
+        return Shape(0, width, 1, 1, 1, 0, 0, 1, 0, width, width)
+    first = stack.layers[0]
+    decoder = hasattr(first, "encoder_attn")
+    cross = decoder and first.encoder_attn is not None
+    width = int(first.self_attn.embed_dim)
+    return Shape(
+        len(stack.layers),
+        width,
+        first.fc1.out_features,
+        first.self_attn.num_heads,
+        int(decoder),
+        int(cross),
+        int(decoder and first.cross_self_attention),
+        int(first.normalize_before),
+        _known_activations()[_code(first.activation_fn)],
+        first.encoder_attn.k_proj.in_features if cross else width,
+        width if projection is None else projection.in_features,
+    )
 
 
 class NativeStack:
@@ -108,37 +134,21 @@ class NativeStack:
         self.number_format = number_format
         self.nbytes = 0
         self._products: List[NativeLinear] = []
-        first = stack.layers[0]
         self.layer_work, self.end_work, self.vocabulary_work = Work(), Work(), Work()
         self._last = len(stack.layers) - 1
-        decoder = hasattr(first, "encoder_attn")
-        cross = decoder and first.encoder_attn is not None
-        self.width = int(first.self_attn.embed_dim)
-        projection = getattr(stack, "output_projection", None)
-        shape = Shape(
-            len(stack.layers),
-            self.width,
-            first.fc1.out_features,
-            first.self_attn.num_heads,
-            int(decoder),
-            int(cross),
-            int(decoder and first.cross_self_attention),
-            int(first.normalize_before),
-            _known_activations()[_code(first.activation_fn)],
-            first.encoder_attn.k_proj.in_features if cross else self.width,
-            self.width if projection is None else projection.in_features,
-        )
+        shape = _shape(stack)
+        self.width = shape.width
         self.pointer = ctypes.c_void_p()
         library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(self.pointer))
         weakref.finalize(self, library.free, "specdec_stack_free", self.pointer)
         for i, layer in enumerate(stack.layers):
-            self._read_layer(i, layer, cross)
+            self._read_layer(i, layer, bool(shape.cross))
         if stack.layer_norm is not None:
             self._norm(0, _FINAL_NORM, stack.layer_norm)
         self.words = 0
-        if projection is not None:
+        if getattr(stack, "output_projection", None) is not None:
             self.words = self._vocabulary(stack, encoder)
-        self.layer_work.breadth = (shape.layers - 1) * shape.width
+        self.layer_work.breadth = max(0, shape.layers - 1) * shape.width
         self.end_work.breadth = shape.width
         self.vocabulary_work.breadth = self.words / 10
         library.call("specdec_stack_finish", self.pointer)

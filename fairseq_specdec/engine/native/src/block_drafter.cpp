@@ -203,7 +203,9 @@ struct Columns {
   std::vector<uint8_t> wanted;              // masks
 };
 
-Columns lay_out(const DraftRequest& request, const Hypotheses& hypotheses, int rows) {
+Columns lay_out(const BlockDrafter& drafter, const DraftCall& call, int rows) {
+  const DraftRequest& request = call.request;
+  const Hypotheses& hypotheses = call.hypotheses;
   Columns columns;
   for (int row = 0; row < rows; row++) {
     const int64_t length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
@@ -213,7 +215,7 @@ Columns lay_out(const DraftRequest& request, const Hypotheses& hypotheses, int r
             "a hypothesis is larger than its buffer");
     columns.first.push_back(columns.row.size());
     columns.fresh.push_back(static_cast<int>(known - cached));
-    for (int64_t at = cached; at < known + request.masks; at++) {
+    for (int64_t at = drafter.sees_tokens() ? cached : known; at < known + request.masks; at++) {
       columns.row.push_back(row);
       columns.slot.push_back(static_cast<int>(at));
       columns.upto.push_back(static_cast<int>(at < known ? at + 1 : known + request.masks));
@@ -271,6 +273,25 @@ void add_states(const BlockDrafter& drafter, const Columns& columns, const Draft
   }
 }
 
+// The same without layers: what the last state of each row adds to its masks.
+void add_heads(const BlockDrafter& drafter, int rows, const DraftRequest& request, float* x) {
+  static thread_local Buffer<float> normed_states, added_states;
+  const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
+  const int heads = drafter.of_states->out();
+  float* normed = normed_states.reserve(static_cast<size_t>(rows) * wide);
+  float* added = added_states.reserve(static_cast<size_t>(rows) * heads);
+  for (int row = 0; row < rows; row++) {
+    const int64_t size = request.sizes[row];
+    require(size >= 1 && size <= request.state_stride, "hidden states of an impossible number");
+    const float* last = request.states + (row * request.state_stride + size - 1) * wide;
+    normalise(Norm{}, drafter.read_layers, width, last, normed + static_cast<size_t>(row) * wide);
+  }
+  multiply(*drafter.of_states, rows, normed, wide, added, heads, After::kStore);
+  const int64_t mine = request.masks * width;
+  for (int row = 0; row < rows; row++)
+    for (int64_t i = 0; i < mine; i++) x[row * mine + i] += added[int64_t{row} * heads + i];
+}
+
 // Logits of masks, over the words that their rows may draft.
 class Logits {
  public:
@@ -312,6 +333,10 @@ void DraftCall::check(const BlockDrafter& drafter, const Session& session) const
   bounded(request.token_stride, masks, "drafts larger than their buffer");
   hypotheses.check();
   require(drafter.chain.width == 0 || request.candidates > 0, "a chain without candidates");
+  require(drafter.sees_tokens() ||
+              (drafter.of_states != nullptr &&
+               int64_t{masks} * drafter.stack.shape.width <= drafter.of_states->out()),
+          "more masks than heads");
   require(&session.stack == &drafter.stack && session.rows() >= 1 && embedding.fits(drafter.stack),
           "a session or a table of another size than the drafter's");
   require(request.words == nullptr || (request.words->is_of(drafter.vocabulary) &&
@@ -326,17 +351,22 @@ const float* run_masks(const BlockDrafter& drafter, Session& session, const Draf
   static thread_local Buffer<float> embedded, features;
   const DraftRequest& request = call.request;
   const int width = drafter.stack.shape.width;
-  const Columns columns = lay_out(request, call.hypotheses, session.rows());
+  const Columns columns = lay_out(drafter, call, session.rows());
   const size_t total = columns.row.size();
   session.reserve(*std::max_element(columns.upto.begin(), columns.upto.end()));
   float* x = embedded.reserve(total * width);
   embed(drafter, call, columns, x);
-  if (request.states != nullptr && drafter.read_layers > 0)
-    add_states(drafter, columns, request, x);
+  if (request.states != nullptr && drafter.read_layers > 0) {
+    if (drafter.sees_tokens())
+      add_states(drafter, columns, request, x);
+    else
+      add_heads(drafter, session.rows(), request, x);
+  }
   const Block block{static_cast<int>(total), columns.row.data(), columns.slot.data(),
                     Visibility{columns.upto.data()}};
   float* of_masks = features.reserve(static_cast<size_t>(session.rows()) * request.masks * width);
-  session.run(block, x, of_masks, {nullptr, columns.wanted.data(), {}, nullptr});
+  const uint8_t* wanted = drafter.sees_tokens() ? columns.wanted.data() : nullptr;
+  session.run(block, x, of_masks, {nullptr, wanted, {}, nullptr});
   return of_masks;
 }
 

@@ -1,4 +1,5 @@
 // The non-autoregressive block drafter (Ge et al. 2022, equation 6), with the chain of ChainHead.
+// Without layers it is a head on the verifier's hidden states: masks see no tokens.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,10 @@ class BlockDrafter {
   const Stack& stack;
   Buffer<float> mask;  // [width], the embedding of [MASK], scaled
   int pad;
-  // What the verifier's hidden states add to tokens and, after those, to masks; or nothing.
+  bool sees_tokens() const { return stack.shape.layers > 0; }
+
+  // What the verifier's hidden states add to tokens and, after those, to masks; without layers the
+  // last of them to each of so many masks; or nothing.
   SharedMatrix of_states;
   int read_layers = 0;
   Chain chain;

@@ -164,9 +164,9 @@ void for_each_run(int count, const int* numbers, const Body& body) {
 }  // namespace
 
 Stack::Stack(const Shape& shape) : shape(shape) {
-  for (int size :
-       {shape.layers, shape.width, shape.inner, shape.heads, shape.source, shape.features})
-    bounded(size, 1, "a Transformer without layers, width or heads");
+  bounded(shape.layers, 0, "an impossible number of layers");
+  for (int size : {shape.width, shape.inner, shape.heads, shape.source, shape.features})
+    bounded(size, 1, "a Transformer without width or heads");
   require(shape.width % shape.heads == 0, "the width is no multiple of the number of heads");
   require(shape.activation >= 0 && shape.activation < static_cast<int>(Activation::kCount),
           "an activation of unknown kind");
@@ -179,14 +179,14 @@ Stack::Stack(const Shape& shape) : shape(shape) {
 void Stack::set_matrix(int layer, int part, SharedMatrix matrix) {
   require(!finished, "the weights are complete");
   require(part >= 0 && part <= kVocabulary, "a product of unknown kind");
-  require(layer >= 0 && layer < shape.layers, "a layer out of range");
+  require(part == kVocabulary || (layer >= 0 && layer < shape.layers), "a layer out of range");
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
 }
 
 void Stack::set_norm(int layer, int part, Norm norm) {
   require(!finished, "the weights are complete");
   require(part >= 0 && part <= kFinalNorm, "a norm of unknown kind");
-  require(layer >= 0 && layer < shape.layers, "a layer out of range");
+  require(part == kFinalNorm || (layer >= 0 && layer < shape.layers), "a layer out of range");
   require(norm.width == shape.width, "wrong size: norm");
   (part == kFinalNorm ? final_norm : layers[layer].norms[part]) = std::move(norm);
 }
@@ -282,7 +282,7 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   for (KeyValues& cache : self_) cache.make_room(rows, front_ + capacity, most_slots_);
   for (KeyValues& cache : cross_)
     if (shape.cross) cache.make_room(rows, source, source);
-  capacity_ = self_[0].capacity() - front_;
+  capacity_ = self_.empty() ? capacity : self_[0].capacity() - front_;
   const Ragged ragged(rows, source, hidden);
   const int tokens = ragged.tokens();
   if (tokens < rows * source && shape.reads_source()) {
@@ -317,7 +317,10 @@ void Session::write_source(int layer, const Ragged& ragged, const float* states)
 }
 
 void Session::reserve(int capacity) {
-  if (capacity <= capacity_) return;
+  if (capacity <= capacity_ || self_.empty()) {
+    capacity_ = std::max(capacity, capacity_);
+    return;
+  }
   const Shape& shape = stack.shape;
   const int slots = std::max(capacity, 2 * capacity_), rows = static_cast<int>(source_.size());
   for (KeyValues& cache : self_) {
@@ -413,6 +416,7 @@ void Session::run(const Block& whole, const float* embedded, float* features,
                   const RunExtras& extras) {
   const Shape& shape = stack.shape;
   const int width = shape.width, final = shape.layers;
+  require(final > 0 || extras.wanted == nullptr, "some tokens of a stack without layers");
   Block block = whole;
   const size_t size = static_cast<size_t>(block.tokens) * width;
   float* x = scratch_.x.reserve(size);

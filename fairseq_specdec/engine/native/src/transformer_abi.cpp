@@ -242,15 +242,15 @@ SPECDEC_API int specdec_drafter_new(const void* stack, int width, const float* m
 
 SPECDEC_API void specdec_drafter_free(void* drafter) { delete static_cast<BlockDrafter*>(drafter); }
 
-// matrix: [2 C][read_layers C], of tokens and of masks.
+// matrix: [2 C][read_layers C], of tokens and of masks; without layers [masks C][read_layers C].
 SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const void* matrix) {
   return guarded([&] {
     auto& self = *static_cast<BlockDrafter*>(drafter);
     const int width = self.stack.shape.width;
     const SharedMatrix states = shared(matrix);
     require(read_layers > 0 && read_layers < 1024, "no layers to read");
-    require(states->out() == 2 * width && states->in() == read_layers * width,
-            "wrong size: products of hidden states");
+    const bool fits = self.sees_tokens() ? states->out() == 2 * width : states->out() % width == 0;
+    require(fits && states->in() == read_layers * width, "wrong size: products of hidden states");
     self.of_states = states;
     self.read_layers = read_layers;
   });
