@@ -13,7 +13,9 @@ from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.work import Pass
 
-from .base import Budget, Costs, Drafter, DraftSession, ReadyDrafter, Source
+from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, ReadyDrafter, Source
+from .native_block import NativeBlockSession
+from .native_heads import NativeHeads
 
 
 class _Weights(NamedTuple):
@@ -43,33 +45,40 @@ class BlockwiseHeadsDrafter(Drafter):
         self.read_layers = (len(model.decoder.layers),)
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        weights = None
+        weights = native = None
+        decoder = verifier.decoder
         if self.size > 1:
-            decoder = verifier.decoder
+            native = NativeHeads.of(decoder, backend, self.size, self.pad)
+        if self.size > 1 and native is None:
             narrow = decoder.project_out_dim
             weights = _Weights(
                 PackedHeads(decoder.block_heads, 2, self.size),
                 None if narrow is None else Linear.of(narrow),
                 vocabulary_product(decoder),
             )
-        return ReadyBlockwiseHeadsDrafter(weights, self.size, self.pad)
+        return ReadyBlockwiseHeadsDrafter(weights, native, self.size, self.pad)
 
 
 class ReadyBlockwiseHeadsDrafter(NamedTuple):
-    """Drafts with heads whose weights were read. ``weights``: heads 2 .. k; None where k is 1."""
+    """Drafts with heads whose weights were read. ``native``: heads 2 .. k in the library.
+    ``weights``: the same in torch, where the library has none. Both are None where k is 1."""
 
     weights: Optional[_Weights]
+    native: Optional[NativeHeads]
     block_size: int
     pad: int
 
     @property
     def in_library(self) -> bool:
-        return False
+        return self.native is not None
 
     def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
-        return None  # they run in torch
+        return None if self.native is None else self.native.passes(rows, size, 1)
 
     def open(self, source: Source) -> DraftSession:
+        if self.native is not None:
+            options = DraftOptions(self.block_size - 1, self.pad, self.pad)
+            return NativeBlockSession(self.native, options, source, source.encoder_out)
         return BlockwiseHeadsSession(self.weights, self.block_size, self.pad, source.max_len)
 
 

@@ -53,6 +53,7 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_drafter_new": [_POINTER, _INT, _POINTER, _INT, _POINTER],
     "specdec_drafter_free": [_POINTER],
     "specdec_drafter_states": [_POINTER, _INT, _POINTER],
+    "specdec_drafter_heads": [_POINTER, _POINTER, _INT, _POINTER],
     "specdec_drafter_chain": [_POINTER, _INT, *[_POINTER] * 5],
     "specdec_drafter_lists": [_POINTER],
     "specdec_words_new": [_POINTER],

@@ -43,12 +43,16 @@ def _known_activations() -> Dict[Any, int]:
     return numbers
 
 
+def activation_number(function: Any) -> Optional[int]:
+    """As the library numbers it; None for one that it does not run."""
+    return _known_activations().get(_code(function))
+
+
 def refusal(stack: Any) -> Optional[str]:
     """Why an encoder or decoder is not run natively, in words; None if it is."""
     layers = list(stack.layers)
-    if not layers:
-        head = getattr(stack, "mask_states", None)
-        return "it has no layers" if head is None else None
+    if not layers:  # a drafter's may do without
+        return None if hasattr(stack, "like") else "it has no layers"
     if any(type(layer) is not type(layers[0]) for layer in layers):
         return "its layers are of several kinds"
     if _code(layers[0].activation_fn) not in _known_activations():
@@ -77,14 +81,14 @@ def refusal(stack: Any) -> Optional[str]:
 
 def _shape(stack: Any) -> Shape:
     """Of an encoder or decoder; without layers, of a decoder's norm and vocabulary."""
-    projection = getattr(stack, "output_projection", None)
     if not len(stack.layers):
-        width = projection.in_features
+        width = stack.output_projection.in_features
         return Shape(0, width, 1, 1, 1, 0, 0, 1, 0, width, width)
     first = stack.layers[0]
     decoder = hasattr(first, "encoder_attn")
     cross = decoder and first.encoder_attn is not None
     width = int(first.self_attn.embed_dim)
+    projection = getattr(stack, "output_projection", None)
     return Shape(
         len(stack.layers),
         width,

@@ -275,21 +275,39 @@ void add_states(const BlockDrafter& drafter, const Columns& columns, const Draft
 
 // The same without layers: what the last state of each row adds to its masks.
 void add_heads(const BlockDrafter& drafter, int rows, const DraftRequest& request, float* x) {
-  static thread_local Buffer<float> normed_states, added_states;
+  static thread_local Buffer<float> last_states, inner_states, added_states;
+  const HiddenLayer& hidden = drafter.hidden;
   const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
-  const int heads = drafter.of_states->out();
-  float* normed = normed_states.reserve(static_cast<size_t>(rows) * wide);
+  const int inner = drafter.of_states->in(), heads = drafter.of_states->out();
+  float* last = last_states.reserve(static_cast<size_t>(rows) * wide);
   float* added = added_states.reserve(static_cast<size_t>(rows) * heads);
+  const float* read = last;
   for (int row = 0; row < rows; row++) {
     const int64_t size = request.sizes[row];
     require(size >= 1 && size <= request.state_stride, "hidden states of an impossible number");
-    const float* last = request.states + (row * request.state_stride + size - 1) * wide;
-    normalise(Norm{}, drafter.read_layers, width, last, normed + static_cast<size_t>(row) * wide);
+    const float* state = request.states + (row * request.state_stride + size - 1) * wide;
+    float* mine = last + static_cast<size_t>(row) * wide;
+    if (hidden.product == nullptr)
+      normalise(Norm{}, drafter.read_layers, width, state, mine);
+    else
+      std::copy_n(state, wide, mine);
   }
-  multiply(*drafter.of_states, rows, normed, wide, added, heads, After::kStore);
-  const int64_t mine = request.masks * width;
-  for (int row = 0; row < rows; row++)
-    for (int64_t i = 0; i < mine; i++) x[row * mine + i] += added[int64_t{row} * heads + i];
+  if (hidden.product != nullptr) {
+    const size_t count = static_cast<size_t>(rows) * inner;
+    float* units = inner_states.reserve(count + LANES);  // whole vectors
+    multiply(*hidden.product, rows, last, wide, units, inner,
+             begins_with_relu(hidden.activation) ? After::kRelu : After::kStore);
+    activate(hidden.activation, count, units);
+    read = units;
+  }
+  multiply(*drafter.of_states, rows, read, inner, added, heads, After::kStore);
+  const int64_t size = request.masks * width;
+  for (int row = 0; row < rows; row++) {
+    float* mine = x + row * size;
+    for (int64_t i = 0; i < size; i++) mine[i] += added[int64_t{row} * heads + i];
+    if (hidden.product == nullptr) continue;
+    for (int64_t i = 0; i < size; i++) mine[i] += last[row * wide + i % width];
+  }
 }
 
 // Logits of masks, over the words that their rows may draft.
@@ -377,6 +395,10 @@ void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call)
   static thread_local Buffer<float> of_mask;
   const DraftRequest& request = call.request;
   const int rows = session.rows(), masks = static_cast<int>(request.masks);
+  if (drafter.hidden.product != nullptr && request.states == nullptr) {
+    std::fill_n(call.sizes, rows, 0);  // blockwise heads have nothing to read yet
+    return;
+  }
   const float* features = run_masks(drafter, session, call);
   const Logits logits(drafter, request.words, rows * masks, features);
   const Chain& chain = drafter.chain;

@@ -20,6 +20,12 @@ struct Chain {
   int width = 0;               // 0: there is no chain
 };
 
+// The hidden layer of blockwise heads (Stern et al. 2018, section 6), which are added to the state.
+struct HiddenLayer {
+  SharedMatrix product;  // null: there is none
+  Activation activation = Activation::kLinear;
+};
+
 class BlockDrafter {
  public:
   BlockDrafter(const Stack& stack, const float* mask, int pad);
@@ -32,6 +38,7 @@ class BlockDrafter {
   // What the verifier's hidden states add to tokens and, after those, to masks; without layers the
   // last of them to each of so many masks; or nothing.
   SharedMatrix of_states;
+  HiddenLayer hidden;  // before of_states, without layers
   int read_layers = 0;
   Chain chain;
   std::shared_ptr<const MatrixRows> vocabulary;  // of a drafter with lists of words; or null

@@ -256,6 +256,24 @@ SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const voi
   });
 }
 
+// The heads of a blockwise model: hidden [H][C] with an activation, output [masks C][H].
+SPECDEC_API int specdec_drafter_heads(void* drafter, const void* hidden, int activation,
+                                      const void* output) {
+  return guarded([&] {
+    auto& self = *static_cast<BlockDrafter*>(drafter);
+    const int width = self.stack.shape.width;
+    const SharedMatrix inner = shared(hidden), outer = shared(output);
+    require(!self.sees_tokens(), "heads of a drafter with layers");
+    require(activation >= 0 && activation < static_cast<int>(Activation::kCount),
+            "an activation of unknown kind");
+    require(inner->in() == width && outer->in() == inner->out() && outer->out() % width == 0,
+            "wrong size: heads");
+    self.hidden = {inner, static_cast<Activation>(activation)};
+    self.of_states = outer;
+    self.read_layers = 1;
+  });
+}
+
 // of_mask: [width][C] and its bias; of_state: [width][width]; of_token, for_token: [words][width].
 SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_mask,
                                       const float* of_mask_bias, const float* of_state,
