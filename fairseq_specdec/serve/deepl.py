@@ -52,7 +52,7 @@ def deepl(pairs: Pairs) -> APIRouter:
         return {
             "translations": [
                 {
-                    "detected_source_language": service.languages[0].upper(),
+                    "detected_source_language": pairs.source_of(service).upper(),
                     "text": each.text if each is not None else "",
                     "billed_characters": len(text),
                 }

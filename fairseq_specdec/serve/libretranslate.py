@@ -45,7 +45,7 @@ def libretranslate(pairs: Pairs) -> APIRouter:
         if alternatives:
             answer["alternatives"] = [_others(each, alternatives) for each in translations]
         if fields["source"] == "auto":
-            known = {"confidence": 100, "language": service.languages[0]}
+            known = {"confidence": 100, "language": pairs.source_of(service)}
             answer["detectedLanguage"] = [known for _ in translations]
         return {name: value[0] for name, value in answer.items()} if single else answer
 

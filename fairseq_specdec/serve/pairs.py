@@ -5,6 +5,7 @@ from typing import Any, List, Sequence, Tuple
 from fairseq_specdec.io.local_http import RefusedError
 
 from .bodies import shown
+from .language_codes import matching, short
 from .limits import Limits
 from .service import Service
 
@@ -30,15 +31,24 @@ class Pairs:
             each.close()
 
     def sources(self) -> List[str]:
-        """The source languages, each once."""
-        return _different(self.services, 0)
+        """The source languages, each once, by the models' codes and by the short ones of each."""
+        return _named(_different(self.services, 0))
 
     def targets(self, source: Any = None) -> List[str]:
-        """The target languages, or those of one source language."""
-        return _different([s for s in self.services if source in (None, s.languages[0])], 1)
+        """The target languages, or those of one source language, likewise."""
+        fitting = self.services
+        if source is not None:
+            codes = matching(source, _different(self.services, 0))
+            fitting = tuple(each for each in fitting if each.languages[0] in codes)
+        return _named(_different(fitting, 1))
+
+    def source_of(self, service: Service) -> str:
+        """A service's source language, by its short code where it has one."""
+        code = service.languages[0]
+        return short(code, _different(self.services, 0)) or code
 
     def asked(self, source: Any, target: Any, names: Tuple[str, str]) -> Service:
-        """The service of the languages that a request names; a region after them is taken.
+        """The service of the languages that a request names.
 
         Args:
             source: None where the request leaves it open.
@@ -64,12 +74,18 @@ def _different(services: Sequence[Service], side: int) -> List[str]:
     return list(dict.fromkeys(each.languages[side] for each in services))
 
 
+def _named(codes: Sequence[str]) -> List[str]:
+    return [*codes, *filter(None, (short(code, codes) for code in codes))]
+
+
 def _of_language(services: Sequence[Service], side: int, value: Any, what: str) -> List[Service]:
-    """Those of a language; where none has its region, those that have none."""
-    code = str(value).lower().replace("_", "-")
-    for wanted in (code, code.split("-")[0]) if isinstance(value, str) else ():
-        fitting = [s for s in services if s.languages[side].lower().replace("_", "-") == wanted]
-        if fitting:
-            return fitting
-    there = ", ".join(_different(services, side))
+    """Those of a language."""
+    codes = _different(services, side)
+    fitting = matching(value, codes) if isinstance(value, str) else []
+    if len(fitting) == 1:
+        return [each for each in services if each.languages[side] == fitting[0]]
+    if fitting:
+        raise RefusedError(400, f"{what} {shown(value)} is one of {', '.join(fitting)}; name it")
+    names = ((code, short(code, codes)) for code in codes)
+    there = ", ".join(f"{code} ({other})" if other else code for code, other in names)
     raise RefusedError(400, f"{what} {shown(value)} is not supported; there is {there}")

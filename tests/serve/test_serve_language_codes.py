@@ -1,0 +1,64 @@
+"""What clients' codes mean in the codes of NLLB, mBART-50 and M2M-100."""
+
+import json
+
+import pytest
+from hf_folders import converted
+
+from fairseq_specdec.serve.language_codes import matching, short
+
+
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory):
+    """The languages of a converted family."""
+    root = tmp_path_factory.mktemp("converted")
+
+    def of(family):
+        folder = root / family
+        if not folder.exists():
+            converted(family, folder)
+        description = json.loads((folder / "converted.json").read_text(encoding="utf-8"))
+        return sorted(description["languages"])
+
+    return of
+
+
+@pytest.mark.parametrize(
+    "asked, nllb, mbart50, m2m_100",
+    [
+        ("de", "deu_Latn", "de_DE", "de"),
+        ("DE", "deu_Latn", "de_DE", "de"),
+        ("deu", "deu_Latn", "de_DE", "de"),
+        ("en-GB", "eng_Latn", "en_XX", "en"),
+        ("de-AT", "deu_Latn", "de_DE", "de"),
+        ("zh", "zho_Hans", "zh_CN", "zh"),
+        ("zh-TW", "zho_Hant", None, "zh"),
+        ("zh-Hant", "zho_Hant", None, "zh"),
+        ("sr", "srp_Cyrl", None, "sr"),
+        ("sr-Latn", None, None, "sr"),
+        ("no", "nob_Latn", None, "no"),
+        ("ar", "arb_Arab", "ar_AR", "ar"),
+        ("fa", "pes_Arab", "fa_IR", "fa"),
+        ("ks-Deva", "kas_Deva", None, None),
+        ("xx", None, None, None),
+    ],
+)
+def test_a_code_means_one_language_or_none(codes, asked, nllb, mbart50, m2m_100):
+    for family, code in (("nllb", nllb), ("mbart50", mbart50), ("m2m_100", m2m_100)):
+        assert matching(asked, codes(family)) == ([code] if code else []), family
+
+
+@pytest.mark.parametrize("family, least", [("nllb", 110), ("mbart50", 52), ("m2m_100", 1)])
+def test_short_codes_mean_what_they_are_short_for(codes, family, least):
+    known = codes(family)
+    names = {code: short(code, known) for code in known}
+    given = {code: name for code, name in names.items() if name}
+    assert len(given) >= least and len(set(given.values())) == len(given)
+    for code, name in given.items():
+        assert matching(name, known) == [code]
+    for code in known:
+        assert matching(code.upper(), known) == [code]
+
+
+def test_a_language_of_two_scripts_is_left_open(codes):
+    assert matching("ace", codes("nllb")) == ["ace_Arab", "ace_Latn"]
