@@ -10,6 +10,7 @@ from fairseq.data import data_utils
 
 from fairseq_specdec.compat.checkpoint_file import load_models, read_state, reads_speech
 from fairseq_specdec.compat.decoding_memory import only_to_decode
+from fairseq_specdec.compat.own_task import OwnTask
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
@@ -210,6 +211,11 @@ def _load(
         train_subset="train",
     )
     task = _task(config)
+    if OwnTask(state).reverses(task):
+        raise ValueError(
+            f"source_lang {source}, target_lang {target}: {paths[0]} translates in the other "
+            "direction; exchange them"
+        )
     misfit = f", or pass data=... with its own dictionaries, not {folder}"
     models, _ = load_models("verifier", paths[:1], task, misfit, state=state)
     models += load_models("verifier", paths[1:], task, misfit)[0]

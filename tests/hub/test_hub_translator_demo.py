@@ -44,3 +44,8 @@ def test_the_packed_drafter_is_as_good_as_it_was(demo):
     assert translator.stats.mean_accepted_tokens == pytest.approx(ACCEPTED_TOKENS, rel=0.02)
     accepted = translator.stats.acceptance_by_position[: len(ACCEPTED_AT)]
     assert accepted == pytest.approx(ACCEPTED_AT, rel=0.02)
+
+
+def test_the_other_direction_is_refused():
+    with pytest.raises(ValueError, match="source_lang de, target_lang en: .* exchange them"):
+        SpeculativeTranslator.from_pretrained("demo_ende", source_lang="de", target_lang="en")
