@@ -40,9 +40,10 @@ def operations(system: System, strategy: str) -> Dict[str, Optional[float]]:
     figures: Dict[str, Optional[float]] = dict.fromkeys(("multiply_adds_m", "weights_read_m"))
     if stats is None or not (counted and alone):
         return figures
-    models, drafter = system.generator.models, system.generator.drafter
-    verifying = sum(step_weights(model.decoder) for model in models)
-    drafting = stats.draft_steps * (step_weights(drafter.model.decoder) if stats.draft_steps else 0)
+    verifying = sum(step_weights(model.decoder) for model in system.models)
+    drafting = stats.draft_steps
+    if drafting:
+        drafting *= step_weights(system.generator.drafter.model.decoder)
     decoded = 1e6 * len(system.times[0]) * sentences
     figures["multiply_adds_m"] = (verifying * stats.scored + drafting) / decoded
     figures["weights_read_m"] = (verifying * stats.iterations + drafting) / decoded

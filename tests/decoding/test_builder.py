@@ -246,8 +246,8 @@ def test_without_flags_all_is_as_stock_has_it():
     for args in (Namespace(), Namespace(**dict(vars(GenerationConfig()), beam=1))):
         generator = make(args)
         assert generator.options == DecodingOptions(
-            "iad", 1, 0, 200, 64, True, 1, 1.0, False, None, False, "auto", None, False, False,
-            frozenset({words.eos()}), "auto", "fp32",
+            "iad", 1, 0, 200, False, 64, True, 1, 1.0, False, None, False, "auto", None, False,
+            False, frozenset({words.eos()}), "auto", "fp32",
         )  # fmt: skip
         pad, unk, eos = words.pad(), words.unk(), words.eos()
         assert generator.policy == DecodingConstraints(pad, unk, eos, 1, 0, 0)

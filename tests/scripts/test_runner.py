@@ -23,7 +23,7 @@ def run(*words, **environment):
 def test_recipes_steps_and_settings_are_listed():
     assert "usage" not in run().stdout and run().returncode == 1
     listed = run("--list").stdout.splitlines()
-    assert [line.split()[0] for line in listed] == recipe_names() and len(listed) == 15
+    assert [line.split()[0] for line in listed] == recipe_names() and len(listed) == 16
     text = run("bild", "--help", PROFILE="smoke", WORK="/w").stdout
     assert text == run("bild", "--list", PROFILE="smoke", WORK="/w").stdout
     assert "\n  03_align       fine-tune the small model" in text
