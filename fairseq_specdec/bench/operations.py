@@ -9,21 +9,19 @@ from fairseq_specdec.decoding.strategies import STRATEGIES
 from .timing import System
 
 
-def step_weights(decoder: Any) -> int:
+def step_weights(decoder: Any) -> Optional[int]:
     """Weights that a step of a Transformer's decoder multiplies a token by: those of its layers but
-    for keys and values of the source, which are made once a sentence, and the vocabulary's."""
-    once = {
-        id(product)
-        for layer in decoder.layers
-        for product in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)
-    }
-    products = [part for layer in decoder.layers for part in layer.modules()]
-    count = sum(
-        part.weight.numel()
-        for part in products
-        if isinstance(part, nn.Linear) and id(part) not in once
-    )
-    return count + int(decoder.output_projection.weight.numel())
+    for keys and values of the source, which are made once a sentence, and the vocabulary's. None
+    for an adaptive softmax, which does not multiply by all of them."""
+    if decoder.output_projection is None:
+        return None
+    once, products = set(), [decoder.output_projection]
+    for layer in decoder.layers:
+        if layer.encoder_attn is not None:
+            once |= {layer.encoder_attn.k_proj, layer.encoder_attn.v_proj}
+        products += [part for part in layer.modules() if isinstance(part, nn.Linear)]
+    # not of their weights, which would be unpacked
+    return sum(part.in_features * part.out_features for part in products if part not in once)
 
 
 def operations(system: System, strategy: str) -> Dict[str, Optional[float]]:
@@ -40,10 +38,14 @@ def operations(system: System, strategy: str) -> Dict[str, Optional[float]]:
     figures: Dict[str, Optional[float]] = dict.fromkeys(("multiply_adds_m", "weights_read_m"))
     if stats is None or not (counted and alone):
         return figures
-    verifying = sum(step_weights(model.decoder) for model in system.models)
-    drafting = stats.draft_steps
-    if drafting:
-        drafting *= step_weights(system.generator.drafter.model.decoder)
+    decoders = [model.decoder for model in system.models]
+    if stats.draft_steps:
+        decoders.append(system.generator.drafter.model.decoder)
+    weights = [step_weights(decoder) for decoder in decoders]
+    if None in weights:
+        return figures
+    drafting = stats.draft_steps * weights.pop() if stats.draft_steps else 0
+    verifying = sum(weights)
     decoded = 1e6 * len(system.times[0]) * sentences
     figures["multiply_adds_m"] = (verifying * stats.scored + drafting) / decoded
     figures["weights_read_m"] = (verifying * stats.iterations + drafting) / decoded

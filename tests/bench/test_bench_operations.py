@@ -70,3 +70,9 @@ def test_small_and_big_model_are_counted(case, monkeypatch):
 def test_what_is_not_counted_has_no_figure(case, size):
     system = measured(case, sentences(4, seed=7), size=size)
     assert set(operations(system, system.generator.strategy).values()) == {None}
+
+
+def test_an_adaptive_softmax_has_no_figure():
+    system = measured("greedy", sentences(2, seed=7))
+    system.models = [SimpleNamespace(decoder=SimpleNamespace(output_projection=None))]
+    assert set(operations(system, "greedy").values()) == {None}
