@@ -116,9 +116,12 @@ def place(job: Job, state: State) -> Optional[str]:
 
 
 def note_fastest(job: Job, found: Sequence[Best]) -> None:
-    """Note beside the placed drafter how each pair decodes fastest, one sentence at a time."""
-    assert job.converted is not None
+    """Note beside the placed drafter how each pair decodes fastest, one sentence at a time; nothing
+    where that was not measured."""
+    assert job.converted is not None and job.placed is not None
     ways: Dict[str, Dict[int, str]] = {}
-    for best in sorted(found, key=lambda best: best.size, reverse=True):
-        ways.setdefault(best.pair, {})[best.beam] = best.way
-    measured.note(job.converted, ways)
+    for best in found:
+        if best.size == 1:
+            ways.setdefault(best.pair, {})[best.beam] = best.way
+    if ways:
+        measured.note(job.converted, job.placed, ways)

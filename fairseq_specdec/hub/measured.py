@@ -6,25 +6,34 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.io.atomic import read_json, write_json
+from fairseq_specdec.io.provenance import sha256
 
 logger = logging.getLogger(__name__)
 
 MEASURED = "fastest.json"
 
 
-def note(folder: str, ways: Mapping[str, Mapping[int, str]]) -> None:
-    """Write the fastest strategy of each pair (``en-de``) by beam, one sentence at a time."""
-    write_json(os.path.join(folder, MEASURED), ways)
+def note(folder: str, drafter: str, ways: Mapping[str, Mapping[int, str]]) -> None:
+    """Write the fastest strategy of each pair (``en-de``) by beam, one sentence at a time, with
+    ``drafter`` (its checkpoint)."""
+    write_json(os.path.join(folder, MEASURED), {"drafter": _identity(drafter), "pairs": ways})
 
 
-def fastest(folder: str, pair: Tuple[str, str], flags: Dict[str, Any]) -> Optional[str]:
+def _identity(path: str) -> Dict[str, Any]:
+    return {"bytes": os.path.getsize(path), "sha256": sha256(path)}
+
+
+def fastest(
+    folder: str, drafter: str, pair: Tuple[str, str], flags: Dict[str, Any]
+) -> Optional[str]:
     """The fastest strategy of a pair, ``greedy`` or ``gad``, one sentence at a time.
 
     Args:
+        drafter: the checkpoint that drafts would be made with.
         flags: as for ``from_pretrained``. ``beam`` (default 1): the nearest that was measured.
 
     Returns:
-        None where the pair was not measured, or a flag is one of drafts.
+        None where the pair was not measured, or another drafter was, or a flag is one of drafts.
 
     Raises:
         ValueError: the file is damaged.
@@ -32,17 +41,35 @@ def fastest(folder: str, pair: Tuple[str, str], flags: Dict[str, Any]) -> Option
     path = os.path.join(folder, MEASURED)
     if not os.path.isfile(path) or any(map(_of_drafts, flags)):
         return None
-    beams, asked = read_json(path).get("-".join(pair)), flags.get("beam", 1)
+    noted = read_json(path)
+    try:
+        found = _nearest(noted["pairs"].get("-".join(pair)), flags.get("beam", 1))
+        size = noted["drafter"]["bytes"]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: is damaged; delete it, and specdec-accelerate writes it again"
+        ) from error
+    if found is None:
+        return None
+    if os.path.getsize(drafter) != size or _identity(drafter) != noted["drafter"]:
+        logger.warning(
+            "%s: was measured with another drafter than %s, and is not used; run "
+            "specdec-accelerate for this one, or delete the file", path, drafter,
+        )  # fmt: skip
+        return None
+    beam, way = found
+    logger.info("%s: strategy %s, which is the fastest at beam %d by %s", folder, way, beam, path)
+    return way
+
+
+def _nearest(beams: Any, asked: Any) -> Optional[Tuple[int, str]]:
+    """Of ``{beam: strategy}``, the beam nearest to the one asked for, and its strategy."""
     if not beams or not isinstance(asked, int):
         return None
-    try:
-        _, beam, way = min((abs(int(beam) - asked), int(beam), way) for beam, way in beams.items())
-    except (AttributeError, TypeError, ValueError):
-        way = None
+    _, beam, way = min((abs(int(beam) - asked), int(beam), way) for beam, way in beams.items())
     if way not in ("greedy", "gad"):
-        raise ValueError(f"{path}: is damaged; delete it, and specdec-accelerate writes it again")
-    logger.info("%s: strategy %s, which is the fastest at beam %d by %s", folder, way, beam, path)
-    return str(way)
+        raise ValueError(way)
+    return beam, str(way)
 
 
 def _of_drafts(flag: str) -> bool:

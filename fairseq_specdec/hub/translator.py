@@ -126,7 +126,7 @@ class SpeculativeTranslator(Calls):
         if described is not None:
             flags = {**described.flags, **flags}
             if strategy is None and drafter is None and place.drafter is not None:
-                strategy = fastest(described.folder, described.languages, flags)
+                strategy = fastest(described.folder, place.drafter, described.languages, flags)
                 place = find(strategy)
         if strategy is None:
             strategy = "greedy" if place.drafter is None else "gad"

@@ -196,13 +196,18 @@ def test_a_server_decodes_the_fastest_way(way, placed, end):
 
 
 def test_the_fastest_for_one_sentence_is_noted(tmp_path):
+    """And nothing where batches alone were measured."""
+    (tmp_path / "drafter.pt").write_bytes(b"d")
     job = Job("d", "v.pt", "o", "s", "t", 1, True, False, 1000, 1, 8)._replace(
-        converted=str(tmp_path)
+        converted=str(tmp_path), placed=str(tmp_path / "drafter.pt")
     )
     uses = [(1, 1, "greedy"), (1, 5, "gad"), (8, 1, "gad"), (8, 5, "greedy")]
-    note_fastest(job, [Best(str(s), "a-b", s, b, way, {}, {}) for s, b, way in uses])
+    found = [Best(str(s), "a-b", s, b, way, {}, {}) for s, b, way in uses]
+    note_fastest(job, found[2:])
+    assert not (tmp_path / "fastest.json").exists()
+    note_fastest(job, found)
     noted = json.loads((tmp_path / "fastest.json").read_text(encoding="utf-8"))
-    assert noted == {"a-b": {"1": "greedy", "5": "gad"}}
+    assert noted["pairs"] == {"a-b": {"1": "greedy", "5": "gad"}}
 
 
 def test_another_drafter_beside_the_verifier_stays(tmp_path):

@@ -9,12 +9,17 @@ from fairseq_specdec.hub import measured
 WAYS = {"en-de": {"1": "greedy", "5": "gad"}, "en-fr": {"1": "gad"}}
 
 
+def fastest(folder, target, flags):
+    return measured.fastest(str(folder), str(folder / "drafter.pt"), ("en", target), flags)
+
+
 @pytest.fixture
 def folder(tmp_path):
-    measured.note(
-        str(tmp_path), {pair: {int(b): w for b, w in d.items()} for pair, d in WAYS.items()}
-    )
-    assert json.loads((tmp_path / measured.MEASURED).read_text(encoding="utf-8")) == WAYS
+    ways = {pair: {int(beam): way for beam, way in each.items()} for pair, each in WAYS.items()}
+    (tmp_path / "drafter.pt").write_bytes(b"first")
+    measured.note(str(tmp_path), str(tmp_path / "drafter.pt"), ways)
+    noted = json.loads((tmp_path / measured.MEASURED).read_text(encoding="utf-8"))
+    assert noted["pairs"] == WAYS and noted["drafter"]["bytes"] == 5
     return tmp_path
 
 
@@ -35,18 +40,35 @@ def folder(tmp_path):
 def test_the_nearest_beam_decides(folder, target, flags, way, caplog):
     """Not for another pair, nor against a flag that only drafts have."""
     caplog.set_level("INFO")
-    assert measured.fastest(str(folder), ("en", target), flags) == way
+    assert fastest(folder, target, flags) == way
     assert [way in line for line in caplog.messages] == ([True] if way else [])
 
 
 def test_nothing_was_measured(tmp_path):
-    assert measured.fastest(str(tmp_path), ("en", "de"), {}) is None
+    assert fastest(tmp_path, "de", {}) is None
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"en-de": {"1": "sps"}}', '{"en-de": {"x": "gad"}}', '{"en-de": [1]}']
-)
+    "text",
+    [
+        "{", "[]", "{}", '{"pairs": {"en-de": {"1": "gad"}}}',
+        '{"pairs": {"en-de": {"1": "sps"}}, "drafter": {"bytes": 5}}',
+        '{"pairs": {"en-de": {"x": "gad"}}, "drafter": {"bytes": 5}}',
+        '{"pairs": {"en-de": [1]}, "drafter": {"bytes": 5}}',
+        '{"pairs": {"en-de": {"1": "gad"}}, "drafter": [5]}',
+    ],
+)  # fmt: skip
 def test_a_damaged_file_is_named(folder, text):
     (folder / measured.MEASURED).write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match="fastest.json: .*delete it"):
-        measured.fastest(str(folder), ("en", "de"), {})
+        fastest(folder, "de", {})
+
+
+@pytest.mark.parametrize("content", [b"other", b"longer"])
+def test_another_drafter_was_not_measured(folder, content, caplog):
+    """Neither where it has the size of the one that was."""
+    (folder / "drafter.pt").write_bytes(content)
+    assert fastest(folder, "de", {}) is None
+    (line,) = caplog.messages
+    assert "fastest.json: was measured with another drafter than " in line
+    assert fastest(folder, "ro", {}) is None and len(caplog.messages) == 1
