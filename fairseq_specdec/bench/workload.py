@@ -11,6 +11,7 @@ from fairseq.data import ConcatDataset, RoundRobinZipDatasets
 from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_specdec.compat.checkpoint_file import load_models
+from fairseq_specdec.data.folder import data_named
 from fairseq_specdec.families.registration import SUFFIX
 
 
@@ -81,9 +82,7 @@ class Workload:
         self.config = config
         self.one_system = False
         self.cuda = torch.cuda.is_available() and not config.common.cpu
-        expected = "; expected a directory written by fairseq-preprocess"
-        # fairseq raises a bare Exception where it finds no languages
-        with blaming(f"{config.task.data}: ", expected, Exception):
+        with data_named(config.task.data):
             stock_task = TASK_REGISTRY[config.task._name[: -len(SUFFIX)]]
             self.task = stock_task.setup_task(config.task)
         self._models: Dict[Tuple[str, ...], List[Any]] = {}

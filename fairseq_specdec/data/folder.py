@@ -1,8 +1,9 @@
 """The folder that fairseq-preprocess wrote: what is missing in it is named."""
 
+import contextlib
 import glob
 import os
-from typing import Any, List, NoReturn
+from typing import Any, Iterator, List, NoReturn
 
 from fairseq import utils
 from fairseq.data import data_utils
@@ -22,14 +23,37 @@ def check_data(cfg: Any) -> None:
     if source is None or target is None:
         source, target = data_utils.infer_language_pair(folder)
     if source is None or target is None:
-        raise ValueError(
-            f"{folder}: holds no binarised text (SPLIT.SOURCE-TARGET.SOURCE.idx); {REMEDY}, or "
-            "name the languages with --source-lang and --target-lang"
-        )
+        raise ValueError(_without_languages(folder))
     for language in (source, target):
         file = os.path.join(folder, f"dict.{language}.txt")
         if not os.path.exists(file):
             raise FileNotFoundError(f"{file}: no such file; {REMEDY}")
+
+
+def _without_languages(folder: str) -> str:
+    return (
+        f"{folder}: holds no binarised text (SPLIT.SOURCE-TARGET.SOURCE.idx); {REMEDY}, or name "
+        "the languages with --source-lang and --target-lang"
+    )
+
+
+@contextlib.contextmanager
+def data_named(data: str) -> Iterator[None]:
+    """fairseq's errors of a folder without languages or dictionaries name it, and the remedy.
+    ``data``: the folder, or several joined by colons, of any task."""
+    folders = utils.split_paths(data) if data else [""]
+    try:
+        yield
+    except FileNotFoundError as error:
+        if os.path.dirname(error.filename or "") not in folders:
+            raise
+        raise FileNotFoundError(f"{error.filename}: no such file; {REMEDY}") from error
+    except Exception as error:
+        if type(error) is not Exception:  # fairseq's own have no class
+            raise
+        if "infer language pair" in str(error):
+            raise ValueError(_without_languages(folders[0])) from error
+        raise ValueError(f"{folders[0]}: {error}; {REMEDY}") from error
 
 
 def splits(folder: str, pair: str = "*-*") -> List[str]:

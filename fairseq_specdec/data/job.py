@@ -10,6 +10,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from .chunks import DistilledChunks
 from .corpus import Corpus
 from .flags import check
+from .folder import data_named
 from .merge import REPORT, Filters
 from .plan import Plan, make_plan, select
 from .settings import decoding_settings, teacher_paths
@@ -40,12 +41,8 @@ def job_of(args: argparse.Namespace) -> Job:
     if config.dataset.max_tokens is None and config.dataset.batch_size is None:
         config.dataset.max_tokens = 12000  # fairseq-generate's own default
     teacher_paths(config)
-    try:
+    with data_named(args.data):
         task = tasks.setup_task(config.task)
-    except Exception as error:  # fairseq raises a bare Exception where it finds no languages
-        raise ValueError(
-            f"{args.data}: {error}; expected a directory written by fairseq-preprocess"
-        ) from error
     flags = getattr(task, "cfg", None) or task.args
     corpus = Corpus(args.data, config.dataset.gen_subset, flags.source_lang, flags.target_lang)
     if len(corpus.splits) > 1 and hasattr(flags, "upsample_primary"):

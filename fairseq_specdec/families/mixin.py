@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from fairseq_specdec.commands.in_fairseq import decoding_begins
 from fairseq_specdec.compat.truncated_data import tokens_checked
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
+from fairseq_specdec.data.folder import data_named
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.generation_flags import check_generation_flags, sampler_of
@@ -103,11 +104,13 @@ class SpecDecMixin:
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> Any:
-        """The task, its dictionaries loaded. Raises ValueError: flags that contradict one another
-        or the dictionaries, by name; before any model is loaded."""
+        """The task, its dictionaries loaded. Raises ValueError, before any model is loaded: flags
+        that contradict one another or the dictionaries, by name; FileNotFoundError: a dictionary.
+        """
         settings = cls.check_flags(cfg)
         check_languages(cfg)
-        task = super().setup_task(cfg, **kwargs)  # type: ignore[misc]
+        with data_named(cfg.data):
+            task = super().setup_task(cfg, **kwargs)  # type: ignore[misc]
         words = (task.source_dictionary, task.target_dictionary)
         builder.check_dictionaries(settings.strategy, *words, settings)
         return task
