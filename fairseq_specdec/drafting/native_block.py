@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_specdec.engine.backend import AnyDecoder
 from fairseq_specdec.engine.draft import Draft
@@ -34,61 +34,87 @@ from .state_products import state_projections
 from .token_choice import without_repeats
 
 
+class Masks(NamedTuple):
+    """The masks of a drafter, and where they stand.
+
+    Attributes:
+        embedding: float32 [C], scaled, without a position.
+        positions: position embeddings of tokens and masks; None without.
+        padding_idx: of ``positions``.
+        start_symbol: decoder position 0 holds the start symbol; without, the first token does.
+        whole_blocks: blocks have k masks, whatever room there is.
+        see_tokens: there are layers, in which masks attend to the tokens before them.
+    """
+
+    embedding: Tensor
+    positions: Optional[nn.Module] = None
+    padding_idx: int = 0
+    start_symbol: bool = True
+    whole_blocks: bool = False
+    see_tokens: bool = False
+
+    @classmethod
+    def of(cls, decoder: Any) -> Masks:
+        """Those of a ``BlockDecoder``."""
+        return cls(
+            float(decoder.embed_scale) * floats(decoder.mask_embedding), decoder.embed_positions,
+            decoder.padding_idx, decoder.start_symbol, decoder.whole_blocks, decoder.num_layers > 0,
+        )  # fmt: skip
+
+
 class NativeBlockDrafter:
-    """Weights of a ``BlockDecoder`` in the library; sessions share them.
+    """Weights of a block drafter in the library; sessions share them. Use ``find``.
 
     Args:
-        decoder: a ``BlockDecoder`` for which ``find`` gives one.
         layers: its packed layers.
         tables: its embeddings.
-        candidates: of the chain at each mask of a lone row.
+        pad: never drafted.
+        masks: its masks.
         word_list: a ``WordList`` to draft from, or None for all words.
     """
 
     def __init__(
         self,
-        decoder: Any,
         layers: NativeDecoder,
         tables: EmbeddingTables,
         pad: int,
-        candidates: int,
+        masks: Masks,
         word_list: Any = None,
     ) -> None:
         self.layers = layers
         self.tables = tables
-        self.first = int(decoder.start_symbol)
-        self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
-        self.whole_blocks = bool(decoder.whole_blocks)
-        self.reads = decoder.mask_states is not None
-        self.sees_tokens = decoder.num_layers > 0
+        self.masks = masks
+        self.first = int(masks.start_symbol)
+        self.limit = learned_limit(masks.positions, masks.padding_idx)
+        self.reads = False
         # Of the verifier's states; of the chain: for all places of a draft, and for each of them.
         self.states_work, self.chain_work, self.place_work = Work(), Work(), Work()
         stack, library = layers.stack, layers.stack.library
-        mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
         self.pointer = ctypes.c_void_p()
         library.call(
-            "specdec_drafter_new", stack.pointer, mask.numel(), pointer(mask), pad,
-            ctypes.byref(self.pointer),
+            "specdec_drafter_new", stack.pointer, masks.embedding.numel(),
+            pointer(masks.embedding), pad, ctypes.byref(self.pointer),
         )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_drafter_free", self.pointer)
-        if self.reads:
-            modules = tuple(each.project for each in state_projections(decoder))
-            states = NativeLinear.of(library, modules, stack.number_format)
-            if stack.frees:
-                PackedModule.replace(modules, states)
-            self.states_work.add(states.stored, states.size * states.width, states.nbytes)
-            self.states_work.breadth = states.width / 4  # a norm, no attention
-            layers_read = decoder.mask_states.layers
-            library.call("specdec_drafter_states", self.pointer, layers_read, states.pointer)
-        if decoder.chain is not None:
-            self._read_chain(decoder, candidates)
         self.word_list = word_list
         if word_list is not None:
             library.call("specdec_drafter_lists", self.pointer)
         # Those of batches that are over; list operations are atomic, so threads may share it.
         self._spare: List[NativeWords] = []
         self._positions: Optional[Tensor] = None
-        self._decoder = decoder
+
+    def _read_states(self, decoder: Any) -> None:
+        """The projections of the verifier's states, as one product."""
+        stack, library = self.layers.stack, self.layers.stack.library
+        modules = tuple(each.project for each in state_projections(decoder))
+        states = NativeLinear.of(library, modules, stack.number_format)
+        if stack.frees:
+            PackedModule.replace(modules, states)
+        self.reads = True
+        self.states_work.add(states.stored, states.size * states.width, states.nbytes)
+        self.states_work.breadth = states.width / 4  # a norm, no attention
+        layers_read = decoder.mask_states.layers
+        library.call("specdec_drafter_states", self.pointer, layers_read, states.pointer)
 
     def _read_chain(self, decoder: Any, candidates: int) -> None:
         """Products with the vocabulary are made once, and looked up, as in ``ChainSearch``."""
@@ -133,14 +159,18 @@ class NativeBlockDrafter:
         tables = EmbeddingTables.find(decoder)
         if tables is None:
             return None
-        candidates = chain_candidates(options)[0]
-        return cls(decoder, layers, tables, options.pad, candidates, word_list)
+        drafter = cls(layers, tables, options.pad, Masks.of(decoder), word_list)
+        if decoder.mask_states is not None:
+            drafter._read_states(decoder)
+        if decoder.chain is not None:
+            drafter._read_chain(decoder, chain_candidates(options)[0])
+        return drafter
 
     def passes(self, rows: int, size: int, fresh: float) -> List[Pass]:
         """What drafts of ``size`` tokens take beside the layers and the vocabulary, with so many
         fresh tokens since the last ones."""
         return [
-            Pass(self.states_work, fresh if self.sees_tokens else 1),
+            Pass(self.states_work, fresh if self.masks.see_tokens else 1),
             Pass(self.chain_work, size),
             Pass(self.place_work, 1 / rows, rows * size),  # a row after the other
         ]
@@ -163,13 +193,14 @@ class NativeBlockDrafter:
     def positions(self, count: int) -> Optional[Tensor]:
         """[count or more, C], the embeddings of positions 0, 1, ...; all there are of learned ones;
         None for a model without."""
-        decoder, table = self._decoder, self._positions
-        if decoder.embed_positions is None:
+        embed, padding_idx = self.masks.positions, self.masks.padding_idx
+        table = self._positions
+        if embed is None:
             return None
         if self.limit is not None:
             count = min(count, self.limit)
         if table is None or table.size(0) < count:
-            rows = position_rows(decoder.embed_positions, decoder.padding_idx, count)
+            rows = position_rows(embed, padding_idx, count)
             table = self._positions = floats(rows)  # any thread's is as good
         return table
 
@@ -209,8 +240,8 @@ class NativeBlockSession(BlockSession):
         self.candidates = chain_candidates(options)
         self.max_len = source.max_len
         self.limits = MaskLimits(
-            options.block_size, source.max_len, drafter.first, drafter.limit, drafter.whole_blocks,
-            drafter.reads, options.row_independent,
+            options.block_size, source.max_len, drafter.first, drafter.limit,
+            drafter.masks.whole_blocks, drafter.reads, options.row_independent,
         )  # fmt: skip
         self.states = HiddenStateQueue(torch.float32)
         masks = encoder_out["encoder_padding_mask"]

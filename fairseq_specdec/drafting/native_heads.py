@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, List, Optional
 
 import torch
@@ -14,22 +13,19 @@ from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.stack import activation_number
 from fairseq_specdec.engine.work import Pass
 
-from .native_block import NativeBlockDrafter
+from .native_block import Masks, NativeBlockDrafter
 
 
-def _head_decoder(decoder: Any) -> Any:
-    """What a ``NativeBlockDrafter`` reads of a ``BlockDecoder`` without layers, whose vocabulary is
-    that of a blockwise decoder."""
-    heads = decoder.block_heads
-    kept = ("embed_tokens", "output_projection", "embed_scale", "padding_idx")
-    more = ("quant_noise", "project_in_dim", "layernorm_embedding", "adaptive_softmax")
-    return SimpleNamespace(
-        **{name: getattr(decoder, name) for name in kept},
-        **{name: getattr(decoder, name, None) for name in more},
-        layers=[], num_layers=0, layer_norm=None, project_out_dim=None, embed_positions=None,
-        like=heads.hidden.bias, start_symbol=True, whole_blocks=False, chain=None,
-        mask_embedding=torch.zeros(heads.dim), mask_states=None, prefix_states=None,
-    )  # fmt: skip
+class _VocabularyAlone:
+    """A blockwise decoder's vocabulary, as a stack without layers."""
+
+    layers = ()
+    layer_norm = project_out_dim = None
+
+    def __init__(self, decoder: Any) -> None:
+        self.embed_tokens = decoder.embed_tokens
+        self.output_projection = decoder.output_projection
+        self.like = decoder.block_heads.hidden.bias
 
 
 class NativeHeads(NativeBlockDrafter):
@@ -49,14 +45,13 @@ class NativeHeads(NativeBlockDrafter):
         activation = activation_number(decoder.block_heads.activation)
         if not isinstance(backend, NativeBackend) or activation is None:
             return None
-        alone = _head_decoder(decoder)
-        tables = EmbeddingTables.find(alone)
+        tables = EmbeddingTables.find(decoder)
         wide = decoder.project_out_dim is not None or decoder.adaptive_softmax is not None
         if tables is None or wide:
             return None
-        layers = backend.decoder(alone, "--path")
+        layers = backend.decoder(_VocabularyAlone(decoder), "--path")
         assert isinstance(layers, NativeDecoder)
-        drafter = cls(alone, layers, tables, pad, 0)
+        drafter = cls(layers, tables, pad, Masks(torch.zeros(decoder.block_heads.dim)))
         drafter._read_heads(decoder.block_heads, activation, size)
         return drafter
 
