@@ -9,6 +9,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks.translation import TranslationConfig
 
 from .engine.backend import BACKENDS
+from .engine.exits import CONFIDENCES
 from .engine.number_formats import OF_DRAFTERS, PACKED
 from .engine.threads import THREADS
 from .io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, flag
@@ -35,7 +36,8 @@ class SpecDecConfig(FairseqDataclass):
         "lossless), sps (speculative "
         "sampling with a small autoregressive model; exact without --sampling), bild (Big Little "
         "Decoder with a small model), bild-early-exit (the same, with the first layers of an "
-        "early_exit_transformer as the small model), blockwise (heads of a "
+        "early_exit_transformer as the small model), calm (tokens leave an early_exit_transformer "
+        "where it is sure; nothing drafted, not lossless), blockwise (heads of a "
         "blockwise_transformer), specdec-heads (the same heads, top-beta and tau)",
     )
     drafter_path: Optional[str] = flag(
@@ -174,6 +176,28 @@ class SpecDecConfig(FairseqDataclass):
         "is above this, and all after it (0: all tokens, inf: none)",
         _NOT_NEGATIVE,
         used_by=_BILD,
+    )
+    exit_threshold: float = flag(
+        0.9,
+        "lambda: a token leaves the decoder at the first exit where the confidence is this or more "
+        "(1, without --exit-decay: never)",
+        SHARE,
+        used_by=("calm",),
+    )
+    exit_confidence: str = flag(
+        "softmax",
+        "how sure an exit is: softmax (how far its likeliest token's probability is above the "
+        "second's) or saturation (the cosine similarity of the states before and after its layer)",
+        CONFIDENCES,
+        used_by=("calm",),
+    )
+    exit_decay: Optional[float] = flag(
+        None,
+        "temperature of the threshold that falls along the output, to "
+        "0.9 lambda + 0.1 exp(-temperature t / N) at token t of at most N",
+        _NOT_NEGATIVE,
+        used_by=("calm",),
+        otherwise="one threshold",
     )
     accept_top_k: Optional[int] = flag(
         None,

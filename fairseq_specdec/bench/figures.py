@@ -16,7 +16,7 @@ from .timing import System
 ITERATION_FIGURES = (
     "tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent",
     "acceptance_by_position", "steps_a_pass", "nodes_a_pass", "fallback_percent",
-    "rollback_percent", "multiply_adds_m", "weights_read_m",
+    "rollback_percent", "early_exit_percent", "layers", "multiply_adds_m", "weights_read_m",
 )  # fmt: skip
 
 
@@ -81,6 +81,9 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
         if strategy.falls_back:
             figures.update(fallback_percent=100 * stats.fallback_share)
             figures.update(rollback_percent=100 * stats.rollback_share)
+        if strategy.exits is not None:
+            figures.update(early_exit_percent=100 * stats.early_exit_share)
+            figures.update(layers=stats.mean_layers)
         if plan.generation["beam"] == 1:
             figures.update(operations(system, plan.settings["strategy"]))
     return figures

@@ -76,6 +76,8 @@ TIME = [
     figure("accepted", "accepted_percent", "{:.1f}%"),
     figure("fallback", "fallback_percent", "{:.1f}%"),
     figure("rollback", "rollback_percent", "{:.1f}%"),
+    figure("left early", "early_exit_percent", "{:.1f}%"),
+    figure("layers", "layers", "{:.2f}"),
     figure("multiply-adds", "multiply_adds_m", "{:.0f} M"),
     figure("weights read", "weights_read_m", "{:.0f} M"),
 ]

@@ -225,7 +225,8 @@ def _options(
 ) -> DecodingOptions:
     """What neither drafter, rule nor policy take from the flags."""
     always = overrides.always_draft or settings.draft_budget == 0
-    chance = None if rule.draft_independent else STRATEGIES[settings.strategy].planned_chance
+    strategy = STRATEGIES[settings.strategy]
+    chance = None if rule.draft_independent else strategy.planned_chance
     return DecodingOptions(
         strategy=overrides.strategy or settings.strategy,
         beam=beam,
@@ -240,7 +241,8 @@ def _options(
         max_expected_rejections=None if always else settings.draft_budget,
         whole_drafts=always,
         planned_chance=chance,
-        verifies=STRATEGIES[settings.strategy].verifies,
+        verifies=strategy.verifies,
+        exits=strategy.exits and strategy.exits(settings),
         cost_table=settings.cost_table,
         look_ahead=0 if always else settings.draft_budget,
         inference=free_unpacked or all(map(only_decodes, models)),

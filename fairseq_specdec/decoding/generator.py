@@ -12,6 +12,7 @@ from torch import Tensor
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import choose_backend
+from fairseq_specdec.engine.exits import ExitVerifier
 from fairseq_specdec.engine.verifier import Verifier
 
 from .batch import OpenBatch
@@ -211,13 +212,19 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> DecodingParts:
         options, drafter = self.options, self.drafter
-        graphs = graphs_for(options, models, drafter) if options.verifies else None
+        fixed = options.verifies and options.exits is None  # passes that can be recorded
+        graphs = graphs_for(options, models, drafter) if fixed else None
         asked, frees = options.backend, options.free_unpacked
         backend = choose_backend(asked, models, options.verifier_format, graphs, frees)
         if options.beam > 1:
             drafter = beam_drafter(drafter, options, backend)
         layers, verifies = drafter.read_layers, options.verifies
-        verifier = Verifier(models, options.temperature, layers, backend, verifies)
+        if options.exits is not None:
+            verifier: Verifier = ExitVerifier(
+                models[0], options.exits, options.temperature, backend
+            )
+        else:
+            verifier = Verifier(models, options.temperature, layers, backend, verifies)
         ready = drafter.prepare(verifier.models[0], backend)
         native, chains = None, options.beam == 1 and verifies
         if chains:

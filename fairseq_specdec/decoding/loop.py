@@ -52,6 +52,9 @@ class Batch(OpenBatch):
     def close(self) -> None:
         """Keep what was learnt of drafts, return the caches, and stop the clock."""
         self.budget.close()
+        self.stats.left_early, self.stats.layers_run = (
+            self.session.left_early, self.session.layers_run,
+        )  # fmt: skip
         if self.parts.verifying is not None and self.stats.drafted:
             self.stats.expect(self.parts.verifying, self.rounds)
         super().close()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Dict, FrozenSet, Optional
 
+from fairseq_specdec.engine.exits import ExitOptions
 from fairseq_specdec.engine.transfer import to_device
 
 from .length_limits import LengthLimits
@@ -34,6 +35,7 @@ class DecodingOptions:
             batch, where the output depends on them; None for plans by what was accepted so far, and
             for whole drafts where the output depends on them.
         verifies: as of ``Strategy``.
+        exits: when tokens leave before the decoder's last layer; None where none does.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 
@@ -59,6 +61,7 @@ class DecodingOptions:
     cuda_graphs: str = "auto"
     planned_chance: Optional[float] = None
     verifies: bool = True
+    exits: Optional[ExitOptions] = None
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

@@ -18,7 +18,7 @@ SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
 COUNTERS = (
     "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks", "undrafted",
-    "draft_steps", "block_seconds", "step_seconds",
+    "draft_steps", "left_early", "layers_run", "block_seconds", "step_seconds",
 )  # fmt: skip
 # The cost model's passes are wrong by some hundredths (benchmarks/costs.md).
 _MODEL_ERROR = 1.1
@@ -90,6 +90,8 @@ class DecodingStats:
         rollbacks: iterations in which the verifier replaced a draft token by its own.
         undrafted: iterations without a draft, summed over sentences.
         draft_steps: passes of a small model that drafts token by token, summed over sentences.
+        left_early: tokens that left before the decoder's last layer (calm).
+        layers_run: decoder layers that the tokens of calm took.
         judged: how many iterations had so many draft tokens judged, and so many of them accepted; a
             token is judged if all before it were accepted and the sentence has not ended. Empty in
             beam search.
@@ -107,6 +109,8 @@ class DecodingStats:
         self.rollbacks = 0
         self.undrafted = 0
         self.draft_steps = 0
+        self.left_early = 0
+        self.layers_run = 0
         self.judged: Counter[Tuple[int, int]] = Counter()
         self.block_seconds = self.step_seconds = 0.0
         self.total_seconds = 0.0
@@ -203,6 +207,16 @@ class DecodingStats:
         return self.rollbacks / steps if steps else 0.0
 
     @property
+    def early_exit_share(self) -> float:
+        """Share of the tokens that left before the decoder's last layer (calm)."""
+        return self.left_early / self.emitted if self.emitted else 0.0
+
+    @property
+    def mean_layers(self) -> float:
+        """Decoder layers that a token of calm took; 0 for other strategies."""
+        return self.layers_run / self.emitted if self.emitted else 0.0
+
+    @property
     def undrafted_share(self) -> float:
         """Share of the iterations without a draft."""
         return self.undrafted / self.iterations if self.iterations else 0.0
@@ -249,6 +263,8 @@ class DecodingStats:
             "acceptance_rate": self.acceptance_rate,
             "fallback_share": self.fallback_share,
             "rollback_share": self.rollback_share,
+            "early_exit_share": self.early_exit_share,
+            "mean_layers": self.mean_layers,
             "undrafted_iterations": float(self.undrafted),
             "undrafted_share": self.undrafted_share,
             "draft_cost": self.draft_cost,
@@ -262,9 +278,15 @@ class DecodingStats:
         """One line for the log."""
         times = self.times()
         shares = " / ".join(f"{name.replace('_', ' ')} {times[name]:.2f} s" for name in SECTIONS)
+        exits = ""
+        if self.layers_run:
+            exits = (
+                f", {100 * self.early_exit_share:.1f}% of the tokens left early, after "
+                f"{self.mean_layers:.2f} layers on average"
+            )
         return (
             f"strategy {strategy}: {self.sentences} sentences, {self.iterations} iterations "
             f"({self.mean_iterations:.2f} a sentence), {self.mean_accepted_tokens:.2f} mean "
             f"accepted tokens, {100 * self.acceptance_rate:.1f}% of {self.drafted} drafted "
-            f"tokens accepted; {self.total_seconds:.2f} s: {shares}"
+            f"tokens accepted{exits}; {self.total_seconds:.2f} s: {shares}"
         )

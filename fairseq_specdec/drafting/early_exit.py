@@ -4,21 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from fairseq_specdec.engine.backend import TORCH, Backend
+from fairseq_specdec.engine.exits import DecoderPart, exits_of
 from fairseq_specdec.engine.transformer import TransformerWeights
 
 from .autoregressive import ReadyAutoregressiveDrafter
 from .base import Drafter, DraftOptions, ReadyDrafter
-
-
-class FirstLayers:
-    """A decoder cut off after its first layers, with the same embeddings, norm and projection."""
-
-    def __init__(self, decoder: Any, count: int) -> None:
-        self._decoder = decoder
-        self.layers = list(decoder.layers)[:count]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._decoder, name)
 
 
 class EarlyExitDrafter(Drafter):
@@ -43,13 +33,7 @@ class EarlyExitDrafter(Drafter):
 
 
 def _first_layers(verifier: Any) -> SimpleNamespace:
-    """The verifier's encoder, and its decoder up to the exit."""
-    layer = getattr(verifier, "exit_layer", None)
-    if layer is None:
-        raise ValueError(
-            f"--path holds a {type(verifier).__name__}, which has no early exit; train one "
-            "with --arch early_exit_transformer --criterion early_exit_loss "
-            "(--finetune-from-model starts from this checkpoint), or use --strategy bild "
-            "with a small model"
-        )
-    return SimpleNamespace(encoder=verifier.encoder, decoder=FirstLayers(verifier.decoder, layer))
+    """The verifier's encoder, and its decoder up to the first exit."""
+    layer, decoder = exits_of(verifier, "bild with a small model")[0], verifier.decoder
+    part = DecoderPart(decoder, decoder.layers[:layer])
+    return SimpleNamespace(encoder=verifier.encoder, decoder=part)

@@ -92,7 +92,15 @@ class Verifier:
 
 
 class VerifierSession:
-    """One batch: the caches of the ensemble."""
+    """One batch: the caches of the ensemble.
+
+    Attributes:
+        left_early: tokens that left before the last layer; 0 where none may.
+        layers_run: decoder layers that all tokens took; 0 where none may leave.
+    """
+
+    left_early = 0
+    layers_run = 0
 
     def __init__(self, sessions: List[TransformerSession], temperature: float) -> None:
         self.sessions = sessions

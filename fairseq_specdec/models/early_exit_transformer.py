@@ -2,11 +2,12 @@
 
 The first n decoder layers and the whole decoder share one prediction head (the final norm, where
 there is one, and the output projection), and both are trained to predict: Kim et al., section 4.4
-and 7.2.1. The parameters are those of fairseq's Transformer, so a trained Transformer is a start
+and 7.2.1. With ``--exit-every-layer`` so are the layers between them, as CALM does (Schuster et al.
+2022). The parameters are those of fairseq's Transformer, so a trained Transformer is a start
 (``fairseq-train --finetune-from-model``) and the whole decoder decodes like any other verifier.
 """
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
@@ -34,9 +35,13 @@ def check_exit_layer(layer: int, layers: int) -> None:
 @register_model("early_exit_transformer")
 class EarlyExitTransformer(TransformerModel):
     """A Transformer whose first ``exit_layer`` decoder layers share the head with all of them.
-    ``exit_layer``: n, decoder layers of the small model, counted from 1."""
 
-    exit_layer = 1
+    Attributes:
+        exits: the layers after which it predicts, counted from 1, besides the last; the first is n,
+            the layers of the small model.
+    """
+
+    exits: Tuple[int, ...] = (1,)
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -46,6 +51,11 @@ class EarlyExitTransformer(TransformerModel):
             type=int,
             metavar="N",
             help="the small model is the first N decoder layers (default: 1, as in the paper)",
+        )
+        parser.add_argument(
+            "--exit-every-layer",
+            action="store_true",
+            help="every layer from the Nth on learns to predict, for --strategy calm",
         )
 
     @classmethod
@@ -61,13 +71,15 @@ class EarlyExitTransformer(TransformerModel):
         settle_dictionaries(args, task.source_dictionary, task.target_dictionary)
         model: EarlyExitTransformer = super().build_model(args, task)
         check_exit_layer(args.exit_layer, len(model.decoder.layers))
-        model.exit_layer = args.exit_layer
+        every = getattr(args, "exit_every_layer", False)
+        last = len(model.decoder.layers) if every else args.exit_layer + 1
+        model.exits = tuple(range(args.exit_layer, last))
         return model
 
     def exit_logits(self, states: Tensor) -> Tensor:
-        """The shared head over the small model's states. ``states``: [T, B, C], the output of
-        decoder layer ``exit_layer``, as fairseq's decoder leaves it in ``inner_states``. Returns
-        [B, T, V] logits."""
+        """The shared head over the states of an exit. ``states``: [T, B, C], the output of its
+        decoder layer, as fairseq's decoder leaves it in ``inner_states``. Returns [B, T, V]
+        logits."""
         decoder = self.decoder
         if decoder.layer_norm is not None:
             states = decoder.layer_norm(states)
@@ -87,11 +99,12 @@ class EarlyExitTransformer(TransformerModel):
         alignment_layer: Optional[int] = None,
         alignment_heads: Optional[int] = None,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """fairseq's forward pass, and the small model's logits.
+        """fairseq's forward pass, and the logits of the exits.
 
         Returns:
             As fairseq: logits [B, T, V] of the whole decoder, and what else there is; in it
-            ``exit_logits`` [B, T, V], unless ``features_only``.
+            ``exit_logits``, a list of [B, T, V] in the order of ``exits``, unless
+            ``features_only``.
         """
         out, extra = super().forward(
             src_tokens, src_lengths, prev_output_tokens, return_all_hiddens=return_all_hiddens,
@@ -99,7 +112,8 @@ class EarlyExitTransformer(TransformerModel):
             alignment_heads=alignment_heads,
         )  # fmt: skip
         if not features_only:
-            extra["exit_logits"] = self.exit_logits(extra["inner_states"][self.exit_layer])
+            states: List[Tensor] = extra["inner_states"]
+            extra["exit_logits"] = [self.exit_logits(states[layer]) for layer in self.exits]
         return out, extra
 
 

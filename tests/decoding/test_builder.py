@@ -78,6 +78,9 @@ CHANGED = {
     "nar_iterations": 2,
     "alpha_fb": 0.0,
     "alpha_rb": 0.0,
+    "exit_threshold": 0.5,
+    "exit_confidence": "saturation",
+    "exit_decay": 0.0,
 }
 # Read by all strategies, refused in another way, or (--block-size) a flag of models too.
 OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}

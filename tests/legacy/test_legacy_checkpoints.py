@@ -179,6 +179,6 @@ def test_a_verifier_of_each_style_decodes_with_every_strategy(style, tmp_path):
 
 
 def test_every_strategy_is_here_or_needs_a_verifier_of_its_own():
-    others = {"blockwise", "bild-early-exit", "specdec-heads"}
+    others = {"blockwise", "bild-early-exit", "calm", "specdec-heads"}
     others |= {name for name, each in builder.STRATEGIES.items() if not each.verifies}
     assert set(builder.STRATEGIES) == set(STRATEGIES) | others

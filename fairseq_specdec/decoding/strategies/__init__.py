@@ -6,6 +6,7 @@ from fairseq_specdec.config import OWN_FIELDS
 
 from .base import Setup, Strategy
 from .blockwise import BLOCKWISE, BLOCKWISE_RELAXED
+from .calm import CALM
 from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
 from .iad import IAD
@@ -27,6 +28,7 @@ STRATEGIES: Dict[str, Strategy] = {
     "specdec-heads": BLOCKWISE_RELAXED,
     "bild": BILD,
     "bild-early-exit": BILD_EARLY_EXIT,
+    "calm": CALM,
 }
 
 

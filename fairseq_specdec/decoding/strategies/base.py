@@ -12,6 +12,7 @@ from fairseq_specdec.acceptance import (
     SamplingRule,
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
+from fairseq_specdec.engine.exits import ExitOptions
 from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 
 # By ``--sampling-verification``.
@@ -92,6 +93,8 @@ class Strategy(NamedTuple):
             rollbacks (Kim et al. 2023, Algorithm 1 and Table 4).
         verifies: the models of ``--path`` decide what is emitted. Without, they do not run at all,
             and the drafter's tokens are the output.
+        exits: from the flags, when tokens leave before the decoder's last layer; None where all
+            tokens take all layers.
     """
 
     drafter: Callable[[Setup], Drafter]
@@ -104,6 +107,7 @@ class Strategy(NamedTuple):
     planned_chance: Optional[float] = None
     falls_back: bool = False
     verifies: bool = True
+    exits: Optional[Callable[[Any], ExitOptions]] = None
 
 
 def exact_rule(settings: Any) -> AcceptanceRule:

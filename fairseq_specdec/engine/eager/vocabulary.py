@@ -20,13 +20,20 @@ class AdaptiveProduct:
         return log_probs.view(*features.shape[:-1], -1)
 
 
+def _no_vocabulary(features: Tensor) -> Tensor:
+    raise RuntimeError("a part of a decoder without its output projection gives no logits")
+
+
 def vocabulary_product(decoder: Any, free_unpacked: bool = False) -> Callable[[Tensor], Tensor]:
-    """The product of a decoder's output projection, or its adaptive softmax.
+    """The product of a decoder's output projection, or its adaptive softmax; of some layers of
+    one, without either, what raises.
     ``free_unpacked``: free the weight, as ``Linear.of``. It stays where embeddings are tied to it,
     or a chain looks up rows of it."""
     if getattr(decoder, "adaptive_softmax", None) is not None:
         return AdaptiveProduct(decoder.adaptive_softmax)
     projection, embeddings = decoder.output_projection, decoder.embed_tokens
+    if projection is None:
+        return _no_vocabulary
     tied = embeddings.weight is projection.weight
     read = tied or getattr(decoder, "chain", None) is not None
     return Linear.of(projection, free_unpacked=free_unpacked and not read)
