@@ -77,12 +77,12 @@ def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> Li
     sizes = range(1, len(weights) + 1)
 
     def sentence() -> List[int]:
-        found: List[int] = []
+        drawn: List[int] = []
         left = length
         while left > 0:
-            found.append(min(left, generator.choices(sizes, weights)[0]))
-            left -= found[-1]
-        return found
+            drawn.append(min(left, generator.choices(sizes, weights)[0]))
+            left -= drawn[-1]
+        return drawn
 
     best: List[List[int]] = []
     nearest = math.inf

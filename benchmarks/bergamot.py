@@ -50,12 +50,12 @@ def _field(number: int, kind: int, value: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = []
+    low = []
     number &= 2**64 - 1
     while number > 127:
-        found.append(number & 127 | 128)
+        low.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*low, number])
 
 
 def vocabulary(words: Sequence[str]) -> bytes:
@@ -109,8 +109,8 @@ def _serve(settings: str) -> None:
     os.dup2(2, 1)  # for what the library writes
     # its package asks the network as it is imported
     folders = [pathlib.Path(folder) / "bergamot" for folder in sys.path]
-    found = [path for folder in folders for path in folder.glob("_bergamot*.so")]
-    spec = importlib.util.spec_from_file_location("_bergamot", str(found[0]))
+    libraries = [path for folder in folders for path in folder.glob("_bergamot*.so")]
+    spec = importlib.util.spec_from_file_location("_bergamot", str(libraries[0]))
     assert spec is not None and spec.loader is not None
     library: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(library)

@@ -74,7 +74,7 @@ def measured(task: Task, number_format: str, table: str, sentences: int, passes:
     rows = sorted(map(pair[0].codec.encode, lines), key=len)
     parts = pair[1].generator.parts()
     model = times(parts.verifier, pair[1].generator.drafter, parts.drafter, table)
-    found = []
+    measurements = []
     for size in BATCHES:
         least: Dict[Any, float] = {}
         for _ in range(passes):
@@ -94,13 +94,13 @@ def measured(task: Task, number_format: str, table: str, sentences: int, passes:
         steps = greedy.emitted / greedy.sentences * len(rows) / size * model.verifying(size)
         more = (model.verifying(9 * size) - model.verifying(size)) / 8
         chance = parts.history.acceptance.chance
-        found.append({
+        measurements.append({
             "task": task.name, "format": number_format, "sentences": size,
             "ratio": model.verifying(size) / more, "others": 1 - steps / seconds["greedy"],
             "chance": chance, "gain": seconds["greedy"] / seconds[task.strategy],
             "model": parts.planning.plan(size, chance).gain,
         })  # fmt: skip
-    return found
+    return measurements
 
 
 def curve(task: Task, chance: float, others: float, ratios: List[float]) -> List[float]:

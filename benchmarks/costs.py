@@ -84,8 +84,8 @@ def measured(pair: Tuple[str, str, str], number_format: str, given: Dict[str, An
                         drafts[size][fresh].append(1000 * each.drafter_ms)
                     fresh = each.accepted + 1
     return [
-        {n: _mean(each) for n, each in sorted(found.items()) if n - (found is passes) in SIZES}
-        for found in (passes, drafts)
+        {n: _mean(each) for n, each in sorted(samples.items()) if n - (samples is passes) in SIZES}
+        for samples in (passes, drafts)
     ]
 
 
@@ -110,14 +110,15 @@ def compared(pair: Tuple[str, str, str], number_format: str, table: str) -> Dict
     name = f"{pathlib.Path(folder).name}, {number_format}"
     rows = {f"{name}: pass": {n: [1e6 * model.verifying(n), each] for n, each in passes.items()}}
     if strategy == "gad":
-        found = {n: [1e6 * model.drafting(1, n), each] for n, each in drafts.items()}
-        rows[f"{name}: draft"] = found
+        rows[f"{name}: draft"] = {
+            n: [1e6 * model.drafting(1, n), each] for n, each in drafts.items()
+        }
     return rows
 
 
 def error(pairs: Dict[str, List[float]]) -> float:
     """The largest of a row, as a share of what was measured."""
-    return max(abs(model / found - 1) for model, found in pairs.values())
+    return max(abs(model / us - 1) for model, us in pairs.values())
 
 
 def page() -> str:
@@ -132,9 +133,10 @@ def page() -> str:
         NOTES.rstrip(),
     ]
     for file in sorted(FOLDER.glob("*.json")):
-        found = json.loads(file.read_text(encoding="utf-8"))
-        text += ["", f"## {file.stem}", "", f"{found['figures']['processor']}, {found['variant']}."]
-        for name, cells in found["rows"].items():
+        results = json.loads(file.read_text(encoding="utf-8"))
+        processor = results["figures"]["processor"]
+        text += ["", f"## {file.stem}", "", f"{processor}, {results['variant']}."]
+        for name, cells in results["rows"].items():
             text += [
                 "",
                 f"| {name} of tokens | " + " | ".join(cells) + " | largest error |",
@@ -163,9 +165,9 @@ def main() -> None:
         for pair in PAIRS:
             for number_format in FORMATS:
                 rows.update(compared(pair, number_format, table.name))
-    found = {"variant": library.variant, "figures": figures._asdict(), "rows": rows}
+    results = {"variant": library.variant, "figures": figures._asdict(), "rows": rows}
     name = args.name + (f"-{args.isa}" if args.isa else "")
-    text = json.dumps(found, indent=1) + "\n"
+    text = json.dumps(results, indent=1) + "\n"
     (FOLDER / f"{name}.json").write_text(text, encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
     sys.stdout.write(f"{PAGE} written\n")

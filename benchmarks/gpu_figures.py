@@ -32,8 +32,8 @@ Timed = Tuple[float, float]
 
 def check(given: argparse.Namespace) -> int:
     """The card, the wheel and what both can do; 1 where they do not fit."""
-    found: Dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
-    found.update(provenance.origin(("fairseq_specdec", "torch", "fairseq", "numpy")))
+    figures: Dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
+    figures.update(provenance.origin(("fairseq_specdec", "torch", "fairseq", "numpy")))
     if given.device == "cuda":
         if not torch.cuda.is_available():
             print(f"torch {torch.__version__} finds no CUDA device; see docs/gpu.md")
@@ -43,7 +43,7 @@ def check(given: argparse.Namespace) -> int:
         except ValueError as error:
             print(error)
             return 1
-        found.update(
+        figures.update(
             card=torch.cuda.get_device_name(0),
             capability=torch.cuda.get_device_capability(0),
             archs=torch.cuda.get_arch_list(),
@@ -53,10 +53,10 @@ def check(given: argparse.Namespace) -> int:
         )
     ones = torch.ones(64, 64).to(given.device)
     total = float((ones @ ones).sum())
-    found["product"] = total
-    (given.folder / "check.json").write_text(json.dumps(found, indent=1, default=str) + "\n")
+    figures["product"] = total
+    (given.folder / "check.json").write_text(json.dumps(figures, indent=1, default=str) + "\n")
     facts = ("card", "capability", "cuda", "torch", "python", "versions")
-    lines = [f"- {name}: {found[name]}" for name in facts if name in found]
+    lines = [f"- {name}: {figures[name]}" for name in facts if name in figures]
     (given.folder / "check.md").write_text("\n".join(lines) + "\n")
     return int(total != 64.0**3)
 
@@ -146,9 +146,9 @@ class Pair:
             graphs: ``--cuda-graphs``.
         """
         generator, sample = self.generator(strategy, graphs), self.sample(rows)
-        found: Dict[str, List[float]] = {}
+        samples: Dict[str, List[float]] = {}
         for _ in range(2):
-            found = {"iteration": [], "drafter": [], "verifier": [], "drafted": []}
+            samples = {"iteration": [], "drafter": [], "verifier": [], "drafted": []}
             with generator.batch([self.verifier], sample) as batch:
                 for _ in range(iterations):
                     self.wait()
@@ -157,9 +157,9 @@ class Pair:
                     self.wait()
                     spent = zip(batch.stats.stopwatch.lap(), before)
                     for name, (now, then) in zip(("iteration", "drafter", "verifier"), spent):
-                        found[name].append(1000 * (now - then))
-                    found["drafted"].append((batch.stats.drafted - drafted) / rows)
-        return {name: statistics.median(each) for name, each in found.items()}
+                        samples[name].append(1000 * (now - then))
+                    samples["drafted"].append((batch.stats.drafted - drafted) / rows)
+        return {name: statistics.median(each) for name, each in samples.items()}
 
 
 def rows_that_gain(table: Sequence[Dict[str, Any]]) -> int:
@@ -184,9 +184,9 @@ def measured(
         row: Dict[str, Any] = {"precision": precision, "rows": rows}
         for strategy in STRATEGIES:
             for graphs in ("off",) if small else ("off", "on"):
-                found = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS, graphs)
-                times[rows, strategy, graphs] = found
-                row[strategy if graphs == "off" else f"{strategy}_graphs"] = found["iteration"]
+                medians = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS, graphs)
+                times[rows, strategy, graphs] = medians
+                row[strategy if graphs == "off" else f"{strategy}_graphs"] = medians["iteration"]
         row["gad_in_greedy"] = row["gad"] / row["greedy"]
         if not small:
             row["peak_bytes"] = torch.cuda.max_memory_allocated()

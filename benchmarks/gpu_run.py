@@ -97,18 +97,18 @@ def steps(given: argparse.Namespace) -> List[Step]:
     """What is done, in this order."""
     rehearsed = given.device == "cpu"
     tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu"]
-    found = [
+    plan = [
         Step("check", 60, figures(given, "check"), needed=True),
         Step("tests", 300, [sys.executable, *tests]),
         # Before the speed tables, whose drafts are sized by the costs that it finds.
         Step("iterations", 120, figures(given, "iterations")),
     ]
     for precision in ("fp32",) if rehearsed else ("fp32", "fp16"):
-        found += [speed(given, "ende", precision), speed(given, "edit", precision)]
-    found += beams(given)
-    found += [replay(given, size) for size in (("base",) if rehearsed else ("base", "12+2", "big"))]
-    found.append(Step("profile", 60, figures(given, "profile")))
-    return found
+        plan += [speed(given, "ende", precision), speed(given, "edit", precision)]
+    plan += beams(given)
+    plan += [replay(given, size) for size in (("base",) if rehearsed else ("base", "12+2", "big"))]
+    plan.append(Step("profile", 60, figures(given, "profile")))
+    return plan
 
 
 def run(step: Step, left: float, folder: pathlib.Path) -> str:

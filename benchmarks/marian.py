@@ -79,10 +79,10 @@ def can_write(settings: Dict[str, Any]) -> bool:
 
 def arrays(model: Any) -> Dict[str, np.ndarray]:
     """A fairseq Transformer's weights by Marian's names; its first words are </s> and <unk>."""
-    found: Dict[str, np.ndarray] = {}
+    named: Dict[str, np.ndarray] = {}
 
     def put(name: str, tensor: torch.Tensor) -> None:
-        found[name] = np.ascontiguousarray(tensor.detach().float().numpy())
+        named[name] = np.ascontiguousarray(tensor.detach().float().numpy())
 
     def norm(name: str, layer: Any) -> None:
         put(f"{name}_ln_scale", layer.weight[None])
@@ -111,7 +111,7 @@ def arrays(model: Any) -> Dict[str, np.ndarray]:
             linear(name, "1", layer.fc1)
             linear(name, "2", layer.fc2)
             norm(f"{name}_ffn", layer.final_layer_norm)
-    return found
+    return named
 
 
 @contextlib.contextmanager
@@ -144,16 +144,16 @@ class Marian:
 
         self._library = _pymarian
         self._folder = pathlib.Path(folder)
-        found = arrays(model)
-        self._words = len(found["Wemb"])
+        named = arrays(model)
+        self._words = len(named["Wemb"])
         layers = model.decoder.layers
         described = _SETTINGS.format(
-            words=self._words, width=found["Wemb"].shape[1],
+            words=self._words, width=named["Wemb"].shape[1],
             inner=layers[0].fc1.weight.size(0), heads=layers[0].self_attn.num_heads,
             encoder_layers=len(model.encoder.layers), decoder_layers=len(layers),
         )  # fmt: skip
-        found["special:model.yml"] = np.frombuffer(described.encode() + b"\0", dtype=np.int8)
-        np.savez(self._folder / "model.npz", **found)
+        named["special:model.yml"] = np.frombuffer(described.encode() + b"\0", dtype=np.int8)
+        np.savez(self._folder / "model.npz", **named)
         self.names = ["</s>", "<unk>", *(f"w{i}" for i in range(2, self._words))]
         text = "".join(f'"{name}": {i}\n' for i, name in enumerate(self.names))
         (self._folder / "vocab.yml").write_text(text, "utf-8")
@@ -195,8 +195,8 @@ class Marian:
             path = str(self._folder / "lex.s2t")
             words += ["--shortlist", path, str(FREQUENT), str(TRANSLATIONS), "0"]
         with _silent():
-            found = self._library.Translator(" ".join(words)).translate
-        return found  # type: ignore[no-any-return]
+            translator: Any = self._library.Translator(" ".join(words))
+        return translator.translate
 
 
 def line(source: torch.Tensor) -> str:

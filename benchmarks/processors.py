@@ -107,24 +107,24 @@ def gains(runs):
     Returns:
         {system: {batch size: ratio}} of what drafts.
     """
-    found = {}
+    ratios = {}
     for size, rows in runs.items():
         for system, figures in rows.items():
             strategy, *rest = system.split(", ")
             if strategy in ("gad", "gad++", "iad"):
                 base = rows[", ".join(["greedy", *rest])]
-                found.setdefault(system, {})[size] = base["cpu_ms_mean"] / figures["cpu_ms_mean"]
-    return found
+                ratios.setdefault(system, {})[size] = base["cpu_ms_mean"] / figures["cpu_ms_mean"]
+    return ratios
 
 
-def gains_section(found):
+def gains_section(files):
     """What drafting gains on each processor; no lines where none was measured.
 
     Args:
-        found: {processor: the content of its file}.
+        files: {processor: the content of its file}.
     """
     lines = []
-    for processor, each in found.items():
+    for processor, each in files.items():
         for name, runs in each["ms"].items():
             if name.startswith(DRAFTING):
                 lines += [f"| {processor}{name[len(DRAFTING) :]} | " + " | ".join(runs) + " |"]
@@ -144,7 +144,7 @@ def gains_section(found):
 def page():
     """The table of all processors, from their files."""
     files = sorted(FOLDER.glob("*.json"))
-    found = {path.stem: json.loads(path.read_text("utf-8")) for path in files}
+    results = {path.stem: json.loads(path.read_text("utf-8")) for path in files}
     lines = [
         "# Processors", "",
         "Milliseconds a sentence on one thread, all systems of a table in turns in one run",
@@ -152,16 +152,16 @@ def page():
         "Compare within a column only. A name that ends in `avx2` is that processor with every",
         "system held to AVX2 (ONNX Runtime cannot be held).", "",
     ]  # fmt: skip
-    lines += gains_section(found)
+    lines += gains_section(results)
     cases = dict.fromkeys(
         (name, size)
-        for each in found.values()
+        for each in results.values()
         for name, runs in each["ms"].items()
         if not name.startswith(DRAFTING)
         for size in runs
     )
     for name, size in cases:
-        columns = {p: each["ms"].get(name, {}).get(size, {}) for p, each in found.items()}
+        columns = {p: each["ms"].get(name, {}).get(size, {}) for p, each in results.items()}
         columns = {p: rows for p, rows in columns.items() if rows}
         lines += [f"## {name[0].upper()}{name[1:]}, batch {size}", ""]
         lines.append("| system | " + " | ".join(columns) + " |")
@@ -172,7 +172,7 @@ def page():
             lines.append(f"| {system} | " + " | ".join(cells) + " |")
         lines.append("")
     lines += ["## Provenance", ""]
-    for p, each in found.items():
+    for p, each in results.items():
         later = "".join(f", {n} {each[n]}" for n in (DRAFTING,) if n in each)
         lines.append(
             f"- {p}: {each['device']}; {each['versions']}; commit {each['commit']}{later}."

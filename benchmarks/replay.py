@@ -114,16 +114,16 @@ class Replay(NamedTuple):
 
     def described(self) -> Dict[str, Any]:
         """For the results; histograms count the iterations of one pass by their tokens."""
-        found = {}
+        acceptance = {}
         for name, sizes in self.sizes.items():
             counts = sorted(collections.Counter(itertools.chain(*sizes)).items())
-            found[name] = {
+            acceptance[name] = {
                 "distribution": self.shapes[name],
                 "tok": self.tok(name),
                 "histogram": {str(size): count for size, count in counts},
             }
         drafter = self.size.drafter if set(self.sizes) & set(BLOCK_ROWS) else None
-        return {"verifier": self.size.title, "drafter": drafter, "acceptance": found}
+        return {"verifier": self.size.title, "drafter": drafter, "acceptance": acceptance}
 
 
 def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
@@ -192,15 +192,15 @@ class ReplayBench(Bench):
 
     def faults(self, system: System, plan: systems.Plan, reference: System) -> List[str]:
         """What a system that was measured did not do that it was to."""
-        found, row, length = [], plan.name.partition(" ")[0], self.replay.args.length
+        texts, row, length = [], plan.name.partition(" ")[0], self.replay.args.length
         wrong = sum(len(output) != length for output in system.tokens.values())
         if wrong:
-            found.append(f"{system.name}: {wrong} outputs are of another length")
+            texts.append(f"{system.name}: {wrong} outputs are of another length")
         if system.stats is not None and row in self.replay.sizes and row != PLANNED:
             got, tok = system.stats.mean_accepted_tokens, self.replay.tok(row)
             if abs(got - tok) > 0.005 * tok:
-                found.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
-        return found
+                texts.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
+        return texts
 
 
 def _strategies(args: argparse.Namespace, size: random_pair.Size) -> List[str]:

@@ -169,5 +169,5 @@ class ReplayedGenerator:
     ) -> List[List[Dict[str, Any]]]:
         """One hypothesis a sentence, as the generator gives them."""
         self.script.begin(sample["id"].tolist())
-        found: List[List[Dict[str, Any]]] = self.generator.generate(models, sample, prefix_tokens)
-        return found
+        generator: Any = self.generator
+        return generator.generate(models, sample, prefix_tokens)

@@ -1,4 +1,4 @@
-"""What specdec-serve promises under load, kept or not: each promise, what was found.
+"""What specdec-serve promises under load, kept or not: each promise, what was measured.
 
     python benchmarks/serving.py [--requests 10000] [--malformed 1000] [--stalled 50] \\
         [-- flags of specdec-serve]
@@ -41,37 +41,37 @@ class Promise(NamedTuple):
     Attributes:
         name: what is promised.
         kept: whether it was.
-        found: what was found, in words.
+        result: what was measured, in words.
         figures: the same as numbers; None where there are none.
     """
 
     name: str
     kept: bool
-    found: str
+    result: str
     figures: Any = None
 
 
 def steady(measured, load, requests):
     """Many requests, fewer than it can bear."""
-    found = measured.load(loads_of(load)[0], Bound(requests, 3600))
-    wrong = requests - found["answered"] + found["other_texts"]
-    p50, p95 = found["latency"]["50"], found["latency"]["95"]
+    answers = measured.load(loads_of(load)[0], Bound(requests, 3600))
+    wrong = requests - answers["answered"] + answers["other_texts"]
+    p50, p95 = answers["latency"]["50"], answers["latency"]["95"]
     yield Promise(f"{requests} requests at {load}: all answered, all texts right", not wrong,
-                  f"{wrong} not", found)  # fmt: skip
+                  f"{wrong} not", answers)  # fmt: skip
     yield Promise(f"p95 at most {TAIL:g} times p50", p95 <= TAIL * p50,
                   f"{1000 * p95:.1f} and {1000 * p50:.1f} ms: {p95 / p50:.2f}")  # fmt: skip
-    growth = found["memory_growth"]
+    growth = answers["memory_growth"]
     yield Promise(f"memory grows by less than {GROWTH:.0%}", growth < GROWTH, f"{growth:+.1%}")
 
 
 def overload(measured, load, requests, deadline):
     """More than the capacity."""
-    found = measured.load(loads_of(load)[0], Bound(requests, 3600))
-    odd = found["other_texts"] + found["lost"] + sum(found["failed"].values())
-    most = found["latency"]["100"]
-    text = f"{found['answered']} answered, {found['refused']} refused, {odd} others"
-    kept = not odd and 0 < found["refused"] < requests
-    yield Promise(f"at {load}: answered rightly or refused with 429", kept, text, found)
+    answers = measured.load(loads_of(load)[0], Bound(requests, 3600))
+    odd = answers["other_texts"] + answers["lost"] + sum(answers["failed"].values())
+    most = answers["latency"]["100"]
+    text = f"{answers['answered']} answered, {answers['refused']} refused, {odd} others"
+    kept = not odd and 0 < answers["refused"] < requests
+    yield Promise(f"at {load}: answered rightly or refused with 429", kept, text, answers)
     yield Promise("accepted requests within their deadline", most <= deadline,
                   f"at most {most:.2f} of {deadline:g} s")  # fmt: skip
 
@@ -114,26 +114,26 @@ def malformed(chance, port, languages):
 
 async def sent_malformed(loader, port, languages, count):
     """What became of so many: a counter of statuses, those without {error} apart."""
-    chance, found = random.Random(7), Counter()
-    while sum(found.values()) < count:
+    chance, statuses = random.Random(7), Counter()
+    while sum(statuses.values()) < count:
         request = malformed(chance, port, languages)
         try:
             asked = loader.exchange(request)
             status, _, answer = await asyncio.wait_for(asked, PATIENCE)
         except (OSError, EOFError, ValueError, asyncio.TimeoutError):
-            found["lost"] += 1
+            statuses["lost"] += 1
             continue
         explained = isinstance(answer, dict) and bool(answer.get("error"))
-        found[status if explained or status == 200 else f"{status} without error"] += 1
+        statuses[status if explained or status == 200 else f"{status} without error"] += 1
     await loader.close()
-    return found
+    return statuses
 
 
 def garbage(loader, port, languages, count):
     """Requests that are no requests."""
-    found = asyncio.run(sent_malformed(loader, port, languages, count))
-    kept = all(isinstance(status, int) and 400 <= status < 500 for status in found)
-    text = ", ".join(f"{status}: {number}" for status, number in sorted(found.items(), key=str))
+    statuses = asyncio.run(sent_malformed(loader, port, languages, count))
+    kept = all(isinstance(status, int) and 400 <= status < 500 for status in statuses)
+    text = ", ".join(f"{status}: {number}" for status, number in sorted(statuses.items(), key=str))
     yield Promise(f"{count} malformed requests: 4xx with {{error}}", kept, text)
 
 
@@ -171,14 +171,14 @@ def stalling(measured, loader, port, count, bound):
 
 async def until_the_end(loader, server):
     """(seconds before the end at which a request was sent, its answer) of clients, SIGTERM amid."""
-    found, ended = [], []
+    answers, ended = [], []
 
     async def client(number):
         status = 200
         while status in (200, 429):
             sent = time.monotonic()
             answer = await loader.ask(number)
-            found.append((sent, answer))
+            answers.append((sent, answer))
             number, status = number + 1, answer.status
 
     async def end():
@@ -188,17 +188,17 @@ async def until_the_end(loader, server):
 
     await asyncio.gather(end(), *map(client, range(2 * CLIENTS)))
     await loader.close()
-    return [(ended[0] - sent, answer) for sent, answer in found], time.monotonic() - ended[0]
+    return [(ended[0] - sent, answer) for sent, answer in answers], time.monotonic() - ended[0]
 
 
 def ending(loader, server):
     """SIGTERM under load."""
-    found, seconds = asyncio.run(until_the_end(loader, server))
+    answers, seconds = asyncio.run(until_the_end(loader, server))
     refused = (UNREAD, 429, 503)
-    accepted = [each for before, each in found if before > 0 and each.status not in refused]
+    accepted = [each for before, each in answers if before > 0 and each.status not in refused]
     wrong = sum(not each.right for each in accepted)
-    later = Counter(each.status for before, each in found if before <= 0)
-    wrong += sum(each.status == 200 and not each.right for before, each in found if before <= 0)
+    later = Counter(each.status for before, each in answers if before <= 0)
+    wrong += sum(each.status == 200 and not each.right for before, each in answers if before <= 0)
     text = f"{len(accepted)} accepted, {wrong} wrong; sent later {dict(later)}; {seconds:.2f} s"
     yield Promise("SIGTERM under load: every accepted request answered", not wrong, text)
     server.wait(60)
@@ -241,14 +241,14 @@ def main():
     parser.add_argument("words", nargs="*", help="flags of specdec-serve, after --")
     options = parser.parse_args()
     counts = (options.requests, options.malformed, options.stalled)
-    found = []
-    print("| promise | kept | found |\n|---|---|---|")
+    results = []
+    print("| promise | kept | result |\n|---|---|---|")
     for each in promises(options.words, options.texts, *counts):
-        found.append(each)
-        print(f"| {each.name} | {'yes' if each.kept else 'NO'} | {each.found} |", flush=True)
+        results.append(each)
+        print(f"| {each.name} | {'yes' if each.kept else 'NO'} | {each.result} |", flush=True)
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps([each._asdict() for each in found]))
-    return 0 if all(each.kept for each in found) else 1
+        pathlib.Path(options.json).write_text(json.dumps([each._asdict() for each in results]))
+    return 0 if all(each.kept for each in results) else 1
 
 
 if __name__ == "__main__":

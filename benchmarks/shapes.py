@@ -46,8 +46,8 @@ CHANCES = (0.8, 0.7)
 
 
 def _shape(layers: int, width: int, inner: int, heads: int, **more: Any) -> Dict[str, Any]:
-    found = {"embed_dim": width, "ffn_embed_dim": inner, "attention_heads": heads, "layers": layers}
-    return {**{f"{s}_{k}": v for s in ("encoder", "decoder") for k, v in found.items()}, **more}
+    sizes = {"embed_dim": width, "ffn_embed_dim": inner, "attention_heads": heads, "layers": layers}
+    return {**{f"{s}_{k}": v for s in ("encoder", "decoder") for k, v in sizes.items()}, **more}
 
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -133,13 +133,13 @@ class Bench(NamedTuple):
 
     def outputs(self, generator: Any) -> List[List[int]]:
         """Tokens of every sentence; a replayed draft is of those known."""
-        found = []
+        tokens = []
         for source in self.sources:
             lengths = torch.full((len(source),), source.size(1))
             sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
             rows = generator.generate([self.model], sample)
-            found += [row[0]["tokens"].tolist() for row in rows]
-        return found
+            tokens += [row[0]["tokens"].tolist() for row in rows]
+        return tokens
 
 
 def make(name: str, sentences: int, length: int, folder: str, rows: int = 1) -> Bench:
@@ -161,9 +161,9 @@ def make(name: str, sentences: int, length: int, folder: str, rows: int = 1) -> 
 def cpu_ms(run: Callable[[], Any]) -> float:
     """CPU milliseconds of a call, or of the other process that it asked."""
     started = time.process_time()
-    found = run()
-    if isinstance(found, bergamot.Elsewhere):
-        return found.cpu_ms
+    result = run()
+    if isinstance(result, bergamot.Elsewhere):
+        return result.cpu_ms
     return 1000 * (time.process_time() - started)
 
 
@@ -180,11 +180,11 @@ def in_turns(
     """The least milliseconds of each; a first run of each does not count."""
     for run in runs.values():
         run()
-    found: Dict[str, List[float]] = {name: [] for name in runs}
+    laps: Dict[str, List[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
-            found[name].append(ms(run))
-    return {name: min(each) for name, each in found.items()}
+            laps[name].append(ms(run))
+    return {name: min(each) for name, each in laps.items()}
 
 
 def passes(
@@ -218,16 +218,16 @@ def peers(bench: Bench, folder: str, name: str, isa: str) -> Dict[str, Callable[
     random_pair.save(bench.model, flags, path)
     ctranslate2.convert(path, folder, random_pair.SOURCE, random_pair.TARGET, made, "float32")
     os.remove(path)
-    found = {}
+    runs = {}
     for kind in ("float32", "int8"):
         peer = ctranslate2.Model(made, kind, False, 1, {"min_len": bench.length})
         inputs = [peer.inputs(source.tolist()) for source in bench.sources]
-        found[f"CTranslate2 {kind}"] = lambda peer=peer, inputs=inputs: [
+        runs[f"CTranslate2 {kind}"] = lambda peer=peer, inputs=inputs: [
             peer.run(each, bench.length, 1) for each in inputs
         ]
     if marian.installed() and marian.can_write(settings):
-        found.update(_marian(bench, folder, isa))
-    return found
+        runs.update(_marian(bench, folder, isa))
+    return runs
 
 
 def _marian(bench: Bench, folder: str, isa: str) -> Dict[str, Callable[[], Any]]:
@@ -235,27 +235,27 @@ def _marian(bench: Bench, folder: str, isa: str) -> Dict[str, Callable[[], Any]]
     made.shortlist(bench.sources)
     batches = [list(map(marian.line, batch)) for batch in bench.sources]
     steps = (bench.length + 1) / bench.sources[0].size(1)
-    found = {}
+    runs = {}
     for kind, listed in (("float32", False), ("int8", False), ("int8", True)):
         translate = made.translator(kind, steps, len(batches[0]), listed)
         title = f"Marian {kind}{', shortlist' * listed}"
-        found[title] = lambda translate=translate: [translate(batch) for batch in batches]
-        lengths = {len(line.split()) for batch in found[title]() for line in batch}
+        runs[title] = lambda translate=translate: [translate(batch) for batch in batches]
+        lengths = {len(line.split()) for batch in runs[title]() for line in batch}
         assert lengths == {bench.length + 1}, lengths
     if bergamot.PYTHON:
         asked = bergamot.Bergamot(folder, made.names, steps, bench.sources[0].numel())
         assert set(asked(batches)[1]) == {bench.length + 1}, "bergamot: other lengths"
-        found["Bergamot int8"] = lambda: asked(batches)[0]
-    return found
+        runs["Bergamot int8"] = lambda: asked(batches)[0]
+    return runs
 
 
 def rows(bench: Bench, number_format: str, generator: Any) -> Dict[str, Callable[[], Any]]:
     """This project's runs in a number format, by their names."""
     outputs = bench.outputs(generator)
     name = "halves" if number_format == "fp32" else number_format
-    found: Dict[str, Callable[[], Any]] = {f"greedy, {name}": lambda: bench.outputs(generator)}
+    runs: Dict[str, Callable[[], Any]] = {f"greedy, {name}": lambda: bench.outputs(generator)}
     if len(bench.sources[0]) > 1:
-        return found
+        return runs
     drafters = {f"3 tokens a pass of 8, {name}": Replayed(right=2, size=7)}
     for chance in CHANCES:
         drafters[f"drafts right at {chance}, block chosen, {name}"] = Replayed(chance)
@@ -268,8 +268,8 @@ def rows(bench: Bench, number_format: str, generator: Any) -> Dict[str, Callable
                 alone = bench._replace(sources=[source])
                 assert alone.outputs(drafted) == [output], "drafts have changed the output"
 
-        found[title] = run
-    return found
+        runs[title] = run
+    return runs
 
 
 def shared(bench: Bench, threads: int, repeats: int) -> str:
@@ -280,8 +280,8 @@ def shared(bench: Bench, threads: int, repeats: int) -> str:
         generator = bench.generator(number_format)
         for count in (1, threads):
             set_threads(count)
-            found = passes(bench, generator, repeats, wall_ms)
-            cells = (f"{ms:.1f}" for _, ms in found.values())
+            milliseconds = passes(bench, generator, repeats, wall_ms)
+            cells = (f"{ms:.1f}" for _, ms in milliseconds.values())
             lines.append(f"| {number_format} | {count} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -318,14 +318,14 @@ def main(words: Optional[List[str]] = None) -> None:
             generator = bench.generator(number_format)
             runs.update(rows(bench, number_format, generator))
             costs[number_format] = passes(bench, generator, args.repeats)
-        found = in_turns(runs, args.repeats)
+        milliseconds = in_turns(runs, args.repeats)
     processor = of_machine(library).processor
     print(
         f"\n{args.shape}, {processor}, {library.variant}; {args.sentences} sentences, "
         f"{args.batch_size} at a time\n"
     )
     print("| | CPU ms a sentence |\n|---|--:|")
-    for name, ms in found.items():
+    for name, ms in milliseconds.items():
         print(f"| {name} | {ms / args.sentences:.0f} |")
     print("\n| pass, predicted / measured ms | " + " | ".join(map(str, WIDTHS)) + " |")
     print("|---|" + "--:|" * len(WIDTHS))

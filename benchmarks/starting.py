@@ -44,8 +44,8 @@ def ctranslate2(path: str, number_format: str, text: str, length: Optional[int],
     model = ctranslate2.Translator(path, compute_type=number_format, intra_threads=1)
     mark("model")
     limits = {"max_decoding_length": (length or 200) + 1, "min_decoding_length": length or 1}
-    (found,) = model.translate_batch([text.split()], beam_size=1, **limits)
-    return len(found.hypotheses[0])
+    (result,) = model.translate_batch([text.split()], beam_size=1, **limits)
+    return len(result.hypotheses[0])
 
 
 def transformers(path: str, number_format: str, text: str, length: Optional[int], mark: Any) -> Any:
@@ -59,8 +59,8 @@ def transformers(path: str, number_format: str, text: str, length: Optional[int]
     limits = {"max_new_tokens": (length or 200) + 1, "min_new_tokens": length or 1}
     with torch.inference_mode():
         tokens = torch.tensor([[*map(int, text.split()), 2]])
-        found = model.generate(input_ids=tokens, num_beams=1, do_sample=False, **limits)
-    return found.size(1) - 2
+        output = model.generate(input_ids=tokens, num_beams=1, do_sample=False, **limits)
+    return output.size(1) - 2
 
 
 ENGINES: Dict[str, Callable[..., Any]] = {
@@ -71,19 +71,19 @@ ENGINES: Dict[str, Callable[..., Any]] = {
 def started(asked: Dict[str, Any], began: float) -> Dict[str, Any]:
     """Seconds of wall and CPU time from the process's begin to the end of each part, tokens, and
     MiB of memory: ``peak``, and at the end ``own`` and that of ``files``."""
-    found: Dict[str, Any] = {}
+    figures: Dict[str, Any] = {}
 
     def mark(part: str) -> None:
-        found[part] = (time.monotonic() - began, sum(os.times()[:2]))
+        figures[part] = (time.monotonic() - began, sum(os.times()[:2]))
 
     engine = ENGINES[asked.pop("engine")]
-    found["tokens"] = engine(mark=mark, **asked)
+    figures["tokens"] = engine(mark=mark, **asked)
     mark("sentence")
     with open("/proc/self/status", encoding="utf-8") as lines:
         status = dict(line.split(":", 1) for line in lines)
     for name, field in (("peak", "VmHWM"), ("own", "RssAnon"), ("files", "RssFile")):
-        found[name] = int(status[field].split()[0]) / 1024
-    return found
+        figures[name] = int(status[field].split()[0]) / 1024
+    return figures
 
 
 def start(asked: Dict[str, Any]) -> Dict[str, Any]:
@@ -92,8 +92,8 @@ def start(asked: Dict[str, Any]) -> Dict[str, Any]:
     quiet = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     given = {**os.environ, **quiet, "BEGAN": str(time.monotonic())}
     done = subprocess.run(words, env=given, stdout=subprocess.PIPE, check=True)
-    found: Dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: Dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def systems(name: str, folder: str, peers: bool) -> Dict[str, Dict[str, Any]]:
@@ -101,20 +101,20 @@ def systems(name: str, folder: str, peers: bool) -> Dict[str, Dict[str, Any]]:
     from fairseq_specdec.conversion import cli
 
     checkpoint, data, pair, text, length = _model(name, folder)
-    found = {}
+    rows = {}
     for number_format in ("fp32", "int8"):
         packed = os.path.join(os.path.dirname(checkpoint), f"packed-{number_format}.pt")
         words = ["pack", checkpoint, packed, "--verifier-dtype", number_format]
         cli.main(cli.get_parser().parse_args(words))
         for title, path in (("checkpoint", checkpoint), ("packed", packed)):
             row = {"engine": "fairseq_specdec", "path": path, "text": text}
-            found[f"this project, {title}, {number_format}"] = {
+            rows[f"this project, {title}, {number_format}"] = {
                 **row,
                 "number_format": number_format,
             }
     if peers:
-        found.update(_peers(checkpoint, data, pair, folder, text, length))
-    return {title: {**row, "length": length} for title, row in found.items()}
+        rows.update(_peers(checkpoint, data, pair, folder, text, length))
+    return {title: {**row, "length": length} for title, row in rows.items()}
 
 
 def _model(name: str, folder: str) -> Any:
@@ -149,7 +149,7 @@ def _peers(
     from fairseq_specdec.hub import SpeculativeTranslator
 
     copy = legible(checkpoint, folder)
-    found = {}
+    rows = {}
     words = Dictionary.load(os.path.join(data, f"dict.{pair[0]}.txt"))
     if length is None:
         with SpeculativeTranslator.from_pretrained(checkpoint, strategy="greedy") as translator:
@@ -161,13 +161,13 @@ def _peers(
         path = os.path.join(folder, f"ct2-{kind}")
         FairseqConverter(copy, data, *pair).convert(path, quantization=kind)
         row = {"engine": "CTranslate2", "path": path, "text": pieces}
-        found[f"CTranslate2, {kind}"] = {**row, "number_format": kind}
+        rows[f"CTranslate2, {kind}"] = {**row, "number_format": kind}
     path = os.path.join(folder, "transformers")
     hugging_face.convert(copy, len(words), path)
     os.remove(copy)
     row = {"engine": "transformers", "path": path, "text": " ".join(map(str, ids))}
-    found["transformers, float32"] = {**row, "number_format": "float32"}
-    return found
+    rows["transformers, float32"] = {**row, "number_format": "float32"}
+    return rows
 
 
 def best(runs: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -175,11 +175,11 @@ def best(runs: List[Dict[str, Any]]) -> Dict[str, Any]:
     return min(runs, key=lambda run: run["sentence"][0])
 
 
-def table(name: str, found: Dict[str, Dict[str, Any]]) -> str:
+def table(name: str, runs: Dict[str, Dict[str, Any]]) -> str:
     """In Markdown."""
     lines = [f"\n{name}\n", "| | wall s: imports | model | sentence | in all | CPU s in all "
              "| peak MiB | of the process alone | of files |", "|---|" + "--:|" * 8]  # fmt: skip
-    for title, run in found.items():
+    for title, run in runs.items():
         at = [0.0, *(run[part][0] for part in PARTS)]
         times = [f"{b - a:.2f}" for a, b in zip(at, at[1:])]
         times += [f"{run['sentence'][0]:.2f}", f"{run['sentence'][1]:.2f}"]

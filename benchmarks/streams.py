@@ -50,8 +50,8 @@ def ours(batch, beam):
         def run(texts, threads):
             groups = [texts[first : first + batch] for first in range(0, len(texts), batch)]
             with ThreadPoolExecutor(threads) as pool:
-                found = pool.map(translator.translate, groups)
-                return [one.text for group in found for one in group]
+                translations = pool.map(translator.translate, groups)
+                return [one.text for group in translations for one in group]
 
         return run
 
@@ -99,8 +99,8 @@ def measured(systems, texts, threads, repeats):
             wall = time.perf_counter() - begun
             times[name].append((wall * 1000 / len(texts), (time.process_time() - used) / wall))
     return {
-        name: (*(statistics.median(column) for column in zip(*found)), outputs[name])
-        for name, found in times.items()
+        name: (*(statistics.median(column) for column in zip(*laps)), outputs[name])
+        for name, laps in times.items()
     }
 
 
@@ -119,9 +119,9 @@ def main():
     print("|---:|---|---:|---:|---:|")
     for threads in map(int, options.threads.split(",")):
         systems = dict(theirs(options.batch, options.beam, threads), **own)
-        found = measured(systems, texts, threads, options.repeats)
-        for name, (each, busy, outputs) in found.items():
-            equal = sum(map(str.__eq__, outputs, found["greedy"][2]))
+        results = measured(systems, texts, threads, options.repeats)
+        for name, (each, busy, outputs) in results.items():
+            equal = sum(map(str.__eq__, outputs, results["greedy"][2]))
             print(f"| {threads} | {name} | {each:.2f} | {busy:.2f} | {equal} of {len(texts)} |")
 
 
