@@ -88,7 +88,7 @@ def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
 
 def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     """Check what can be checked at once; raw text is binarised."""
-    found = converted.settle(args)
+    descriptions = converted.settle(args)
     check(args)
     verifier = check_checkpoint(args.path)
     both = args.source_lang is not None and args.target_lang is not None
@@ -96,23 +96,24 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     task, pairs = task_of(verifier, args.lang_pairs, asked)
     if args.trainpref is None:
         _check_data(args, pairs)
-    elif pairs and not found:
+    elif pairs and not descriptions:
         raise ValueError("--trainpref: binarise the text of all pairs with fairseq-preprocess")
     source, target = pairs[0].split("-") if pairs else _languages(args)
     cpu = args.cpu or not torch.cuda.is_available()
     bf16 = cpu and computes_in_bf16()
     tokens = args.max_tokens or (1800 if cpu else 8192)
     data = args.data if args.trainpref is None else os.path.join(args.out, "binarised")
+    first = descriptions[0] if descriptions else None
     job = Job(
         data, args.path, args.out, source, target, args.beam, cpu, bf16, tokens, args.threads,
         args.eval_sentences, args.decode_beam, args.batch_sizes,
         args.ray, args.ray_workers, tuple(task), tuple(pairs),
-        found[0].folder if found else None, found[0].command_flags if found else {},
-        text=args.validpref if found else None,
+        first.folder if first else None, first.command_flags if first else {},
+        text=args.validpref if first else None,
     )  # fmt: skip
     state = State(args.out, {name: getattr(args, name) for name in KEPT})
     if args.trainpref is not None and not state.done("binarise"):
-        binarise(job, args, found)
+        binarise(job, args, descriptions)
         state.note("binarise")
     return job, state
 
@@ -160,10 +161,10 @@ def _steps(args: argparse.Namespace) -> Job:
     logger.info("%s", report.verdict(job, state))
     logger.info("report: %s", job.file("report.html"))
     fastest: Dict[str, str] = {}
-    found = recommend(job, state)
+    recommended = recommend(job, state)
     if job.placed is not None:
-        converted.note_fastest(job, found)
-    for best in found:
+        converted.note_fastest(job, recommended)
+    for best in recommended:
         logger.info("%s: decode with: %s", best.use, best.command(job))
         fastest.setdefault(best.pair, best.way)
     for use, command in further(job, fastest):

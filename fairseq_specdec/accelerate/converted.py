@@ -38,9 +38,9 @@ def settle(args: argparse.Namespace) -> List[Described]:
         return []
     if args.lang_pairs is not None:
         return [_of_pair(args.path, pair, args.lang_pairs) for pair in args.lang_pairs.split(",")]
-    found = described(args.path, args.source_lang, args.target_lang)
-    args.source_lang, args.target_lang = found.languages
-    return [found]
+    description = described(args.path, args.source_lang, args.target_lang)
+    args.source_lang, args.target_lang = description.languages
+    return [description]
 
 
 def _of_pair(path: str, pair: str, asked: str) -> Described:
@@ -55,11 +55,13 @@ def _of_pair(path: str, pair: str, asked: str) -> Described:
         raise ValueError(f"--lang-pairs {asked}: {reason}") from error
 
 
-def split_texts(job: Job, found: Sequence[Described], prefixes: Tuple[str, str]) -> Tuple[str, str]:
+def split_texts(
+    job: Job, descriptions: Sequence[Described], prefixes: Tuple[str, str]
+) -> Tuple[str, str]:
     """Split plain text of the source languages into the model's pieces, below ``--out``. Returns
     the prefixes of what was written."""
     made = (job.file("pieces", "train"), job.file("pieces", "valid"))
-    for language, each in {each.languages[0]: each for each in found}.items():
+    for language, each in {each.languages[0]: each for each in descriptions}.items():
         codec = codec_of(each)
         for prefix, to in zip(prefixes, made):
             _split(codec, f"{prefix}.{language}", f"{to}.{language}")
@@ -115,12 +117,12 @@ def place(job: Job, state: State) -> Optional[str]:
     return beside
 
 
-def note_fastest(job: Job, found: Sequence[Best]) -> None:
+def note_fastest(job: Job, recommended: Sequence[Best]) -> None:
     """Note beside the placed drafter how each pair decodes fastest, one sentence at a time; nothing
     where that was not measured."""
     assert job.converted is not None and job.placed is not None
     ways: Dict[str, Dict[int, str]] = {}
-    for best in found:
+    for best in recommended:
         if best.size == 1:
             ways.setdefault(best.pair, {})[best.beam] = best.way
     if ways:

@@ -22,18 +22,20 @@ _READ = 1000  # lines, of which some must be split
 _FEWEST = 100  # lines that say whether they are
 
 
-def binarise(job: Job, args: argparse.Namespace, found: Sequence[Described]) -> None:
+def binarise(job: Job, args: argparse.Namespace, descriptions: Sequence[Described]) -> None:
     """Run fairseq-preprocess on --trainpref and --validpref. Where these have sources alone, the
     verifier translates those of valid; the distillation does it with those of train.
 
     Args:
-        found: descriptions of a converted model, whose text is plain; sources alone are read.
+        descriptions: of a converted model, whose text is plain; sources alone are read.
     """
     prefixes = (args.trainpref, args.validpref)
-    alone = bool(found) or not any(os.path.isfile(f"{prefix}.{job.target}") for prefix in prefixes)
+    alone = bool(descriptions) or not any(
+        os.path.isfile(f"{prefix}.{job.target}") for prefix in prefixes
+    )
     data = job.converted or args.data
-    if found:
-        prefixes = split_texts(job, found, prefixes)
+    if descriptions:
+        prefixes = split_texts(job, descriptions, prefixes)
     else:
         _check_texts(job, args, alone)
     dest = job.file("sources") if alone else job.data

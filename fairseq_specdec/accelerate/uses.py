@@ -26,11 +26,11 @@ def further(job: Job, fastest: Mapping[str, str]) -> List[Tuple[str, str]]:
     pair."""
     if job.converted is None:
         return []
-    found = []
+    uses = []
     for pair, way in fastest.items():
         words = ["specdec-serve", "--path", _verifier(job), *_languages(pair), "--strategy", way]
         words += ["--drafter-path", job.drafter] if WAYS[way] and not job.placed else []
-        found.append(("serve", _command(words)))
+        uses.append(("serve", _command(words)))
     for pair in job.all_pairs if job.text else ():
         words = ["specdec-bench", os.path.relpath(job.converted)]
         words += ["--path", job.path] if os.path.basename(job.path) != VERIFIER else []
@@ -38,8 +38,8 @@ def further(job: Job, fastest: Mapping[str, str]) -> List[Tuple[str, str]]:
         words += ["--cpu"] if job.cpu else []
         for way in WAYS:
             words += ["--system", f"{way}: {_command(strategy(job, way))}"]
-        found.append(("measure", _command(words)))
-    return found
+        uses.append(("measure", _command(words)))
+    return uses
 
 
 def _command(words: List[Any]) -> str:

@@ -43,13 +43,13 @@ def fastest(
         return None
     noted = read_json(path)
     try:
-        found = _nearest(noted["pairs"].get("-".join(pair)), flags.get("beam", 1))
+        nearest = _nearest(noted["pairs"].get("-".join(pair)), flags.get("beam", 1))
         size = noted["drafter"]["bytes"]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: is damaged; delete it, and specdec-accelerate writes it again"
         ) from error
-    if found is None:
+    if nearest is None:
         return None
     if os.path.getsize(drafter) != size or _identity(drafter) != noted["drafter"]:
         logger.warning(
@@ -57,7 +57,7 @@ def fastest(
             "specdec-accelerate for this one, or delete the file", path, drafter,
         )  # fmt: skip
         return None
-    beam, way = found
+    beam, way = nearest
     logger.info("%s: strategy %s, which is the fastest at beam %d by %s", folder, way, beam, path)
     return way
 
