@@ -79,13 +79,13 @@ def native_extensions():
     """
     digest = VARIANTS["digest"](NATIVE_FOLDER / "src")
     machine = sysconfig.get_platform().split("-")[-1].replace("universal2", platform.machine())
-    found = [native_extension(VARIANTS["PROBE"][: -len(".so")], "cpu.cpp")]
+    extensions = [native_extension(VARIANTS["PROBE"][: -len(".so")], "cpu.cpp")]
     for each in VARIANTS["VARIANTS"]:
         if machine in each.machines and os.name == "posix":
             stamp = f"{VERSION} {each.name} {digest}"
             name = each.file[: -len(".so")]
-            found.append(native_extension(name, "engine.cpp", each.flags, stamp))
-    return found
+            extensions.append(native_extension(name, "engine.cpp", each.flags, stamp))
+    return extensions
 
 
 class BuildNative(build_ext):

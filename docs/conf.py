@@ -66,10 +66,10 @@ def link_repository(app, page, source):
     docs = ROOT / "docs"
     folder = (docs / page).parent
 
-    def explicit(found):
-        target = (folder / found.group(1)).resolve()
+    def explicit(match):
+        target = (folder / match.group(1)).resolve()
         outside = target.is_file() and docs not in target.parents
-        return f"](path:{found.group(1)})" if outside else found.group()
+        return f"](path:{match.group(1)})" if outside else match.group()
 
     source[0] = re.sub(r"\]\(([^):#]+\.md)\)", explicit, source[0])
 
@@ -78,8 +78,8 @@ def make_accessible(app, error):
     """Change the written pages as ``ACCESSIBLE`` says."""
     for page in pathlib.Path(app.outdir).rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        for found, better in ACCESSIBLE:
-            text = text.replace(found, better)
+        for written, better in ACCESSIBLE:
+            text = text.replace(written, better)
         page.write_text(text, encoding="utf-8")
 
 

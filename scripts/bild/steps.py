@@ -24,5 +24,5 @@ def systems(settings: Settings, folder: str) -> Dict[str, List[str]]:
 def decode(step: Step) -> None:
     """An action: decode greedily and with each system."""
     greedy = ["greedy", step["VERIFIER"], "--strategy", "greedy"]
-    found = systems(step.settings, step["OUT"])
-    decode_each(step, [greedy, *([name, *words] for name, words in found.items())])
+    rows = systems(step.settings, step["OUT"])
+    decode_each(step, [greedy, *([name, *words] for name, words in rows.items())])

@@ -25,7 +25,7 @@ class Heads(NamedTuple):
 
 def chosen(settings: Settings) -> List[Heads]:
     """The models that MODELS names."""
-    found = []
+    heads = []
     for name in settings.words("MODELS"):
         match = NAME.fullmatch(name)
         if not match:
@@ -33,8 +33,8 @@ def chosen(settings: Settings) -> List[Heads]:
                 f"MODELS: {name} is not CORPUS/WAY_K with CORPUS original or distilled, WAY frozen "
                 "or tuned, and K 2 or more"
             )
-        found.append(Heads(name, *match.groups()))
-    return found
+        heads.append(Heads(name, *match.groups()))
+    return heads
 
 
 def train(step: Step) -> None:

@@ -26,28 +26,28 @@ def train(step: Step) -> None:
 
 def systems(step: Step) -> Dict[str, List[Any]]:
     """Flags of each row of the table, by its name."""
-    settings, found = step.settings, {"greedy": ["--strategy", "greedy"]}
+    settings, rows = step.settings, {"greedy": ["--strategy", "greedy"]}
     for heads in chosen(settings):
         name = f"blockwise k={heads.k} {heads.way}"
         name += " distilled" * (heads.corpus == "distilled")
         path = f"{settings['BLOCKWISE']}/{heads.name}/model.pt"
-        found[name] = ["--strategy", "blockwise", "--path", path, *WHOLE]
+        rows[name] = ["--strategy", "blockwise", "--path", path, *WHOLE]
     for name, (model, *words) in bild_systems(settings, settings["BILD"]).items():
         row = "bild-early-exit" if name == "early_exit" else f"bild {name}"
-        found[row] = words if model == settings["VERIFIER"] else [*words, "--path", model]
+        rows[row] = words if model == settings["VERIFIER"] else [*words, "--path", model]
     aligned = f"{settings['BILD']}/aligned/model.pt"
     sps = ["--strategy", "sps", "--drafter-path", aligned, "--block-size", step["SPS_BLOCK"]]
-    found["sps"], found["sps planned"] = [*sps, *WHOLE_OF_MODEL], sps
+    rows["sps"], rows["sps planned"] = [*sps, *WHOLE_OF_MODEL], sps
     for name, own in _block_drafters(step):
         relaxed = ["--top-beta", step["TOP_BETA"], "--tau", step["TAU"]]
         ways = {"gad": ["--strategy", "gad"], "gad++": ["--strategy", "gad++", *relaxed]}
         for way, words in ways.items():
-            found[way + name] = [*words, *own, *WHOLE_BLOCKS]
-            found[f"{way}{name} planned"] = [*words, *own]
+            rows[way + name] = [*words, *own, *WHOLE_BLOCKS]
+            rows[f"{way}{name} planned"] = [*words, *own]
     if step["SEPARATE_DRAFTER"]:
         alone = ["--strategy", "nar", "--drafter-path", step["SEPARATE_DRAFTER"]]
-        found["nar"] = [*alone, "--drafter-dtype", "same"]
-    return found
+        rows["nar"] = [*alone, "--drafter-dtype", "same"]
+    return rows
 
 
 def _block_drafters(step: Step) -> Iterator[Tuple[str, List[str]]]:

@@ -72,8 +72,8 @@ class Run:
     """One set, as measured at batch size 1, and resamples of its sentences. ``sentences``: how many
     were decoded. ``busy``: why its times mean little; empty where they do."""
 
-    def __init__(self, found: Dict[str, Any]) -> None:
-        (part,) = (part for part in found["runs"] if part["batch_size"] == 1)
+    def __init__(self, results: Dict[str, Any]) -> None:
+        (part,) = (part for part in results["runs"] if part["batch_size"] == 1)
         if "by_sentence" not in part:
             raise ValueError("has no figures of sentences: measure again with --by-sentence")
         self._milliseconds = part["ms_by_batch"]
@@ -84,7 +84,7 @@ class Run:
         )
         # The first row is what was measured: every sentence once.
         self._weights = numpy.vstack([numpy.ones((1, count)), draws])
-        threads, load = found["provenance"].get("threads"), (part["load_average"] or [0.0])[0]
+        threads, load = results["provenance"].get("threads"), (part["load_average"] or [0.0])[0]
         self.busy = f"load average {load:.0f}" if threads and load > threads + 1 else ""
 
     def has(self, system: str) -> bool:
@@ -172,16 +172,16 @@ def judge(line: Line, run: Optional[Run]) -> Result:
         return Result(NOT_RUN, "-")
     figures = [run.figure(line.figure, system) for system in line.systems]
     if line.test in ("greater", "equal"):
-        found = (above if line.test == "greater" else same)(*figures)
+        result = (above if line.test == "greater" else same)(*figures)
     else:
-        found = (rising if line.test == "rises" else peaking)(figures)
+        result = (rising if line.test == "rises" else peaking)(figures)
     pairs = (f"{name} {figure[0]:.2f}" for name, figure in zip(line.systems, figures))
-    words = f"{', '.join(pairs)}: {found.figures}"
+    words = f"{', '.join(pairs)}: {result.figures}"
     if run.sentences < LEAST:
         return Result(UNDECIDED, f"{words}; of {run.sentences} sentences only")
     if line.figure == "speed" and run.busy:
         return Result(UNDECIDED, f"{words}; the machine was busy ({run.busy})")
-    return Result(found.verdict, words)
+    return Result(result.verdict, words)
 
 
 def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
@@ -189,10 +189,11 @@ def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
     by_claim: Dict[Tuple[str, str], List[Result]] = {}
     for line, result in zip(lines, results):
         by_claim.setdefault((line.claim, line.source), []).append(result)
-    claims = [[claim, source, together(found)] for (claim, source), found in by_claim.items()]
+    claims = [[claim, source, together(verdicts)] for (claim, source), verdicts in by_claim.items()]
     tests = [
-        f"- {line.claim} ({line.set}, {line.figure} {line.test}): {found.verdict}. {found.figures}"
-        for line, found in zip(lines, results)
+        f"- {line.claim} ({line.set}, {line.figure} {line.test}): {result.verdict}. "
+        f"{result.figures}"
+        for line, result in zip(lines, results)
     ]
     return "\n\n".join(
         [

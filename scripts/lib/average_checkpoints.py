@@ -47,18 +47,18 @@ def last_checkpoints(folder: pathlib.Path, count: int) -> List[pathlib.Path]:
     An update that also ends an epoch is saved as checkpoint_last.pt alone, which counts too.
     """
     numbered = [(updates_of(path), path) for path in folder.glob("checkpoint_*_*.pt")]
-    found = [pair for pair in numbered if pair[0] >= 0]
+    saved = [pair for pair in numbered if pair[0] >= 0]
     last = folder / "checkpoint_last.pt"
     if last.is_file():
         updates = load(last)["optimizer_history"][-1]["num_updates"]
-        if updates > max(found, default=(0, last))[0]:
-            found.append((updates, last))
-    if len(found) < count:
+        if updates > max(saved, default=(0, last))[0]:
+            saved.append((updates, last))
+    if len(saved) < count:
         raise ValueError(
-            f"{folder} holds {len(found)} checkpoints of different updates, and --last asks for "
+            f"{folder} holds {len(saved)} checkpoints of different updates, and --last asks for "
             f"{count}; train longer, save more often (--save-interval-updates) or ask for fewer"
         )
-    return [path for _, path in sorted(found)[-count:]]
+    return [path for _, path in sorted(saved)[-count:]]
 
 
 def average(paths: Sequence[pathlib.Path]) -> Dict[str, Any]:

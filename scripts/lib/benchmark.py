@@ -182,9 +182,9 @@ class Overrides:
         self.frozen: Optional[pathlib.Path] = None
         for word in row.overrides.split():
             name, _, value = word.partition("=")
-            found = re.search(r"{([a-z0-9_]+)}", value)
-            if found:
-                path = bench.model(found.group(1))
+            match = re.search(r"{([a-z0-9_]+)}", value)
+            if match:
+                path = bench.model(match.group(1))
                 self.models.append(path)
                 word = f"{name}='{path}'"
                 if name == "model.init_from":

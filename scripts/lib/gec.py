@@ -145,8 +145,8 @@ class Corrections(Family):
 
 def files_of(paths: List[str]) -> List[str]:
     """What lies behind .m2 files and prefixes, for the record."""
-    found = [[path] if os.path.isfile(path) else [f"{path}.src", f"{path}.tgt"] for path in paths]
-    return sorted({path for files in found for path in files})
+    groups = [[path] if os.path.isfile(path) else [f"{path}.src", f"{path}.tgt"] for path in paths]
+    return sorted({path for files in groups for path in files})
 
 
 def noise_step(step: Step) -> None:

@@ -144,10 +144,10 @@ def system_words(name: str, words: List[str]) -> List[str]:
     """The flags of specdec-bench that make a system; ``--sweep FLAG=V,V`` among its own flags makes
     one of every value."""
     own, sweeps = own_words(words)
-    found = ["--system", f"{name}: {shlex.join(own)}"]
+    flags = ["--system", f"{name}: {shlex.join(own)}"]
     for sweep in sweeps:
-        found += ["--sweep", f"{name}: {sweep}"]
-    return found
+        flags += ["--sweep", f"{name}: {sweep}"]
+    return flags
 
 
 def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> None:

@@ -34,8 +34,8 @@ def direction(step: Step) -> List[str]:
 
 def updates_of(path: pathlib.Path) -> int:
     """The updates that a checkpoint's name gives; -1 if it gives none."""
-    found = re.fullmatch(r"checkpoint_\d+_(\d+)\.pt", path.name)
-    return int(found.group(1)) if found else -1
+    match = re.fullmatch(r"checkpoint_\d+_(\d+)\.pt", path.name)
+    return int(match.group(1)) if match else -1
 
 
 def mend(folder: pathlib.Path) -> None:

@@ -72,9 +72,9 @@ def sentences(stream: IO[bytes], name: str) -> Iterator[str]:
         for line in io.TextIOWrapper(stream, encoding="utf-8", newline="\n"):
             line = line.strip()
             if marked:
-                found = SEGMENT.search(line)
-                if found:
-                    yield html.unescape(found.group(1)).strip()
+                segment = SEGMENT.search(line)
+                if segment:
+                    yield html.unescape(segment.group(1)).strip()
             elif not (tagged and MARKUP.match(line)):
                 yield line
     except BROKEN as error:

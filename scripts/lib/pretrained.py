@@ -32,12 +32,12 @@ FILLER = "madeupword"
 
 def rows(own: Dictionary, wanted: Dictionary) -> List[int]:
     """For each symbol of ``wanted``, its number in ``own``."""
-    found = []
+    numbers = []
     for symbol in wanted.symbols:
         if symbol not in own and not symbol.startswith(FILLER):
             raise ValueError(f"the pretrained model's dictionary lacks {symbol!r}: not BART's own?")
-        found.append(own.index(symbol))
-    return found
+        numbers.append(own.index(symbol))
+    return numbers
 
 
 def fit(state: Dict[str, Any], own: Dictionary, wanted: Dictionary) -> Dict[str, Any]:

@@ -20,11 +20,11 @@ PACKAGES = (
 
 def files(paths: Iterable[str]) -> List[pathlib.Path]:
     """The named files, and the files below the named folders, without hidden ones."""
-    found: List[pathlib.Path] = []
+    listed: List[pathlib.Path] = []
     for path in map(pathlib.Path, paths):
         below = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        found += [p for p in below if not p.name.startswith(".")]
-    return found
+        listed += [p for p in below if not p.name.startswith(".")]
+    return listed
 
 
 def shorten(text: str, names: Sequence[Tuple[str, str]]) -> str:
@@ -50,8 +50,8 @@ def check(path: pathlib.Path, inputs: Sequence[str], names: Sequence[Tuple[str, 
     if not path.is_file():
         return False
     recorded = json.loads(path.read_text(encoding="utf-8"))["inputs"]
-    found = hashes(inputs, names)
-    changed = sorted(name for name in {*recorded, *found} if recorded.get(name) != found.get(name))
+    current = hashes(inputs, names)
+    changed = sorted(n for n in {*recorded, *current} if recorded.get(n) != current.get(n))
     if changed:
         raise ValueError(
             f"{path}: made from another {', '.join(changed)}; delete the folder {path.parent} to "

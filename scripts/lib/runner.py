@@ -47,9 +47,9 @@ def list_recipes(environment: Mapping[str, str]) -> str:
 
 def split_words(words: Sequence[str]) -> Tuple[List[str], Dict[str, str]]:
     """Plain words, and assignments by name."""
-    found = [ASSIGNMENT.fullmatch(word) for word in words]
-    plain = [word for word, match in zip(words, found) if not match]
-    return plain, {match.group(1): match.group(2) for match in found if match}
+    matches = [ASSIGNMENT.fullmatch(word) for word in words]
+    plain = [word for word, match in zip(words, matches) if not match]
+    return plain, {match.group(1): match.group(2) for match in matches if match}
 
 
 def show(text: str) -> None:

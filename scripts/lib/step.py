@@ -179,8 +179,8 @@ def _text(value: Any) -> str:
 def find(function: str) -> Callable[..., Any]:
     """``module.function``, of lib, or of a recipe as ``recipe.module.function``."""
     module, _, name = function.rpartition(".")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
+    action: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return action
 
 
 def run_steps(recipe: Recipe, names: Sequence[str] = ()) -> None:

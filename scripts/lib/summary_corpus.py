@@ -84,12 +84,12 @@ def members(archive: pathlib.Path, end: str) -> Iterator[Tuple[str, str]]:
 
 def url_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, str]:
     """The split of each story by its name, which is the SHA-1 of its address."""
-    found = {}
+    splits = {}
     for source in sources:
         if source.split in SPLITS:
             for url in read_lines(folder / source.name):
-                found[hashlib.sha1(url.strip().encode("utf-8")).hexdigest()] = source.split
-    return found
+                splits[hashlib.sha1(url.strip().encode("utf-8")).hexdigest()] = source.split
+    return splits
 
 
 def json_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, str]:

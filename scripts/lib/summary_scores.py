@@ -54,11 +54,11 @@ def scores(
     chosen = dict(zip(numbers, lines_of(wanted, numbers, "the reference")))
     sums = dict.fromkeys(KINDS, 0.0)
     for number in bar(numbers, "ROUGE", unit="summary"):
-        found = scorer.score(
+        rouge = scorer.score(
             by_sentence(chosen[number]), by_sentence(to_text(output.hypotheses[number]))
         )
         for kind in KINDS:
-            sums[kind] += found[kind].fmeasure
+            sums[kind] += rouge[kind].fmeasure
     means = {kind: 100 * sums[kind] / len(numbers) for kind in KINDS}
     return {"sentences": len(numbers), **means, "rouge_variant": variant()}
 

@@ -23,16 +23,16 @@ def normal(name):
 def closure(package=PACKAGE):
     """What a package needs here, and what that needs. Returns the names of each one's own
     dependencies, by its name."""
-    found, waiting = {}, [normal(package)]
+    needs, waiting = {}, [normal(package)]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in needs:
             continue
-        needs = map(Requirement, importlib.metadata.requires(name) or [])
-        kept = [each for each in needs if not each.marker or each.marker.evaluate({"extra": ""})]
-        found[name] = sorted({normal(each.name) for each in kept})
-        waiting += found[name]
-    return found
+        required = map(Requirement, importlib.metadata.requires(name) or [])
+        kept = [each for each in required if not each.marker or each.marker.evaluate({"extra": ""})]
+        needs[name] = sorted({normal(each.name) for each in kept})
+        waiting += needs[name]
+    return needs
 
 
 def llvm():

@@ -104,8 +104,8 @@ def sdist(folder, seconds):
 def expected(machine):
     """File names of the native engine's objects in a wheel."""
     variants = runpy.run_path(str(ROOT / NATIVE / "variants.py"))
-    found = {each.file for each in variants["VARIANTS"] if machine in each.machines}
-    return {variants["PROBE"], *found}, variants["is_sealed"]
+    files = {each.file for each in variants["VARIANTS"] if machine in each.machines}
+    return {variants["PROBE"], *files}, variants["is_sealed"]
 
 
 def wheel(source, target, folder, seconds):
@@ -151,9 +151,9 @@ def check_policy(shown, tag):
     def release(name):
         return [int(part) for part in name.split("_")[1:3]]
 
-    found = shown["overall_tag"]
-    if not found.startswith("manylinux_") or release(found) > release(tag):
-        raise ReleaseError(f"{shown['wheel']}: fits {found} only: {shown['versioned_symbols']}")
+    oldest = shown["overall_tag"]
+    if not oldest.startswith("manylinux_") or release(oldest) > release(tag):
+        raise ReleaseError(f"{shown['wheel']}: fits {oldest} only: {shown['versioned_symbols']}")
     if shown["external_libs"]:
         raise ReleaseError(f"{shown['wheel']}: needs {', '.join(shown['external_libs'])}")
 

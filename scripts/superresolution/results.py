@@ -47,10 +47,10 @@ def read_decoded(out: pathlib.Path) -> Decoded:
         kind, _, number = head.partition("-")
         if kind in kinds and number.isdecimal():
             kinds[kind][int(number)] = picture_of(fields[-1].split())
-    found = ACCEPTED.findall(out.with_suffix(".log").read_text(encoding="utf-8"))
-    if not kinds["H"] or not found:
+    accepted = ACCEPTED.findall(out.with_suffix(".log").read_text(encoding="utf-8"))
+    if not kinds["H"] or not accepted:
         raise ValueError(f"{out}: no pictures in it, or no summary in its log")
-    return Decoded(kinds["S"], kinds["T"], kinds["H"], float(found[-1]))
+    return Decoded(kinds["S"], kinds["T"], kinds["H"], float(accepted[-1]))
 
 
 def psnr(decoded: Decoded) -> float:

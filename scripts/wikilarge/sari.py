@@ -75,20 +75,20 @@ def sentence_sari(source: str, output: str, references: Sequence[str]) -> Sari:
     """SARI of one sentence."""
     if not references:
         raise ValueError("SARI needs at least one reference")
-    found: List[Sari] = []
+    orders: List[Sari] = []
     for n in range(1, MAX_N + 1):
         ours, theirs = ngrams(source, n), ngrams(output, n)
         known: NGrams = Counter()
         for reference in references:
             known.update(ngrams(reference, n))
-        found.append(
+        orders.append(
             Sari(
                 add_score(ours, theirs, known),
                 keep_score(ours, theirs, known, len(references)),
                 delete_score(ours, theirs, known, len(references)),
             )
         )
-    return mean(found)
+    return mean(orders)
 
 
 def mean(scores: Sequence[Sari]) -> Sari:

@@ -202,10 +202,10 @@ def test_the_fastest_for_one_sentence_is_noted(tmp_path):
         converted=str(tmp_path), placed=str(tmp_path / "drafter.pt")
     )
     uses = [(1, 1, "greedy"), (1, 5, "gad"), (8, 1, "gad"), (8, 5, "greedy")]
-    found = [Best(str(s), "a-b", s, b, way, {}, {}) for s, b, way in uses]
-    note_fastest(job, found[2:])
+    recommended = [Best(str(s), "a-b", s, b, way, {}, {}) for s, b, way in uses]
+    note_fastest(job, recommended[2:])
     assert not (tmp_path / "fastest.json").exists()
-    note_fastest(job, found)
+    note_fastest(job, recommended)
     noted = json.loads((tmp_path / "fastest.json").read_text(encoding="utf-8"))
     assert noted["pairs"] == {"a-b": {"1": "greedy", "5": "gad"}}
 

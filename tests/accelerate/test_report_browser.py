@@ -37,10 +37,10 @@ def page(tmp_path_factory):
 
 @pytest.fixture(params=SCREENS, ids=str)
 def opened(request, page, tmp_path):
-    with browser(tmp_path) as found:
-        found.as_screen(*request.param)
-        found.open(page)
-        yield found
+    with browser(tmp_path) as chrome:
+        chrome.as_screen(*request.param)
+        chrome.open(page)
+        yield chrome
 
 
 def test_the_report_is_whole_and_named(opened):

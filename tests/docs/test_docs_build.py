@@ -56,14 +56,14 @@ def test_it_loads_nothing_from_elsewhere(site):
 @pytest.mark.skipif(axe() is None, reason="no axe-playwright-python")
 @pytest.mark.parametrize("screen", SCREENS, ids=str)
 def test_axe_has_nothing_against_the_pages(site, screen, tmp_path):
-    found = {}
+    faults = {}
     with browser(tmp_path) as opened:
         opened.as_screen(*screen)
         for name in SEEN:
             opened.open((site / f"{name}.html").as_uri())
             wide = opened.run("document.documentElement.scrollWidth > innerWidth")
-            found[name] = [*opened.violations(), *(["wide"] if wide else [])]
-    assert {name: what for name, what in found.items() if what} == {}
+            faults[name] = [*opened.violations(), *(["wide"] if wide else [])]
+    assert {name: what for name, what in faults.items() if what} == {}
 
 
 def test_make_builds_it_so():

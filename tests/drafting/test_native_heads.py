@@ -37,17 +37,17 @@ def drafts(model, backend, size=4, activation=None):
     session = open_on(drafter, SOURCES, 9, encoder_out=encoder_out, backend=backend)
     assert isinstance(session, NativeBlockSession) == isinstance(backend, NativeBackend)
     rows = len(SOURCES)
-    found = [session.propose(hypotheses_of([[]] * rows)).tokens.tolist()]
+    tokens = [session.propose(hypotheses_of([[]] * rows)).tokens.tolist()]
     states = torch.randn(rows, 3, 32, generator=torch.Generator().manual_seed(2))
     session.commit(torch.tensor([1, 2, 3, 1] * (rows // 4)), states)
-    found.append(session.propose(hypotheses_of([[5]] * rows)).tokens.tolist())
+    tokens.append(session.propose(hypotheses_of([[5]] * rows)).tokens.tolist())
     session.commit(torch.tensor([3, 1, 2, 2] * (rows // 4)), states.flip(0))
     kept = list(range(1, rows, 2))
     session.select(torch.tensor(kept), kept)
     for length in (4, 7, 9):
         session.commit(torch.ones(len(kept), dtype=torch.long), states[kept] * length)
-        found.append(session.propose(hypotheses_of([[5] * length] * len(kept))).tokens.tolist())
-    return found
+        tokens.append(session.propose(hypotheses_of([[5] * length] * len(kept))).tokens.tolist())
+    return tokens
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])

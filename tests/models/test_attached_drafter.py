@@ -112,7 +112,7 @@ def test_the_masks_of_a_head_depend_on_the_last_state_alone(verifier):
     model = head(verifier).eval()
     batch, cuts = make_batch(), torch.tensor([[1, 3]] * 5)
     learnt = block_targets(batch["target"], cuts, 4, 1).ne(1)
-    found = run(model, batch, cuts)
+    logits = run(model, batch, cuts)
     _, states, _ = model.read(**batch["net_input"])
     decoder = model.decoder
     for row, block, mask in learnt.nonzero()[:9].tolist():
@@ -120,7 +120,7 @@ def test_the_masks_of_a_head_depend_on_the_last_state_alone(verifier):
         x = decoder.embed_scale * decoder.mask_embedding + added
         expected = decoder.output_layer(x if decoder.layer_norm is None else decoder.layer_norm(x))
         at = int(learnt.flatten()[: (row * 2 + block) * 4 + mask].sum())
-        assert torch.allclose(found[at], expected, atol=1e-4)
+        assert torch.allclose(logits[at], expected, atol=1e-4)
 
 
 def test_without_layers_a_drafter_reads_a_verifier():

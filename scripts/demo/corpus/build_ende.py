@@ -82,11 +82,11 @@ def sources(apt: PrivateApt, roots: List[pathlib.Path]) -> Iterator[Source]:
     yield Source("gettext", catalogs.collect(roots, LANGUAGE), catalogs.is_good)
 
 
-def clean(found: Iterator[Source]) -> List[Row]:
+def clean(sources: Iterator[Source]) -> List[Row]:
     """Normalised pairs that pass their filter, one for each English sentence."""
     rows: List[Row] = []
     seen: Set[str] = set()
-    for source in found:
+    for source in sources:
         before = len(rows)
         for raw_english, raw_german in bar(source.pairs, source.origin, unit="pair"):
             english, german = normalise(raw_english), normalise(raw_german)

@@ -14,24 +14,24 @@ ITEM = re.compile(r"^  ?\s*([*+o•-]|\d+[.)])\s+")
 
 def parse_index(text: str, language: str) -> Dict[str, Description]:
     """Descriptions of one index by the md5 that joins translations to their originals."""
-    found: Dict[str, Description] = {}
+    descriptions: Dict[str, Description] = {}
     for block in text.split("\n\n"):
         md5 = re.search(r"^Description-md5: (\w+)", block, re.M)
         body = re.search(rf"^Description-{language}: (.*(?:\n .*)*)", block, re.M)
         if md5 and body:
             lines = body.group(1).split("\n")
-            found.setdefault(md5.group(1), (lines[0], lines[1:]))
-    return found
+            descriptions.setdefault(md5.group(1), (lines[0], lines[1:]))
+    return descriptions
 
 
 def load(lists: pathlib.Path, language: str, read: ReadIndex) -> Dict[str, Description]:
     """All descriptions in one language; where suites differ, the first by name wins."""
-    found: Dict[str, Description] = {}
+    descriptions: Dict[str, Description] = {}
     pattern = "*Translation-en*" if language == "en" else f"*Translation-{language}*"
     for path in sorted(lists.glob(pattern)):
         for md5, description in parse_index(read(path), language).items():
-            found.setdefault(md5, description)
-    return found
+            descriptions.setdefault(md5, description)
+    return descriptions
 
 
 def paragraphs(lines: List[str]) -> List[Paragraph]:

@@ -28,15 +28,15 @@ MIN_FORM_COUNT = 5
 
 def parse_misspellings(dictionary: str) -> Dict[str, List[str]]:
     """Word -> its misspellings, from codespell's `wrong->right` lines with one correction."""
-    found: Dict[str, List[str]] = collections.defaultdict(list)
+    misspellings: Dict[str, List[str]] = collections.defaultdict(list)
     for line in dictionary.splitlines():
         if "->" not in line or line.startswith("#"):
             continue
         wrong, right = line.strip().split("->", 1)
         corrections = [word.strip() for word in right.rstrip(",").split(",") if word.strip()]
         if len(corrections) == 1 and " " not in corrections[0] and " " not in wrong:
-            found[corrections[0]].append(wrong)
-    return dict(found)
+            misspellings[corrections[0]].append(wrong)
+    return dict(misspellings)
 
 
 def count_words(sentences: Iterable[str]) -> Dict[str, int]:

@@ -16,7 +16,7 @@ BRANDS = {"-vendor-short-name": "Mozilla", "-brand-full-name": "Mozilla Firefox"
 
 def parse_fluent(text: str, name: str) -> Dict[Key, str]:
     """Messages and attributes of a Fluent (.ftl) file."""
-    found: Dict[Key, str] = {}
+    messages: Dict[Key, str] = {}
     current: Optional[Key] = None
     identifier = ""
     for line in text.split("\n"):
@@ -25,28 +25,28 @@ def parse_fluent(text: str, name: str) -> Dict[Key, str]:
         if message:
             identifier = message.group(1)
             current = (name, identifier)
-            found[current] = message.group(2)
+            messages[current] = message.group(2)
         elif attribute:
             current = (name, identifier, attribute.group(1))
-            found[current] = attribute.group(2)
+            messages[current] = attribute.group(2)
         elif line.startswith("    ") and current:
-            found[current] += "\n" + line.strip()
+            messages[current] += "\n" + line.strip()
         elif line.startswith("#"):
             current = None
-    return found
+    return messages
 
 
 def parse_properties(text: str, name: str) -> Dict[Key, str]:
     """Messages of a Java-style .properties file."""
-    found: Dict[Key, str] = {}
+    messages: Dict[Key, str] = {}
     for line in text.split("\n"):
         message = re.match(r"^([\w.%@-]+)\s*=\s*(.*)$", line)
         if message:
             value = re.sub(
                 r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m.group(1), 16)), message.group(2)
             )
-            found[(name, message.group(1))] = value.replace("\\n", "\n")
-    return found
+            messages[(name, message.group(1))] = value.replace("\\n", "\n")
+    return messages
 
 
 def parse_dtd(text: str, name: str) -> Dict[Key, str]:
@@ -60,14 +60,14 @@ PARSERS = {".ftl": parse_fluent, ".properties": parse_properties, ".dtd": parse_
 
 def read_pack(path: pathlib.Path, language: str) -> Dict[Key, str]:
     """All strings of one language pack; file names are freed of the language they hold."""
-    found: Dict[Key, str] = {}
+    messages: Dict[Key, str] = {}
     with zipfile.ZipFile(path) as pack:
         for name in pack.namelist():
             parser = PARSERS.get(pathlib.PurePosixPath(name).suffix)
             if parser:
                 key = re.sub(rf"\b(en-GB|{language})\b", "L", name)
-                found.update(parser(pack.read(name).decode("utf-8", "replace"), key))
-    return found
+                messages.update(parser(pack.read(name).decode("utf-8", "replace"), key))
+    return messages
 
 
 def fill_in(text: str) -> str:

@@ -34,5 +34,5 @@ def unroff(text: str) -> str:
 
 def macro_arguments(text: str) -> List[str]:
     """Arguments of a macro call: blank-separated, or quoted with `""` for a quote."""
-    found = re.finditer(r'"((?:[^"]|"")*)"?|(\S+(?:\\ \S*)*)', text)
-    return [m.group(2) if m.group(1) is None else m.group(1).replace('""', '"') for m in found]
+    matches = re.finditer(r'"((?:[^"]|"")*)"?|(\S+(?:\\ \S*)*)', text)
+    return [m.group(2) if m.group(1) is None else m.group(1).replace('""', '"') for m in matches]

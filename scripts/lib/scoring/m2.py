@@ -148,15 +148,15 @@ def match(
     for node in sorted(lattice):
         for passed, (cost, outside, proposed) in best[node].items():
             for arc in lattice[node]:
-                found = None
+                place = None
                 if arc.is_edit:
                     text = " ".join(output[node[1] : arc.to[1]])
-                    found = _find(gold, passed, node[0], arc.to[0], text)
+                    place = _find(gold, passed, node[0], arc.to[0], text)
                 # An edit may also be passed by, where a later one at the place agrees as well.
                 edits = proposed + arc.is_edit
                 ways = [(passed, (cost, outside + arc.units, edits))]
-                if found is not None:
-                    ways.append((found + 1, (cost - 1, outside, edits)))
+                if place is not None:
+                    ways.append((place + 1, (cost - 1, outside, edits)))
                 there = best.setdefault(arc.to, {})
                 for then, candidate in ways:
                     there[then] = min(candidate, there.get(then, candidate))
