@@ -9,7 +9,7 @@ import logging
 import pytest
 import torch
 from plain_graphs import PlainRecorder, plain_graphs
-from toy_strategies import RELAXED, TOYS, Toys, decode, flags, make_generator, stock, tokens
+from toy_strategies import RELAXED, TOYS, Toys, decode, flags, make_generator, tokens
 from toy_translation import assert_diverse, make_sample, sentences, toy_drafter, toy_model
 
 from fairseq_specdec.costs import devices
@@ -70,12 +70,41 @@ def encoder_shapes(generator):
     ]
 
 
+def hypotheses(generator, sample):
+    """All of every sentence."""
+    return [one for ranked in generator.generate(generator.models, sample) for one in ranked]
+
+
 def assert_same(outputs, want):
     assert tokens(outputs) == tokens(want)
     for ours, theirs in zip(outputs, want):
         torch.testing.assert_close(
             ours["positional_scores"], theirs["positional_scores"], rtol=1e-4, atol=1e-4
         )
+
+
+def compare(record, case, samples, recording=None, **given):
+    """Decode with recordings and without: the same outputs and counts. ``recording``: arguments of
+    ``record``. ``given``: those of ``make_generator``. Returns the generator that records."""
+    other = torch_generator(case, **given)
+    want = [hypotheses(other, sample) for sample in samples]
+    made = record(**(recording or {}))
+    generator = torch_generator(case, **given)
+    for sample, expected in zip(samples, want):
+        assert_same(hypotheses(generator, sample), expected)
+    for counter in ("iterations", "drafted", "accepted", "undrafted"):
+        assert getattr(generator.stats, counter) == getattr(other.stats, counter), counter
+    assert recorded(generator) and not made[0].broken
+    return generator
+
+
+def batches(*counts):
+    """Of so many sentences each."""
+    return [make_sample(sentences(count, seed=count)) for count in counts]
+
+
+def kinds(generator):
+    return {key[0] for key in recorded(generator)}
 
 
 # ---- what they say -----------------------------------------------------------------------------
@@ -85,27 +114,14 @@ def assert_same(outputs, want):
 @pytest.mark.parametrize("case", ["gad-attached", "sps", "bild-early-exit"])
 def test_recorded_iterations_equal_others(case, rows, bucket, record):
     """Under a relaxed rule the drafts show too; every drafter is in test_parity.py."""
-    other = torch_generator(case, lossless=False)
-    want = decode(other, BATCHES[rows])
-    made = record(bucket)
-    generator = torch_generator(case, lossless=False)
-    for _ in range(2):  # the second on the buffers of the first
-        assert_same(decode(generator, BATCHES[rows]), want)
-    assert generator.stats.iterations == 2 * other.stats.iterations
-    assert generator.stats.drafted == 2 * other.stats.drafted
-    assert recorded(generator) and not made[0].broken
+    twice = [BATCHES[rows]] * 2  # the second on the buffers of the first
+    compare(record, case, twice, {"bucket": bucket}, lossless=False)
 
 
 @pytest.mark.parametrize("case, block_size", [("gad", 1), ("gad-attached", 2), ("gad", 3)])
 def test_smaller_blocks(case, block_size, record):
-    other = torch_generator(case, block_size=block_size)
-    want = decode(other, BATCHES[8])
-    record(16)
-    generator = torch_generator(case, block_size=block_size)
-    assert_same(decode(generator, BATCHES[8]), want)
-    assert generator.stats.iterations == other.stats.iterations
-    kinds = {key[0] for key in recorded(generator)}
-    assert kinds == {"block", "draft"}
+    generator = compare(record, case, [BATCHES[8]], {"bucket": 16}, block_size=block_size)
+    assert kinds(generator) == {"block", "draft"}
     widths = {key[2] for key in recorded(generator) if key[0] == "block"}
     assert widths <= {1, block_size + 1}
 
@@ -113,34 +129,20 @@ def test_smaller_blocks(case, block_size, record):
 @pytest.mark.parametrize("case", ["iad", "gad-attached", "sps", "blockwise"])
 def test_batches_of_other_shapes_in_turn(case, record):
     """Buffers grow and are used again; rows of the batch before are behind the live ones."""
-    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5)]
-    other = torch_generator(case)
-    want = [decode(other, sample) for sample in samples]
-    assert_diverse([h["tokens"] for each in want for h in each])
-    made = record(8)
-    generator = torch_generator(case)
-    for sample, expected in zip(samples + samples[:2], want + want[:2]):
-        assert_same(decode(generator, sample), expected)
+    generator = compare(record, case, batches(3, 8, 1, 5, 3, 8), {"bucket": 8})
+    assert_diverse([h["tokens"] for h in hypotheses(generator, batches(8)[0])])
     assert len(caches(generator)) == len(generator._parts.verifier.weights) + (
         case in ("gad-attached", "sps")
     )
-    assert not made[0].broken
 
 
 @pytest.mark.parametrize("after", [0, 3])
 def test_masks_copy_from_the_source_of_their_own_batch(after, record, monkeypatch):
     copying = functools.partial(toy_drafter, updates=60, source_copy=True)
     monkeypatch.setitem(TOYS, "copying", Toys("gad++", None, RELAXED, drafter=copying))
-    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5, 3, 8)]
-    other = torch_generator("copying", lossless=False)
-    want = [decode(other, sample) for sample in samples]
-    made = record(8, after=after)
-    generator = torch_generator("copying", lossless=False)
-    for sample, expected in zip(samples, want):
-        assert_same(decode(generator, sample), expected)
-    assert generator.stats.iterations == other.stats.iterations
-    assert generator.stats.accepted == other.stats.accepted > 0
-    assert "draft" in {key[0] for key in recorded(generator)} and not made[0].broken
+    recording = {"bucket": 8, "after": after}
+    generator = compare(record, "copying", batches(3, 8, 1, 5, 3, 8), recording, lossless=False)
+    assert generator.stats.accepted > 0 and "draft" in kinds(generator)
 
 
 @pytest.mark.parametrize("case", ["iad", "gad-attached"])
@@ -162,9 +164,9 @@ def test_batches_at_the_same_time_have_their_own_recordings(case, record):
 
 BEAMS = {
     "greedy": {},
-    "no n-gram twice": dict(no_repeat_ngram_size=2),
+    "no n-gram twice": {"no_repeat_ngram_size": 2},
     "iad": {},
-    "gad-attached": dict(draft_budget=20),
+    "gad-attached": {},
 }
 
 
@@ -172,22 +174,10 @@ BEAMS = {
 def test_beams(name, record):
     """Of other shapes in turn: rows and slots of the batch before are behind the live ones."""
     case = name if name in TOYS else "greedy"
-    args = flags(beam=5, no_repeat_ngram_size=BEAMS[name].get("no_repeat_ngram_size", 0))
-    more = {key: value for key, value in BEAMS[name].items() if key == "draft_budget"}
-    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5, 3, 8)]
-    other = torch_generator(case, args=args, **more)
-    want = [other.generate(other.models, sample) for sample in samples]
-    assert_diverse([one[0]["tokens"] for each in want for one in each])
-    made = record(8)
-    generator = torch_generator(case, args=args, **more)
-    for sample, expected in zip(samples, want):
-        outputs = generator.generate(generator.models, sample)
-        assert [len(one) for one in outputs] == [5] * len(expected)
-        for ours, theirs in zip(outputs, expected):
-            assert_same(ours, theirs)
-    assert generator.stats.iterations == other.stats.iterations
-    assert generator.stats.drafted == other.stats.drafted
-    assert {key[0] for key in recorded(generator)} == {"scattered"} and not made[0].broken
+    more = {"draft_budget": 20} if case == "gad-attached" else {}
+    args = flags(beam=5, **BEAMS[name])
+    generator = compare(record, case, batches(3, 8, 1, 5, 3, 8), {"bucket": 8}, args=args, **more)
+    assert kinds(generator) == {"scattered"}
 
 
 @torch.no_grad()
@@ -209,40 +199,28 @@ def test_encoders_of_longer_and_shorter_sources(record, monkeypatch):
     assert {rows for rows, _ in encoder_shapes(generator)} == {8, 4, 1}
 
 
-SETTINGS = {
-    "temperature": dict(temperature=1.7),
-    "unknown words": dict(unkpen=3.0),
-    "no n-gram twice": dict(no_repeat_ngram_size=2),
-    "length limits": dict(min_len=9, max_len_b=11),
+# {name: (strategy, flags, shapes of the verifiers)}
+OTHERS = {
+    "temperature": ("greedy", {"temperature": 1.7}, ()),
+    "unknown words": ("gad-attached", {"unkpen": 3.0}, ()),
+    "no n-gram twice": ("greedy", {"no_repeat_ngram_size": 2}, ()),
+    "length limits": ("gad-attached", {"min_len": 9, "max_len_b": 11}, ()),
+    "longer position tables": ("greedy", {"max_len_a": 1.0, "max_len_b": 2}, ()),
+    "one attention": ("iad", {}, ["one_attention"]),
+    "an adaptive softmax": ("iad", {"temperature": 0.4}, ["adaptive"]),
+    "an ensemble": ("iad", {}, ["post_norm", "learned"]),
 }
 
 
-@pytest.mark.parametrize("case, name", [*zip(["greedy", "gad-attached"] * 2, SETTINGS)])
-def test_constraints(case, name, record):
-    want = stock([TOYS[case].verifier()], BATCHES[8], flags(**SETTINGS[name]))
-    record(8)
-    generator = torch_generator(case, args=flags(**SETTINGS[name]))
-    assert tokens(decode(generator, BATCHES[8])) == tokens(want)
-    assert recorded(generator)
-
-
-@pytest.mark.parametrize("shape, temperature", [("one_attention", 1.0), ("adaptive", 0.4)])
-def test_other_shapes_of_verifier(shape, temperature, record):
-    models, made, args = [toy_model(shape)], record(8), flags(temperature=temperature)
-    generator = torch_generator("iad", args=args, models=models)
-    for sample in BATCHES.values():
-        assert_same(decode(generator, sample), stock(models, sample, args))
-    assert recorded(generator) and not made[0].broken
-
-
-def test_an_ensemble(record):
-    models = [toy_model(), toy_model("learned", seed=2)]
-    want = stock(models, BATCHES[8], flags())
-    made = record(8)
-    generator = torch_generator("iad", models=models)
-    assert tokens(decode(generator, BATCHES[8])) == tokens(want)
-    assert len(caches(generator)) == 2 and all(each.calls._calls for each in caches(generator))
-    assert not made[0].broken
+@pytest.mark.parametrize("name", OTHERS)
+def test_constraints_and_other_verifiers(name, record):
+    """The limit on lengths grows with the source, and the table of positions with it."""
+    case, changes, shapes = OTHERS[name]
+    by_length = sorted(sentences(16, seed=3), key=len)
+    samples = [make_sample(by_length[:8]), make_sample(by_length[8:])]
+    models = [toy_model(shape) for shape in shapes] or None
+    generator = compare(record, case, samples, {"bucket": 8}, args=flags(**changes), models=models)
+    assert all(each.calls._calls for each in caches(generator))
 
 
 @pytest.mark.parametrize(
@@ -259,15 +237,8 @@ def test_drafts_that_pause_and_shorten(case, budgets, record, monkeypatch):
 
     monkeypatch.setattr(DraftBudget, "plan", alternating)
     lossless = case == "gad-attached"  # of the other drafts shape the output
-    other = torch_generator(case, lossless=lossless)
-    want = decode(other, BATCHES[8])
-    assert other.stats.undrafted > 0
-    record(4)
-    generator = torch_generator(case, lossless=lossless)
-    assert_same(decode(generator, BATCHES[8]), want)
-    for counter in ("iterations", "drafted", "accepted"):
-        assert getattr(generator.stats, counter) == getattr(other.stats, counter)
-    assert "draft" in {key[0] for key in recorded(generator)}
+    generator = compare(record, case, [BATCHES[8]], {"bucket": 4}, lossless=lossless)
+    assert generator.stats.undrafted > 0 and "draft" in kinds(generator)
 
 
 # ---- when something is recorded ----------------------------------------------------------------
@@ -289,35 +260,18 @@ def test_a_shape_is_recorded_when_it_has_come_up_often(after, record):
 @pytest.mark.parametrize("case", ["gad", "gad-attached", "sps"])
 def test_recordings_that_begin_midway(case, record):
     """What is not recorded yet runs over the same buffers, and loses nothing on its way there."""
-    other = torch_generator(case)
-    want = decode(other, BATCHES[8])
-    record(16, after=2)
-    generator = torch_generator(case)
-    assert_same(decode(generator, BATCHES[8]), want)
-    assert generator.stats.iterations == other.stats.iterations
-    assert recorded(generator)
+    compare(record, case, [BATCHES[8]], {"bucket": 16, "after": 2})
 
 
-def test_no_more_rows_than_pay(record):
-    want = decode(torch_generator("gad-attached"), BATCHES[8])
-    record(rows=3)
-    generator = torch_generator("gad-attached")
-    assert_same(decode(generator, BATCHES[8]), want)
-    rows = {key[1] for key in recorded(generator)}
-    assert rows and rows <= {1, 2, 4}  # of 1, 2 and 3 rows
-    record()
-    generator = torch_generator("gad-attached")
-    assert_same(decode(generator, BATCHES[8]), want)
-    assert 8 in {key[1] for key in recorded(generator)}
+@pytest.mark.parametrize("rows, wanted", [(3, {1, 2, 4}), (None, {1, 2, 4, 8})])
+def test_no_more_rows_than_pay(rows, wanted, record):
+    generator = compare(record, "gad-attached", [BATCHES[8]], {"rows": rows})
+    assert {key[1] for key in recorded(generator)} == wanted  # of 1, 2 and 3 rows
 
 
 def test_so_many_shapes_and_no_more(record, monkeypatch):
-    want = decode(torch_generator("iad"), BATCHES[8])
-    record()
     monkeypatch.setattr(engine_graphs, "MOST", 2)
-    generator = torch_generator("iad")
-    assert_same(decode(generator, BATCHES[8]), want)
-    assert len(recorded(generator)) == 2
+    assert len(recorded(compare(record, "iad", [BATCHES[8]]))) == 2
 
 
 class FailingRecorder(PlainRecorder):
@@ -415,18 +369,3 @@ def test_on_is_refused_on_a_cpu():
         assert generator.options.cuda_graphs == other
     with pytest.raises(ValueError, match="^--cuda-graphs maybe: choose one of auto, on, off"):
         make_generator("greedy", cuda_graphs="maybe")
-
-
-def test_a_longer_position_table_is_another_shape(record):
-    """The limit on lengths grows with the source, and the table with it."""
-    by_length = sorted(sentences(16, seed=3), key=len)
-    samples = [make_sample(by_length[:8]), make_sample(by_length[8:])]
-    args = flags(max_len_a=1.0, max_len_b=2)
-
-    def both():
-        generator = torch_generator("greedy", args=args)
-        return [one for sample in samples for one in decode(generator, sample)]
-
-    want = both()
-    record()
-    assert_same(both(), want)
