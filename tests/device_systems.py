@@ -193,8 +193,8 @@ def count_stock(beam, rows, steps=3):
 
 
 def main():
-    say = sys.stdout.write
-    say(
+    write = sys.stdout.write
+    write(
         "| system | launches | waits | copies | start: launches | waits |\n"
         "|---|--:|--:|--:|--:|--:|\n"
     )
@@ -204,10 +204,10 @@ def main():
             numbers = " | ".join(f"{number:.0f}" for number in counted)
             inside = sum(GuardedRecorder.kernels.values()) / 3
             with_graphs = f", graphs ({inside:.0f} inside)" if graphs else ""
-            say(f"| {name}, batch {rows}{with_graphs} | {numbers} |\n")
+            write(f"| {name}, batch {rows}{with_graphs} | {numbers} |\n")
     for beam in (1, 5):
         launches, waits = count_stock(beam, 1)
-        say(f"| stock beam {beam} | {launches:.0f} | {waits:.0f} |\n")
+        write(f"| stock beam {beam} | {launches:.0f} | {waits:.0f} |\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def both(warm_python, tmp_path):
-    """Run words by a new Python and by a warm one: what each said and how it exited."""
+    """Run words by a new Python and by a warm one: what each printed and how it exited."""
 
     def run(*words, text=None, **environment):
         results = []

@@ -111,7 +111,7 @@ def verifying():
 
 
 def toys(case):
-    """The entry of ``TOYS``; a strategy without one fails the test and is told what to add."""
+    """The entry of ``TOYS``; a strategy without one fails the test with what to add."""
     if case not in TOYS:
         pytest.fail(
             f"--strategy {case} is in STRATEGIES and has no toy models: add to TOYS in "

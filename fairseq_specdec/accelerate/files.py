@@ -4,7 +4,7 @@ import json
 import re
 from typing import Dict, List, Optional
 
-# What a counter says (io.progress), and what fairseq-train logs with ``--log-format json``.
+# What a counter logs (io.progress), and what fairseq-train logs with ``--log-format json``.
 _COUNTED = re.compile(r"(\d+ of \d+ .* left)$")
 _TRAINED = re.compile(r'"num_updates": "(\d+)"')
 
@@ -22,7 +22,7 @@ def validations(path: str) -> List[Dict[str, float]]:
 
 
 def progress(path: str, start: int) -> Optional[str]:
-    """The last thing that a log says of how far its step is, after so many bytes."""
+    """The last line of a log about how far its step is, after so many bytes."""
     with open(path, "rb") as stream:
         stream.seek(start)
         lines = stream.read().decode("utf-8", "replace").splitlines()

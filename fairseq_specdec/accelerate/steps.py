@@ -72,15 +72,15 @@ def run(job: Job, words: List[str], log: str) -> float:
 
 
 def _ended(process: Any, step: str, path: str) -> int:
-    """The exit status of a command; says meanwhile how far its log is."""
+    """The exit status of a command; how far its log is is logged meanwhile."""
     before = os.path.getsize(path)
     while True:
         try:
             return int(process.wait(timeout=TELL_EVERY))
         except subprocess.TimeoutExpired:
-            said = progress(path, before)
-            if said is not None:
-                logger.info("%s: %s", step, said)
+            line = progress(path, before)
+            if line is not None:
+                logger.info("%s: %s", step, line)
 
 
 def distil(job: Job, state: State, limits: Limits) -> None:
@@ -107,7 +107,7 @@ def distil(job: Job, state: State, limits: Limits) -> None:
 
 
 def _parts(report: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """What a distillation says of each pair."""
+    """What a distillation logs of each pair."""
     return list(report.get("pairs", {"": report}).values())
 
 

@@ -146,7 +146,7 @@ def _product_read(library: Library) -> float:
 
 
 def processor() -> str:
-    """Its name, where the system tells it."""
+    """Its name, where the system has it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as stream:
             facts: Dict[str, str] = {}

@@ -30,7 +30,7 @@ from ..commands.own import brief
 from . import cluster
 from .flags import get_parser
 from .job import Job, load, prepare
-from .merge import REPORT, merge, tell
+from .merge import REPORT, log_counts, merge
 from .pairs import PairsJob, of_pair, pairs_of
 from .plan import Shard, resolve_shard
 from .resumable import resumable_command
@@ -83,7 +83,7 @@ def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> Option
         about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
         impl = job.config.dataset.dataset_impl
         about.update(merge(job.corpus, job.task, impl, job.chunks, folder, job.filters))
-        tell(job.chunks.destination, about["counts"])
+        log_counts(job.chunks.destination, about["counts"])
         return about
 
     return job.chunks.run(shard, None if args.merge else work, build)

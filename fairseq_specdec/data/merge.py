@@ -173,7 +173,7 @@ def losses(counts: Dict[str, Any]) -> str:
     return f"{lost:,} dropped ({100 * lost / chosen:.1f}%): {listed}"
 
 
-def tell(destination: str, counts: Dict[str, Any]) -> None:
+def log_counts(destination: str, counts: Dict[str, Any]) -> None:
     """Log how many pairs are kept and dropped, and why; a warning where many are dropped."""
     chosen, lost = counts["chosen"], counts["dropped"]
     text = f"{destination}: {counts['kept']:,} of {chosen:,} sentence pairs kept, {losses(counts)}"

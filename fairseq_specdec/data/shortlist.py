@@ -187,7 +187,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
         tensors = count(pairs, text, args)
         state["model"].update(tensors)
         data.update(text.corpus.fingerprint())
-        _tell(args, text, tensors, counted[text.pair])
+        _log(args, text, tensors, counted[text.pair])
     state[RECORD] = record = {
         **origin(PACKAGES),
         "command": command_line([PROGRAM, *words]),
@@ -203,7 +203,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
     return record
 
 
-def _tell(
+def _log(
     args: argparse.Namespace, text: Text, tensors: Dict[str, torch.Tensor], pairs: int
 ) -> None:
     """Log what a list is."""

@@ -138,7 +138,7 @@ def race(
 
     Every strategy decodes once while it is watched (``go``, ``block`` ..., ``finish``). Then they
     take turns, ``repeats`` times, with nothing streamed and no other of them running: ``timed``
-    tells each of these times, ``end`` their medians. fairseq itself, which takes longest, comes
+    has each of these times, ``end`` their medians. fairseq itself, which takes longest, comes
     last, once, when the others have their times: ``stock``.
     """
     yield {"event": "start", "names": list(names), "repeats": repeats}

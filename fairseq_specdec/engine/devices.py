@@ -67,7 +67,7 @@ def check_device(device: torch.device) -> None:
 
 def supported(dtype: torch.dtype, device: torch.device) -> torch.dtype:
     """A number format that the device computes in: fp16 for bf16 on cards without bf16 units,
-    which torch would emulate slowly; a warning says so."""
+    which torch would emulate slowly; that is logged as a warning."""
     if dtype != torch.bfloat16 or device.type != "cuda" or not torch.cuda.is_available():
         return dtype
     if torch.cuda.get_device_capability(device) >= BF16_SINCE:

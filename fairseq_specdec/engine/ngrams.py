@@ -32,7 +32,7 @@ def forbidden_by_ngrams(sequence: Tensor, last: Tensor, size: int) -> Tensor:
 def ban(scores: Tensor, listed: Tensor) -> None:
     """Make listed tokens impossible, in place. ``scores``: float [B, W, V], logits or
     log-probabilities. ``listed``: long [B, W, n], token ids; -1 for none."""
-    # Entries that ban nothing are sent to token 0; if an entry bans token 0 itself, all say so.
+    # Entries that ban nothing are sent to token 0; if an entry bans token 0 itself, all do.
     nothing = scores[..., :1].clone()
     nothing.masked_fill_((listed == 0).any(2, keepdim=True), float("-inf"))
     values = nothing.expand(listed.shape).masked_fill(listed >= 0, float("-inf"))

@@ -31,7 +31,7 @@ from .threads import Threads, in_background
 
 
 class Calls(abc.ABC):
-    """The calls of a ``SpeculativeTranslator``, which says what decodes them."""
+    """The calls of a ``SpeculativeTranslator``, which defines what decodes them."""
 
     codec: TextCodec
     strategy: str
@@ -236,7 +236,7 @@ class Calls(abc.ABC):
                 yield i, decoding.result(i, "", rows[i], ranked, False)
 
     def decode_growing(self, row: List[int], put: Put, ended: Callable[[], bool]) -> None:
-        """Decode one text in this thread, and tell of it while it grows.
+        """Decode one text in this thread, and give it to ``put`` while it grows.
 
         Args:
             row: as ``encode`` gives it, not empty.

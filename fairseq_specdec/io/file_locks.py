@@ -13,7 +13,7 @@ UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 def this_process() -> str:
-    """What others are told of the holder of a lock."""
+    """The words that name this process as the holder of a lock."""
     since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     return f"process {os.getpid()} on {socket.gethostname()}, since {since}"
 

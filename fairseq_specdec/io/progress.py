@@ -63,7 +63,7 @@ logs_above = logging_redirect_tqdm
 class Counter:
     """Counts what is done: a bar on a terminal; else a log line after 5 seconds, then one a minute.
 
-    A context manager; :meth:`add` tells it of progress.
+    A context manager; :meth:`add` counts progress.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Settings of this project's models say which dictionaries they were trained with, by SHA-256.
+"""Settings of this project's models name the dictionaries they were trained with, by SHA-256.
 
 A checkpoint holds no dictionary. Another one of the same size, in another order, would be decoded
 with without a word.

@@ -47,7 +47,7 @@ class Client:
 
 
 def client_of(request: Request, longest: float) -> Client:
-    """The client of a request whose body was read. ``request``: may say in how many seconds it is
+    """The client of a request whose body was read. ``request``: may hold in how many seconds it is
     of use (``X-Deadline``). ``longest``: most of them."""
     given = request.headers.get(HEADER)
     try:

@@ -1,4 +1,4 @@
-"""Connections that say nothing, too little or nonsense: what uvicorn itself does not bound."""
+"""Connections that send nothing, too little or nonsense: what uvicorn itself does not bound."""
 
 from __future__ import annotations
 

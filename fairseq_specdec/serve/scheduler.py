@@ -48,7 +48,7 @@ class Scheduler:
     """A queue bounded by the time that it takes, and the threads that serve it.
 
     Args:
-        decode: what the threads do with sentences that say nothing else.
+        decode: what the threads do with sentences that have no function of their own.
         workers: threads.
         most_wait: seconds that a new sentence may be expected to wait.
         pace: seconds a source token takes, until some have been decoded.
@@ -181,13 +181,13 @@ class Scheduler:
         try:
             with contextlib.closing(jobs[0].decode([job.row for job in jobs])) as decoding:  # type: ignore[type-var]
                 for i, translation in decoding:
-                    _tell(left.pop(i), result=translation)
+                    _answer(left.pop(i), result=translation)
                     if all(job.future.cancelled() for job in left.values()):
                         return
         except Exception as error:  # the thread goes on; the futures get the error
             logger.error("decoding %d sentence(s) failed: %s", len(jobs), type(error).__name__)
             if len(jobs) == 1:
-                _tell(jobs[0], error=error)
+                _answer(jobs[0], error=error)
                 return
             for job in left.values():
                 self._serve([job])
@@ -204,11 +204,11 @@ def _tokens(jobs: List[Job]) -> int:
 def _wanted(job: Job) -> bool:
     """Whether a job is still to be decoded; one that is too late gets an error."""
     if time.monotonic() > job.until:
-        _tell(job, error=LateError())
+        _answer(job, error=LateError())
     return not job.future.done()
 
 
-def _tell(job: Job, result: Any = None, error: Optional[Exception] = None) -> None:
+def _answer(job: Job, result: Any = None, error: Optional[Exception] = None) -> None:
     """Set the result of a job, unless nobody waits for it any more."""
     with contextlib.suppress(concurrent.futures.InvalidStateError):
         if error is None:

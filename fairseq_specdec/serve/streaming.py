@@ -92,7 +92,7 @@ async def _pieces(service: Service, texts: List[str], client: Client) -> AsyncIt
         feed: asyncio.Queue = asyncio.Queue()
         ended = threading.Event()
 
-        def tell(piece: Optional[str]) -> None:
+        def send(piece: Optional[str]) -> None:
             loop.call_soon_threadsafe(feed.put_nowait, piece)
 
         def decode(rows: List[Row]) -> Iterator[Tuple[int, Any]]:
@@ -101,13 +101,13 @@ async def _pieces(service: Service, texts: List[str], client: Client) -> AsyncIt
             def put(iteration: Any, words: List[str]) -> None:
                 piece = growing.next(words, iteration is None)
                 if piece:
-                    tell(piece)
+                    send(piece)
 
             service.translator.decode_growing(rows[0], put, ended.is_set)
             yield 0, None
 
         (job,) = service.scheduler.submit([row], client.until, decode)
-        job.add_done_callback(lambda _: tell(None))
+        job.add_done_callback(lambda _: send(None))
         try:
             while True:
                 piece = await client.first(feed.get())

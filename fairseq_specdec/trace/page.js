@@ -125,7 +125,7 @@
   function show(at) {
     state.at = Math.max(0, Math.min(at, last()));
     slider.value = String(state.at);
-    const said = [];
+    const states = [];
     for (const view of views) {
       const count = reached(view.rounds, state.at);
       view.items.forEach((item, i) => {
@@ -136,13 +136,13 @@
       view.output.replaceChildren(...view.rounds.slice(0, count).flatMap(emitted));
       const done = count === view.rounds.length;
       view.final.textContent = done && view.text !== null ? view.text : "";
-      said.push(view.system.name + " " + (done ? "done after " : "iteration ") + count +
+      states.push(view.system.name + " " + (done ? "done after " : "iteration ") + count +
         (done ? "" : " of " + view.rounds.length));
     }
     const place = state.byTime ? state.at.toFixed(1) + " of " + last().toFixed(1) + " ms" :
       "iteration " + state.at + " of " + last();
     slider.setAttribute("aria-valuetext", place);
-    live.textContent = place + ": " + said.join("; ");
+    live.textContent = place + ": " + states.join("; ");
   }
 
   // To the next or previous place where something happens.

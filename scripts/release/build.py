@@ -165,7 +165,7 @@ def digests(folder):
     (folder / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-def say(text):
+def show(text):
     print(f"[release] {text}", flush=True)
 
 
@@ -175,9 +175,9 @@ def wheels(folder):
     folder.mkdir()
     seconds = epoch()
     source = sdist(folder, seconds)
-    say(f"{source.name}")
+    show(f"{source.name}")
     for target in TARGETS:
-        say(f"{wheel(source, target, folder, seconds).name}: auditwheel agrees")
+        show(f"{wheel(source, target, folder, seconds).name}: auditwheel agrees")
 
 
 def release(folder):
@@ -191,7 +191,7 @@ def release(folder):
     write_bom(folder / "fairseq_specdec.cdx.json", epoch())
     digests(folder)
     for line in (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
-        say(line)
+        show(line)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ COUNTED = "2026 | INFO | data.teacher | 512 of 3000 sentences, 97.1 per second, 
 
 
 @pytest.mark.parametrize(
-    "lines, said",
+    "lines, shown",
     [
         ((), None),
         (("loading", "no figures"), None),
@@ -71,13 +71,13 @@ COUNTED = "2026 | INFO | data.teacher | 512 of 3000 sentences, 97.1 per second, 
         ((TRAINED.replace("140", "130"), TRAINED, "saving"), "update 140"),
     ],
 )
-def test_a_log_shows_how_far_its_step_is(tmp_path, lines, said):
+def test_a_log_shows_how_far_its_step_is(tmp_path, lines, shown):
     """Not what an earlier run of the step has logged."""
     log = tmp_path / "step.log"
     log.write_text(f"{COUNTED}\n", encoding="utf-8")
     before = log.stat().st_size
     log.write_text("\n".join([COUNTED, *lines, ""]), encoding="utf-8")
-    assert files.progress(str(log), before) == said
+    assert files.progress(str(log), before) == shown
 
 
 def test_a_long_step_reports_how_far_it_is(measured, monkeypatch, caplog):

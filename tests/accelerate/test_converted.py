@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from hf_folders import FAMILIES, converted, languages_of, spoken, told
+from hf_folders import FAMILIES, converted, expected_of, languages_of, spoken
 
 from fairseq_specdec.accelerate import cli, commands, measuring, steps, verifier
 from fairseq_specdec.accelerate.commands import Job
@@ -45,7 +45,7 @@ def accelerate(tmp_path, monkeypatch, loaded_python):
 
 
 def texts(translator, family):
-    return list(map(str, translator.translate(told(family)["sources"])))
+    return list(map(str, translator.translate(expected_of(family)["sources"])))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_plain_text_alone_makes_a_drafter(
     assert rows["gad"]["identical_percent"] == rows["greedy"]["identical_percent"] == 100
 
     source, target = languages_of(family)
-    facts = told(family)
+    facts = expected_of(family)
     for backend in ("native", "torch"):
         given = dict(source_lang=source, target_lang=target, device="cpu", backend=backend)
         drafted = SpeculativeTranslator.from_pretrained(

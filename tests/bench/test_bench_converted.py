@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from hf_folders import converted, languages_of, told
+from hf_folders import converted, expected_of, languages_of
 
 from fairseq_specdec.bench import cli, session
 
@@ -18,7 +18,7 @@ def folders(tmp_path_factory):
         if family not in made:
             out = tmp_path_factory.mktemp(family)
             converted(family, out)
-            text = "".join(f"{line}\n\n" for line in told(family)["sources"][:8])
+            text = "".join(f"{line}\n\n" for line in expected_of(family)["sources"][:8])
             (out / "text").write_text(text, encoding="utf-8")
             made[family] = out
         return made[family]

@@ -39,7 +39,7 @@ CLASSES = {
 }  # fmt: skip
 
 
-def told_by(python, folder, *flags):
+def printed_by(python, folder, *flags):
     """What ``every_architecture.py`` prints in a process that has not imported the plugin."""
     # Stock fairseq cannot read its own checkpoints by torch >= 2.6 otherwise.
     environment = dict(os.environ, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1", OMP_NUM_THREADS="1")
@@ -50,10 +50,10 @@ def told_by(python, folder, *flags):
 
 
 def compare(python, folder, *flags):
-    without = told_by(python, folder, *flags)
+    without = printed_by(python, folder, *flags)
     assert {facts.get("class") for facts in without.values()} - {None} == CLASSES
     assert sum("hypotheses" in facts for facts in without.values()) >= 11
-    assert told_by(python, folder, "--plugin", *flags) == without
+    assert printed_by(python, folder, "--plugin", *flags) == without
 
 
 def test_the_import_changes_no_architecture_of_stock_fairseq(warm_python, tmp_path):

@@ -11,7 +11,7 @@ import shutil
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
-from hf_folders import FAMILIES, PACKAGES, STORED, told
+from hf_folders import FAMILIES, PACKAGES, STORED, expected_of
 from in_process import PLUGIN, run_here
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
@@ -41,7 +41,7 @@ def converted(tmp_path_factory):
 
 
 def loaded(out, family, **more):
-    source, target = told(family)["languages"]
+    source, target = expected_of(family)["languages"]
     return SpeculativeTranslator.from_pretrained(
         out, source_lang=source, target_lang=target, device="cpu", **more
     )
@@ -49,7 +49,7 @@ def loaded(out, family, **more):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_text_is_transformers(converted, family):
-    facts = told(family)
+    facts = expected_of(family)
     translator = loaded(converted(family)[0], family)
     assert list(map(str, translator.translate(facts["sources"]))) == facts["outputs"]
     assert len(set(facts["outputs"])) > 5, "outputs that differ, or a broken model would pass"
@@ -60,7 +60,7 @@ def test_the_text_is_transformers(converted, family):
 @pytest.mark.parametrize("family", ["marian", "mbart25"])
 def test_drafts_of_a_converted_model_change_nothing(converted, family):
     """The model itself drafts: with its start symbol and first token, or it would draft others."""
-    facts, (out, _) = told(family), converted(family)
+    facts, (out, _) = expected_of(family), converted(family)
     drafted = loaded(out, family, strategy="sps", drafter=out / "verifier.pt")
     translations = drafted.translate(facts["sources"])
     assert list(map(str, translations)) == facts["outputs"]
@@ -96,19 +96,19 @@ def test_tokenizer_json_alone(converted, family, tmp_path):
     """The same dictionaries and weights come out; fairseq's flags name files that are there."""
     before, _ = converted(family)
     out = tmp_path / "out"
-    said = convert(str(only_tokenizer_json(family, tmp_path / "in")), str(out), None, None, False)
+    folder = only_tokenizer_json(family, tmp_path / "in")
+    printed = convert(str(folder), str(out), None, None, False)
     names = [path.name for path in before.glob("dict.*.txt")]
     assert names and all((out / n).read_text() == (before / n).read_text() for n in names)
     theirs, ours = (load_checkpoint(str(each / "verifier.pt"))["model"] for each in (before, out))
     assert theirs.keys() == ours.keys() and all(theirs[n].equal(ours[n]) for n in ours)
     if family == "bart":
         translator = loaded(out, family, bpe="gpt2")
-        assert (
-            list(map(str, translator.translate(told(family)["sources"]))) == told(family)["outputs"]
-        )
-        assert "--bpe gpt2" in said
+        facts = expected_of(family)
+        assert list(map(str, translator.translate(facts["sources"]))) == facts["outputs"]
+        assert "--bpe gpt2" in printed
     else:
-        assert "--bpe" not in said and "sentences as their pieces" in said
+        assert "--bpe" not in printed and "sentences as their pieces" in printed
         with pytest.raises(
             ValueError, match="bpe 'sentencepiece': a converted model has tokenizers$"
         ):
@@ -120,7 +120,7 @@ def test_a_packed_pair_gives_the_same(converted, family):
     """Packed beside its description: its tokenizer, languages and settings hold."""
     if library.load() is None:
         pytest.skip(library.why_not())
-    facts, (out, _) = told(family), converted(family)
+    facts, (out, _) = expected_of(family), converted(family)
     packed = str(out / "packed.pt")
     cli.cli_main(["pack", str(out / "verifier.pt"), packed])
     drafted = loaded(packed, family, strategy="sps", drafter=packed)
@@ -130,7 +130,7 @@ def test_a_packed_pair_gives_the_same(converted, family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_stock_fairseq_gives_the_same(converted, family):
     """fairseq's own generator, on the tokens that the codec gives."""
-    facts = told(family)
+    facts = expected_of(family)
     translator = loaded(converted(family)[0], family, keep_weights=True)
     codec, flags = translator.codec, translator.settings
     described = json.loads((converted(family)[0] / "converted.json").read_text(encoding="utf-8"))
@@ -153,7 +153,7 @@ def test_stock_fairseq_gives_the_same(converted, family):
 @pytest.mark.parametrize("family", [each for each in FAMILIES if each != "bart"])
 def test_the_printed_commands(converted, family, ours, tmp_path):
     """The commands that the conversion prints give transformers' text."""
-    facts = told(family)
+    facts = expected_of(family)
     out, message = converted(family)
     command = message.split("With stock fairseq")[0 if ours else 1]
     command = command[command.index("fairseq-interactive") :].split("\n\n")[0]
@@ -177,10 +177,10 @@ def test_the_printed_plugin_is_found(converted, tmp_path, monkeypatch):
     """In a folder of the user, where there is no fairseq_specdec, and beside it."""
     for folder, named in ((tmp_path, PLUGIN), (pathlib.Path(PLUGIN).parent, "fairseq_specdec")):
         monkeypatch.chdir(folder)
-        said = convert(str(STORED / "marian"), str(tmp_path / "out"), None, None, True)
-        assert said.count(f"--user-dir {named} ") == 2
-    assert f"specdec-serve --path {tmp_path}/out\n" in said
-    assert f"specdec-accelerate {tmp_path}/out --out {tmp_path}/out-fast \\\n" in said
+        printed = convert(str(STORED / "marian"), str(tmp_path / "out"), None, None, True)
+        assert printed.count(f"--user-dir {named} ") == 2
+    assert f"specdec-serve --path {tmp_path}/out\n" in printed
+    assert f"specdec-accelerate {tmp_path}/out --out {tmp_path}/out-fast \\\n" in printed
 
 
 def test_no_command_is_printed_that_reads_other_sources(tmp_path):
@@ -191,9 +191,9 @@ def test_no_command_is_printed_that_reads_other_sources(tmp_path):
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     settings["legacy_behaviour"] = True
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    said = convert(str(folder), str(tmp_path / "out"), "eng_Latn", "deu_Latn", False)
-    assert "from_pretrained(" in said and "specdec-serve" in said
-    assert "fairseq-interactive" not in said and "specdec-accelerate" not in said
+    printed = convert(str(folder), str(tmp_path / "out"), "eng_Latn", "deu_Latn", False)
+    assert "from_pretrained(" in printed and "specdec-serve" in printed
+    assert "fairseq-interactive" not in printed and "specdec-accelerate" not in printed
 
 
 @pytest.mark.filterwarnings("error")
@@ -251,7 +251,7 @@ def test_wrong_languages_are_refused_with_the_nearest(converted):
 
 def test_flags_of_the_call_come_before_the_folders(converted):
     short = loaded(converted("bart")[0], "bart", max_len_b=3, min_len=1)
-    assert all(len(each.tokens) <= 3 for each in short.translate(told("bart")["sources"]))
+    assert all(len(each.tokens) <= 3 for each in short.translate(expected_of("bart")["sources"]))
     with pytest.raises(ValueError, match="^bpe 'bytes': a converted model has gpt2"):
         loaded(converted("bart")[0], "bart", bpe="bytes")
 

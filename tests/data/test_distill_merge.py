@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairseq_specdec.data.chunks import DistilledChunks, pack
-from fairseq_specdec.data.merge import REPORT, WORDS, Filters, gather, judge, tell
+from fairseq_specdec.data.merge import REPORT, WORDS, Filters, gather, judge, log_counts
 from fairseq_specdec.data.plan import REASONS, Plan
 
 EOS = 2
@@ -114,6 +114,6 @@ def test_what_was_dropped_is_logged_and_is_a_warning_where_it_is_much(lost, leve
     dropped = sum(reasons.values())
     counts = {"chosen": 1000, "kept": 1000 - dropped, "dropped": dropped, "reasons": reasons}
     with caplog.at_level(logging.INFO, "fairseq_specdec.data.merge"):
-        tell("out", counts)
+        log_counts("out", counts)
     (record,) = caplog.records
     assert record.levelno == level and text in record.getMessage()

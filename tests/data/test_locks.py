@@ -92,7 +92,7 @@ def test_work_that_is_not_done_stays(home):
 
 
 def test_many_processes_and_one_lock(home, tmp_path):
-    """Entering and leaving at once: never two inside, and each gets in or is told who is."""
+    """Entering and leaving at once: never two inside, and each gets in or learns who is."""
     inside, children = str(tmp_path / "inside"), []
     for _ in range(4):
         pid = os.fork()

@@ -11,7 +11,7 @@ LAYERS = (1, 2)
 
 
 class Listener(Drafter, DraftSession):
-    """Writes down what it is told, and says the same words always; one batch only.
+    """Writes down what it is given, and proposes the same words always; one batch only.
 
     Attributes:
         calls: (row of the batch, prefix, states that predicted it) of each forecast.

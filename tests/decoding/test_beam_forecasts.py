@@ -28,7 +28,7 @@ class Answers(DraftSession):
 
 
 class Recorder:
-    """A sentence's look-ahead that writes down what it is told."""
+    """A sentence's look-ahead that writes down what it is given."""
 
     reach = Reach(3, 9)
 

@@ -212,7 +212,7 @@ def test_output_may_begin_after_another_symbol(backend, expected):
 
 
 class Noted(ScriptedDrafter):
-    """Notes the budgets that it is told."""
+    """Notes the budgets that it is given."""
 
     def open(self, source):
         session = ScriptedSession(self, len(source.net_input["src_tokens"]), source.max_len)
@@ -396,7 +396,7 @@ def test_drafts_keep_to_the_limit_where_rows_are_uneven(backend, expected):
 
 
 class PerBatch(ExactRule):
-    """Opens one of its own for a batch, and writes down what each is told."""
+    """Opens one of its own for a batch, and writes down what each is given."""
 
     def __init__(self):
         self.calls = []

@@ -103,7 +103,7 @@ def test_on_the_cpu_the_clock_is_read(monkeypatch):
 @pytest.mark.parametrize("backend", ["torch", "native"])
 @pytest.mark.parametrize("case", ["gad", "iad", "sps"])
 def test_acceptance_by_position_is_that_of_the_trace(case, backend):
-    """Counted from what was drafted and what the verifier would have said."""
+    """Counted from what was drafted and what the verifier would have chosen."""
     generator = make_generator(case, backend=backend, overrides=Overrides(keep_trace=True))
     outputs = decode(generator, make_sample(sentences(24, 7)))
     judged, accepted = Counter(), Counter()

@@ -93,14 +93,14 @@ words = [sys.executable, "-c", code, "--port", "0", "--device", "cpu", *sys.argv
 process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 try:
     url = process.stdout.readline().split(" at ")[1].split()[0]
-    assert b"{says}" in urllib.request.urlopen(url + "{path}", timeout=120).read()
+    assert b"{holds}" in urllib.request.urlopen(url + "{path}", timeout=120).read()
     process.send_signal(signal.SIGINT)
     sys.exit(process.wait(120))
 finally:
     process.kill()
 """
-DEMO = SERVED.format(module="demo", path="", says="Strategies race")
-SERVE = SERVED.format(module="serve", path="languages", says="targets")
+DEMO = SERVED.format(module="demo", path="", holds="Strategies race")
+SERVE = SERVED.format(module="serve", path="languages", holds="targets")
 # Slurm runs each element of an array by itself.
 SBATCH = """
 import os, subprocess, sys

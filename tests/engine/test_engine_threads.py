@@ -26,7 +26,7 @@ def as_before():
 
 @pytest.fixture
 def thread_counts(monkeypatch):
-    """The numbers that the library is told."""
+    """The numbers that the library is given."""
     if library.load() is None:
         pytest.skip(library.why_not())
     counts = []

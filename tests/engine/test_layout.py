@@ -22,7 +22,7 @@ def whole_mask(layout, rows, width):
 
 
 def check_run(layout, width):
-    """A common run of slots is told where there is one, and only there."""
+    """A common run of slots is given where there is one, and only there."""
     slots = layout.slots.tolist()
     assert layout.upto == max(row[-1] for row in slots) + 1
     together = all(row == slots[0] for row in slots)

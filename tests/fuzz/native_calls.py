@@ -26,7 +26,7 @@ class Calls:
         library: the loaded library.
         random: where all choices come from.
         odd: how likely it is that a number is replaced.
-        counts: of what the calls said, how often; filled.
+        counts: of each outcome of a call, how often; filled.
     """
 
     def __init__(self, library, random, odd, counts):

@@ -1,4 +1,4 @@
-"""What is said of a result's origin: commits, versions, hashes, machine."""
+"""What is recorded of a result's origin: commits, versions, hashes, machine."""
 
 import datetime
 import hashlib

@@ -16,7 +16,7 @@ def files(tmp_path_factory):
     return write_pair(tmp_path_factory.mktemp("odd"))
 
 
-def say(files, content, strategy=None, **flags):
+def decoded(files, content, strategy=None, **flags):
     """(source lines, hypotheses) for a file of these bytes; ``strategy`` None is fairseq's task."""
     path = files / "input.txt"
     path.write_bytes(content)
@@ -36,14 +36,14 @@ def as_file(lines):
 def test_odd_lines(files):
     """Of every strategy: hub/test_hub_translator_fuzz.py."""
     content = as_file(LINES.values())
-    sources, expected = say(files, content)
+    sources, expected = decoded(files, content)
     assert len(expected) >= len(LINES)
-    assert say(files, content, "gad") == (sources, expected)
+    assert decoded(files, content, "gad") == (sources, expected)
 
 
 def test_a_last_line_without_an_end_and_no_line_at_all(files):
     for content in (b"w1 w2\nw3", b"", b"\n", b"\n\n\n"):
-        assert say(files, content, "gad") == say(files, content)
+        assert decoded(files, content, "gad") == decoded(files, content)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
@@ -52,7 +52,7 @@ def test_sentences_come_from_a_pipe(files):
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(content,))
     writer.start()
-    assert say(files, b"", "gad", input=path) == say(files, content, "gad")
+    assert decoded(files, b"", "gad", input=path) == decoded(files, content, "gad")
     writer.join()
 
 
@@ -60,13 +60,13 @@ def test_10_000_tokens_are_refused_or_skipped_as_stock_does(files):
     content = b"w1 w2\n" + b"w3 " * 10_000 + b"\nw4\n"
     for strategy in (None, "gad"):
         with pytest.raises(Exception, match="10001"):
-            say(files, content, strategy)
-    skipped = say(files, content, "gad", skip_invalid_size_inputs_valid_test=True)
-    assert skipped == say(files, content, skip_invalid_size_inputs_valid_test=True)
+            decoded(files, content, strategy)
+    skipped = decoded(files, content, "gad", skip_invalid_size_inputs_valid_test=True)
+    assert skipped == decoded(files, content, skip_invalid_size_inputs_valid_test=True)
     assert len(skipped[1]) == 2
 
 
 def test_bytes_that_are_no_utf_8_are_an_error_and_not_a_translation(files):
     for strategy in (None, "gad"):
         with pytest.raises(UnicodeDecodeError):
-            say(files, b"w1 \xff\xfe w2\n", strategy)
+            decoded(files, b"w1 \xff\xfe w2\n", strategy)

@@ -79,7 +79,7 @@ def register(model_type: str) -> Callable[[Type[Loader]], Type[Loader]]:
 
 
 class Loader:
-    """Reads one family. Subclasses say in class attributes and methods where they differ.
+    """Reads one family. Subclasses define in class attributes and methods where they differ.
 
     Attributes:
         pre_norm: layers normalise their input, and each stack its output.
