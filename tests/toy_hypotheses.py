@@ -1,4 +1,4 @@
-"""A drafter without a loop around it: its batch, and what was accepted so far."""
+"""A drafter without a loop around it: its batch, what was accepted so far, its slow drafts."""
 
 import torch
 from toy_translation import EOS, PAD, make_sample
@@ -28,3 +28,25 @@ def open_drafter(drafter, net_input, max_len, verifier=None, encoder_out=None, b
 def open_on(drafter, sources, max_len, **more):
     """The same over sentences of the toy language."""
     return open_drafter(drafter, make_sample(sources)["net_input"], max_len, **more)
+
+
+@torch.no_grad()
+def training_pass(model, net_input, output, drafted=()):
+    """Logits [k, V] of the block after an output, by the pass that training uses: one sentence, no
+    cache. ``drafted``: the first tokens of the block, which a chain reads and masks do not see."""
+    logits = model(
+        prev_output_tokens=torch.tensor([[EOS, *output, *drafted]]),
+        cuts=torch.tensor([[len(output)]]),
+        targets=torch.full((1, 1, model.decoder.block_size), 5),
+        **net_input,
+    )["logits"].clone()
+    logits[:, PAD] = float("-inf")
+    return logits
+
+
+def slow_draft(model, net_input, output, choose=lambda logits: int(logits.argmax())):
+    """The block after an output, with a ``training_pass`` for every token."""
+    drafted = []
+    for j in range(model.decoder.block_size):
+        drafted.append(choose(training_pass(model, net_input, output, drafted)[j]))
+    return drafted

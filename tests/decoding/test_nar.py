@@ -6,10 +6,10 @@ import sys
 import pytest
 import torch
 from fairseq.modules import LearnedPositionalEmbedding
+from toy_hypotheses import slow_draft
 from toy_strategies import check, decode, flags
 from toy_translation import (
     EOS,
-    FIRST,
     PAD,
     assert_diverse,
     ids,
@@ -67,18 +67,14 @@ def plain_pass(model, words, output, known):
 
 def chained_pass(model, words, output, known):
     """The same of a drafter with a chain: a pass for every token, given those before it."""
-    net_input, drafted, rows = make_sample([words])["net_input"], [], []
-    for j in range(len(known)):
-        out = model(
-            prev_output_tokens=torch.tensor([[EOS, *output, *drafted]]),
-            cuts=torch.tensor([[len(output)]]),
-            targets=torch.full((1, 1, len(known)), FIRST),
-            **net_input,
-        )
-        logits = out["logits"][j].clone()
-        logits[[PAD, EOS] if not output + drafted else PAD] = float("-inf")
+    rows = []
+
+    def choose(logits):
+        logits[[PAD, EOS] if not output and not rows else PAD] = float("-inf")
         rows.append(logits)
-        drafted.append(int(logits.argmax()))
+        return int(logits.argmax())
+
+    slow_draft(model, make_sample([words])["net_input"], output, choose)
     return torch.stack(rows)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from on_gpu import on_gpu
 from reading import reading
 from toy_drafter import make_drafter
-from toy_hypotheses import hypotheses_of, open_drafter, open_on
+from toy_hypotheses import hypotheses_of, open_drafter, open_on, slow_draft, training_pass
 from toy_translation import (
     EOS,
     PAD,
@@ -34,28 +34,8 @@ SOURCES = sentences(12, seed=21)
 TARGETS = [ids(translate(s)) for s in SOURCES]
 
 
-def slow_draft(model, row, done):
-    """One sentence, one cut, no cache: the forward pass that training uses.
-
-    With a chain, every token needs a pass of its own, for it is given those drafted before it;
-    the masks see none of what stands behind the cut.
-    """
-    net_input = make_sample([SOURCES[row]])["net_input"]
-    size = model.decoder.block_size
-    drafted = []
-    for j in range(size):
-        previous = torch.tensor([[EOS] + TARGETS[row][:done] + drafted])
-        with torch.no_grad():
-            out = model(
-                prev_output_tokens=previous,
-                cuts=torch.tensor([[done]]),
-                targets=torch.full((1, 1, size), 5),
-                **net_input,
-            )
-        logits = out["logits"][j].clone()
-        logits[PAD] = float("-inf")
-        drafted.append(int(logits.argmax()))
-    return drafted
+def net_input_of(row):
+    return make_sample([SOURCES[row]])["net_input"]
 
 
 SPEC = [{}, {"source_copy": True}, {"bidirectional_prefix": True}, {"chain_width": 16}]
@@ -142,21 +122,6 @@ def random_drafter(**settings):
     return model
 
 
-def training_pass(model, net_input, row, output, temperature):
-    """Log-probabilities [k, V] of a block of one row, without a cache."""
-    one = {name: value[row : row + 1] for name, value in net_input.items()}
-    size = model.decoder.block_size
-    out = model(
-        prev_output_tokens=torch.tensor([[EOS, *output]]),
-        cuts=torch.tensor([[len(output)]]),
-        targets=torch.full((1, 1, size), 5),
-        **one,
-    )
-    logits = out["logits"] / temperature
-    logits[:, PAD] = float("-inf")
-    return logits.log_softmax(-1)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -189,7 +154,8 @@ def test_distributions_are_those_of_the_training_pass(settings, steps):
         draft = session.propose(hypotheses_of(outputs, max(lengths) + 1))
         assert draft.sizes.tolist() == [4, 4, 4] and draft.log_probs.shape == (3, 4, 44)
         for row, output in enumerate(outputs):
-            wanted = training_pass(model, net_input, row, output, 1.5)
+            one = {name: value[row : row + 1] for name, value in net_input.items()}
+            wanted = (training_pass(model, one, output) / 1.5).log_softmax(-1)
             torch.testing.assert_close(draft.log_probs[row], wanted, atol=1e-4, rtol=1e-4)
             assert draft.tokens[row].tolist() == wanted.argmax(-1).tolist()
 
@@ -212,9 +178,10 @@ def test_a_drafter_that_is_asked_late_has_read_what_was_verified(rows):
     nothing = session.propose(hypotheses_of([[]] * rows), budget=0)
     assert nothing.width == 0 and nothing.sizes.tolist() == [0] * rows
     session.commit(torch.tensor(done), states[:, :3])
-    draft = session.propose(hypotheses_of([TARGETS[row][: done[row]] for row in range(rows)]))
+    accepted = [TARGETS[row][: done[row]] for row in range(rows)]
+    draft = session.propose(hypotheses_of(accepted))
     for row in range(rows):
-        assert draft.tokens[row].tolist() == slow_draft(model, row, done[row])
+        assert draft.tokens[row].tolist() == slow_draft(model, net_input_of(row), accepted[row])
 
 
 @torch.no_grad()
@@ -333,7 +300,8 @@ def test_a_drafter_runs_in_its_number_format(asked, dtype):
     session.propose(hypotheses_of([[]] * len(SOURCES)))
     session.commit(torch.ones(len(SOURCES), dtype=torch.long), states[:, :1])
     draft = session.propose(hypotheses_of([target[:1] for target in TARGETS]))
-    right = sum(draft.tokens[row, 0].item() == slow_draft(verifier, row, 1)[0] for row in range(12))
+    slow = [slow_draft(verifier, net_input_of(row), TARGETS[row][:1])[0] for row in range(12)]
+    right = sum(map(int.__eq__, draft.tokens[:, 0].tolist(), slow))
     assert right >= 10  # rounding changes few
 
 
@@ -392,7 +360,8 @@ def test_drafts_what_the_training_pass_predicts(attached, settings):
             accepted = [TARGETS[row][:size] for row, size in zip(rows, done)]
             draft = session.propose(hypotheses_of(accepted, 70))
             for i, row in enumerate(rows):
-                assert draft.tokens[i].tolist() == slow_draft(model, row, done[i]), (row, done[i])
+                wanted = slow_draft(model, net_input_of(row), TARGETS[row][: done[i]])
+                assert draft.tokens[i].tolist() == wanted, (row, done[i])
             # Rows move on by different amounts, and finished ones leave.
             moves = torch.randint(1, 5, (len(rows),), generator=generator).tolist()
             ahead = [min(d + m, len(TARGETS[row])) for d, m, row in zip(done, moves, rows)]
