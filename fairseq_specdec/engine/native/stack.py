@@ -65,7 +65,7 @@ def refusal(stack: Any) -> Optional[str]:
             bool(layer.normalize_before),
             _code(layer.activation_fn),
             getattr(layer, "encoder_attn", None) is None,
-            getattr(layer, "cross_self_attention", False),
+            bool(getattr(layer, "cross_self_attention", False)),
         )
         for layer in layers
     }
@@ -96,8 +96,8 @@ def _shape(stack: Any) -> Shape:
         first.self_attn.num_heads,
         int(decoder),
         int(cross),
-        int(decoder and first.cross_self_attention),
-        int(first.normalize_before),
+        int(decoder and bool(first.cross_self_attention)),
+        int(bool(first.normalize_before)),
         _known_activations()[_code(first.activation_fn)],
         first.encoder_attn.k_proj.in_features if cross else width,
         width if projection is None else projection.in_features,

@@ -26,6 +26,7 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.engine.backend import TORCH, NativeBackend
+from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.structures import (
     BeamSetup,
@@ -166,6 +167,22 @@ def test_a_vocabulary_that_reads_another_width_is_refused(settings, loaded):
     for backend in (NativeBackend(loaded), TORCH):
         with pytest.raises(ValueError, match="--path: decoder.output_projection reads"):
             TransformerWeights(model, "--path", backend=backend)
+
+
+@pytest.mark.parametrize("flag", ["cross_self_attention", "decoder_normalize_before"])
+@pytest.mark.parametrize("value, meaning", [({"a": 1}, True), ({}, False), ([[]], True)], ids=str)
+def test_a_flag_that_is_no_boolean_is_what_fairseq_takes_it_for(flag, value, meaning, loaded):
+    """Checkpoints of old layouts hold any plain value there."""
+    one, other = (odd_model(**{flag: each}) for each in (value, meaning))
+    inputs = make_sample(sentences(2, seed=1))["net_input"]
+    for backend in (NativeBackend(loaded), TORCH):
+        states = []
+        for model in (one, other):
+            weights = TransformerWeights(model, "--path", backend=backend)
+            session = weights.open(weights.encode(inputs), 20, 4)
+            layout = Layout.chain(torch.zeros(2, dtype=torch.long), [0] * 2, 1)
+            states.append(session.run(torch.full((2, 1), EOS), layout))
+        assert torch.equal(*states)
 
 
 def test_rows_of_another_width_are_refused(loaded):
