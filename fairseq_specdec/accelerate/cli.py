@@ -141,7 +141,7 @@ def _steps(args: argparse.Namespace) -> Job:
     limits = measuring.leave_time(job, state, limits, args.measure_sentences)
     if not state.done("distil"):
         logger.info("distil: the verifier rewrites the training targets")
-        steps.distil(job, state, limits)
+        steps.distil(job, state, limits, fitting)
     counts = state.results("distil")["counts"]
     logger.info(
         "distil: %d sentence pairs kept of %d, %s", counts["kept"], counts["chosen"], losses(counts)
@@ -177,7 +177,7 @@ def _asks_for_more(limits: Limits, state: State) -> bool:
     trained = state.results("train")
     if limits.updates is not None:
         return bool(limits.updates > trained["updates"])
-    spent = trained["seconds"] + state.results("distil")["seconds"]
+    spent = trained["seconds"] + steps.spent_distilling(state)
     pace = trained["seconds"] / trained["updates"]
     more = limits.hours is not None and limits.hours * 3600 > spent + 100 * pace
     return bool(trained["why"] == steps.TIME_OVER and more)

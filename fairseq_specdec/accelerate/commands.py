@@ -104,8 +104,9 @@ def distill(job: Job, dest: str, limit: Optional[int], shared: bool = True) -> L
     return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]
 
 
-def train(job: Job, fitting: Fitting, until: int, total: int) -> List[str]:
-    """Train the drafter up to update ``until``; the learning rate falls to 0 at ``total``."""
+def train(job: Job, fitting: Fitting, until: int, total: int, data: str = "distilled") -> List[str]:
+    """Train the drafter up to update ``until``; the learning rate falls to 0 at ``total``.
+    ``data``: a folder below ``out``."""
     precision = ["--bf16"] if job.bf16 else []
     warmup = max(1, min(400, total // 10))
     own = [
@@ -122,10 +123,16 @@ def train(job: Job, fitting: Fitting, until: int, total: int) -> List[str]:
         "--log-format", "json", "--log-interval", "10",
     ]  # fmt: skip
     return [
-        PYTHON, "-m", "fairseq_cli.train", job.file("distilled"), "--user-dir", PLUGIN,
+        PYTHON, "-m", "fairseq_cli.train", job.file(data), "--user-dir", PLUGIN,
         *job.of_all("translation"), *job._device(), *precision,
         *training_flags(own, job.file("training"), total),
     ]  # fmt: skip
+
+
+def time_training(job: Job, fitting: Fitting, data: str, updates: int) -> List[str]:
+    """Make a few updates that are not kept, and log how long they take."""
+    words = train(job, fitting, updates, updates, data)
+    return [*words, "--no-save", "--disable-validation", "--log-interval", str(updates // 2)]
 
 
 def shortlist(job: Job) -> List[str]:

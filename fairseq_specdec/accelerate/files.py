@@ -21,6 +21,14 @@ def validations(path: str) -> List[Dict[str, float]]:
     return figures
 
 
+def sentences_per_second(path: str) -> float:
+    """How fast fairseq-train went by the last line on its updates, logged as above."""
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        lines = [line for line in stream if _TRAINED.search(line) and '"ups"' in line]
+    values = json.loads(lines[-1][lines[-1].index("{") :])
+    return float(values["ups"]) * float(values["bsz"])
+
+
 def progress(path: str, start: int) -> Optional[str]:
     """The last line of a log about how far its step is, after so many bytes."""
     with open(path, "rb") as stream:

@@ -48,8 +48,8 @@ def _add_limits(add: Callable[..., Any]) -> None:
     add("--updates", "train for so many updates", AT_LEAST_1, otherwise="as --hours allows")
     add("--accepted", "end training at so many tokens per iteration on validation sentences",
         Range(1, above=True), metavar="TOK")  # fmt: skip
-    add("--limit", "distil so many sentences", AT_LEAST_1,
-        otherwise="what --hours allows, with --updates all")  # fmt: skip
+    add("--limit", "distil at most so many sentences", AT_LEAST_1,
+        otherwise="as --hours allows, with --updates all")  # fmt: skip
     add("--beam", "beam of the distillation; 1 is what gad decodes", AT_LEAST_1, 1)
     add("--max-tokens", "tokens of a training batch", AT_LEAST_1,
         otherwise="1800 on a CPU, 8192 on a GPU")  # fmt: skip

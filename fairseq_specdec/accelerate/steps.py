@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -15,15 +15,16 @@ from ..data.merge import losses
 from ..io.atomic import read_json, replacing
 from . import commands
 from .commands import Job
-from .files import complaint, progress, validations
+from .files import complaint, progress, sentences_per_second, validations
 from .state import State
 from .verifier import Fitting
 
 logger = logging.getLogger("fairseq_specdec.accelerate")
 
-PILOT = 256  # sentences whose distillation is timed
+PILOT = 256  # sentences whose distillation is timed, at least: they fill about 3 batches
+PILOT_UPDATES = 10  # on them, which are timed
 FEWEST = 1000  # sentences to distil
-DISTILLING = 0.25  # share of the time
+DISTILLING = 0.5  # most of the time
 FIRST_SLICE = 100  # updates
 SLICES = 8  # about how many validations
 PATIENCE = 4  # validations without a better one, after which training ends
@@ -48,7 +49,7 @@ class Limits(NamedTuple):
     hours: Optional[float]  # of distilling and training together; None: by ``updates``
     updates: Optional[int]  # of training; None: by ``hours``
     accepted: Optional[float]  # accepted tokens at which training ends
-    sentences: Optional[int]  # to distil; None: what ``hours`` allows
+    sentences: Optional[int]  # to distil at most; None: what ``hours`` allows
 
 
 def run(job: Job, words: List[str], log: str) -> float:
@@ -83,20 +84,21 @@ def _ended(process: Any, step: str, path: str) -> int:
                 logger.info("%s: %s", step, line)
 
 
-def distil(job: Job, state: State, limits: Limits) -> None:
+def distil(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
     """The verifier's own output becomes the drafter's training targets."""
     limit = state.results("distil").get("limit", limits.sentences)
-    if limit is None and limits.hours is not None:
-        run(job, commands.distill(job, job.file("pilot"), PILOT, shared=False), "distil.log")
-        pilot = read_json(job.file("pilot", "distill.json"))
-        shutil.rmtree(job.file("pilot"))
-        parts = _parts(pilot)
-        _check_losses(_sums([part["counts"] for part in parts]))
-        rate = min(part["decoding"]["sentences_per_second_and_process"] for part in parts)
-        rate *= job.workers or 1
-        most = int(rate * DISTILLING * limits.hours * 3600)
-        limit = max(FEWEST, most // len(parts))
-        logger.info("distil: about %.0f sentences per second, so at most %d", rate, limit)
+    if "limit" not in state.results("distil") and limits.hours is not None:
+        began = time.monotonic()
+        distilled, trained, pairs = rates(job, fitting)
+        pilot = time.monotonic() - began
+        most = one_epoch(limits.hours * 3600 - pilot, distilled, trained)
+        most = max(FEWEST, most // pairs)
+        limit = most if limit is None else min(limit, most)
+        logger.info(
+            "distil: %.0f sentences per second, in training %.0f, so at most %d%s",
+            distilled, trained, limit, " of each pair" if pairs > 1 else "",
+        )  # fmt: skip
+        state.note("distil", done=False, pilot=pilot)
     state.note("distil", done=False, limit=limit)
     dest = job.file("distilled")
     seconds = run(job, commands.distill(job, dest, limit), "distil.log")
@@ -104,6 +106,33 @@ def distil(job: Job, state: State, limits: Limits) -> None:
     counts = _sums([part["counts"] for part in _parts(report)])
     _check_losses(counts)
     state.note("distil", seconds=seconds, counts=counts)
+
+
+def one_epoch(seconds: float, distilled: float, trained: float) -> int:
+    """How many sentences to distil, in ``seconds`` for that and for training.
+
+    As many as the updates that fit after it go over once; fewer, and so more epochs, where training
+    is so fast that distilling would take more than ``DISTILLING`` of the time.
+
+    Args:
+        distilled, trained: sentences in a second of distilling and of training.
+    """
+    share = min(DISTILLING, trained / (distilled + trained))
+    return int(share * max(0.0, seconds) * distilled)
+
+
+def rates(job: Job, fitting: Fitting) -> Tuple[float, float, int]:
+    """Sentences in a second of distilling and of training, measured on a few; the number of
+    pairs."""
+    few = max(PILOT, job.max_tokens // 8)
+    run(job, commands.distill(job, job.file("pilot"), few, shared=False), "distil.log")
+    parts = _parts(read_json(job.file("pilot", "distill.json")))
+    _check_losses(_sums([part["counts"] for part in parts]))
+    distilled = min(part["decoding"]["sentences_per_second_and_process"] for part in parts)
+    run(job, commands.time_training(job, fitting, "pilot", PILOT_UPDATES), "train.log")
+    shutil.rmtree(job.file("pilot"))
+    trained = sentences_per_second(job.file("logs", "train.log"))
+    return distilled * (job.workers or 1), trained, len(parts)
 
 
 def _parts(report: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -125,6 +154,12 @@ def _check_losses(counts: Dict[str, Any]) -> None:
     if counts["dropped"] > MOST_LOST * counts["chosen"]:
         commonest = max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))
         raise ValueError(f"distil: {losses(counts)}; {REMEDIES[commonest]}")
+
+
+def spent_distilling(state: State) -> float:
+    """Seconds, with those of the measurement before it."""
+    distilled = state.results("distil")
+    return float(distilled.get("pilot", 0)) + float(distilled.get("seconds", 0))
 
 
 def _planned(trained: Dict[str, Any], limits: Limits, left: float) -> int:
@@ -150,7 +185,7 @@ def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
     """Train in slices, each ended by a validation and a checkpoint, until it is enough."""
     while True:
         before = state.results("train")
-        spent = float(state.results("distil").get("seconds", 0)) + float(before.get("seconds", 0))
+        spent = spent_distilling(state) + float(before.get("seconds", 0))
         left = limits.hours * 3600 - spent if limits.hours is not None else 0.0
         done, history = int(before.get("updates", 0)), list(before.get("history", []))
         total = _planned(before, limits, left)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -259,6 +260,71 @@ def test_other_settings_are_refused_by_name(accelerate, monkeypatch):
 )
 def test_training_ends_by_accepted_tokens(history, accepted, ends):
     assert bool(steps._enough(history, Limits(None, 10, accepted, None))) is ends
+
+
+@pytest.mark.parametrize(
+    "distilled, trained, epochs, share",
+    [(200.0, 35.0, 1.0, 35 / 235), (60.0, 60.0, 1.0, 0.5), (30.0, 300.0, 10.0, 0.5)],
+)
+def test_as_many_sentences_as_training_sees_once(distilled, trained, epochs, share):
+    """More epochs where distilling is the slower of the two."""
+    count = steps.one_epoch(7200, distilled, trained)
+    assert count / distilled == pytest.approx(7200 * share, rel=1e-3)
+    assert (7200 - count / distilled) * trained / count == pytest.approx(epochs, rel=1e-3)
+    assert steps.one_epoch(-1.0, distilled, trained) == 0
+
+
+@pytest.mark.parametrize(
+    "hours, given, limit",
+    [(1.0, None, 36000), (1.0, 500, 500), (1.0, 10**6, 36000), (0, None, 1000)],
+)
+def test_hours_decide_how_many_sentences_are_distilled(measured, monkeypatch, hours, given, limit):
+    """And --limit where it is less. What was decided stays, whatever the next run is given."""
+    job, state = measured
+
+    def ended(job, words, log):
+        assert int(words[words.index("--limit") + 1]) == pytest.approx(limit, abs=9)  # a clock's
+        (folder,) = [word for word in words if word.endswith("distilled")]
+        os.makedirs(folder, exist_ok=True)
+        report = {"counts": {"chosen": 1, "dropped": 0}}
+        with open(os.path.join(folder, "distill.json"), "w", encoding="utf-8") as stream:
+            json.dump(report, stream)
+        return 1.0
+
+    monkeypatch.setattr(steps, "run", ended)
+    monkeypatch.setattr(steps, "rates", lambda *args: (20.0, 300.0, 1))
+    steps.distil(job, state, Limits(hours, None, None, given), None)
+    steps.distil(job, state, Limits(99.0, None, None, given), None)
+
+
+LOGGED = (
+    '| train_inner | {"epoch": 1, "ups": "0.1", "bsz": "80", "num_updates": "5"}',
+    '| train_inner | {"epoch": 2, "ups": "0.5", "bsz": "70.5", "num_updates": "10"}',
+    '| train | {"epoch": 2, "train_ups": "9", "train_bsz": "9", "train_num_updates": "10"}',
+)
+
+
+def test_the_rate_of_training_is_that_of_its_last_updates(tmp_path):
+    (tmp_path / "train.log").write_text("\n".join(LOGGED), encoding="utf-8")
+    assert files.sentences_per_second(str(tmp_path / "train.log")) == 0.5 * 70.5
+
+
+def test_rates_are_measured_on_a_few_sentences(accelerate, monkeypatch, tmp_path, caplog):
+    """By real commands, up to the training itself. What was made for it is not kept."""
+
+    def reached(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(steps, "train", reached)
+    with pytest.raises(SystemExit):
+        accelerate("--hours", 1, "--decode-beam", 1, "--batch-sizes", 1)
+    (line,) = [line for line in caplog.messages if "in training" in line]
+    distilled, trained = map(int, re.findall(r"\d+", line)[:2])
+    state = state_of(tmp_path / "out")["distil"]
+    assert distilled > 0 and trained > 0 and state["pilot"] > 0
+    assert state["counts"]["chosen"] == 300 < state["limit"]
+    assert not (tmp_path / "out" / "pilot").exists()
+    assert not list((tmp_path / "out").glob("training/*"))
 
 
 def test_the_pace_decides_how_many_updates_there_are():
