@@ -71,3 +71,4 @@ def test_the_lock_and_setup_name_one_torch():
     installs = (ROOT / "scripts" / "lib" / "environment.sh").read_text(encoding="utf-8")
     assert f"torch=={torch.split('+')[0]} ;;" in installs
     assert {"pip", "setuptools", "wheel"} <= set(locked("gate-build.txt"))
+    assert set(locked("gate-axe.txt")) == {"axe-playwright-python"}
