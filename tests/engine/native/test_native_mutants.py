@@ -81,7 +81,7 @@ MUTANTS = [
     ("block_drafter.cpp", "masks > 0 && loop_.whole ? loop_.block : masks;", "masks;"),
     ("block_drafter.cpp", "stopped += kept < wanted;", "stopped += kept <= wanted;"),
     ("block_drafter.cpp", "if (gain > best_) {", "if (gain > best_ + 1) {"),
-    ("block_drafter.cpp", "(found < count ? high : low) =", "(found < count ? low : high) ="),
+    ("block_drafter.cpp", "(above < count ? high : low) =", "(above < count ? low : high) ="),
     ("block_drafter.cpp", "limit_of(rules_, row) - hypotheses.lengths[row])", "int64_t{99})"),
     ("source_copy.cpp", "alone = false;", "alone = true;"),
     ("source_copy.cpp", "length - 1 - copy.seen[row]", "length - copy.seen[row]"),

@@ -14,9 +14,9 @@ namespace specdec {
 namespace {
 
 int reached(const float* values, int size, float bound) {
-  int found = 0;
-  for (int i = 0; i < size; i++) found += values[i] >= bound;
-  return found;
+  int count = 0;
+  for (int i = 0; i < size; i++) count += values[i] >= bound;
+  return count;
 }
 
 // A bound that `count` values or a few more reach; that all numbers do, where there are fewer. By
@@ -30,9 +30,9 @@ float bound_of_best(const float* values, int size, int count) {
     low = std::max(high - step, kLowest);
   for (int i = 0; i < kHalvings; i++) {
     const float middle = low + (high - low) / 2;
-    const int found = reached(values, size, middle);
-    (found < count ? high : low) = middle;
-    if (found == count) break;
+    const int above = reached(values, size, middle);
+    (above < count ? high : low) = middle;
+    if (above == count) break;
   }
   return low;
 }
@@ -43,12 +43,12 @@ void best_few(const float* logits, int words, int count, std::vector<int>& best)
   constexpr int kGroup = 2 * LANES;
   const auto larger_logit = [&](int a, int b) { return logits[a] > logits[b]; };
   const int groups = words / kGroup;
-  int found = 0;
+  int size = 0;
   best.resize(words);
   const auto look = [&](int from, int to, float least) {
     for (int i = from; i < to; i++) {
-      best[found] = i;
-      found += logits[i] >= least;
+      best[size] = i;
+      size += logits[i] >= least;
     }
   };
   if (groups <= count) {
@@ -65,8 +65,8 @@ void best_few(const float* logits, int words, int count, std::vector<int>& best)
       if (tops[g] >= least) look(g * kGroup, (g + 1) * kGroup, least);
     look(groups * kGroup, words, least);
   }
-  best.resize(found);
-  if (found > count) {
+  best.resize(size);
+  if (size > count) {
     std::nth_element(best.begin(), best.begin() + count, best.end(), larger_logit);
     best.resize(count);
   }

@@ -49,7 +49,7 @@ struct MatrixParts {
 };
 
 // A weight of `out` rows and `in` columns in panels of 32 outputs. A panel is [steps][32] words of
-// 32 bits, and a word holds 1, 2 or 4 neighbours of an output's weights, as the format says: all
+// 32 bits, and a word holds 1, 2 or 4 neighbours of an output's weights, by the format: all
 // that 32 outputs need lies in one run of memory, in the order of use.
 class Matrix {
  public:

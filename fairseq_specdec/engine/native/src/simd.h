@@ -103,14 +103,14 @@ inline Floats where_at_most(const Floats& x, float limit, const Floats& yes, con
   return v;
 }
 inline bool has(const Floats& v, float value) {
-  bool found = false;
-  for (int p = 0; p < kParts; p++) found |= any_equal_to(part(v, p), value);
-  return found;
+  bool match = false;
+  for (int p = 0; p < kParts; p++) match |= any_equal_to(part(v, p), value);
+  return match;
 }
 inline bool has_above(const Floats& v, float value) {
-  bool found = false;
-  for (int p = 0; p < kParts; p++) found |= any_above(part(v, p), value);
-  return found;
+  bool above = false;
+  for (int p = 0; p < kParts; p++) above |= any_above(part(v, p), value);
+  return above;
 }
 
 // By halves: four operations wait for each other, not sixteen.

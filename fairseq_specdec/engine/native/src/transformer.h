@@ -16,7 +16,7 @@
 namespace specdec {
 
 // The products of a stack, as the ABI numbers them. kVocabulary is the stack's, the others a
-// layer's; the cross ones are there where the shape says so.
+// layer's; the cross ones are there where the shape has them.
 enum Part {
   kSelfQueryKeyValue,
   kSelfOut,

@@ -9,8 +9,8 @@
 
 namespace specdec {
 
-// What a row's masks say, and of which words: `words` logits a mask, of the words `ids` in order, or
-// of the whole vocabulary where that is null.
+// The logits of a row's masks: `words` of each mask, of the words `ids` in order, or of the whole
+// vocabulary where that is null.
 struct Rated {
   float* logits;
   int words;

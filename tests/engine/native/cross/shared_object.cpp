@@ -12,9 +12,9 @@ namespace {
 
 template <typename Function>
 Function entry(void* object, const char* name) {
-  void* found = dlsym(object, name);
-  if (!found) std::printf("no %s\n", name);
-  return reinterpret_cast<Function>(found);
+  void* symbol = dlsym(object, name);
+  if (!symbol) std::printf("no %s\n", name);
+  return reinterpret_cast<Function>(symbol);
 }
 
 void* loaded(const char* path) {
