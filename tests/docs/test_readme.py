@@ -10,7 +10,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_specdec import compat
 from fairseq_specdec.config import SpecDecConfig
-from fairseq_specdec.criterions import GlancingBlockLossConfig
+from fairseq_specdec.criterions import DistillSpecLossConfig, GlancingBlockLossConfig
 from fairseq_specdec.decoding.generation_flags import REFUSED
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.models.drafter_config import SpecDrafterConfig
@@ -50,6 +50,7 @@ def is_number(value):
     [
         (SpecDrafterConfig, DOCS / "training.md", 1),
         (GlancingBlockLossConfig, DOCS / "training.md", 1),
+        (DistillSpecLossConfig, DOCS / "training.md", 1),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

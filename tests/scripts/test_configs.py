@@ -22,8 +22,8 @@ NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 UNSET = "???"
 # One for each set of rooms that recipe_config.py tells apart.
 EACH = (
-    "bild_early_exit", "gec_scratch_big", "mt_blockwise_base", "mt_spec_drafter_small",
-    "mt_verifier_12_2", "sum_bart_base", "sum_nar_drafter",
+    "bild_early_exit", "distillspec_small", "gec_scratch_big", "mt_blockwise_base",
+    "mt_spec_drafter_small", "mt_verifier_12_2", "sum_bart_base", "sum_nar_drafter",
 )  # fmt: skip
 # What hydra 1.3 says of the way in which fairseq calls it.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -1,0 +1,146 @@
+"""``--criterion distillspec_loss``: trains a small model on its verifier's distributions."""
+
+import argparse
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import II
+from torch import Tensor
+
+from ..config import decoding_settings
+from ..decoding.accepted_tokens import unwrapped
+from ..decoding.builder import build_generator
+from ..io.flag_values import SHARE, check_flags, flag
+from ..training.divergences import DIVERGENCES, total_variation
+from ..training.initialisation import load_verifier
+from ..training.logged_sums import LoggedSums
+
+
+@dataclass
+class DistillSpecLossConfig(FairseqDataclass):
+    """Settings of the loss."""
+
+    verifier: Optional[str] = flag(
+        None, "checkpoint of the verifier whose distributions the model learns"
+    )
+    divergence: str = flag(
+        "forward-kl",
+        "how far the model is from the verifier: forward-kl, reverse-kl, jsd (Jensen-Shannon) or "
+        "tvd (total variation, the share of rejected tokens in speculative sampling)",
+        tuple(DIVERGENCES),
+    )
+    on_policy: float = flag(
+        0.0,
+        "share of the batches in which the model samples the targets itself; the others keep those "
+        "of the data",
+        SHARE,
+    )
+    # fairseq's own --sentence-avg; without a help text it adds no flag
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+@register_criterion("distillspec_loss", dataclass=DistillSpecLossConfig)
+class DistillSpecLoss(FairseqCriterion):
+    """The divergence of a small model from its verifier after each token of the targets.
+
+    Zhou et al. 2024 (DistillSpec), sections 3.1 and 4. The targets are those of the data, a corpus
+    or what ``specdec-distill`` made with the verifier; or samples of the model in training, drawn
+    with torch's generator, which fairseq seeds at each update.
+
+    Logged: ``loss``, the divergence (nats, or for ``tvd`` a probability); ``accepted_share``,
+    percent of the tokens that speculative sampling would keep; ``agreement``, percent of the
+    positions at which both have the same best token; ``own_targets``, percent of the sentences
+    whose targets the model sampled.
+    """
+
+    def __init__(self, cfg: DistillSpecLossConfig, task: Any):
+        super().__init__(task)
+        check_flags(cfg, DistillSpecLossConfig)
+        if not cfg.verifier:
+            raise ValueError(
+                "--criterion distillspec_loss: needs --verifier, the checkpoint of the verifier "
+                "whose distributions the model is to learn"
+            )
+        self.source, self.target = task.source_dictionary, task.target_dictionary
+        verifier = load_verifier("--verifier", cfg.verifier, self.source, self.target).eval()
+        # In a list: no part of the criterion, whose parameters are trained and saved.
+        self._verifier = [verifier.requires_grad_(False)]
+        self.divergence = DIVERGENCES[cfg.divergence]
+        self.on_policy = cfg.on_policy
+        self.sentence_avg = cfg.sentence_avg
+
+    def forward(
+        self, model: Any, sample: Dict[str, Any], reduce: bool = True
+    ) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        """Loss of a batch. ``reduce``: sum the loss; else return it for each target token, [N].
+        Returns the summed loss (fp32), what to divide it by, and sums for the log."""
+        own = model.training and float(torch.rand(())) < self.on_policy
+        if own:
+            sample = self.sampled(model, sample)
+        net_input, target = sample["net_input"], sample["target"]
+        logits, _ = model(**net_input)
+        with torch.no_grad():
+            like = next(model.parameters())
+            verifier = self._verifier[0].to(device=like.device, dtype=like.dtype)
+            expected, _ = verifier(**net_input)
+        learnt = target.ne(self.padding_idx)
+        logits, expected = logits[learnt], expected[learnt]
+        loss = self.divergence(logits, expected)
+        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
+        with torch.no_grad():
+            same = logits.max(1).indices.eq(expected.max(1).indices)
+            kept = 1.0 - total_variation(logits, expected)
+        log = {
+            "loss": loss.detach().sum(),
+            "n_kept": kept.sum(),
+            "n_equal": same.sum(),
+            "n_own": target.size(0) * int(own),
+            "ntokens": sample["ntokens"],
+            "nsentences": target.size(0),
+            "sample_size": sample_size,
+        }
+        return (loss.sum() if reduce else loss), sample_size, log
+
+    @torch.no_grad()
+    def sampled(self, model: Any, sample: Dict[str, Any]) -> Dict[str, Any]:
+        """A batch with the model's own samples as targets."""
+        net_input, student = sample["net_input"], unwrapped(model)
+        if bool(net_input["prev_output_tokens"][:, 0].ne(self.target.eos()).any()):
+            raise ValueError(
+                "--on-policy: the outputs of this task begin with another token than </s>, which a "
+                "sample would lack; leave it out, and train on what specdec-distill makes"
+            )
+        # Early in training a sample may never end.
+        limit = 2 * net_input["src_tokens"].size(1) + 10
+        args = argparse.Namespace(beam=1, max_len_a=0, max_len_b=limit, sampling=True)
+        training = student.training
+        student.eval()
+        generator = build_generator(
+            [student], self.source, self.target, args, decoding_settings(strategy="greedy")
+        )
+        drawn = [ranked[0]["tokens"] for ranked in generator.generate([student], sample)]
+        student.train(training)
+        pad, eos = self.padding_idx, self.target.eos()
+        previous = collate_tokens(drawn, pad, eos, move_eos_to_beginning=True)
+        return {
+            **sample,
+            "net_input": {**net_input, "prev_output_tokens": previous},
+            "target": collate_tokens(drawn, pad, eos),
+            "ntokens": sum(map(len, drawn)),
+        }
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        sums = LoggedSums(logging_outputs)
+        sums.log("loss", "loss", "sample_size", 1.0, 4)
+        sums.log("accepted_share", "n_kept", "ntokens", 100.0, 2)
+        sums.log("agreement", "n_equal", "ntokens", 100.0, 2)
+        sums.log("own_targets", "n_own", "nsentences", 100.0, 1)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
