@@ -77,6 +77,14 @@ def test_every_shape_equals_plain_passes(model, backend):
         compare(toy_early_exit(**MODELS[model]), CASES[case], backend=backend)
 
 
+def test_a_row_that_leaves_takes_its_states_along():
+    """Of two rows few tokens reach the upper layers, so that states wait there."""
+    model, by_length = toy_early_exit(every=True), sorted(SENTENCES, key=len)
+    for short, long in zip(by_length[:5], by_length[5:]):
+        for case in ("softmax", "softmax, unsure"):
+            compare(model, CASES[case], [short, long])
+
+
 def test_a_sentence_at_a_time_and_at_the_length_limit():
     model = toy_early_exit(every=True)
     for words in SENTENCES[:4]:
