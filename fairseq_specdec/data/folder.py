@@ -3,7 +3,7 @@
 import contextlib
 import glob
 import os
-from typing import Any, Iterator, List, NoReturn
+from typing import Any, Iterator, List
 
 from fairseq import utils
 from fairseq.data import data_utils
@@ -62,11 +62,21 @@ def splits(folder: str, pair: str = "*-*") -> List[str]:
     return sorted({name.split(".")[0] for name in names})
 
 
-def refuse_split(cfg: Any, split: str) -> NoReturn:
-    """Say that the folder lacks a split, and which it has."""
-    folder = utils.split_paths(cfg.data)[0]
-    there = ", ".join(splits(folder)) or "none"
-    raise FileNotFoundError(
-        f"{folder}: has no split {split} for {cfg.source_lang}-{cfg.target_lang} (it has {there}); "
-        "name one with --gen-subset, or binarise it with fairseq-preprocess"
-    )
+@contextlib.contextmanager
+def split_named(cfg: Any, split: str) -> Iterator[None]:
+    """fairseq's errors of a split that is not there say which are, for one pair of languages."""
+    try:
+        yield
+    except (FileNotFoundError, KeyError) as error:
+        source, target = (getattr(cfg, f"{side}_lang", None) for side in ("source", "target"))
+        folder = utils.split_paths(cfg.data)[0]
+        pairs = (f"{source}-{target}", f"{target}-{source}")
+        # tasks of several pairs do not look for files: they miss a key
+        whole = isinstance(error, KeyError) and any(split in splits(folder, p) for p in pairs)
+        if None in (source, target) or whole:
+            raise
+        there = ", ".join(splits(folder)) or "none"
+        raise FileNotFoundError(
+            f"{folder}: has no split {split} for {source}-{target} (it has {there}); name one "
+            "with --gen-subset, or binarise it with fairseq-preprocess"
+        ) from error

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from fairseq_specdec.commands.in_fairseq import decoding_begins
 from fairseq_specdec.compat.truncated_data import tokens_checked
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
-from fairseq_specdec.data.folder import data_named
+from fairseq_specdec.data.folder import data_named, split_named
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.generation_flags import check_generation_flags, sampler_of
@@ -238,7 +238,8 @@ class SpecDecMixin:
         return recorder
 
     def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
-        with tokens_checked():
+        """As fairseq's. Raises FileNotFoundError: the folder lacks the split; with those it has."""
+        with tokens_checked(), split_named(self.own_flags, split):
             super().load_dataset(split, *args, **kwargs)  # type: ignore[misc]
 
     def get_batch_iterator(

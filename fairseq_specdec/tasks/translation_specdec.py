@@ -6,7 +6,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.data.folder import check_data, refuse_split
+from fairseq_specdec.data.folder import check_data
 from fairseq_specdec.families import SpecDecMixin
 
 
@@ -27,9 +27,3 @@ class TranslationSpecDecTask(SpecDecMixin, TranslationTask):
         check_data(cfg)
         task: TranslationSpecDecTask = super().setup_task(cfg, **kwargs)
         return task
-
-    def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
-        try:
-            super().load_dataset(split, *args, **kwargs)
-        except FileNotFoundError:
-            refuse_split(self.cfg, split)

@@ -156,6 +156,8 @@ def test_the_printed_commands(converted, family, ours, tmp_path):
     facts = expected_of(family)
     out, message = converted(family)
     command = message.split("With stock fairseq")[0 if ours else 1]
+    alone = not ours and "--user-dir" not in command
+    assert ("\n  TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 fairseq-interactive " in command) is alone
     command = command[command.index("fairseq-interactive") :].split("\n\n")[0]
     words = command.replace("\\\n", " ").replace("'", "").split()[1:]
     if "--user-dir" in words:

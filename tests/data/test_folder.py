@@ -1,14 +1,18 @@
 """A DATA folder without binarised text or dictionaries is named, by every task and command."""
 
+from types import SimpleNamespace
+
 import pytest
 from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_specdec.bench import session
 from fairseq_specdec.data import distill
-from fairseq_specdec.data.folder import data_named
+from fairseq_specdec.data.folder import data_named, split_named
 
 NO_TEXT = "{}: holds no binarised text .* give the folder that fairseq-preprocess wrote"
 NO_WORDS = "{}/dict.src.txt: no such file; give the folder that fairseq-preprocess wrote$"
+NO_SPLIT = r"{}: has no split test for src-tgt \(it has train\); name one with --gen-subset, "
 PAIR = ("-s", "src", "-t", "tgt")
 
 
@@ -19,6 +23,21 @@ def of_task(name, *words):
         parser = options.get_generation_parser(default_task=name)
         line = [str(folder), "--path", "none.pt", "--task", name, *words]
         tasks.setup_task(options.parse_args_and_arch(parser, line))
+
+    return run
+
+
+def of_split(name, *words):
+    """Ask such a task for a split."""
+
+    def run(folder):
+        for side in ("src", "tgt"):
+            (folder / f"dict.{side}.txt").write_text("a 1\n", encoding="utf-8")
+        (folder / "train.src-tgt.src.idx").touch()
+        parser = options.get_generation_parser(default_task=name)
+        line = [str(folder), "--path", "none.pt", "--task", name, *PAIR, *words]
+        args = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, line))
+        tasks.setup_task(args.task).load_dataset("test")
 
     return run
 
@@ -45,13 +64,17 @@ def distilled(folder, *words):
             of_task("translation_multi_simple_epoch_specdec", *PAIR, "--lang-pairs", "src-tgt"),
             NO_WORDS,
         ),
+        (of_split("translation_specdec"), NO_SPLIT),
+        (of_split("translation_from_pretrained_bart_specdec", "--langs", "src,tgt"), NO_SPLIT),
+        (of_split("translation_multi_simple_epoch_specdec", "--lang-pairs", "src-tgt"), NO_SPLIT),
+        (of_split("multilingual_translation_specdec", "--lang-pairs", "src-tgt"), NO_SPLIT),
         (bench, NO_TEXT),
         (lambda folder: bench(folder, *PAIR), NO_WORDS),
         (distilled, NO_TEXT),
         (lambda folder: distilled(folder, *PAIR, "--task", "translation"), NO_WORDS),
     ],
 )
-def test_an_empty_folder(tmp_path, run, message):
+def test_what_a_folder_lacks(tmp_path, run, message):
     with pytest.raises((ValueError, FileNotFoundError), match="^" + message.format(tmp_path)):
         run(tmp_path)
 
@@ -62,5 +85,12 @@ def test_other_errors_stay_what_they_are(tmp_path):
         with pytest.raises(type(error)) as raised, data_named(str(tmp_path)):
             raise error
         assert raised.value is error
+    files = SimpleNamespace(data=str(tmp_path))  # of speech: no languages
+    with pytest.raises(KeyError, match="other"), split_named(files, "test"):
+        raise KeyError("other")
+    (tmp_path / "test.a-b.b.idx").touch()
+    files = SimpleNamespace(data=str(tmp_path), source_lang="b", target_lang="a")
+    with pytest.raises(KeyError, match="other"), split_named(files, "test"):
+        raise KeyError("other")
     with pytest.raises(ValueError, match="^a: Incorrect encoding; give"), data_named("a:b"):
         raise Exception("Incorrect encoding")

@@ -9,6 +9,8 @@ import fairseq_specdec
 from .families import Converted
 from .task import task_flags
 
+# Without this project's own reader fairseq 0.12 reads no checkpoint on torch 2.6 and later.
+_UNPICKLED = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 "
 _TEXT = "plain text, one sentence a line, from standard input"
 
 
@@ -86,9 +88,11 @@ def _subwords(converted: Converted, place: str) -> List[str]:
 def _command(converted: Converted, out: str, pair: Any, ours: bool) -> str:
     place = shlex.quote(out)
     generation = converted.generation
-    plugin = f" --user-dir {_plugin()}" if ours or _needs_plugin(converted) else ""
+    before, plugin = "", f" --user-dir {_plugin()}"
+    if not ours and not _needs_plugin(converted):
+        before, plugin = _UNPICKLED, ""
     words = [
-        f"fairseq-interactive {place} --path {place}/verifier.pt{plugin}",
+        f"{before}fairseq-interactive {place} --path {place}/verifier.pt{plugin}",
         task_flags(converted, pair, ours),
         *_subwords(converted, place),
         f"--beam {generation.beam} --lenpen {generation.lenpen:g}",
