@@ -83,13 +83,12 @@ class DecodingConstraints(NamedTuple):
             early = None if early is None else early & ~inside
         return Edits(self._everywhere(), self.eos, early, listed, forced)
 
-    def forced_draft(self, prefix: Tensor, limits: LengthLimits) -> Optional[Draft]:
-        """The prefixes as the first draft, so that one pass scores them; None where no row has one.
-        ``prefix`` and ``limits``: as for ``edits``. Tokens after padding in a prefix are left
-        out."""
+    def forced_draft(self, prefix: Tensor, limits: LengthLimits) -> Draft:
+        """The prefixes as the first draft, so that one pass scores them; also where no row has one,
+        so that none depends on the others. ``prefix`` and ``limits``: as for ``edits``. Tokens
+        after padding in a prefix are left out."""
         sizes = prefix.ne(self.pad).long().cumprod(1).sum(1).clamp(max=limits.of_rows)
-        width = int(sizes.max())
-        return Draft(prefix[:, :width], sizes, forced=True) if width > 0 else None
+        return Draft(prefix[:, : int(sizes.max())], sizes, forced=True)
 
     def _everywhere(self) -> Tuple[Tuple[int, float], ...]:
         """The constraints that hold at every entry."""

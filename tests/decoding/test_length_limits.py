@@ -18,7 +18,7 @@ from toy_strategies import (
     toys,
     verifying,
 )
-from toy_translation import make_sample, sentences, toy_model
+from toy_translation import PAD, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides
@@ -114,6 +114,21 @@ def test_where_drafts_change_the_output_a_batch_gives_what_its_sentences_give(ca
         generator = own(case, flags(**LIMITS[name]), lossless=False, backend=backend)
         together = decode(generator, make_sample(SENTENCES))
         check(together, [decode(generator, make_sample([one]))[0] for one in SENTENCES])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", [case for case in CHANGING if case != "nar"])
+def test_rows_with_and_without_a_prefix_give_what_they_give_alone(case, backend):
+    prefix = forced_here_and_there(len(SENTENCES))
+    assert prefix[:, 0].eq(PAD).any()
+    generator = own(case, flags(max_len_a=2, max_len_b=3), lossless=False, backend=backend)
+    alone = [
+        decode(generator, make_sample([one]), prefix[row : row + 1])[0]
+        for row, one in enumerate(SENTENCES)
+    ]
+    together = decode(generator, make_sample(SENTENCES), prefix)
+    check(together, alone)
+    assert [h["steps"] for h in together] == [h["steps"] for h in alone]
 
 
 def test_by_default_the_longest_source_gives_the_limit():

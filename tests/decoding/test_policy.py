@@ -106,8 +106,8 @@ def test_prefixes_are_the_first_draft():
     short = policy().forced_draft(prefix, LengthLimits.same(2))
     assert short.sizes.tolist() == [2, 0, 1, 2] and short.width == 2
     for nothing in (prefix[1:2], torch.full((2, 3), PAD), prefix[:, :0]):
-        assert policy().forced_draft(nothing, LengthLimits.same(9)) is None
-    assert policy().forced_draft(prefix, LengthLimits.same(0)) is None
+        assert policy().forced_draft(nothing, LengthLimits.same(9)).width == 0
+    assert policy().forced_draft(prefix, LengthLimits.same(0)).width == 0
 
 
 def test_a_prefix_as_long_as_the_limit_still_ends_there():
