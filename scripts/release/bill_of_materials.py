@@ -80,12 +80,15 @@ def bill(everything, needs, version):
     return everything
 
 
-def write_bom(path, seconds):
+def written(seconds):
+    """The bill of this release, as the text of its file. Raises ModuleNotFoundError: the package,
+    or what makes the bill, is not installed here."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    text = json.dumps(bill(environment(seconds), closure(), llvm()), indent=1, sort_keys=True)
+    needs = closure()
+    text = json.dumps(bill(environment(seconds), needs, llvm()), indent=1, sort_keys=True)
     error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if error:
         raise ValueError(f"the bill of materials is no CycloneDX: {error}")
-    path.write_text(text + "\n", encoding="utf-8")
+    return text + "\n"

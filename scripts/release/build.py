@@ -180,15 +180,24 @@ def wheels(folder):
         show(f"{wheel(source, target, folder, seconds).name}: auditwheel agrees")
 
 
+def bom():
+    """The text of the bill of materials, which lists this environment's versions."""
+    try:
+        from bill_of_materials import written
+
+        return written(epoch())
+    except ModuleNotFoundError as error:
+        raise ReleaseError(f"{error.name} is not installed; pip install '.[release]'") from error
+
+
 def release(folder):
     """Build all of a release; what is to be uploaded to an index is checked by twine."""
-    from bill_of_materials import write_bom
-
+    bill = bom()  # first, since an environment that lacks something ends it
     wheels(folder)
     run("-m", "twine", "check", "--strict", *folder.iterdir())
     for path in OLD_PYTHONS.glob("*.whl"):
         shutil.copy(path, folder)
-    write_bom(folder / "fairseq_specdec.cdx.json", epoch())
+    (folder / "fairseq_specdec.cdx.json").write_text(bill, encoding="utf-8")
     digests(folder)
     for line in (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
         show(line)

@@ -1,6 +1,7 @@
 """What makes a release: flags of the cross compiler, the policy, reproducible files, the bill."""
 
 import importlib
+import importlib.metadata
 import io
 import sys
 import tarfile
@@ -110,3 +111,16 @@ def test_what_the_package_needs_here():
     needs = bill_of_materials.closure()
     assert "torch" in needs["fairseq-specdec"] and "numpy" in needs
     assert "pytest" not in needs  # an extra
+
+
+def test_what_the_bill_lacks_is_named_before_anything_is_built(monkeypatch, tmp_path):
+    """Here that may be the tool that makes it."""
+
+    def absent():
+        raise importlib.metadata.PackageNotFoundError("fairseq-specdec")
+
+    monkeypatch.setattr(bill_of_materials, "closure", absent)
+    message = r"(fairseq-specdec|cyclonedx) is not installed; pip install '\.\[release\]'"
+    with pytest.raises(build.ReleaseError, match=message):
+        build.release(tmp_path / "dist")
+    assert not (tmp_path / "dist").exists()
