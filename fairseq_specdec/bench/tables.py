@@ -187,8 +187,9 @@ TIMES = (
     "number format, which is what drafting gains; tokens/s: output tokens, </s> included.",
     "encoder (the verifier's), drafter encoder (a drafter's own), drafter, verifier (its decoder), "
     "rest: ms a sentence; accepted: share of the drafted tokens; fallback, rollback: shares of all "
-    "steps, as in Kim et al. 2023, Table 4; multiply-adds and weights read, a sentence: of the "
-    "decoders of verifier and small model, without attention (Figure 8).",
+    "steps, as in Kim et al. 2023, Table 4; left early: share of the tokens that calm emits before "
+    "the last layer; layers: of the decoder, a token; multiply-adds and weights read, a sentence: "
+    "of the decoders of verifier and small model, without attention (Figure 8).",
 )
 
 

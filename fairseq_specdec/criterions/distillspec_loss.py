@@ -12,7 +12,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..config import decoding_settings
-from ..decoding.accepted_tokens import unwrapped
+from ..decoding.accepted_tokens import check_whole, unwrapped
 from ..decoding.builder import build_generator
 from ..io.flag_values import SHARE, check_flags, flag
 from ..training.divergences import DIVERGENCES, total_variation
@@ -39,8 +39,9 @@ class DistillSpecLossConfig(FairseqDataclass):
         "of the data",
         SHARE,
     )
-    # fairseq's own --sentence-avg; without a help text it adds no flag
+    # fairseq's own --sentence-avg and --ddp-backend; without a help text they add no flags
     sentence_avg: bool = II("optimization.sentence_avg")
+    ddp_backend: str = II("distributed_training.ddp_backend")
 
 
 @register_criterion("distillspec_loss", dataclass=DistillSpecLossConfig)
@@ -65,6 +66,8 @@ class DistillSpecLoss(FairseqCriterion):
                 "--criterion distillspec_loss: needs --verifier, the checkpoint of the verifier "
                 "whose distributions the model is to learn"
             )
+        if cfg.on_policy:
+            check_whole("--on-policy", cfg.ddp_backend)
         self.source, self.target = task.source_dictionary, task.target_dictionary
         verifier = load_verifier("--verifier", cfg.verifier, self.source, self.target).eval()
         # In a list: no part of the criterion, whose parameters are trained and saved.

@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
-from ..decoding.accepted_tokens import AcceptedTokens, unwrapped
+from ..decoding.accepted_tokens import AcceptedTokens, check_whole, unwrapped
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, check_flags, flag
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
 from ..training.expected_length import expected_length_weights
@@ -91,16 +91,6 @@ def _check_task(task: Any) -> None:
             raise ValueError(f"--{name.replace('_', '-')}: {why}")
 
 
-def _check_whole(ddp_backend: Any) -> None:
-    """Refuse to decode with a drafter of which each process has a part only."""
-    if getattr(ddp_backend, "value", ddp_backend) == "fully_sharded":
-        raise ValueError(
-            "--eval-verifier: --ddp-backend fully_sharded keeps a part of the drafter in each "
-            "process, which cannot decode alone; use --ddp-backend pytorch_ddp, or leave out "
-            "--eval-verifier and use the metric accepted"
-        )
-
-
 @register_criterion("glancing_block_loss", dataclass=GlancingBlockLossConfig)
 class GlancingBlockLoss(FairseqCriterion):
     """Cross-entropy on blocks of masks, with glancing.
@@ -135,7 +125,7 @@ class GlancingBlockLoss(FairseqCriterion):
         self.expected_length = cfg.expected_length
         self.accepted_tokens: Optional[AcceptedTokens] = None
         if cfg.eval_verifier:
-            _check_whole(cfg.ddp_backend)
+            check_whole("--eval-verifier", cfg.ddp_backend)
             self.accepted_tokens = AcceptedTokens(cfg.eval_verifier, cfg.eval_sentences, task)
         _check_task(task)
 

@@ -124,6 +124,16 @@ def _by_beginning(task: Any, sample: Dict[str, Any], wanted: Tensor) -> List[_Be
     return [_Begun(wanted[starts == start], start, None) for start in starts.unique().tolist()]
 
 
+def check_whole(flag: str, ddp_backend: Any) -> None:
+    """Refuse to decode in training with a model of which each process has a part only. ``flag``:
+    asks for it."""
+    if getattr(ddp_backend, "value", ddp_backend) == "fully_sharded":
+        raise ValueError(
+            f"{flag}: --ddp-backend fully_sharded keeps a part of the model in each process, which "
+            f"cannot decode alone; use --ddp-backend pytorch_ddp, or leave out {flag}"
+        )
+
+
 def unwrapped(model: Any) -> Any:
     """The model inside fairseq's data-parallel wrappers."""
     while hasattr(model, "module"):

@@ -7,13 +7,14 @@ from toy_strategies import make_generator
 from toy_translation import make_sample, sentences
 
 from fairseq_specdec.bench import timing
+from fairseq_specdec.bench.figures import _iterations
 from fairseq_specdec.bench.operations import operations, step_weights
 from fairseq_specdec.drafting.autoregressive import AutoregressiveSession
 
 
-def measured(case, sources, size=1, repeats=2):
+def measured(case, sources, size=1, repeats=2, lossless=True):
     """A system that decoded these sources several times."""
-    made = make_generator(case)
+    made = make_generator(case, lossless=lossless)
     system = timing.System(case, made, made.models, made.stats)
     batches = [make_sample(sources[i : i + size]) for i in range(0, len(sources), size)]
     for batch in range(len(batches)):
@@ -66,7 +67,20 @@ def test_small_and_big_model_are_counted(case, monkeypatch):
     }
 
 
-@pytest.mark.parametrize(("case", "size"), [("gad", 1), ("greedy", 2)])
+@pytest.mark.parametrize("case", ["calm", "greedy"])
+def test_tokens_that_left_early_are_counted(case):
+    """Kim et al. 2023, Figure 7."""
+    system = measured(case, sentences(6, seed=7), lossless=False)
+    plan = SimpleNamespace(settings={"strategy": case}, generation={"beam": 1})
+    figures = _iterations(system, plan)
+    if case == "greedy":
+        assert figures["early_exit_percent"] is None and figures["layers"] is None
+    else:
+        assert 0 < figures["early_exit_percent"] < 100 and 1 < figures["layers"] < 3
+        assert figures["layers"] == system.stats.layers_run / system.stats.emitted
+
+
+@pytest.mark.parametrize(("case", "size"), [("gad", 1), ("greedy", 2), ("calm", 1)])
 def test_what_is_not_counted_has_no_figure(case, size):
     system = measured(case, sentences(4, seed=7), size=size)
     assert set(operations(system, system.generator.strategy).values()) == {None}

@@ -133,6 +133,7 @@ def test_a_sentence_average_and_positions_apart(verifier):
         ({"verifier": None}, "--criterion distillspec_loss: needs --verifier"),
         ({"divergence": "kl"}, "--divergence kl: choose one of"),
         ({"on_policy": 1.5}, "--on-policy 1.5"),
+        ({"on_policy": 1, "ddp_backend": "fully_sharded"}, "--on-policy: --ddp-backend fully"),
     ],
 )
 def test_impossible_settings_name_the_flag(verifier, settings, message):
