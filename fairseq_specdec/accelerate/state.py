@@ -25,7 +25,8 @@ class State:
         before = read_json(self._path) if os.path.exists(self._path) else {}
         self._settings = settings
         self._steps: Dict[str, Any] = before.get("steps", {})
-        for name, value in before.get("settings", {}).items():
+        # until a step has begun nothing is made of them
+        for name, value in before.get("settings", {}).items() if self._steps else ():
             if name not in FREE and settings.get(name) != value:
                 flag = "--" + name.replace("_", "-")
                 raise ValueError(

@@ -231,14 +231,19 @@ def test_one_process_at_a_time_works_in_a_folder(accelerate, tmp_path, monkeypat
     assert os.listdir(tmp_path / "out") == ["state.json"]
 
 
-def test_other_settings_are_refused_by_name(accelerate, monkeypatch):
+def test_other_settings_are_refused_by_name(accelerate, toy, monkeypatch):
+    """Once a step has begun, and not after a mistake."""
+
     class ReachedError(Exception):
         pass
 
-    def reached(*args):
+    def reached(job, state):
+        state.note("compare", done=False)
         raise ReachedError
 
     monkeypatch.setattr(measuring, "compare", reached)
+    with pytest.raises(SystemExit, match="no such file"):
+        accelerate("--trainpref", "x", "--validpref", "x", "-s", "src", "-t", "tgt", data=toy)
     with pytest.raises(ReachedError):
         accelerate("--hours", 1)
     with pytest.raises(SystemExit, match="--beam 5: .* was begun with 1"):
