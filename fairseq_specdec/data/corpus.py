@@ -42,11 +42,11 @@ class Corpus:
                 self.pair = pair
                 break
         else:
+            there = sorted(name for name in os.listdir(directory) if name.endswith(".idx"))
             raise ValueError(
-                "{}: has no split {!r} with a {} side; its files are: {}. Name another by "
-                "--gen-subset, or binarise it with fairseq-preprocess --trainpref".format(
-                    directory, split, source, ", ".join(sorted(os.listdir(directory))) or "none"
-                )
+                f"{directory}: has no split {split!r} with a {source} side; it has "
+                f"{', '.join(there) or 'none'}. Name another by --gen-subset, or binarise it with "
+                "fairseq-preprocess --trainpref"
             )
 
     def _numbered(self, k: int) -> str:
