@@ -85,7 +85,9 @@ def main() -> None:
         for name, own in rows:
             criterion = None
             if name in DIVERGENCES:
-                config = DistillSpecLossConfig(str(path), name, own, sentence_avg=False)
+                config = DistillSpecLossConfig(
+                    verifier=str(path), divergence=name, on_policy=own, sentence_avg=False
+                )
                 criterion = DistillSpecLoss(config, make_task())
             models = [trained(small, criterion, targets, asked.updates, n) for n in range(SEEDS)]
             print(name, "own targets" if own else "the verifier's output", end="")
