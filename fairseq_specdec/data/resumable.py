@@ -123,10 +123,13 @@ class ResumableJob:
                 "another"
             )
         for name in sorted(os.listdir(self.home)) if os.path.isdir(self.home) else []:
-            manifest = os.path.join(self.home, name, MANIFEST)
-            other = name != os.path.basename(self.directory) and os.path.isfile(manifest)
-            if other and not overwrite:
-                raise refuse(self.home, read_json(manifest).get("settings", {}), self.settings)
+            folder = os.path.join(self.home, name)
+            if folder == self.directory or not os.path.isfile(os.path.join(folder, MANIFEST)):
+                continue
+            made = set(os.listdir(folder)) - {MANIFEST}  # nothing: a mistake ended it
+            if made and not overwrite:
+                before = read_json(os.path.join(folder, MANIFEST))
+                raise refuse(self.home, before.get("settings", {}), self.settings)
 
     def note_run(self, rank: int, run: Dict[str, Any]) -> None:
         """Keep the provenance of one process."""

@@ -121,3 +121,17 @@ def test_a_result_that_cannot_be_built_is_not_published(job):
         job.do(build=build)
     assert not os.path.exists(job.destination) and not job.unfinished()
     assert job.do()["counts"] == CHUNKS
+
+
+def test_settings_with_which_nothing_was_made_can_be_corrected(job):
+    def mistaken():
+        raise ValueError("--path: not a model")
+
+    other = Lines(job.destination, job.report, {"--size": 2})
+    with pytest.raises(ValueError, match="not a model"):
+        job.run(Shard(0, 1), mistaken, job.build)
+    other.check_destination(overwrite=False)
+    assert job.do(1, 2) is None
+    with pytest.raises(ValueError, match="--size: was 1, now is 2"):
+        other.check_destination(overwrite=False)
+    other.check_destination(overwrite=True)
