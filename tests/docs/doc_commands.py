@@ -67,7 +67,7 @@ ELSEWHERE = {
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.
 FOREIGN = {
     "--index-url", "--extra-index-url", "--find-links", "--rm",
-    "--no-build-isolation", "--head", "--address", "--standalone", "--nproc_per_node",
+    "--no-build-isolation", "--no-deps", "--head", "--address", "--standalone", "--nproc_per_node",
     "--array", "--wrap",
     "--config-dir", "--config-name", "--model", "--src-embedding-copy", "--shell",
     # of decoders that no command here trains, or not in every fairseq
