@@ -158,13 +158,14 @@ class ExitSession(VerifierSession):
         threshold = options.threshold_at(step, self.max_len)
         state = self.sessions[0].embed(tokens, layout)
         done = torch.zeros_like(tokens, dtype=torch.bool)
+        staying = len(tokens)
         logits: Optional[Tensor] = None
         for number, part in enumerate(self.parts):
             before, after = state, self._run(number, state, step)
             if number == 0 and part.hidden_states is not None:
                 before = part.hidden_states
             state = torch.where(done.unsqueeze(2), state, after)
-            self.layers_run += int((~done).sum()) * (1 if number else self.first)
+            self.layers_run += staying * (1 if number else self.first)
             logits = None
             if number not in self.exits or threshold == math.inf:
                 continue
@@ -174,11 +175,11 @@ class ExitSession(VerifierSession):
                 confidence = best[..., 0] - best[..., 1]
             else:
                 confidence = F.cosine_similarity(before.float(), state.float(), dim=-1)
-            sure = ~done & (confidence >= threshold)
-            self.left_early += int(sure.sum())
-            done = done | sure
-            if bool(done.all()):
+            done = done | (confidence >= threshold)
+            staying = int((~done).sum())  # the host waits here for the device
+            if staying == 0:
                 break
+        self.left_early += len(tokens) - staying
         self.left = torch.cat([self.left, state], 1)
         return Scores(self._logits(state) if logits is None else logits)
 
