@@ -77,7 +77,7 @@ def test_logs_both_losses_and_how_often_both_agree():
     torch.manual_seed(1)
     model, sample = build(), batch()
     logs = [make_criterion()(model, sample)[2] for _ in range(2)]
-    with metrics.aggregate("test", new_root=True) as meters:
+    with metrics.aggregate(new_root=True) as meters:
         EarlyExitLoss.reduce_metrics(logs)
     values = meters.get_smoothed_values()
     assert values["nll_loss"] > 0 and values["exit_nll_loss"] > 0

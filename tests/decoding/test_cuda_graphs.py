@@ -265,8 +265,8 @@ def test_recordings_that_begin_midway(case, record):
 
 @pytest.mark.parametrize("rows, wanted", [(3, {1, 2, 4}), (None, {1, 2, 4, 8})])
 def test_no_more_rows_than_pay(rows, wanted, record):
-    generator = compare(record, "gad-attached", [BATCHES[8]], {"rows": rows})
-    assert {key[1] for key in recorded(generator)} == wanted  # of 1, 2 and 3 rows
+    generator = compare(record, "gad-attached", batches(8, 3, 2, 1), {"rows": rows})
+    assert {key[1] for key in recorded(generator)} == wanted
 
 
 def test_so_many_shapes_and_no_more(record, monkeypatch):

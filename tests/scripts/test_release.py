@@ -120,6 +120,7 @@ def test_what_the_bill_lacks_is_named_before_anything_is_built(monkeypatch, tmp_
         raise importlib.metadata.PackageNotFoundError("fairseq-specdec")
 
     monkeypatch.setattr(bill_of_materials, "closure", absent)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")  # an exported tree has no commits
     message = r"(fairseq-specdec|cyclonedx) is not installed; pip install '\.\[release\]'"
     with pytest.raises(build.ReleaseError, match=message):
         build.release(tmp_path / "dist")
