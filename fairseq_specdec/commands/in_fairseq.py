@@ -144,11 +144,30 @@ def end_orderly_on_sigterm(program: str) -> None:
         for each in _HELD:
             each.drop()
         _stopped(program, "SIGTERM")
-        raise SystemExit(TERMINATED)
+        raise _raised_until_it_ends(SystemExit(TERMINATED))
 
     signal.signal(signal.SIGTERM, terminate)
     # In one call of the system each: a signal that interrupts it leaves the rest in the buffer.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+
+def _raised_until_it_ends(end: SystemExit) -> SystemExit:
+    """What a signal's handler is to raise. Python drops it where a finalizer was interrupted, and
+    goes on: then it is raised anew a little later."""
+    shown = sys.unraisablehook
+
+    def later(number: int, frame: Optional[FrameType]) -> NoReturn:
+        raise end
+
+    def hook(unraisable: Any) -> None:
+        if unraisable.exc_value is not end:
+            shown(unraisable)
+            return
+        signal.signal(signal.SIGALRM, later)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+
+    sys.unraisablehook = hook
+    return end
 
 
 def install() -> None:

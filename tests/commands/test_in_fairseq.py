@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 from in_process import PLUGIN
@@ -54,3 +55,34 @@ def test_a_signal_ends_fairseq_generate_orderly(toy, warm_python, task, how, mes
     assert results[0].startswith("S-")
     for line in results:
         assert re.fullmatch(r"[STHDP]-\d+(\t[^\t]+)+", line), line
+
+
+FINALIZED = """
+import os, signal, sys, time, weakref
+from fairseq_specdec.commands.in_fairseq import end_orderly_on_sigterm
+
+class Thing: pass
+
+def interrupted():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.1)
+
+end_orderly_on_sigterm("fairseq-generate")
+thing = Thing()
+weakref.finalize(thing, interrupted)
+del thing
+print("went on", flush=True)
+for _ in range(100):
+    time.sleep(0.05)
+print("to the end", flush=True)
+"""
+
+
+def test_a_signal_that_meets_a_finalizer_ends_the_command(tmp_path):
+    """Python drops what a finalizer raises."""
+    script = tmp_path / "finalized.py"
+    script.write_text(FINALIZED, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (143, "went on\n")
+    assert done.stderr.splitlines()[-1] == "fairseq-generate: stopped (SIGTERM)"
+    assert "Traceback" not in done.stderr
