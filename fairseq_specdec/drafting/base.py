@@ -291,8 +291,9 @@ def move_to_verifier(
     fairseq moves and halves the models of ``--path`` only.
 
     Returns:
-        What runs the drafter: ``backend``, which for int8 packs in that format a model that keeps
-        the verifier's; one whose weights are packed already runs in their format.
+        What runs the drafter: ``backend`` in the format that was asked for, if the library packs
+        it (int8 from a model that keeps the verifier's); one whose weights are packed already runs
+        in their format.
 
     Raises:
         ValueError: the weights were packed for another format or backend than is asked for.
@@ -301,11 +302,14 @@ def move_to_verifier(
     if packed is not None:
         _check_packed(packed, options, backend)
         return backend.packing(packed)
-    dtype = options.dtype
+    dtype, name = options.dtype, _asked_format(options)
+    if backend.name == "native":
+        if name is not None and NUMBER_FORMATS[name].packed is not None:
+            backend = backend.packing(name)
+    elif name == "int8" and not options.any_dtype:
+        backend = backend.packing(name)
     if dtype == torch.int8:
         dtype = None
-        if backend.name == "native" or not options.any_dtype:
-            backend = backend.packing("int8")
     like = next(verifier.parameters())
     wanted = like.dtype if dtype is None else supported(dtype, like.device)
     if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):
@@ -320,10 +324,16 @@ def _check_packed(packed: str, options: DraftOptions, backend: Backend) -> None:
             "--drafter-path: its weights are packed for the native backend on a CPU; use the "
             "checkpoint that they were packed from"
         )
-    asked = options.dtype
-    names = [name for name, form in NUMBER_FORMATS.items() if asked and form.dtype is asked]
-    if not options.any_dtype and packed not in (names or [backend.number_format]):
+    asked = _asked_format(options)
+    if not options.any_dtype and packed != (asked or backend.number_format):
         raise ValueError(
-            f"--drafter-dtype {''.join(names) or 'same'}: the weights of --drafter-path are packed "
-            f"in {packed}; leave it out, or use the checkpoint that they were packed from"
+            f"--drafter-dtype {asked or 'same'}: the weights of --drafter-path are packed in "
+            f"{packed}; leave it out, or use the checkpoint that they were packed from"
         )
+
+
+def _asked_format(options: DraftOptions) -> Optional[str]:
+    """The name of the drafter's number format; None for the verifier's."""
+    asked = options.dtype
+    names = (name for name, form in NUMBER_FORMATS.items() if asked and form.dtype is asked)
+    return next(names, None)
