@@ -12,9 +12,9 @@ from omegaconf import II
 from torch import Tensor
 
 from ..config import decoding_settings
-from ..decoding.accepted_tokens import check_whole, unwrapped
 from ..decoding.builder import build_generator
 from ..io.flag_values import SHARE, check_flags, flag
+from ..training.data_parallel import check_whole, unwrapped
 from ..training.divergences import DIVERGENCES, total_variation
 from ..training.initialisation import load_verifier
 from ..training.logged_sums import LoggedSums

@@ -10,9 +10,10 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
-from ..decoding.accepted_tokens import AcceptedTokens, check_whole, unwrapped
+from ..decoding.accepted_tokens import AcceptedTokens
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, check_flags, flag
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
+from ..training.data_parallel import check_whole, unwrapped
 from ..training.expected_length import expected_length_weights
 from ..training.glancing import glancing_ratio
 from ..training.logged_sums import LoggedSums, log_perplexity

@@ -122,20 +122,3 @@ def _by_beginning(task: Any, sample: Dict[str, Any], wanted: Tensor) -> List[_Be
         return [_Begun(wanted, None, None)]
     starts = sample["net_input"]["prev_output_tokens"][wanted, 0]
     return [_Begun(wanted[starts == start], start, None) for start in starts.unique().tolist()]
-
-
-def check_whole(flag: str, ddp_backend: Any) -> None:
-    """Refuse to decode in training with a model of which each process has a part only. ``flag``:
-    asks for it."""
-    if getattr(ddp_backend, "value", ddp_backend) == "fully_sharded":
-        raise ValueError(
-            f"{flag}: --ddp-backend fully_sharded keeps a part of the model in each process, which "
-            f"cannot decode alone; use --ddp-backend pytorch_ddp, or leave out {flag}"
-        )
-
-
-def unwrapped(model: Any) -> Any:
-    """The model inside fairseq's data-parallel wrappers."""
-    while hasattr(model, "module"):
-        model = model.module
-    return model

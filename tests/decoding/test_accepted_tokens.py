@@ -92,11 +92,6 @@ def test_a_missing_verifier_is_named():
         AcceptedTokens("nowhere.pt", 10, make_task())
 
 
-def test_wrappers_are_looked_into():
-    model = torch.nn.Linear(2, 2)
-    assert accepted_tokens.unwrapped(Namespace(module=Namespace(module=model))) is model
-
-
 @pytest.mark.parametrize(
     "settings, expected",
     [

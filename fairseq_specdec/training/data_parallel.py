@@ -1,0 +1,20 @@
+"""Decoding in training with a model that fairseq wrapped for several processes."""
+
+from typing import Any
+
+
+def check_whole(flag: str, ddp_backend: Any) -> None:
+    """Refuse to decode in training with a model of which each process has a part only. ``flag``:
+    asks for it."""
+    if getattr(ddp_backend, "value", ddp_backend) == "fully_sharded":
+        raise ValueError(
+            f"{flag}: --ddp-backend fully_sharded keeps a part of the model in each process, which "
+            f"cannot decode alone; use --ddp-backend pytorch_ddp, or leave out {flag}"
+        )
+
+
+def unwrapped(model: Any) -> Any:
+    """The model inside fairseq's data-parallel wrappers."""
+    while hasattr(model, "module"):
+        model = model.module
+    return model
