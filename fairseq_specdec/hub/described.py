@@ -3,7 +3,7 @@
 import difflib
 import json
 import os
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_specdec.io.flag_values import flag_of
 
@@ -101,6 +101,8 @@ def describe(
     for side, (argument, code) in enumerate(asked):
         usual = description["pair"][side]
         languages.append(_language(argument, code, usual, description["languages"]))
+    if description["pair"][0] != description["pair"][1]:
+        _check_two(asked, languages)
     return Described(folder, description, (languages[0], languages[1]))
 
 
@@ -118,6 +120,16 @@ def _language(argument: str, code: Optional[str], usual: Any, known: Dict[str, s
     if code not in known:
         raise ValueError(f"{argument} {code}: {nearest(code, known)}")
     return code
+
+
+def _check_two(asked: Sequence[Tuple[str, Optional[str]]], languages: Sequence[str]) -> None:
+    """Refuse one language that was asked for beside the same one, which was not."""
+    left_out = [argument for argument, code in asked if code is None]
+    if languages[0] == languages[1] and len(left_out) == 1:
+        raise ValueError(
+            f"{left_out[0]}: left out, it is {languages[0]}, as the other language; pass "
+            f"{left_out[0]}=..."
+        )
 
 
 def _read(path: str) -> Dict[str, Any]:

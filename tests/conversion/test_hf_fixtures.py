@@ -251,6 +251,17 @@ def test_wrong_languages_are_refused_with_the_nearest(converted):
         SpeculativeTranslator.from_pretrained(out, target_lang="de")
 
 
+def test_a_language_that_was_left_out_is_never_the_other_one(tmp_path):
+    """The folder's own target stood in for it: German would be translated to German."""
+    convert(str(STORED / "mbart25"), str(tmp_path), "en_XX", "de_DE", False)
+    with pytest.raises(ValueError, match="^target_lang: left out, it is de_DE, as the other"):
+        SpeculativeTranslator.from_pretrained(tmp_path, source_lang="de_DE")
+    with pytest.raises(ValueError, match="^source_lang: left out, it is en_XX, as the other"):
+        SpeculativeTranslator.from_pretrained(tmp_path, target_lang="en_XX")
+    for languages in ({"source_lang": "de_DE", "target_lang": "de_DE"}, {"source_lang": "en_XX"}):
+        SpeculativeTranslator.from_pretrained(tmp_path, **languages).close()
+
+
 def test_flags_of_the_call_come_before_the_folders(converted):
     short = loaded(converted("bart")[0], "bart", max_len_b=3, min_len=1)
     assert all(len(each.tokens) <= 3 for each in short.translate(expected_of("bart")["sources"]))
