@@ -291,9 +291,8 @@ def move_to_verifier(
     fairseq moves and halves the models of ``--path`` only.
 
     Returns:
-        What runs the drafter: ``backend`` in the format that was asked for, if the library packs
-        it (int8 from a model that keeps the verifier's); one whose weights are packed already runs
-        in their format.
+        What runs the drafter: ``backend`` in the format that was asked for (int8 from a model that
+        keeps the verifier's); one whose weights are packed already runs in their format.
 
     Raises:
         ValueError: the weights were packed for another format or backend than is asked for.
@@ -304,8 +303,9 @@ def move_to_verifier(
         return backend.packing(packed)
     dtype, name = options.dtype, _asked_format(options)
     if backend.name == "native":
-        if name is not None and NUMBER_FORMATS[name].packed is not None:
-            backend = backend.packing(name)
+        if name is not None:
+            # fp16 is not packed; fp32 holds its numbers.
+            backend = backend.packing("fp32" if NUMBER_FORMATS[name].packed is None else name)
     elif name == "int8" and not options.any_dtype:
         backend = backend.packing(name)
     if dtype == torch.int8:

@@ -12,7 +12,7 @@ from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 
 
-@pytest.mark.parametrize("asked", ["same", "fp32", "bf16", "int8"])
+@pytest.mark.parametrize("asked", ["same", "fp32", "fp16", "bf16", "int8"])
 @pytest.mark.parametrize("of_verifier", ["fp32", "int8", "int7"])
 def test_a_drafter_is_packed_as_asked_beside_any_verifier(of_verifier, asked):
     if library.load() is None:
@@ -21,6 +21,7 @@ def test_a_drafter_is_packed_as_asked_beside_any_verifier(of_verifier, asked):
     native = choose_backend("native", [verifier], of_verifier)
     dtype = None if asked == "same" else NUMBER_FORMATS[asked].dtype
     backend = move_to_verifier(drafter, verifier, DraftOptions(4, 1, 2, dtype=dtype), native)
-    assert backend.number_format == (of_verifier if asked == "same" else asked)
-    computed = torch.bfloat16 if asked == "bf16" else torch.float32
+    packed = {"same": of_verifier, "fp16": "fp32"}.get(asked, asked)
+    assert backend.number_format == packed
+    computed = NUMBER_FORMATS[asked].dtype if asked in ("fp16", "bf16") else torch.float32
     assert {each.dtype for each in drafter.parameters()} == {computed}
