@@ -1,10 +1,12 @@
 """scripts/ende_small: a corpus and models for one machine, the papers' tables and claims."""
 
+import filecmp
 import json
 import os
 
 import launch
 import pytest
+from recipe import REPO
 
 HOME = "ende_small/en-de"
 
@@ -66,21 +68,34 @@ def test_splits_are_measured_with_figures_of_sentences_for_the_claims(dry):
     assert "measuring blocks again" in done.stderr
 
 
-def test_a_verifier_of_other_subwords_is_refused_until_one_fits(run_recipe, own_text, tmp_path):
-    done = run_recipe("ende_small", "01_prepare", check=False, **own_text)
-    assert done.returncode != 0 and "Traceback" not in done.stderr
-    assert "knows other subwords than the corpus" in done.stderr
-    assert "scripts/run demo 05_verifier" in done.stderr
-    (tmp_path / "own.pt").write_text("a verifier\n")
-    fits = {"VERIFIER": tmp_path / "own.pt", "DICTIONARIES": tmp_path / "work/bin/ende"}
-    run_recipe("ende_small", "01_prepare", **own_text, **fits)
+PAIR = REPO / "data-bin/demo_ende"
+
+
+def test_the_corpus_is_in_the_verifiers_subwords_whatever_it_holds(run_recipe, own_text, tmp_path):
+    run_recipe("ende_small", "01_prepare", **own_text)
     home = tmp_path / "work/ende_small"
+    assert filecmp.cmp(home / "bin/dict.de.txt", PAIR / "dict.de.txt", shallow=False)
+    assert filecmp.cmp(home / "prepared/codes", PAIR / "codes", shallow=False)
+    assert os.path.samefile(home / "en-de/models/attached/model.pt", PAIR / "drafter.pt")
+    assert (home / "raw/test.de").is_file()
+
+
+def test_another_verifier_comes_with_its_subwords(run_recipe, own_text, tmp_path):
+    words = tmp_path / "words"
+    words.mkdir()
+    for name in ("dict.en.txt", "dict.de.txt"):
+        (words / name).write_text("the 7\n")
+    (tmp_path / "own.pt").write_text("a verifier\n")
+    own = {"VERIFIER": tmp_path / "own.pt", "DICTIONARIES": words, **own_text}
+    done = run_recipe("ende_small", "01_prepare", check=False, **own)
+    assert f"{words / 'codes'} is missing" in done.stderr and "Traceback" not in done.stderr
+    (words / "codes").write_text("#version: 0.2\nt h\nth e</w>\n")
+    run_recipe("ende_small", "01_prepare", **own)
+    home = tmp_path / "work/ende_small"
+    assert (home / "bin/dict.en.txt").read_text().startswith("the 7\n")
     assert (home / "en-de/models/verifier/model.pt").read_text() == "a verifier\n"
     assert not (home / "en-de/models/attached").exists()  # the demo pair's reads another one
-    assert os.path.samefile(home / "bin", tmp_path / "work/bin/ende")
-    assert (home / "raw/test.de").is_file()
-    again = run_recipe("ende_small", "01_prepare", **own_text, **fits)
-    assert "done before" in again.stderr
+    assert "done before" in run_recipe("ende_small", "01_prepare", **own).stderr
 
 
 @pytest.mark.slow
