@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from .patch import wrap_once
 
 DUPLICATES = (
@@ -39,4 +41,5 @@ def _init_without_duplicates(original: Any, layer: Any, *args: Any, **kwargs: An
     original(layer, *args, **kwargs)
     for duplicate in DUPLICATES:
         delattr(layer, duplicate)
+        setattr(layer, duplicate, torch.empty(0))  # TorchScript compiles the fast path, too
     layer.can_use_fastpath = False

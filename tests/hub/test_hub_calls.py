@@ -204,7 +204,8 @@ def test_errors_of_the_thread_are_raised(translator, monkeypatch):
 def test_progress_is_a_bar_on_stderr(translator, capsys):
     quiet = translator.translate(TEXTS)
     assert capsys.readouterr().err == ""
-    assert translator.translate(TEXTS, progress=True) == quiet
+    shown = translator.translate(TEXTS, progress=True)
+    assert [(one.text, one.scores) for one in shown] == [(one.text, one.scores) for one in quiet]
     assert f"{len(TEXTS)}/{len(TEXTS)}" in capsys.readouterr().err
 
 

@@ -64,11 +64,12 @@ def test_a_host_keeps_its_logging(states_of, prepare):
 
 
 @pytest.mark.parametrize(
-    "command, root",
-    [("train", [40, ["StreamHandler"], 0]), ("generate", [10, ["StreamHandler"], 0])],
+    "command, levels",
+    [("train", {40}), ("generate", {10, 20})],  # of generate by the release of fairseq
 )
-def test_commands_of_fairseq_log_as_without_the_plugin(states_of, tmp_path, command, root):
+def test_commands_of_fairseq_log_as_without_the_plugin(states_of, tmp_path, command, levels):
     """fairseq-train sets logging up by LOGLEVEL; fairseq-generate comes after fairseq itself."""
     (tmp_path / "plugin.py").write_text(USER_DIR.replace("PATH", repr(PACKAGE)))
     states, _ = states_of("fairseq_cli." + command, "plugin", LOGLEVEL="ERROR")
-    assert states[1:] == [root, root]
+    assert states[1] == states[2] and states[1][1:] == [["StreamHandler"], 0]
+    assert states[1][0] in levels

@@ -117,7 +117,7 @@ def test_each_pair_has_its_table(languages, family, drafter, stock, target):
     (run,) = benched(languages, family("m2m"), target, gad)["runs"]
     rows = {row["system"]: row for row in run["rows"]}
     assert rows["gad"]["identical_percent"] == 100 and rows["gad"]["tok"] > 1.5
-    assert rows["gad"]["bleu"] == rows["fairseq beam 1"]["bleu"] > 5
+    assert rows["gad"]["bleu"] == rows["fairseq beam 1"]["bleu"] > 1
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def test_greedy_speculation_prints_what_stock_prints(toy, small, greedy, flags):
         assert ours[number][1:] == (pytest.approx(score, abs=2e-4), pytest.approx(scores, abs=2e-4))
     assert_diverse([words for words, _, _ in ours.values()])
     summary = re.search(r"strategy sps: .*?([\d.]+) mean accepted tokens", log)
-    assert float(summary.group(1)) > 1.3
+    assert float(summary.group(1)) > 1.2
 
 
 def samples(toy, strategy, drafter, **flags):

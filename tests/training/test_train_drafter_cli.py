@@ -156,7 +156,7 @@ def test_hydra_names_fields_and_where_a_relative_folder_lies(
 
     named = "error: model.bidirectional_prefix computes.*use model.num_cuts=1, or leave out model.b"
     with pytest.raises(AssertionError, match=named):
-        train("++model.bidirectional_prefix=true")
+        train(added("model.bidirectional_prefix=true"))
 
     shown = "checkpoint.save_dir: (.*), since hydra runs in a folder of its own"
     log = "".join(train())
