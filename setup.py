@@ -37,7 +37,7 @@ FAIRSEQ = [
 
 SERVE = ["fastapi>=0.110", "prometheus-client", "python-multipart", "uvicorn>=0.29"]
 # the official clients of the interfaces that specdec-serve speaks
-CLIENTS = ["deepl", "libretranslatepy"]
+CLIENTS = ["deepl", 'libretranslatepy; python_version >= "3.10"']  # its hints need 3.10
 TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist>=3.2", "shtab"]
 
 
