@@ -98,6 +98,16 @@ def test_every_strategy_gives_the_bits_of_greedy(case, activation, number_format
     assert outputs_of(drafted, sources) == wanted and drafted.stats.drafted > 0
 
 
+@pytest.mark.parametrize("asked", ["fp32", "bf16"])
+@pytest.mark.parametrize("case", ["gad", "gad-attached", "sps"])
+def test_drafts_in_a_format_of_their_own_lead_to_the_bits_of_greedy(case, asked):
+    model = toys(case).verifier()
+    wanted = one_by_one(generator_for(model, "int8"), SENTENCES)
+    formats = {"verifier_dtype": "int8", "drafter_dtype": asked}
+    drafted = make_generator(case, models=[model], backend="native", **formats)
+    assert outputs_of(drafted, SENTENCES) == wanted and drafted.stats.accepted > 0
+
+
 @pytest.mark.parametrize(
     "changes",
     [
