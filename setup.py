@@ -217,6 +217,7 @@ setup(
             "specdec-costs = fairseq_specdec.commands.start:costs",
             "specdec-demo = fairseq_specdec.commands.start:demo",
             "specdec-distill = fairseq_specdec.commands.start:distill",
+            "specdec-edits = fairseq_specdec.commands.start:edits",
             "specdec-env = fairseq_specdec.commands.start:env",
             "specdec-flags = fairseq_specdec.commands.start:flags",
             "specdec-noise = fairseq_specdec.commands.start:noise",

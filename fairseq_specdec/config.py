@@ -117,6 +117,12 @@ class SpecDecConfig(FairseqDataclass):
         used_by=("iad",),
         otherwise="off, as the paper",
     )
+    edits: Optional[str] = flag(
+        None,
+        "file of likely edits, which specdec-edits writes: they are made in the source before it "
+        "is copied; the output stays exact",
+        used_by=("iad",),
+    )
     max_suffix: int = flag(
         3,
         "longest suffix of the output that is looked for in the source to find where it goes on, "

@@ -18,7 +18,7 @@ PRESETS: Dict[str, str] = {
     ),
     "demo_edit": (
         "-s src -t tgt --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "
-        "--system 'iad --realign: --strategy iad --realign'"
+        "--system 'iad --edits: --strategy iad --edits {edits}'"
     ),
 }  # fmt: skip
 SHARED = "--path {verifier} --gen-subset test --tokenizer moses --remove-bpe --cpu --no-memory"
@@ -30,6 +30,7 @@ def flags_of(name: str, data: str) -> List[str]:
     gad++ too."""
     quickest = quickest_format("auto", []) == torch.int8
     dtype = "int8" if quickest else "bf16" if computes_in_bf16() else "same"
-    drafter = shlex.quote(os.path.join(data, "drafter.pt"))  # within the word of a --system
-    values = {"verifier": os.path.join(data, "verifier.pt"), "drafter": drafter, "dtype": dtype}
+    values = {"verifier": os.path.join(data, "verifier.pt"), "dtype": dtype}
+    for key, file in (("drafter", "drafter.pt"), ("edits", "edits.tsv")):
+        values[key] = shlex.quote(os.path.join(data, file))  # within the word of a --system
     return [word.format(**values) for word in shlex.split(f"{SHARED} {PRESETS[name]}")]

@@ -59,6 +59,7 @@ COMMANDS: Dict[str, Make] = {
     "specdec-costs": _parser("costs.cli"),
     "specdec-demo": _parser("demo.cli"),
     "specdec-distill": _task_parser("data.distill"),
+    "specdec-edits": _parser("data.edits"),
     "specdec-env": _parser("environment.cli"),
     "specdec-flags": _parser("decoding.listed_flags"),
     "specdec-noise": _parser("noise.cli"),

@@ -27,6 +27,7 @@ MODULES: Dict[str, str] = {
     "specdec-costs": "costs.cli",
     "specdec-demo": "demo.cli",
     "specdec-distill": "data.distill",
+    "specdec-edits": "data.edits",
     "specdec-env": "environment.cli",
     "specdec-flags": "decoding.listed_flags",
     "specdec-noise": "noise.cli",
@@ -100,6 +101,7 @@ convert = _script("specdec-convert")
 costs = _script("specdec-costs")
 demo = _script("specdec-demo")
 distill = _script("specdec-distill")
+edits = _script("specdec-edits")
 env = _script("specdec-env")
 flags = _script("specdec-flags")
 noise = _script("specdec-noise")

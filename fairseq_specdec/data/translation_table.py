@@ -4,19 +4,11 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 
 import numpy as np
 
+from .parallel import Pairs
+
 # Pairs of a source and a target token that are in memory at once; each takes some 60 bytes.
 CELLS = 1 << 21
 _PLACE_BITS = 23  # of a position among a chunk's cells, with room for its last sentence pair
-
-
-class Pairs(NamedTuple):
-    """Sentence pairs, one after the other. ``source``, ``target``: int32, tokens of all sentences.
-    ``source_ends``, ``target_ends``: int64 [pairs], where each sentence ends."""
-
-    source: Any
-    source_ends: Any
-    target: Any
-    target_ends: Any
 
 
 class _Chunk(NamedTuple):

@@ -1,6 +1,8 @@
 """Advice from the figures of a run, for the log and for programs."""
 
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Sequence
+
+from fairseq_specdec.engine.work import Work
 
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES
@@ -11,12 +13,15 @@ ENOUGH = 50
 MANY_UNDRAFTED = 0.2
 # Strategies that leave drafts out where these would cost time.
 PAUSING = OWN_FLAGS["draft_budget"]
+# Weights of so many bytes and more are read from memory in each pass.
+MANY_BYTES = 16 << 20
 
 
 class Advice(NamedTuple):
     """One piece of advice."""
 
-    name: str  # ``relaxed``, ``format``, ``undrafted`` or ``slower_than_greedy``; for programs
+    # ``relaxed``, ``format``, ``wide_weights``, ``undrafted`` or ``slower_than_greedy``
+    name: str  # for programs
     text: str  # a sentence with the remedy
 
 
@@ -32,6 +37,13 @@ def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) ->
     if options.verifier_format != "fp32":
         text = f"--verifier-dtype {options.verifier_format}: the output may differ from fairseq's"
         advices.append(Advice("format", text + "; fp32 keeps it"))
+    if _are_wide(stats.native_work):
+        text = (
+            "the verifier's weights fill 32 bits, and each pass reads them: --verifier-dtype bf16 "
+            "reads half as much, with which the output may differ from fairseq's; weights trained "
+            "with --fp16 fit into 16 bits without that"
+        )
+        advices.append(Advice("wide_weights", text))
     drafts = strategy not in ("greedy", "none") and strategy in STRATEGIES
     if drafts and options.beam == 1 and stats.iterations >= ENOUGH:
         advices += _about_drafts(stats, strategy)
@@ -56,3 +68,10 @@ def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
         )
         advices.append(Advice("slower_than_greedy", text))
     return advices
+
+
+def _are_wide(work: Sequence[Work]) -> bool:
+    """Whether most weights are kept in float32, and they are many."""
+    wide = sum(each.multiply_adds.get("fp32", 0) for each in work)
+    nbytes = sum(each.nbytes for each in work)
+    return nbytes >= MANY_BYTES and 4 * wide > nbytes / 2

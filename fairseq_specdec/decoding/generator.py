@@ -225,6 +225,8 @@ class SpeculativeGenerator(SequenceGenerator):
             )
         else:
             verifier = Verifier(models, options.temperature, layers, backend, verifies)
+        if verifies and verifier.is_native:
+            self.stats.native_work = verifier.work() or ()
         ready = drafter.prepare(verifier.models[0], backend)
         native, chains = None, options.beam == 1 and verifies
         if chains:

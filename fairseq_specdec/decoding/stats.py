@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
+
+from fairseq_specdec.engine.work import Work
 
 from .iteration import Iteration
 
@@ -97,6 +99,7 @@ class DecodingStats:
             beam search.
         block_seconds: of all passes over blocks, as the cost model has it.
         step_seconds: of as many passes over one token of each row.
+        native_work: of a pass of the verifier over one token; empty where torch does it.
     """
 
     def __init__(self) -> None:
@@ -114,6 +117,7 @@ class DecodingStats:
         self.judged: Counter[Tuple[int, int]] = Counter()
         self.block_seconds = self.step_seconds = 0.0
         self.total_seconds = 0.0
+        self.native_work: Sequence[Work] = ()
         self.stopwatch = Stopwatch()
 
     def expect(self, verifying: Callable[[float], float], passes: int) -> None:

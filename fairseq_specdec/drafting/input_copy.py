@@ -11,6 +11,7 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native.structures import DraftLoop, SourceCopy
 
 from .base import Drafter, DraftSession, Means, Source
+from .edit_table import EditTable
 from .native_loop import LoopDrafts
 from .on_host import MAX_SUFFIX, HostSession, sources_of
 from .plan import Plan
@@ -96,6 +97,7 @@ class InputCopyDrafter(Drafter):
         longest: longest draft, or None for the whole rest of the source as in the paper.
         realign: draft after every mismatch.
         max_suffix: longest suffix matched, in tokens; None for no limit, as in the paper.
+        edits: what is likely to change in a source; the edited source is copied in its place.
     """
 
     for_beams = True
@@ -110,12 +112,14 @@ class InputCopyDrafter(Drafter):
         longest: Optional[int] = None,
         realign: bool = False,
         max_suffix: Optional[int] = MAX_SUFFIX,
+        edits: Optional[EditTable] = None,
     ) -> None:
         self.pad = pad
         self.start_symbol = start_symbol
         self.block_size = longest
         self.realign = realign
         self.max_suffix = max_suffix
+        self.edits = edits
 
     def open(self, source: Source) -> DraftSession:
         return InputCopySession(self, source.net_input["src_tokens"], source.max_len)
@@ -132,6 +136,8 @@ class InputCopySession(HostSession):
         self.settings = settings
         self.max_len = max_len
         self.sources = sources_of(src_tokens, settings.start_symbol, settings.pad)
+        if settings.edits is not None:
+            self.sources = list(map(settings.edits.edited, self.sources))
         # Where the last draft began, and the tokens accepted until then.
         self.begin = [0] * len(self.sources)
         self.seen = [0] * len(self.sources)

@@ -6,6 +6,7 @@ import pytest
 
 from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.engine.work import Work
 
 
 def figures(emitted=300, undrafted=0, drafter=1.0, verifier=4.0, iterations=100, drafted=500):
@@ -31,6 +32,20 @@ def test_relaxed_output_and_other_formats_are_named():
     (alone,) = advice(figures(drafted=0), "nar", unverified, False)
     assert alone.name == "relaxed" and "verifies nothing" in alone.text
     assert names(figures(), verifier_format="int8") == ["format"]
+
+
+@pytest.mark.parametrize(
+    "megabytes, wide, lines",
+    [(17, 1.0, ["wide_weights"]), (17, 0.6, ["wide_weights"]), (17, 0.4, []), (15, 1.0, [])],
+)
+def test_many_weights_in_32_bits(megabytes, wide, lines):
+    """``wide``: the share of all bytes that are float32."""
+    work, nbytes = Work(), megabytes << 20
+    work.add("fp32", round(wide * nbytes / 4), round(wide * nbytes))
+    work.add("halves", round((1 - wide) * nbytes / 2), round((1 - wide) * nbytes))
+    stats = figures()
+    stats.native_work = [work]
+    assert names(stats) == lines and names(figures()) == []
 
 
 @pytest.mark.parametrize("undrafted, lines", [(19, []), (20, ["undrafted"]), (90, ["undrafted"])])

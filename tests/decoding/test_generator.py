@@ -14,6 +14,7 @@ from toy_translation import EOS, FIRST, PAD, make_sample, make_task, sentences, 
 
 from fairseq_specdec.decoding.generator import SpeculativeGenerator
 from fairseq_specdec.decoding.options import DecodingOptions
+from fairseq_specdec.engine.native.library import load
 
 SENTENCES = sentences(12, seed=7)
 FLAGS = [
@@ -178,3 +179,11 @@ def test_converted_models_are_read_again():
     assert tokens(after) == tokens(before)
     changed = [not torch.equal(a["score"], b["score"]) for a, b in zip(after, before)]
     assert any(changed), "fp64 rounds elsewhere"
+
+
+def test_the_figures_know_what_the_native_library_computes():
+    for backend in ("torch", "auto"):
+        generator = make_generator("greedy", backend=backend)
+        decode(generator, make_sample(SENTENCES[:2]))
+        native = backend == "auto" and load() is not None
+        assert bool(generator.stats.native_work) == native

@@ -12,7 +12,7 @@ from fairseq_specdec.accelerate import flags as accelerate_flags
 from fairseq_specdec.bench import session
 from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.costs import cli as costs_cli
-from fairseq_specdec.data import distill, shortlist
+from fairseq_specdec.data import distill, edits, shortlist
 from fairseq_specdec.demo import cli as demo_cli
 from fairseq_specdec.environment import cli as environment_cli
 from fairseq_specdec.noise import cli as noise_cli
@@ -30,6 +30,7 @@ PARSERS = {
     "specdec-demo": demo_cli.get_parser,
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
+    "specdec-edits": edits.get_parser,
     "specdec-env": environment_cli.get_parser,
     "specdec-noise": noise_cli.get_parser,
     "specdec-serve": serve_cli.get_parser,
@@ -39,7 +40,8 @@ PARSERS = {
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
     "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-costs", "specdec-demo",
-    "specdec-env", "specdec-noise", "specdec-serve", "specdec-shortlist", "specdec-trace",
+    "specdec-edits", "specdec-env", "specdec-noise", "specdec-serve", "specdec-shortlist",
+    "specdec-trace",
 }  # fmt: skip
 MODULES = {"fairseq_specdec.data.distill": "specdec-distill"}
 # What a block may use besides: it is run, not parsed.

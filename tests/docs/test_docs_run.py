@@ -97,4 +97,4 @@ def test_what_the_quickstart_measures(sandbox, tmp_path):
     bench = "specdec-bench data-bin/demo_{0} --preset demo_{0} --limit 4 --json {0}.json"
     command = "; ".join(map(bench.format, ("ende", "edit")))
     out = sandbox.check(command, sandbox.copy(tmp_path / "site", command))
-    assert "| gad++ " in out and "| iad --realign " in out and " exact |" in out
+    assert "| gad++ " in out and "| iad --edits " in out and " exact |" in out

@@ -9,6 +9,7 @@ from toy_hypotheses import hypotheses_of, open_drafter
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import InputCopyDrafter, Source
+from fairseq_specdec.drafting.edit_table import Edit, EditTable
 from fairseq_specdec.drafting.input_copy import realigned_place, unique_place
 from fairseq_specdec.drafting.on_host import MAX_SUFFIX
 from fairseq_specdec.engine.hypotheses import Hypotheses
@@ -129,6 +130,18 @@ def iterations(source, output, **options):
         emitted.append(min(right + 1, len(output) - have))
         have += emitted[-1]
     return made, emitted
+
+
+def test_likely_edits_are_drafted():
+    edits = EditTable([Edit((5,), 6, (), (9,), 1.0), Edit((), 8, (), (), 1.0)])
+    drafter = InputCopyDrafter(PAD, EOS, edits=edits)
+    sources = [[5, 6, 8, 7, EOS], [4, 6, EOS], [8, EOS]]
+    assert propose(drafter, sources, [[], [], []]) == [[5, 9, 7, EOS], [4, 6, EOS], [EOS]]
+    assert propose(drafter, sources, [[5, 9], [4], []]) == [[7, EOS], [6, EOS], [EOS]]
+    refused = [5, 6, 7, EOS]  # 6 stays
+    assert iterations(sources[0], refused, edits=edits) == ([[5, 9, 7, EOS], [], [EOS]], [2, 1, 1])
+    realigned = iterations(sources[0], refused, edits=edits, realign=True)
+    assert realigned == ([[5, 9, 7, EOS], [7, EOS]], [2, 2])
 
 
 # The word 4 stands twice, so that one of it does not tell where the output is.

@@ -122,6 +122,8 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
         DISTILL_FLAGS="--on-length-limit keep",  # so little training teaches no </s>
         DRAFTER_UPDATES=2,
         EDIT_UPDATES=2,
+        EDIT_LIMIT=20,
+        EDITS_FLAGS="--least 1 --share 0.1",
         SAVE_EVERY=1,
         AVERAGE=2,
         DEST=packed / "demo_ende",
@@ -141,9 +143,10 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
             "--user-dir", REPO / "fairseq_specdec",
         )  # fmt: skip
         assert sum(line.startswith("H-") for line in out.splitlines()) == 5
+    assert len(lines(packed / "demo_edit/edits.tsv")) > 1
     assert sum(f.stat().st_size for f in packed.rglob("*.pt")) > 1_000_000
     again = run_step(**settings)
-    assert again.stderr.count("done before") == 11
+    assert again.stderr.count("done before") == 13
 
 
 def test_a_machine_without_apt_gets_a_remedy(run_step, tmp_path):

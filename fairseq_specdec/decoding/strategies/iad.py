@@ -1,6 +1,7 @@
 """``iad``: Input-guided Aggressive Decoding (Ge et al. 2022, section 3.1)."""
 
 from fairseq_specdec.drafting import Drafter, InputCopyDrafter
+from fairseq_specdec.drafting.edit_table import read_edits
 
 from .base import Setup, Strategy, exact_rule
 
@@ -8,8 +9,9 @@ from .base import Setup, Strategy, exact_rule
 def _drafter(setup: Setup) -> Drafter:
     settings = setup.settings
     limit = settings.max_suffix or None
+    edits = None if settings.edits is None else read_edits(settings.edits, setup.src_dict)
     pad = setup.tgt_dict.pad()
-    return InputCopyDrafter(pad, setup.eos, settings.block_size, settings.realign, limit)
+    return InputCopyDrafter(pad, setup.eos, settings.block_size, settings.realign, limit, edits)
 
 
 IAD = Strategy(_drafter, exact_rule, joined_dictionary=True)

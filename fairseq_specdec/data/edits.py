@@ -1,0 +1,152 @@
+"""``specdec-edits``: learn which edits a correcting model makes.
+
+``specdec-edits DATA --out edits.tsv`` aligns each source with its output, counts what became of
+each token between its neighbours, and writes the edits that are made nearly always. With
+``--strategy iad --edits edits.tsv`` they are made in a source before it is copied, so that a draft
+goes on where it would have ended. The verifier decides as before.
+
+DATA is best what ``specdec-distill`` made of the model's own output: an edit of a reference that
+the model does not make is a wrong draft.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import difflib
+import itertools
+import logging
+from typing import Counter as Counts
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ..commands.own import again, brief, log_to_stderr, reporting
+from ..drafting.edit_table import Edit, write_edits
+from ..io.atomic import check_new_file, replacing
+from ..io.progress import Counter, logs_above
+from .edits_flags import PROGRAM, get_parser
+from .parallel import Pairs, open_text, read_pairs
+
+logger = logging.getLogger("fairseq_specdec.data.edits")
+
+Tokens = Tuple[int, ...]
+Place = Tuple[int, ...]
+"""Tokens before a token, how many they are coming first, the token and those after it."""
+
+
+def aligned(source: Sequence[int], output: Sequence[int]) -> List[Tokens]:
+    """What became of each token of a source, in the order of the output. Both begin with the start
+    symbol, which stays; what is inserted belongs to the token before it."""
+    parts: List[Tokens] = []
+    matcher = difflib.SequenceMatcher(None, source[1:], output[1:], autojunk=False)
+    parts.append((source[0],))
+    for change, begin, end, first, last in matcher.get_opcodes():
+        if change == "insert":
+            parts[-1] += tuple(output[1 + first : 1 + last])
+            continue
+        for place in range(begin, end):  # one for one, and the last one the rest
+            upto = last if place == end - 1 else min(first + 1, last)
+            parts.append(tuple(output[1 + first : 1 + upto]))
+            first = upto
+    return parts
+
+
+def places(text: Sequence[int], at: int, context: int) -> Iterator[Place]:
+    """A token of a text with up to ``context`` tokens on each side, the fewest first."""
+    for before, after in sorted(itertools.product(range(context + 1), repeat=2), key=sum):
+        if before <= at and at + after < len(text):
+            yield (before, *text[at - before : at + after + 1])
+
+
+def shorter(place: Place) -> Iterator[Place]:
+    """A place with fewer tokens around the same token."""
+    before, text = place[0], place[1:]
+    for left, right in itertools.product(range(before + 1), range(len(text) - before)):
+        if (left, right) != (before, len(text) - 1 - before):
+            yield (left, *text[before - left : before + right + 1])
+
+
+def sentences(pairs: Pairs, start: int) -> Iterator[Tuple[Tokens, Tokens]]:
+    """(source, output) of each pair: the start symbol, the sentence and its </s>."""
+    sides = []
+    for tokens, ends in ((pairs.source, pairs.source_ends), (pairs.target, pairs.target_ends)):
+        begins = [0, *ends[:-1].tolist()]
+        sides.append([(start, *tokens[a:b].tolist()) for a, b in zip(begins, ends.tolist())])
+    return zip(*sides)
+
+
+def learn(
+    pairs: Sequence[Tuple[Tokens, Tokens]], context: int, share: float, least: int
+) -> List[Edit]:
+    """The edits that are made ``least`` times or more, in more than ``share`` of their places (of
+    one place more than there are: what was seen seldom is less sure). Where fewer tokens around say
+    the same, more are left out.
+
+    Args:
+        pairs: sources and outputs, with start symbol and </s>.
+        context: most tokens on each side.
+    """
+    made: Dict[Place, Counts[Tokens]] = collections.defaultdict(collections.Counter)
+    seen: Counts[Place] = collections.Counter()
+    with Counter(2 * len(pairs), "pair", logger, title="learning") as counter:
+        for source, output in pairs:
+            if source != output:
+                for at, becomes in enumerate(aligned(source[:-1], output[:-1])):
+                    if becomes != (source[at],):
+                        for place in places(source, at, context):
+                            made[place][becomes] += 1
+            counter.add(1)
+        for source, _ in pairs:
+            for at in range(len(source) - 1):
+                if (0, source[at]) in made:
+                    seen.update(place for place in places(source, at, context) if place in made)
+            counter.add(1)
+    chosen: Dict[Place, Edit] = {}
+    for place in sorted(made, key=len):
+        becomes, times = made[place].most_common(1)[0]
+        found = times / (seen[place] + 1)
+        if times < least or found <= share:
+            continue
+        if not any(each in chosen and chosen[each].becomes == becomes for each in shorter(place)):
+            before, text = place[0], place[1:]
+            chosen[place] = Edit(
+                text[:before], text[before], text[before + 1 :], becomes, found
+            )  # fmt: skip
+    return list(chosen.values())
+
+
+def main(args: argparse.Namespace) -> List[Edit]:
+    """Learn the edits and write them."""
+    check_new_file(args.out, "--out", args.force)
+    args.dictionary = None
+    text = open_text(args)
+    if text.source.symbols != text.target.symbols:
+        raise ValueError(
+            f"{args.data}: source and target have two dictionaries; --strategy iad copies the "
+            "source and needs one (fairseq-preprocess --joined-dictionary)"
+        )
+    read, count = read_pairs(text, args.most_pairs)
+    pairs = list(sentences(read, text.source.eos()))
+    edits = learn(pairs, args.context, args.share, args.least)
+    if not edits:
+        raise ValueError(
+            f"{args.data}: no edit is made {args.least} times in more than {args.share:g} of its "
+            "places; give more pairs, or lower --share or --least"
+        )
+    with replacing(args.out) as stream:
+        write_edits(edits, text.source, stream)
+    logger.info("%s: %d edits, from %d pairs", args.out, len(edits), count)
+    return edits
+
+
+def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+    log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
+
+    def saved(words: Sequence[str]) -> str:
+        return f"nothing is written yet; start again with: {again(PROGRAM, words)}"
+
+    with reporting(PROGRAM, arguments, saved) as words, logs_above():
+        main(brief(get_parser()).parse_args(words))
+
+
+if __name__ == "__main__":
+    cli_main()

@@ -1,0 +1,98 @@
+"""The parallel text of a binarised folder, in memory."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from fairseq.data import Dictionary, data_utils
+
+from ..io.progress import Counter
+from .corpus import Corpus
+from .folder import check_data
+
+logger = logging.getLogger("fairseq_specdec.data.parallel")
+
+LONGEST = 250  # tokens; longer sentences say little about single words, and take much memory
+SEED = 1
+
+
+class Pairs(NamedTuple):
+    """Sentence pairs, one after the other. ``source``, ``target``: int32, tokens of all sentences.
+    ``source_ends``, ``target_ends``: int64 [pairs], where each sentence ends."""
+
+    source: Any
+    source_ends: Any
+    target: Any
+    target_ends: Any
+
+
+class Text(NamedTuple):
+    """Parallel text. ``source``, ``target``: dictionaries. ``pair``: ``en-de``, of a multilingual
+    drafter; None for any other."""
+
+    corpus: Corpus
+    source: Any
+    target: Any
+    pair: Optional[str] = None
+
+
+def open_text(
+    args: argparse.Namespace, tokens: Sequence[str] = (), pair: Optional[str] = None
+) -> Text:
+    """Find the split and read its dictionaries."""
+    check_data(args)
+    source, target = args.source_lang, args.target_lang
+    if source is None or target is None:
+        source, target = data_utils.infer_language_pair(args.data)
+    corpus = Corpus(args.data, args.gen_subset, source, target)
+    files = [os.path.join(args.data, f"dict.{each}.txt") for each in (corpus.source, corpus.target)]
+    if args.dictionary is not None:
+        files = [args.dictionary] * 2
+    dictionaries = list(map(Dictionary.load, files))
+    for dictionary in dictionaries if args.dictionary is None else ():
+        for token in tokens:
+            dictionary.add_symbol(token)
+    return Text(corpus, *dictionaries, pair)
+
+
+def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
+    """Sentence pairs, drawn at random where there are more; the same ones each time. Returns (the
+    pairs, how many they are). Empty and very long sentences are left out."""
+    corpus = text.corpus
+    sides = [corpus.read(corpus.source, text.source), corpus.read(corpus.target, text.target)]
+    total = len(sides[0])
+    if total != len(sides[1]):
+        raise ValueError(
+            f"{corpus.directory}: {total} sources and {len(sides[1])} targets; binarise it again"
+        )
+    numbers = np.arange(total)
+    if total > most:
+        numbers = np.sort(np.random.default_rng(SEED).choice(total, most, replace=False))
+    kept = []
+    with Counter(len(numbers), "pair", logger, title="reading") as counter:
+        for number in numbers.tolist():
+            kept.append([np.asarray(side[number], dtype=np.int32) for side in sides])
+            counter.add(1)
+    kept = [pair for pair in kept if all(1 < len(side) <= LONGEST for side in pair)]
+    if not kept:
+        raise ValueError(
+            f"{corpus.directory}: no pair of {corpus.split} has from 1 to {LONGEST} words a side; "
+            "give parallel text"
+        )
+    joined = [part for side in range(2) for part in _joined([pair[side] for pair in kept])]
+    for tokens, dictionary in zip(joined[::2], (text.source, text.target)):
+        if tokens.min() < 0 or tokens.max() >= len(dictionary):
+            raise ValueError(
+                f"{corpus.directory}: its text was binarised with another dictionary than the one "
+                "beside it; binarise it again"
+            )
+    return Pairs(*joined), len(kept)
+
+
+def _joined(sentences: Sequence[Any]) -> Tuple[Any, Any]:
+    """One after the other, and where each ends."""
+    return np.concatenate(sentences), np.cumsum([len(each) for each in sentences])

@@ -1,0 +1,150 @@
+"""specdec-edits learns what a model makes of its sources, or says why not."""
+
+import pathlib
+import random
+import shutil
+
+import pytest
+from fairseq.data import Dictionary
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_specdec.data import edits
+from fairseq_specdec.data.edits import aligned, learn, places, shorter
+from fairseq_specdec.drafting.edit_table import Edit, EditTable, read_edits
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEMO = ROOT / "data-bin" / "demo_edit"
+HERE = ["-s", "src", "-t", "tgt", "--gen-subset", "test"]
+EOS = 2
+
+text = st.lists(st.integers(4, 7), max_size=12)
+
+
+@given(text, text)
+def test_the_parts_are_the_output(source, output):
+    parts = aligned([EOS, *source], [EOS, *output])
+    assert len(parts) == 1 + len(source) and parts[0][0] == EOS
+    assert [token for part in parts for token in part] == [EOS, *output]
+    for part, token in zip(aligned([EOS, *source], [EOS, *source]), [EOS, *source]):
+        assert part == (token,)
+
+
+def test_what_became_of_each_token():
+    def parts(source, output):
+        return aligned([EOS, *source], [EOS, *output])
+
+    assert parts([4, 5, 6], [4, 7, 6]) == [(EOS,), (4,), (7,), (6,)]
+    assert parts([4, 5, 6], [4, 6]) == [(EOS,), (4,), (), (6,)]
+    assert parts([4, 5, 6], [4, 5, 7, 6]) == [(EOS,), (4,), (5, 7), (6,)]
+    assert parts([4, 5], [7, 4, 5]) == [(EOS, 7), (4,), (5,)]
+    assert parts([4, 5, 5, 6], [4, 7, 6]) == [(EOS,), (4,), (7,), (), (6,)]
+    assert parts([4, 5, 6], [4, 7, 8, 9, 6]) == [(EOS,), (4,), (7, 8, 9), (6,)]
+
+
+def test_places_and_shorter_ones():
+    sentence = (EOS, 4, 5, EOS)
+    assert list(places(sentence, 1, 1)) == [(0, 4), (0, 4, 5), (1, EOS, 4), (1, EOS, 4, 5)]
+    assert list(places(sentence, 0, 1)) == [(0, EOS), (0, EOS, 4)]
+    assert list(shorter((0, 4))) == []
+    assert sorted(shorter((1, EOS, 4, 5))) == [(0, 4), (0, 4, 5), (1, EOS, 4)]
+
+
+def pairs_of(*changes):
+    """Sources and outputs with both ends."""
+    return [((EOS, *source, EOS), (EOS, *output, EOS)) for source, output in changes]
+
+
+def test_edits_that_are_made_nearly_always():
+    always = [([4, 5, 6], [4, 9, 6])] * 9
+    assert learn(pairs_of(*always), 2, 0.8, 3) == [Edit((), 5, (), (9,), 0.9)]
+    assert learn(pairs_of(*always), 2, 0.9, 3) == []  # 9 of 9 + 1 are not more
+    assert learn(pairs_of(*always), 2, 0.8, 10) == []
+    assert learn(pairs_of(*[([4, 5], [4, 5])] * 9), 2, 0.1, 1) == []
+
+
+def test_neighbours_are_asked_where_a_token_alone_does_not_tell():
+    mixed = [([4, 5, 6], [4, 9, 6])] * 19 + [([7, 5, 6], [7, 5, 6])] * 19
+    assert learn(pairs_of(*mixed), 2, 0.8, 3) == [Edit((4,), 5, (), (9,), 0.95)]
+    assert learn(pairs_of(*mixed), 0, 0.8, 3) == []
+    assert learn(pairs_of(*mixed), 0, 0.4, 3) == [Edit((), 5, (), (9,), 19 / 39)]
+
+
+def test_another_edit_between_other_tokens_is_kept():
+    mixed = [([4, 5], [4, 9])] * 90 + [([6, 5], [6, 8])] * 9
+    found = {(each.before, each.becomes) for each in learn(pairs_of(*mixed), 1, 0.8, 3)}
+    assert found == {((), (9,)), ((6,), (8,))}
+
+
+def test_what_is_learnt_is_what_was_done():
+    """Of a text whose every change depends on the token before alone."""
+    chance = random.Random(1)
+    changes = []
+    for _ in range(400):
+        source = [chance.randrange(4, 12) for _ in range(chance.randrange(1, 9))]
+        output = []
+        for before, token in zip([EOS, *source], source):
+            output += [20, token] if (before, token) == (4, 5) else [token]
+            if token == 6:
+                output[-1:] = []
+        changes.append((source, output))
+    known = EditTable(learn(pairs_of(*changes), 1, 0.6, 2))
+    right = sum(known.edited([EOS, *x, EOS]) == [EOS, *y, EOS] for x, y in changes)
+    unchanged = sum(x == y for x, y in changes)
+    assert unchanged < 250 and right > 380
+
+
+@pytest.fixture
+def run(tmp_path):
+    def command(*words, data=DEMO, out=tmp_path / "edits.tsv"):
+        edits.cli_main([str(data), "--out", str(out), *words])
+        return out
+
+    return command
+
+
+def test_the_demo_pairs_edits(run):
+    out = run(*HERE, "--share", "0.5", "--least", "2")
+    words = Dictionary.load(str(DEMO / "dict.src.txt"))
+    known = read_edits(str(out), words)
+    assert len(known) == len(out.read_text(encoding="utf-8").split("\n")) - 2 > 20
+    source = [words.index(word) for word in "</s> is used too open it </s>".split()]
+    assert [words[token] for token in known.edited(source)][1:-1] == "is used to open it".split()
+
+
+MISTAKES = [
+    (["--share", "2"], {}, "--share 2.0: must be from 0 to 1"),
+    (["--least", "0"], {}, "--least 0: must be 1 or more"),
+    (["--context", "-1"], {}, "--context -1: must be 0 or more"),
+    (HERE[:4], {}, "has no split 'train'"),
+    (HERE, {"out": DEMO / "codes"}, "codes: exists; --force replaces it"),
+    ([*HERE, "--least", "400"], {}, "no edit is made 400 times in more than 0.8 of its places"),
+]
+
+
+@pytest.mark.parametrize("words, places, message", MISTAKES)
+def test_mistakes(run, tmp_path, words, places, message):
+    with pytest.raises(SystemExit) as ended:
+        run(*words, **places)
+    line = str(ended.value.code)
+    assert line.startswith("specdec-edits: error: ") and message in line and "\n" not in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_dictionaries_are_refused(run, tmp_path):
+    shutil.copytree(DEMO, tmp_path / "data", ignore=shutil.ignore_patterns("*.pt", "history"))
+    with open(tmp_path / "data" / "dict.tgt.txt", "a", encoding="utf-8") as stream:
+        stream.write("of-the-target 1\n")
+    with pytest.raises(SystemExit, match="source and target have two dictionaries"):
+        run(*HERE, data=tmp_path / "data")
+
+
+def test_ctrl_c_leaves_nothing(run, tmp_path, monkeypatch, capsys):
+    def stopped(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(edits, "write_edits", stopped)
+    with pytest.raises(SystemExit) as ended:
+        run(*HERE)
+    assert ended.value.code == 130 and not list(tmp_path.iterdir())
+    assert "start again with: specdec-edits " in capsys.readouterr().err
