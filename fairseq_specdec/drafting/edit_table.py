@@ -76,13 +76,16 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
     """Edits of a file. ``dictionary``: of source and target.
 
     Raises:
-        ValueError: the file is not of this form, or a token of it is not in the dictionary.
+        ValueError: the file cannot be read, is not of this form, or a token of it is not in the
+            dictionary.
     """
-    with open(path, encoding="utf-8", newline="\n") as stream:
-        try:
+    try:
+        with open(path, encoding="utf-8", newline="\n") as stream:
             header, *lines = stream.read().split("\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"--edits {path}: is not text in UTF-8") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--edits {path}: is not text in UTF-8") from error
+    except OSError as error:
+        raise ValueError(f"--edits {path}: {error.strerror}; specdec-edits writes one") from error
     if header.split("\t") != list(COLUMNS):
         raise ValueError(
             f"--edits {path}: its first line must be {' '.join(COLUMNS)}, with tabs between; "

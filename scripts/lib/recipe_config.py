@@ -19,6 +19,8 @@ SMOKE_SHAPE = {
     "ffn_embed_dim": 64,
     "attention_heads": 2,
 }
+# Overrides that set the size of a batch begin with one of these.
+OF_BATCH = ("optimization.update_freq=", "dataset.max_tokens=", "dataset.batch_size=")
 Log = Callable[[str], None]
 DRAFTERS = ("nar_drafter_", "spec_drafter_")
 SMOKE_DRAFTER = "spec_drafter_tiny"

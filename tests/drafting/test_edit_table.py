@@ -108,5 +108,6 @@ def test_what_is_no_text_is_refused(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="is not text in UTF-8"):
         read_edits(str(path), dictionary())
-    with pytest.raises(FileNotFoundError):
-        read_edits(str(tmp_path / "none.tsv"), dictionary())
+    for path, reason in ((tmp_path / "none.tsv", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ValueError, match=f"--edits .*: {reason}.*; specdec-edits writes one"):
+            read_edits(str(path), dictionary())

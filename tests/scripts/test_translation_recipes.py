@@ -92,6 +92,15 @@ def test_training_runs_under_torchrun_with_the_batch_of_the_paper(dry):
     assert "--last 10" in model  # the stand-in notes its words
 
 
+def test_the_papers_batch_is_not_claimed_where_another_is_asked_for(dry):
+    settings = {"MODELS": "spec_drafter", "GPUS": 2, "PRECISION": "fp32", "DEVICE": "gpu"}
+    given = "dataset.max_tokens=1800 optimization.update_freq=[1]"
+    done = dry.run("wmt14_ende", "05_train_drafter", HYDRA_FLAGS=given, **settings)
+    words = dry.calls()[0]
+    assert words.index("dataset.max_tokens=1800") > words.index("dataset.max_tokens=4096")
+    assert "update-freq" not in done.stderr
+
+
 def test_several_nodes_train_one_model_and_the_first_averages_it(dry):
     nodes = {"NODES": 2, "GPUS": 4, "PRECISION": "fp16", "DEVICE": "gpu", "NODE_RANK": 1,
              "TORCHRUN_FLAGS": "--nnodes 2"}  # fmt: skip
