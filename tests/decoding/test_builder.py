@@ -67,6 +67,7 @@ CHANGED = {
     "collapse_repeats": True,
     "draft_confidence": 0.5,
     "realign": True,
+    "edits": "edits.tsv",
     "max_suffix": 0,
     "draft_budget": 0,
     "top_beta": 1,
