@@ -59,6 +59,7 @@ def test_edits_that_are_made_nearly_always():
     always = [([4, 5, 6], [4, 9, 6])] * 9
     assert learn(pairs_of(*always), 2, 0.8, 3) == [Edit((), 5, (), (9,), 0.9)]
     assert learn(pairs_of(*always), 2, 0.9, 3) == []  # 9 of 9 + 1 are not more
+    assert len(learn(pairs_of(*always), 2, 0.8, 9)) == 1
     assert learn(pairs_of(*always), 2, 0.8, 10) == []
     assert learn(pairs_of(*[([4, 5], [4, 5])] * 9), 2, 0.1, 1) == []
 

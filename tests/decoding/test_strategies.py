@@ -216,3 +216,13 @@ def test_a_new_rule_and_a_new_drafter_need_an_entry_alone(backend, monkeypatch):
     assert generator.stats.drafted > generator.stats.accepted > 0
     assert {part.accepted for one in outputs for part in one["iterations"]} == {0, 1}
     assert settings_of(settings, args, generator)["tau"] == settings.tau
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_likely_edits_save_iterations(backend):
+    iterations = []
+    for case in ("iad", "iad-edits"):
+        generator = make_generator(case, backend=backend)
+        decode(generator, make_sample(SENTENCES))
+        iterations.append(generator.stats.iterations)
+    assert iterations[1] < iterations[0]
