@@ -79,6 +79,11 @@ def again(program: str, words: Sequence[str]) -> str:
     return " ".join(map(shlex.quote, [program, *words]))
 
 
+def nothing_written(program: str) -> Callable[[Sequence[str]], str]:
+    """``saved`` of ``reporting`` for a command that writes its file at its end."""
+    return lambda words: f"nothing is written yet; start again with: {again(program, words)}"
+
+
 def command_parser(program: str, description: Any, **settings: Any) -> argparse.ArgumentParser:
     """The parser of a command, with ``--version``."""
     parser = argparse.ArgumentParser(prog=program, description=description, **settings)

@@ -19,7 +19,7 @@ import logging
 from typing import Counter as Counts
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ..commands.own import again, brief, log_to_stderr, reporting
+from ..commands.own import brief, log_to_stderr, nothing_written, reporting
 from ..drafting.edit_table import Edit, write_edits
 from ..io.atomic import check_new_file, replacing
 from ..io.progress import Counter, logs_above
@@ -108,16 +108,14 @@ def learn(
             continue
         if not any(each in chosen and chosen[each].becomes == becomes for each in shorter(place)):
             before, text = place[0], place[1:]
-            chosen[place] = Edit(
-                text[:before], text[before], text[before + 1 :], becomes, found
-            )  # fmt: skip
+            around = text[:before], text[before], text[before + 1 :]
+            chosen[place] = Edit(*around, becomes, found)
     return list(chosen.values())
 
 
 def main(args: argparse.Namespace) -> List[Edit]:
     """Learn the edits and write them."""
     check_new_file(args.out, "--out", args.force)
-    args.dictionary = None
     text = open_text(args)
     if text.source.symbols != text.target.symbols:
         raise ValueError(
@@ -140,11 +138,7 @@ def main(args: argparse.Namespace) -> List[Edit]:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
-
-    def saved(words: Sequence[str]) -> str:
-        return f"nothing is written yet; start again with: {again(PROGRAM, words)}"
-
-    with reporting(PROGRAM, arguments, saved) as words, logs_above():
+    with reporting(PROGRAM, arguments, nothing_written(PROGRAM)) as words, logs_above():
         main(brief(get_parser()).parse_args(words))
 
 

@@ -29,5 +29,6 @@ def get_parser() -> argparse.ArgumentParser:
     add("--least", "times that an edit must be made", AT_LEAST_1, 3)
     add("--most-pairs", "sentence pairs to learn from at most, drawn at random from more",
         AT_LEAST_1, 100000)  # fmt: skip
+    parser.set_defaults(dictionary=None)  # those of DATA
     add("--force", "replace OUT if it exists", default=False)
     return parser

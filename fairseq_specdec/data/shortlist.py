@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 import torch
 
-from ..commands.own import again, brief, log_to_stderr, reporting
+from ..commands.own import brief, log_to_stderr, nothing_written, reporting
 from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
 from ..decoding.training_dictionaries import TrainingSettings
@@ -143,11 +143,7 @@ def _log(
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
-
-    def saved(words: Sequence[str]) -> str:
-        return f"nothing is written yet; start again with: {again(PROGRAM, words)}"
-
-    with reporting(PROGRAM, arguments, saved) as words, logs_above():
+    with reporting(PROGRAM, arguments, nothing_written(PROGRAM)) as words, logs_above():
         main(brief(get_parser()).parse_args(words), words)
 
 

@@ -225,8 +225,8 @@ class SpeculativeGenerator(SequenceGenerator):
             )
         else:
             verifier = Verifier(models, options.temperature, layers, backend, verifies)
-        if verifies and verifier.is_native:
-            self.stats.native_work = verifier.work() or ()
+        native_work = verifier.work() if verifies and verifier.is_native else None
+        self.stats.native_work = native_work or ()
         ready = drafter.prepare(verifier.models[0], backend)
         native, chains = None, options.beam == 1 and verifies
         if chains:

@@ -69,7 +69,7 @@ def write_edits(edits: Iterable[Edit], dictionary: Any, stream: Any) -> None:
     for edit in sorted(edits, key=lambda each: (-each.share, each)):
         texts = (edit.before, (edit.token,), edit.after, edit.becomes)
         words = (" ".join(map(dictionary.__getitem__, tokens)) for tokens in texts)
-        stream.write("\t".join((*words, f"{edit.share:.3f}")) + "\n")
+        stream.write("\t".join((*words, f"{edit.share:.4g}")) + "\n")
 
 
 def read_edits(path: str, dictionary: Any) -> EditTable:

@@ -55,7 +55,7 @@ def test_the_toys_edits_are_most_of_what_the_toys_do():
 
 
 tokens = st.lists(st.integers(4, 27), max_size=2).map(tuple)
-shares = st.integers(1, 1000).map(lambda thousandths: thousandths / 1000)
+shares = st.integers(1, 1000).map(lambda n: n / 1000) | st.just(1e-5)
 some_edits = st.lists(st.tuples(tokens, st.integers(4, 27), tokens, tokens, shares), max_size=9)
 
 
