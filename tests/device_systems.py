@@ -106,7 +106,7 @@ SYSTEMS = {
     "bild-early-exit, layer 1": DeviceSystem({"strategy": "bild-early-exit"}, None, early_exit),
     "blockwise, k = 8": DeviceSystem(BLOCKWISE, None, blockwise),
     "beam 5": DeviceSystem({"strategy": "greedy"}, flags={"beam": 5}),
-    "beam 5, iad": DeviceSystem({"strategy": "iad"}, flags={"beam": 5}),
+    "beam 5, iad": DeviceSystem({"strategy": "iad", "draft_budget": 20}, flags={"beam": 5}),
 }
 
 

@@ -128,6 +128,16 @@ def test_beams_equal_stock(case, rows, is_half):
             assert [tokens(each) for each in outputs] == [tokens(each) for each in want]
 
 
+def test_beams_of_several_sentences_are_not_drafted_for():
+    """On a GPU, unless a budget asks for it."""
+    with DeviceGuard() as guard:
+        generator = device_generator("iad", beam=5, draft_budget=None)
+        guarded(generator, guard, BATCHES[8])
+        assert generator.stats.drafted == 0
+        guarded(generator, guard, BATCHES[1])
+        assert generator.stats.drafted > 0
+
+
 def test_events_do_not_pile_up():
     gc.collect()  # what other tests have left
     before = PretendedEvent.live

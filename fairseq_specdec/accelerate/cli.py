@@ -1,9 +1,9 @@
 """``specdec-accelerate DATA --path VERIFIER --out FOLDER``: make a drafter and measure it.
 
-Checks the inputs, compares this engine with stock fairseq, distils, trains, lists words, measures
-again, and writes FOLDER/drafter.pt and
-FOLDER/report.html with the commands to decode with. Stop it at any time: the same command goes on
-where it was.
+Checks the inputs, compares this engine with stock fairseq, distils, trains, lists words, learns the
+edits of a model that corrects, measures again, and writes FOLDER/drafter.pt, FOLDER/edits.tsv of
+such a model, and FOLDER/report.html with the commands to decode with. Stop it at any time: the same
+command goes on where it was.
 """
 
 from __future__ import annotations
@@ -131,11 +131,15 @@ def main(args: argparse.Namespace) -> Job:
 
 def _steps(args: argparse.Namespace) -> Job:
     job, state = prepare(args)
-    fitting = fit(job.path, *_dictionaries(job), languages=bool(job.task))
+    source, target = _dictionaries(job)
+    one = not job.task and source.symbols == target.symbols
+    job = job._replace(one_dictionary=one)
+    fitting = fit(job.path, source, target, languages=bool(job.task))
     logger.info("check: the verifier is sound; its drafter: %s", fitting.description)
     if not measuring.compared(job, state):
         logger.info("compare: this engine with stock fairseq, without a drafter")
         measuring.compare(job, state)
+    job = job._replace(ways=measuring.ways(job, state))
     logger.info("compare: %s", report.without_drafter(job, state))
     limits = Limits(args.hours, args.updates, args.accepted, args.limit)
     limits = measuring.leave_time(job, state, limits, args.measure_sentences)
@@ -153,6 +157,9 @@ def _steps(args: argparse.Namespace) -> Job:
         logger.info("shortlist: the likely translations of each source word")
         steps.shortlist(job, state)
         state.note("measure", done=False)
+    if "iad with edits" in job.ways and not state.done("edits"):
+        logger.info("edits: those that the verifier nearly always makes")
+        steps.edits(job, state)
     if not measuring.measured(job, state):
         measuring.measure(job, state, limits, args.measure_sentences)
     if job.converted is not None:

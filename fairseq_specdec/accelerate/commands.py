@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags, words_of
 from .verifier import Fitting
@@ -11,9 +11,29 @@ from .verifier import Fitting
 PYTHON = sys.executable
 PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLOCK_SIZE = 10
-# Ways to decode, whose speeds are compared, and whether they need the drafter; none changes the
-# output.
-WAYS: Dict[str, bool] = {"greedy": False, "gad": True}
+
+
+class Way(NamedTuple):
+    """A way to decode; the output is that of any other.
+
+    Attributes:
+        strategy: its name.
+        drafter: it needs the drafter.
+        edits: it needs the likely edits.
+    """
+
+    strategy: str
+    drafter: bool = False
+    edits: bool = False
+
+
+# Those whose speeds are compared.
+WAYS = {
+    "greedy": Way("greedy"),
+    "gad": Way("gad", drafter=True),
+    "iad": Way("iad"),
+    "iad with edits": Way("iad", edits=True),
+}
 
 
 class Job(NamedTuple):
@@ -44,6 +64,8 @@ class Job(NamedTuple):
     generation: Mapping[str, str] = {}
     placed: Optional[str] = None  # the drafter in that folder
     text: Optional[str] = None  # plain text for validation, without its language
+    one_dictionary: bool = False  # of source and output, so that the source may be the draft
+    ways: Tuple[str, ...] = ("greedy", "gad")  # of ``WAYS``, that are measured in the end
 
     @property
     def uses(self) -> List[Tuple[str, str, int]]:
@@ -84,6 +106,11 @@ class Job(NamedTuple):
     def drafter(self) -> str:
         """The drafter's checkpoint."""
         return self.file("drafter.pt")
+
+    @property
+    def edits(self) -> str:
+        """The likely edits."""
+        return self.file("edits.tsv")
 
     def _device(self) -> List[str]:
         return ["--cpu"] if self.cpu else ["--fp16"]
@@ -144,13 +171,20 @@ def shortlist(job: Job) -> List[str]:
     ]  # fmt: skip
 
 
+def edits(job: Job) -> List[str]:
+    """Learn which edits the verifier nearly always makes, from what it wrote."""
+    return [
+        PYTHON, "-m", "fairseq_specdec.data.edits", job.file("distilled"), "-s", job.source,
+        "-t", job.target, "--out", job.edits, "--force",
+    ]  # fmt: skip
+
+
 def strategy(job: Job, way: str) -> List[str]:
     """Decoding flags of one of ``WAYS``."""
-    return [
-        "--strategy",
-        way,
-        *(["--drafter-path", job.placed or job.drafter] if WAYS[way] else []),
-    ]
+    chosen = WAYS[way]
+    words = ["--strategy", chosen.strategy]
+    words += ["--drafter-path", job.placed or job.drafter] if chosen.drafter else []
+    return words + (["--edits", job.edits] if chosen.edits else [])
 
 
 def row_of(way: str, beam: int) -> str:

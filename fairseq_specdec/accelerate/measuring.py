@@ -16,6 +16,7 @@ COMPARED = 20  # sentences, to say within a minute what this engine does without
 WARMUP = 3  # batches that specdec-bench decodes beforehand
 SHARE = 0.15  # of the time, for measuring
 FEWEST = 10  # sentences to measure
+CORRECTS = 1.1  # times as fast as greedy that copying the source makes a model that corrects text
 
 
 class Best(NamedTuple):
@@ -87,15 +88,28 @@ def rows_of(
 def compare(job: Job, state: State) -> None:
     """Speed and output without a drafter against stock fairseq, on a few sentences of the first
     pair."""
-    rows = rows_of(job, job.uses[0][1], ["greedy"], [1], COMPARED)["1"]
+    ways = ["greedy", *(["iad"] if job.one_dictionary else [])]
+    rows = rows_of(job, job.uses[0][1], ways, [1], COMPARED)["1"]
     state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
 
 
+def ways(job: Job, state: State) -> Tuple[str, ...]:
+    """Those of ``WAYS`` that are worth measuring, by the rows of :func:`compare`."""
+    rows = state.results("compare")["rows"]
+    greedy, copied = rows["greedy"], rows.get("iad")
+    if copied is None or float(greedy["ms_mean"]) < CORRECTS * float(copied["ms_mean"]):
+        return ("greedy", "gad")
+    # What is noted beside a converted model names a strategy alone.
+    return ("greedy", "gad", "iad", *(["iad with edits"] if job.converted is None else []))
+
+
 def _seconds(job: Job, state: State) -> float:
-    """What measuring one sentence takes, by the rows of :func:`compare`; a drafter comes to it."""
+    """What measuring one sentence takes, by the rows of :func:`compare`; what was not measured
+    there is taken to be no slower than greedy."""
     rows = state.results("compare")["rows"]
     ours = sum(float(rows[row_of("greedy", beam)]["ms_mean"]) for beam in job.beams)
-    one = sum(float(row["ms_mean"]) for row in rows.values()) + ours
+    of_stock = [row for name, row in rows.items() if name.startswith("fairseq ")]
+    one = sum(float(row["ms_mean"]) for row in of_stock) + ours * len(job.ways)
     return one * len(job.uses) / 1000
 
 
@@ -118,7 +132,7 @@ def measure(job: Job, state: State, limits: Limits, sentences: int) -> None:
         sentences, max(1, one * (sentences + WARMUP) / 60),
     )  # fmt: skip
     seconds = {
-        pair: rows_of(job, pair, list(WAYS), list(job.batch_sizes), sentences)
+        pair: rows_of(job, pair, list(job.ways), list(job.batch_sizes), sentences)
         for pair in dict.fromkeys(pair for _, pair, _ in job.uses)
     }
     rows = {name: seconds[pair][str(size)] for name, pair, size in job.uses}

@@ -1,5 +1,5 @@
-"""The steps that make a drafter: distil, train, list words. Each is done once; a stopped one goes
-on."""
+"""The steps that make drafts: distil, train, list words, learn edits. Each is done once; a stopped
+one goes on."""
 
 import logging
 import os
@@ -233,3 +233,8 @@ def shortlist(job: Job, state: State) -> None:
     """The drafter gets the words to choose among, for each source word."""
     seconds = run(job, commands.shortlist(job), "shortlist.log")
     state.note("shortlist", seconds=seconds)
+
+
+def edits(job: Job, state: State) -> None:
+    """The edits that a correcting verifier nearly always makes."""
+    state.note("edits", seconds=run(job, commands.edits(job), "edits.log"))

@@ -28,15 +28,16 @@ def further(job: Job, fastest: Mapping[str, str]) -> List[Tuple[str, str]]:
         return []
     uses = []
     for pair, way in fastest.items():
-        words = ["specdec-serve", "--path", _verifier(job), *_languages(pair), "--strategy", way]
-        words += ["--drafter-path", job.drafter] if WAYS[way] and not job.placed else []
+        words = ["specdec-serve", "--path", _verifier(job), *_languages(pair)]
+        words += ["--strategy", WAYS[way].strategy]
+        words += ["--drafter-path", job.drafter] if WAYS[way].drafter and not job.placed else []
         uses.append(("serve", _command(words)))
     for pair in job.all_pairs if job.text else ():
         words = ["specdec-bench", os.path.relpath(job.converted)]
         words += ["--path", job.path] if os.path.basename(job.path) != VERIFIER else []
         words += [*_languages(pair), "--text", f"{job.text}.{pair.partition('-')[0]}"]
         words += ["--cpu"] if job.cpu else []
-        for way in WAYS:
+        for way in job.ways:
             words += ["--system", f"{way}: {_command(strategy(job, way))}"]
         uses.append(("measure", _command(words)))
     return uses
@@ -59,8 +60,9 @@ def _verifier(job: Job) -> str:
 
 def _in_python(job: Job, pair: str, way: str, beam: int, size: int) -> str:
     source, _, target = pair.partition("-")
-    given: Dict[str, Any] = {"source_lang": source, "target_lang": target, "strategy": way}
-    if WAYS[way] and not job.placed:
+    given: Dict[str, Any] = {"source_lang": source, "target_lang": target}
+    given["strategy"] = WAYS[way].strategy
+    if WAYS[way].drafter and not job.placed:
         given["drafter"] = job.drafter
     given.update(beam=beam, batch_size=size)
     words = [repr(_verifier(job)), *(f"{name}={value!r}" for name, value in given.items())]

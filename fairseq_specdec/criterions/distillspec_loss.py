@@ -48,7 +48,7 @@ class DistillSpecLossConfig(FairseqDataclass):
 class DistillSpecLoss(FairseqCriterion):
     """The divergence of a small model from its verifier after each token of the targets.
 
-    Zhou et al. 2024 (DistillSpec), sections 3.1 and 4. The targets are those of the data, a corpus
+    Zhou et al. 2024 (DistillSpec). The targets are those of the data, a corpus
     or what ``specdec-distill`` made with the verifier; or samples of the model in training, drawn
     with torch's generator, which fairseq seeds at each update.
 

@@ -31,7 +31,7 @@ class ExitOptions:
         threshold: lambda, the least confidence with which it does; infinite where none does.
         confidence: ``softmax``, how far the likeliest token's probability is above the second's; or
             ``saturation``, the cosine similarity of the states after the exit's layer and before
-            it. Schuster et al., section 3.5.
+            it (Schuster et al. 2022: local confidence measures).
         decay: the temperature of their equation 5, by which the threshold falls along the output;
             None for one threshold.
     """
@@ -124,8 +124,8 @@ class ExitSession(VerifierSession):
     """One batch, whose rows have the same length: a token of each is scored at a time.
 
     A token that left has no states of its own in the upper layers. Their keys and values are made
-    of the state with which it left (Schuster et al. 2022, section 3.3), once a later token reaches
-    the layer, for all that are missing there.
+    of the state with which it left (Schuster et al. 2022: state propagation), once a later token
+    reaches the layer, for all that are missing there.
 
     Args:
         encoder_out: from ``encode``.

@@ -26,7 +26,7 @@ def _identity(path: str) -> Dict[str, Any]:
 def fastest(
     folder: str, drafter: str, pair: Tuple[str, str], flags: Dict[str, Any]
 ) -> Optional[str]:
-    """The fastest strategy of a pair, ``greedy`` or ``gad``, one sentence at a time.
+    """The fastest strategy of a pair, ``greedy``, ``gad`` or ``iad``, one sentence at a time.
 
     Args:
         drafter: the checkpoint that drafts would be made with.
@@ -67,7 +67,7 @@ def _nearest(beams: Any, asked: Any) -> Optional[Tuple[int, str]]:
     if not beams or not isinstance(asked, int):
         return None
     _, beam, way = min((abs(int(beam) - asked), int(beam), way) for beam, way in beams.items())
-    if way not in ("greedy", "gad"):
+    if way not in ("greedy", "gad", "iad"):
         raise ValueError(way)
     return beam, str(way)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from fairseq_specdec.accelerate import commands, files, measuring, steps
+from fairseq_specdec.accelerate import commands, files, measuring, report, steps, uses
 from fairseq_specdec.accelerate.commands import Job
 from fairseq_specdec.accelerate.state import State
 from fairseq_specdec.accelerate.steps import Limits
@@ -57,6 +57,21 @@ def test_from_a_verifier_to_a_report(accelerate, stopped_in_training, monkeypatc
     (out / "report.html").unlink()
     accelerate(*SMALL)
     assert (out / "report.html").read_text(encoding="utf-8") == page
+
+
+def test_a_model_that_corrects_text_copies_its_source(accelerate, monkeypatch):
+    """With the edits that it nearly always makes, and without."""
+    monkeypatch.setattr(measuring, "CORRECTS", 0.0)
+    words = ("--updates", 3, "--limit", 200, "--eval-sentences", 8, "--measure-sentences", 8)
+    out = accelerate(*words, "--decode-beam", 2, "--batch-sizes", 1)
+    rows = state_of(out)["measure"]["rows"]["1"]
+    for way in commands.WAYS:
+        assert rows[way]["identical_percent"] == rows[f"{way}, beam 2"]["identical_percent"] == 100
+    assert "iad with edits" in (out / "report.html").read_text(encoding="utf-8")
+    assert len((out / "edits.tsv").read_text(encoding="utf-8").splitlines()) > 1
+    job = Job("d", "v.pt", str(out), "s", "t", 1, True, False, 1000, 1, 8)
+    command = uses.decode(job, "s-t", "iad with edits", 1, 1)
+    assert f"--strategy iad --edits {out / 'edits.tsv'}" in command and "--drafter" not in command
 
 
 TRAINED = '2026 | INFO | train_inner | {"epoch": 7, "num_updates": "140", "lr": "0.002"}'
@@ -384,6 +399,44 @@ def test_the_fastest_is_recommended_for_each_use(measured):
     recommended = [(best.size, best.beam, best.way) for best in measuring.recommend(job, state)]
     assert recommended == [(1, 1, "gad"), (1, 5, "greedy"), (8, 1, "greedy"), (8, 5, "gad")]
     assert measuring.recommend(job, state)[1].speed == 90.0 / 6.0
+
+
+COPIES = ("greedy", "gad", "iad")
+
+
+@pytest.mark.parametrize(
+    "copied, converted, ways",
+    [
+        (None, None, COPIES[:2]),
+        (3.9, None, COPIES[:2]),
+        (3.0, None, (*COPIES, "iad with edits")),
+        (3.0, "folder", COPIES),
+    ],
+)
+def test_copies_are_measured_where_they_pay(measured, copied, converted, ways):
+    job, state = measured
+    rows = dict(state.results("compare")["rows"])
+    if copied is not None:
+        rows["iad"] = {"ms_mean": copied}
+    state.note("compare", rows=rows)
+    assert measuring.ways(job._replace(converted=converted), state) == ways
+
+
+@pytest.mark.parametrize(
+    "ways, times, said",
+    [
+        (COPIES[:2], (4.0, 3.0), "pays in 1 of 1 uses, and makes decoding up to 1.33 times"),
+        (COPIES[:2], (4.0, 5.0), "does not pay yet: with it decoding is 0.80 times .* --hours"),
+        (COPIES, (4.0, 3.0, 2.0), "does not pay: .* 0.67 times .* The source is the better draft"),
+        (COPIES, (4.0, 1.0, 2.0), "makes decoding up to 2.00 times as fast as without it"),
+    ],
+)
+def test_a_drafter_is_judged_by_the_best_without_it(measured, ways, times, said):
+    job, state = measured
+    job = job._replace(ways=ways, decode_beam=1, batch_sizes=(1,))
+    rows = {**figures(**STOCK), **{name: {"ms_mean": ms} for name, ms in zip(ways, times)}}
+    state.note("measure", rows={"1": rows})
+    assert re.search(f"The drafter {said}|{said}", report.verdict(job, state))
 
 
 def test_time_for_measuring_is_left_and_sentences_fit_into_it(measured, monkeypatch):

@@ -194,7 +194,7 @@ def reaches(rows, **settings):
 
 def test_how_far_it_looks_ahead():
     assert reaches(2) == []
-    assert reaches(2, strategy="iad") == [reach_with_torch(2, False)] * 2
+    assert reaches(2, strategy="iad") == [reach_with_torch(2, False, False)] * 2
     assert reaches(21, strategy="iad") == []
     assert reaches(2, strategy="iad", draft_budget=24) == [reach_of_budget(24, 2, 4)] * 2
     assert reaches(21, strategy="iad", draft_budget=0) == [reach_of_budget(0, 21, 4)] * 21

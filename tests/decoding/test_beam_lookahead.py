@@ -166,12 +166,14 @@ def test_how_far_to_look():
     """The more sentences, the fewer prefixes of each; a limit of prefixes in vain is kept."""
     assert NOTHING == (0, 0, 0.0, 0) == Reach(0, 0)
     for runs_model in (True, False):
-        reaches = [reach_with_torch(rows, runs_model) for rows in (1, 2, 5, 20, 21)]
+        reaches = [reach_with_torch(rows, runs_model, False) for rows in (1, 2, 5, 20, 21)]
         assert reaches == sorted(reaches, key=lambda one: -one.beams) and reaches[-1] == NOTHING
         assert all(one.steps == reaches[0].steps and one.beams >= 1 for one in reaches[:-1])
         assert (reaches[0].min_copy_rate > 0) == (not runs_model)
-    assert reach_with_torch(1, True).beams < reach_with_torch(1, False).beams
-    assert reach_with_torch(20, True).beams == 1  # what the search waits for is always scored
+    assert reach_with_torch(1, True, False).beams < reach_with_torch(1, False, False).beams
+    assert reach_with_torch(20, True, False).beams == 1  # what the search waits for
+    assert reach_with_torch(1, False, True) == reach_with_torch(1, False, False)
+    assert reach_with_torch(2, False, True) == NOTHING
     for vain, rows, beam in ((20, 1, 5), (20, 4, 5), (19, 4, 5), (60, 2, 3)):
         assert reach_of_budget(vain, rows, beam).beams == 1 + vain // (rows * beam)
     assert reach_of_budget(0, 3, 5).beams > reach_of_budget(60, 1, 5).beams

@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_specdec.hub import measured
 
-WAYS = {"en-de": {"1": "greedy", "5": "gad"}, "en-fr": {"1": "gad"}}
+WAYS = {"en-de": {"1": "greedy", "5": "gad"}, "en-fr": {"1": "gad"}, "en-en": {"1": "iad"}}
 
 
 def fastest(folder, target, flags):
@@ -30,6 +30,7 @@ def folder(tmp_path):
         ("de", {"beam": 4}, "gad"),
         ("de", {"beam": 2, "lenpen": 1.0}, "greedy"),
         ("fr", {"beam": 9}, "gad"),
+        ("en", {}, "iad"),
         ("ro", {}, None),
         ("de", {"draft_confidence": 0.1}, None),
         ("de", {"block_size": 4}, None),

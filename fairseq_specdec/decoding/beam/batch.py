@@ -39,7 +39,7 @@ class BeamBatch(OpenBatch):
         rewarded = max(0.0, -policy.unk_penalty)
         rules = BeamRules(parts.options.beam, policy.eos, self.max_len, rewarded)
         tables = native_tables(parts.verifier, policy)
-        looking = self._lookaheads(tables is not None, like.size(0))
+        looking = self._lookaheads(tables is not None, like)
         if tables is not None:
             return NativeBeams(
                 self.session, tables, policy, rules, start, prefix, self.limits, looking
@@ -51,8 +51,8 @@ class BeamBatch(OpenBatch):
             self.session, policy, rules, start, prefix, self.limits, like, looking, forecasts
         )
 
-    def _lookaheads(self, native: bool, rows: int) -> List[Lookahead]:
-        drafts, options = self.drafts, self.parts.options
+    def _lookaheads(self, native: bool, like: Tensor) -> List[Lookahead]:
+        drafts, options, rows = self.drafts, self.parts.options, like.size(0)
         if drafts.never_drafts:
             return []
         if options.look_ahead is not None:
@@ -60,7 +60,7 @@ class BeamBatch(OpenBatch):
         elif native:
             reach = reach_natively(self.session)
         else:
-            reach = reach_with_torch(rows, drafts.forecasts)
+            reach = reach_with_torch(rows, drafts.forecasts, like.is_cuda)
         if reach == NOTHING:
             return []
         return [Lookahead(drafts.likely_copied(row), reach) for row in range(rows)]
