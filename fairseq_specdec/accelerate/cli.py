@@ -139,7 +139,7 @@ def _steps(args: argparse.Namespace) -> Job:
     if not measuring.compared(job, state):
         logger.info("compare: this engine with stock fairseq, without a drafter")
         measuring.compare(job, state)
-    job = job._replace(ways=measuring.ways(job, state))
+    job = job._replace(ways=measuring.worthwhile(job, state))
     logger.info("compare: %s", report.without_drafter(job, state))
     limits = Limits(args.hours, args.updates, args.accepted, args.limit)
     limits = measuring.leave_time(job, state, limits, args.measure_sentences)

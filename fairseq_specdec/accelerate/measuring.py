@@ -93,7 +93,7 @@ def compare(job: Job, state: State) -> None:
     state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
 
 
-def ways(job: Job, state: State) -> Tuple[str, ...]:
+def worthwhile(job: Job, state: State) -> Tuple[str, ...]:
     """Those of ``WAYS`` that are worth measuring, by the rows of :func:`compare`."""
     rows = state.results("compare")["rows"]
     greedy, copied = rows["greedy"], rows.get("iad")

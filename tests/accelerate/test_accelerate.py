@@ -419,7 +419,7 @@ def test_copies_are_measured_where_they_pay(measured, copied, converted, ways):
     if copied is not None:
         rows["iad"] = {"ms_mean": copied}
     state.note("compare", rows=rows)
-    assert measuring.ways(job._replace(converted=converted), state) == ways
+    assert measuring.worthwhile(job._replace(converted=converted), state) == ways
 
 
 @pytest.mark.parametrize(
