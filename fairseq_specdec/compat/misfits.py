@@ -6,6 +6,7 @@ import re
 from typing import Any, List, NoReturn, Sequence
 
 from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_specdec.io.printable import flat_message, printable
 
@@ -24,7 +25,7 @@ _TABLE = re.compile(
 # What fairseq raises for settings of another type, that nobody wrote, or of a package it lacks.
 _UNFORESEEN = (
     ArithmeticError, AssertionError, AttributeError, HydraException, ImportError, LookupError,
-    RuntimeError, SyntaxError, TypeError, ValueError,
+    OmegaConfBaseException, RuntimeError, SyntaxError, TypeError, ValueError,
 )  # fmt: skip
 _REMEDY = (
     "decode data binarised with the model's dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"

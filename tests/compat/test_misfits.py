@@ -120,3 +120,13 @@ def test_settings_that_fairseq_cannot_use_are_refused_in_one_line(
         and len(message) < 400
     )
     assert message.isprintable() and message.endswith("is the file sound?")
+
+
+def test_a_value_that_omegaconf_takes_for_missing_is_refused(trained, reversal_data, tmp_path):
+    path = str(tmp_path / "odd.pt")
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    state = with_settings(state, {}, "cfg")
+    state["cfg"]["task"].update(data=str(reversal_data), upsample_primary="???")
+    torch.save(state, path)
+    with pytest.raises(RefusedCheckpointError, match=r"odd\.pt: holds no model .*upsample_primary"):
+        checkpoint_utils.load_model_ensemble_and_task([path])
