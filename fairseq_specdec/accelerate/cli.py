@@ -31,7 +31,7 @@ from ..hub.described import is_converted
 from ..io.file_locks import alone
 from ..training.dictionaries import placeholders
 from . import converted, measuring, report, steps
-from .commands import Job
+from .commands import WAYS, Job
 from .flags import check, get_parser
 from .measuring import recommend
 from .raw_text import binarise
@@ -157,7 +157,7 @@ def _steps(args: argparse.Namespace) -> Job:
         logger.info("shortlist: the likely translations of each source word")
         steps.shortlist(job, state)
         state.note("measure", done=False)
-    if "iad with edits" in job.ways and not state.done("edits"):
+    if any(WAYS[way].edits for way in job.ways) and not state.done("edits"):
         logger.info("edits: those that the verifier nearly always makes")
         steps.edits(job, state)
     if not measuring.measured(job, state):

@@ -42,7 +42,7 @@ def without_drafter(job: Job, state: State) -> str:
     each = [fastest(compared["rows"], job.uses[0], beam) for beam in job.beams]
     speeds = " and ".join(
         f"{best.speed:.1f} times stock fairseq's speed at beam {best.beam} "
-        f"({best.row['ms_mean']:.1f} ms a sentence{', iad' * (best.way == 'iad')})" for best in each
+        f"({best.row['ms_mean']:.1f} ms a sentence, {best.way})" for best in each
     )  # fmt: skip
     same = min(float(best.row["identical_percent"]) for best in each)
     return f"this engine alone: {speeds}, {same:.0f}% of {compared['sentences']} sentences the same"

@@ -48,9 +48,9 @@ class DistillSpecLossConfig(FairseqDataclass):
 class DistillSpecLoss(FairseqCriterion):
     """The divergence of a small model from its verifier after each token of the targets.
 
-    Zhou et al. 2024 (DistillSpec). The targets are those of the data, a corpus
-    or what ``specdec-distill`` made with the verifier; or samples of the model in training, drawn
-    with torch's generator, which fairseq seeds at each update.
+    Zhou et al. 2024 (DistillSpec). The targets are those of the data, a corpus or what
+    ``specdec-distill`` made with the verifier; or samples of the model in training, drawn with
+    torch's generator, which fairseq seeds at each update.
 
     Logged: ``loss``, the divergence (nats, or for ``tvd`` a probability); ``accepted_share``,
     percent of the tokens that speculative sampling would keep; ``agreement``, percent of the
