@@ -21,6 +21,8 @@ import torch
 from fairseq.data import data_utils
 from fairseq.tasks.translation import TranslationTask
 
+from fairseq_specdec.errors import UsageError
+
 from ..commands.own import again, brief, reporting
 from ..compat.checkpoint_file import read_state
 from ..data.folder import check_data, splits
@@ -67,17 +69,19 @@ def _check_splits(data: str, pair: str = "*-*", remedy: str = "") -> None:
     missing = sorted({"train", "valid"} - set(splits(data, pair)))
     if missing:
         of_pair = f" of {pair}" if remedy else ""
-        raise ValueError(
-            f"{data}: has no split {missing[0]}{of_pair}; {remedy}a drafter is trained on train "
-            "and judged on valid: binarise both with fairseq-preprocess --trainpref and --validpref"
+        raise UsageError(
+            data,
+            f"has no split {missing[0]}{of_pair}",
+            f"{remedy}a drafter is trained on train and judged on valid: binarise both with "
+            "fairseq-preprocess --trainpref and --validpref",
         )
 
 
 def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
     """Refuse DATA that were not binarised, or lack a pair."""
     if is_converted(args.data):
-        raise ValueError(
-            "--trainpref and --validpref: missing; name plain text of the source language"
+        raise UsageError(
+            "--trainpref and --validpref", "missing", "name plain text of the source language"
         )
     for pair in pairs:
         _check_splits(args.data, pair, "name pairs that DATA have with --lang-pairs; ")
@@ -97,7 +101,7 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     if args.trainpref is None:
         _check_data(args, pairs)
     elif pairs and not descriptions:
-        raise ValueError("--trainpref: binarise the text of all pairs with fairseq-preprocess")
+        raise UsageError("--trainpref", "binarise the text of all pairs with fairseq-preprocess")
     source, target = pairs[0].split("-") if pairs else _languages(args)
     cpu = args.cpu or not torch.cuda.is_available()
     bf16 = cpu and computes_in_bf16()

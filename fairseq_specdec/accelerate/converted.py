@@ -7,6 +7,8 @@ import os
 import shutil
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from fairseq_specdec.errors import MissingFileError, UsageError
+
 from ..compat.checkpoint_file import check_file
 from ..hub import measured
 from ..hub.command_line import described
@@ -31,7 +33,7 @@ def settle(args: argparse.Namespace) -> List[Described]:
     lacks, with those near to it."""
     if args.path is None:
         if not is_converted(args.data):
-            raise ValueError("--path: missing; name the verifier's checkpoint")
+            raise UsageError("--path", "missing", "name the verifier's checkpoint")
         args.path = os.path.join(args.data, VERIFIER)
     check_file("--path", args.path)
     if not is_converted(os.path.dirname(os.path.abspath(args.path))):
@@ -47,12 +49,12 @@ def _of_pair(path: str, pair: str, asked: str) -> Described:
     """The description for one of ``--lang-pairs``."""
     languages = pair.split("-")
     if len(languages) != 2:
-        raise ValueError(f"--lang-pairs {asked}: expected SOURCE-TARGET,..., got {pair!r}")
+        raise UsageError(f"--lang-pairs {asked}", f"expected SOURCE-TARGET,..., got {pair!r}")
     try:
         return described(path, *languages)
     except ValueError as error:
         _, _, reason = str(error).partition(" ")  # without the flag's name
-        raise ValueError(f"--lang-pairs {asked}: {reason}") from error
+        raise UsageError(f"--lang-pairs {asked}", reason) from error
 
 
 def split_texts(
@@ -86,17 +88,18 @@ def _split(codec: ConvertedCodec, text: str, to: str) -> None:
 def _check_text(path: str) -> None:
     """Refuse a text that is missing, or is split already."""
     if not os.path.isfile(path):
-        raise FileNotFoundError(
-            f"{path}: no such file; --trainpref and --validpref name plain text without its "
-            "language, one sentence a line"
+        raise MissingFileError(
+            path,
+            "no such file",
+            "--trainpref and --validpref name plain text without its language, one sentence a line",
         )
     with open(path, encoding="utf-8", errors="replace") as stream:
         lines = [line for line in itertools.islice(stream, _READ) if line.strip()]
     if not lines:
-        raise ValueError(f"{path}: holds no text; give one sentence a line")
+        raise UsageError(path, "holds no text", "give one sentence a line")
     if sum("\u2581" in line for line in lines) * 2 > len(lines):
-        raise ValueError(
-            f"{path}: is split into pieces; give plain text, the folder's tokenizer splits it"
+        raise UsageError(
+            path, "is split into pieces", "give plain text, the folder's tokenizer splits it"
         )
 
 

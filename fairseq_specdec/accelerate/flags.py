@@ -4,6 +4,8 @@ import argparse
 import functools
 from typing import Any, Callable
 
+from fairseq_specdec.errors import UsageError
+
 from ..commands.own import command_parser
 from ..data.cluster_flags import add_cluster_flags, check_cluster
 from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages, numbers
@@ -67,12 +69,12 @@ def check(args: argparse.Namespace) -> None:
     """Refuse flags that contradict one another; set ``hours``, and ``batch_sizes`` as numbers."""
     check_cluster(args)
     if args.hours is not None and args.updates is not None:
-        raise ValueError("--hours and --updates: choose one of them")
+        raise UsageError("--hours and --updates", "choose one of them")
     if (args.trainpref is None) != (args.validpref is None):
-        raise ValueError("--trainpref and --validpref: give both, or DATA that is binarised")
+        raise UsageError("--trainpref and --validpref", "give both, or DATA that is binarised")
     named = args.lang_pairs or (args.source_lang and args.target_lang)
     if args.trainpref is not None and not named:
-        raise ValueError("--trainpref: name the languages with --source-lang and --target-lang")
+        raise UsageError("--trainpref", "name the languages with --source-lang and --target-lang")
     if args.hours is None and args.updates is None:
         args.hours = HOURS
     args.batch_sizes = numbers(args.batch_sizes, "--batch-sizes")

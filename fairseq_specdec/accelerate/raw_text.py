@@ -9,6 +9,8 @@ from typing import Dict, List, Sequence, Tuple
 
 from fairseq.data import Dictionary
 
+from fairseq_specdec.errors import MissingFileError, UsageError
+
 from ..hub.described import Described
 from ..hub.subwords import files_of, marked
 from . import commands
@@ -73,9 +75,11 @@ def _check_texts(job: Job, args: argparse.Namespace, alone: bool) -> None:
     texts = [f"{prefix}.{side}" for prefix in (args.trainpref, args.validpref) for side in sides]
     for file in [*dictionaries.values(), *texts]:
         if not os.path.isfile(file):
-            raise FileNotFoundError(
-                f"{file}: no such file; --trainpref and --validpref name texts without their "
-                "language, DATA the verifier's dict.*.txt"
+            raise MissingFileError(
+                file,
+                "no such file",
+                "--trainpref and --validpref name texts without their language, DATA the "
+                "verifier's dict.*.txt",
             )
     _check_subwords(job, args, {side: dictionaries[side] for side in sides})
 
@@ -97,7 +101,8 @@ def _check_subwords(job: Job, args: argparse.Namespace, dictionaries: Dict[str, 
         beside = [args.data, os.path.dirname(os.path.abspath(job.path))]
         files = files_of(kind, beside, (job.source, job.target))
         model = files[0] if len(files) == 1 else "the verifier's subword model"
-        raise ValueError(
-            f"--trainpref: {text} is not split into subwords, as {dictionary} is ({entry!r}); "
-            f"split it with {model} first"
+        raise UsageError(
+            "--trainpref",
+            f"{text} is not split into subwords, as {dictionary} is ({entry!r})",
+            f"split it with {model} first",
         )

@@ -3,6 +3,8 @@
 import os
 from typing import Any, Dict
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.atomic import read_json, write_json
 
 FILE = "state.json"
@@ -18,8 +20,8 @@ class State:
         self._path = os.path.join(folder, FILE)
         others = set(os.listdir(folder)) - {LOCK} if os.path.isdir(folder) else ()
         if not os.path.exists(self._path) and others:
-            raise ValueError(
-                f"--out: {folder} exists and was not made by this command; choose another"
+            raise UsageError(
+                "--out", f"{folder} exists and was not made by this command", "choose another"
             )
         os.makedirs(folder, exist_ok=True)
         before = read_json(self._path) if os.path.exists(self._path) else {}
@@ -29,9 +31,10 @@ class State:
         for name, value in before.get("settings", {}).items() if self._steps else ():
             if name not in FREE and settings.get(name) != value:
                 flag = "--" + name.replace("_", "-")
-                raise ValueError(
-                    f"{flag} {settings.get(name)}: {folder} was begun with {value}; give that, or "
-                    "another --out"
+                raise UsageError(
+                    f"{flag} {settings.get(name)}",
+                    f"{folder} was begun with {value}",
+                    "give that, or another --out",
                 )
         self._write()
 

@@ -10,6 +10,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoints import load_model
 from ..data.merge import losses
 from ..io.atomic import read_json, replacing
@@ -68,7 +70,7 @@ def run(job: Job, words: List[str], log: str) -> float:
             process.wait()
             raise
     if status:
-        raise ValueError(f"{os.path.splitext(log)[0]}: {complaint(path)} (all of it: {path})")
+        raise UsageError(os.path.splitext(log)[0], f"{complaint(path)} (all of it: {path})")
     return time.monotonic() - began
 
 
@@ -153,7 +155,7 @@ def _check_losses(counts: Dict[str, Any]) -> None:
     """Refuse a corpus of which most is of no use, before hours are spent on the rest."""
     if counts["dropped"] > MOST_LOST * counts["chosen"]:
         commonest = max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))
-        raise ValueError(f"distil: {losses(counts)}; {REMEDIES[commonest]}")
+        raise UsageError("distil", losses(counts), REMEDIES[commonest])
 
 
 def spent_distilling(state: State) -> float:

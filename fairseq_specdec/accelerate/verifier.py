@@ -4,6 +4,8 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 
 from fairseq.models.transformer import TransformerConfig
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoint_file import read_state
 from ..decoding.builder import check_verifier
 from ..training.initialisation import load_verifier
@@ -26,22 +28,26 @@ def check_checkpoint(path: str) -> Dict[str, Any]:
     state = read_state("--path", path)
     weights = state["model"]
     if "decoder.mask_embedding" in weights:
-        raise ValueError(f"--path: {path} is a drafter; name the model that it is to speed up")
+        raise UsageError("--path", f"{path} is a drafter", "name the model that it is to speed up")
     if not any(name.startswith("encoder.") for name in weights):
-        raise ValueError(
-            f"--path: {path} holds a decoder without an encoder (a language model); drafters of "
-            "this kind read an encoder's output. Use --strategy iad or sps for it"
+        raise UsageError(
+            "--path",
+            f"{path} holds a decoder without an encoder (a language model)",
+            "drafters of this kind read an encoder's output. Use --strategy iad or sps for it",
         )
     layers = {name.split(".")[2] for name in weights if name.startswith("decoder.layers.")}
     if not layers or "encoder.embed_tokens.weight" not in weights:
-        raise ValueError(
-            f"--path: {path} holds no Transformer for text; only those of fairseq's "
-            "TransformerModel can be accelerated"
+        raise UsageError(
+            "--path",
+            f"{path} holds no Transformer for text",
+            "only those of fairseq's TransformerModel can be accelerated",
         )
     if len(layers) < LEAST_LAYERS:
-        raise ValueError(
-            f"--path: {path} has {len(layers)} decoder layers; drafting with 2 layers would cost "
-            "as much as verifying, and no drafter pays. Use --strategy greedy or iad"
+        raise UsageError(
+            "--path",
+            f"{path} has {len(layers)} decoder layers",
+            "drafting with 2 layers would cost as much as verifying, and no drafter pays. "
+            "Use --strategy greedy or iad",
         )
     return state
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.errors import UsageError
 
 from .base import Acceptance, AcceptanceRule, judged
 
@@ -27,12 +28,13 @@ def token_values(symbols: Sequence[str]) -> List[float]:
         elif NO_NUMBER.fullmatch(symbol):
             values.append(math.nan)
         else:
-            raise ValueError(
-                f"--accept-epsilon: the dictionary holds {symbol!r}, and distances are between "
-                "integers only; use --accept-top-k, or leave it out"
+            raise UsageError(
+                "--accept-epsilon",
+                f"the dictionary holds {symbol!r}, and distances are between integers only",
+                "use --accept-top-k, or leave it out",
             )
     if all(math.isnan(value) for value in values):
-        raise ValueError("--accept-epsilon: the dictionary holds no integers; leave it out")
+        raise UsageError("--accept-epsilon", "the dictionary holds no integers", "leave it out")
     return values
 
 
@@ -58,7 +60,7 @@ class DistanceRule(AcceptanceRule):
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         if self.values is None:
-            raise ValueError("--accept-epsilon: no vocabulary was read")
+            raise UsageError("--accept-epsilon", "no vocabulary was read")
         tokens = draft.tokens
         values = self.values.to(tokens.device)
         best = scores.best()

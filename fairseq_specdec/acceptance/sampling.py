@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.errors import UsageError
 
 from .base import Acceptance, AcceptanceRule, leading
 
@@ -31,13 +32,15 @@ class Sampler:
         generator: Optional[torch.Generator] = None,
     ) -> None:
         if topk is not None and topk < 1:
-            raise ValueError(f"--sampling-topk {topk}: must be 1 or more; leave it out for all")
+            raise UsageError(f"--sampling-topk {topk}", "must be 1 or more", "leave it out for all")
         if topp is not None and not 0 < topp <= 1:
-            raise ValueError(
-                f"--sampling-topp {topp}: must be greater than 0, at most 1; leave it out for all"
+            raise UsageError(
+                f"--sampling-topp {topp}",
+                "must be greater than 0, at most 1",
+                "leave it out for all",
             )
         if topk is not None and topp is not None:
-            raise ValueError("--sampling-topk, --sampling-topp: give one of them, not both")
+            raise UsageError("--sampling-topk, --sampling-topp", "give one of them, not both")
         self.topk = topk
         self.topp = topp
         self.generator = generator
@@ -131,7 +134,9 @@ class SamplingRule(AcceptanceRule):
             return Acceptance(torch.zeros_like(draft.sizes), self.sampler.sample(log_probs[:, 0]))
         p = self.sampler.warp(log_probs)
         if draft.log_probs is None:
-            raise ValueError("--sampling: the drafter does not say what its drafts were drawn from")
+            raise UsageError(
+                "--sampling", "the drafter does not say what its drafts were drawn from"
+            )
         return self.verdict(draft, p, draft.log_probs.exp())
 
     def verdict(self, draft: Draft, p: Tensor, q: Tensor) -> Acceptance:

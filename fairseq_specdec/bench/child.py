@@ -17,6 +17,7 @@ import tempfile
 import weakref
 from typing import Any, Dict
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io import provenance
 
 # Milliseconds that idle threads of Intel's OpenMP spin; its default is 200, which every turn would
@@ -86,10 +87,10 @@ class Child:
         if not line:
             self.log.seek(0)
             logged = self.log.read()[-500:].strip() or "it wrote no message"
-            raise ValueError(f"{self.title}: its process {_ending(self.process)}: {logged}")
+            raise UsageError(self.title, f"its process {_ending(self.process)}: {logged}")
         answer: Dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise ValueError(f"{self.title}: {answer['error'][:500]}")
+            raise UsageError(self.title, answer["error"][:500])
         return answer["result"]
 
 

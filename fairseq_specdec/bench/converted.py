@@ -5,6 +5,8 @@ import argparse
 import os
 from typing import List
 
+from fairseq_specdec.errors import UsageError
+
 from ..commands.words import words_of
 from ..compat.checkpoint_file import read_state
 from ..compat.unpickling_files import weights_mapped
@@ -34,5 +36,5 @@ def sources(args: argparse.Namespace) -> List[str]:
     with open(args.text, encoding="utf-8", errors="replace") as lines:
         texts = [prepared for prepared in map(codec.prepared, lines) if prepared]
     if not texts:
-        raise ValueError(f"--text {args.text}: holds no text; give one sentence a line")
+        raise UsageError(f"--text {args.text}", "holds no text", "give one sentence a line")
     return texts

@@ -5,6 +5,8 @@ import importlib.util
 import os
 from typing import Any, Dict
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, add_flag
 from .engines import ENGINES
 from .instruction_sets import VARIABLES, holds
@@ -65,26 +67,29 @@ def add(group: Any, *tables: Flags) -> None:
 def check_common(args: argparse.Namespace) -> None:
     """Refuse, before anything is measured, files that cannot be written."""
     if args.isa and not holds(args.isa):
-        raise ValueError(
-            f"--isa {args.isa}: must be set before torch is loaded; start the command specdec-bench"
+        raise UsageError(
+            f"--isa {args.isa}",
+            "must be set before torch is loaded",
+            "start the command specdec-bench",
         )
     for name in FILES:
         path = getattr(args, name.strip("-"))
         if path:
             _check_writable(name, path)
         if path and name in PICTURES and importlib.util.find_spec("matplotlib") is None:
-            raise ValueError(
-                f"{name}: needs matplotlib; install it with pip install fairseq_specdec[plots], or "
-                "leave the flag out"
+            raise UsageError(
+                name,
+                "needs matplotlib",
+                "install it with pip install fairseq_specdec[plots], or leave the flag out",
             )
 
 
 def _check_writable(name: str, path: str) -> None:
     at = os.path.abspath(path)
     if name != "--plots" and os.path.isdir(at):
-        raise ValueError(f"{name} {path}: is a folder; name a file")
+        raise UsageError(f"{name} {path}", "is a folder", "name a file")
     folder = at if name == "--plots" else os.path.dirname(at)
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise ValueError(f"{name} {path}: {folder} is no folder that can be written to")
+        raise UsageError(f"{name} {path}", f"{folder} is no folder that can be written to")

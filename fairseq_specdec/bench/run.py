@@ -7,6 +7,7 @@ import os
 import shlex
 from typing import Any, Dict, List, Optional
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import write_bytes, write_json, write_text
 from fairseq_specdec.io.progress import bar, logs_above
@@ -232,11 +233,12 @@ def continued(path: str, run: Dict[str, Any]) -> Dict[str, Any]:
         if one != other:
             unlike.insert(0, "command")
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"--resume: {path} is no result of specdec-bench") from error
+        raise UsageError("--resume", f"{path} is no result of specdec-bench") from error
     if unlike:
-        raise ValueError(
-            f"--resume: {path} holds another run ({', '.join(unlike)} differ); name another --json "
-            "or leave the flag out"
+        raise UsageError(
+            "--resume",
+            f"{path} holds another run ({', '.join(unlike)} differ)",
+            "name another --json or leave the flag out",
         )
     facts["resumed"] = [*facts.get("resumed", []), run["provenance"]["time"]]
     return before

@@ -12,6 +12,7 @@ from fairseq.tasks import TASK_REGISTRY
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
 from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.errors import UsageError
 
 from ..commands.own import brief
 from ..families.languages import check_direction, check_languages
@@ -160,7 +161,7 @@ def read(words: Sequence[str]) -> Session:
         sizes = list(numbers(args.batch_sizes, "--batch-size"))
         beams = list(numbers(args.stock_beams, "--stock-beams"))
     if not {1, 5} <= set(beams):
-        raise ValueError(f"--stock-beams {args.stock_beams}: 5 and 1 must be among them")
+        raise UsageError(f"--stock-beams {args.stock_beams}", "5 and 1 must be among them")
     paths = split_paths(args.path)
     main = Plan("fairseq", paths, dict(given(args), beam=1, nbest=1), base="fairseq")
     if args.peers:
@@ -169,7 +170,7 @@ def read(words: Sequence[str]) -> Session:
     plans = [*greedy_rows.added(plans, args), *plans]
     beams += sorted({plan.generation["beam"] for plan in plans} - set(beams))
     if args.sweep and not plans:
-        raise ValueError("--sweep: there is no --system whose flags could be swept")
+        raise UsageError("--sweep", "there is no --system whose flags could be swept")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)

@@ -17,6 +17,7 @@ from fairseq_specdec.config import OWN_FIELDS, decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator, check_settings, rule_of
 from fairseq_specdec.decoding.generation_flags import beam_of, check_generation_flags, sampler_of
 from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_task
 from fairseq_specdec.families.stock_generator import decided
 
@@ -59,7 +60,7 @@ def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
     """The decoding flags that a system may have."""
 
     def complain(message: str) -> NoReturn:
-        raise ValueError(f"--system {name!r}: {message}")
+        raise UsageError(f"--system {name!r}", message)
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = complain  # type: ignore[method-assign]
@@ -146,7 +147,7 @@ def _words(field: str, value: str) -> List[str]:
     if TYPES[field] is not bool:
         return [flag_of(field), value]
     if value.lower() not in ("true", "false"):
-        raise ValueError(f"--sweep {field}={value}: a switch; expected true or false")
+        raise UsageError(f"--sweep {field}={value}", "a switch", "expected true or false")
     return [flag_of(field)] * (value.lower() == "true")
 
 
@@ -161,7 +162,7 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List
             sweep = dict(zip(fields, chosen))
             label = " ".join([name, *(f"{field}={value}" for field, value in sweep.items())])
             if sweep and (label in systems or any(plan.name == label for plan in plans)):
-                raise ValueError(f"--system {label!r}: --sweep makes a row of this name too")
+                raise UsageError(f"--system {label!r}", "--sweep makes a row of this name too")
             more = [word for pair in sweep.items() for word in _words(*pair)]
             plans.append(make_plan(label, [*words, *more], shared, sweep, name))
     _refuse_unused(plans, shared)
@@ -174,9 +175,11 @@ def _refuse_unused(plans: Sequence[Plan], shared: Any) -> None:
         value, name = getattr(shared, field.name, field.default), field.name
         used = any(plan.settings[name] == value for plan in plans)
         if value != field.default and not used and name != "threads":
-            raise ValueError(
-                f"{flag_of(name)} {value}: no --system uses it; leave it out, or give it to one, "
-                "as in --system 'gad: --strategy gad --drafter-path FILE'"
+            raise UsageError(
+                f"{flag_of(name)} {value}",
+                "no --system uses it",
+                "leave it out, or give it to one, as in --system 'gad: --strategy gad "
+                "--drafter-path FILE'",
             )
 
 

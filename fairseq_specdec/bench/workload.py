@@ -12,6 +12,7 @@ from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_specdec.compat.checkpoint_file import load_models
 from fairseq_specdec.data.folder import data_named
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.registration import SUFFIX
 
 
@@ -120,7 +121,7 @@ class Workload:
                 skip,
             )
         if len(order) == 0:
-            raise ValueError(f"--gen-subset {split}: no sentence in {self.config.task.data}")
+            raise UsageError(f"--gen-subset {split}", f"no sentence in {self.config.task.data}")
         return [int(index) for index in order]
 
     def _load(self, paths: Tuple[str, ...]) -> List[Any]:

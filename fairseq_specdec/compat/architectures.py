@@ -146,7 +146,7 @@ def _explain(error: KeyError, path: str) -> None:
         _registered(name, path)
     if getattr(args, "task", None) == name:
         raise RefusedCheckpointError(
-            f"{path}: its task {name} is not registered; decode it with {OwnTask(state).flags()}"
+            path, f"its task {name} is not registered", f"decode it with {OwnTask(state).flags()}"
         )
 
 
@@ -160,8 +160,9 @@ def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
     ours = getattr(task, "decodes_speculatively", False) or _ours.get()
     if ours and source.task.reverses(task):
         raise RefusedCheckpointError(
-            f"{source.path}: translates in the other direction; exchange --source-lang and "
-            "--target-lang"
+            source.path,
+            "translates in the other direction",
+            "exchange --source-lang and --target-lang",
         )
     parse_settings_as_literals()  # modules of fairseq that were loaded since
     try:
@@ -211,14 +212,16 @@ def _check(cfg: Any, task: Any, source: _Source) -> None:
         return
     if our_task and full.startswith("fairseq."):
         raise RefusedCheckpointError(
-            f"{source.path}: holds a {model.__name__} (architecture {name}), and this project "
-            f"decodes fairseq's Transformers only; decode it with "
-            f"{source.task.flags()}"
+            source.path,
+            f"holds a {model.__name__} (architecture {name}), and this project decodes "
+            "fairseq's Transformers only",
+            f"decode it with {source.task.flags()}",
         )
     raise RefusedCheckpointError(
-        f"{source.path}: its architecture {name} ({full}) is not built from a checkpoint, since "
-        "its code may run settings of the file, or open files that they name; if you trust the "
-        f"file, set {VARIABLE}={name}"
+        source.path,
+        f"its architecture {name} ({full}) is not built from a checkpoint, since its code may "
+        "run settings of the file, or open files that they name",
+        f"if you trust the file, set {VARIABLE}={name}",
     )
 
 
@@ -229,8 +232,10 @@ def _registered(name: Any, path: str) -> Any:
     model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if model is None:
         raise RefusedCheckpointError(
-            f"{path}: its architecture {name} is not registered; name the folder that registers "
-            "it by --user-dir (its __init__.py may import fairseq_specdec)"
+            path,
+            f"its architecture {name} is not registered",
+            "name the folder that registers it by --user-dir (its __init__.py may import "
+            "fairseq_specdec)",
         )
     return model
 

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from omegaconf import OmegaConf, open_dict
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.printable import flat_message
 
 from .architectures import known_architectures_only
@@ -16,13 +17,13 @@ from .settings import RefusedCheckpointError
 def check_file(flag: str, path: str) -> None:
     """Refuse what is no file."""
     if os.path.isdir(path):
-        raise ValueError(
-            f"{flag}: {path} is a folder; name a checkpoint, such as checkpoint_best.pt in it"
+        raise UsageError(
+            flag, f"{path} is a folder", "name a checkpoint, such as checkpoint_best.pt in it"
         )
     if not os.path.exists(path):
-        raise ValueError(f"{flag}: no such file: {path}")
+        raise UsageError(flag, f"no such file: {path}")
     if not os.path.isfile(path):
-        raise ValueError(f"{flag}: {path} is no regular file; name a checkpoint")
+        raise UsageError(flag, f"{path} is no regular file", "name a checkpoint")
 
 
 def read_state(flag: str, path: str) -> Dict[str, Any]:
@@ -36,12 +37,13 @@ def read_state(flag: str, path: str) -> Dict[str, Any]:
         if not state.get("model") or not (state.get("cfg") or state.get("args")):
             raise KeyError("no model in it")
     except (RefusedCheckpointError, RuntimeError, EOFError, UnpicklingError) as error:
-        raise ValueError(f"{flag}: {error}") from error  # names the file and the fault
+        raise UsageError(flag, error) from error  # names the file and the fault
     except Exception as error:  # whatever a file that is no checkpoint leads to
         first = (str(error).splitlines() or [""])[0]
-        raise ValueError(
-            f"{flag}: {path} cannot be read as a fairseq checkpoint ({type(error).__name__}: "
-            f"{first}); is the file complete?"
+        raise UsageError(
+            flag,
+            f"{path} cannot be read as a fairseq checkpoint ({type(error).__name__}: {first})",
+            "is the file complete?",
         ) from error
     return state
 
@@ -74,13 +76,14 @@ def load_models(
             message = flat_message(error, 400)
             if path not in message:
                 kind = type(error).__name__
-                raise ValueError(
-                    f"{flag}: {path} holds no model that can be built ({kind}: {message}); "
-                    "is the file sound?"
+                raise UsageError(
+                    flag,
+                    f"{path} holds no model that can be built ({kind}: {message})",
+                    "is the file sound?",
                 ) from error
             if isinstance(error, MisfitError):
                 message += misfit
-            raise ValueError(f"{flag}: {message}") from error
+            raise UsageError(flag, message) from error
         models += built
     return models, saved
 

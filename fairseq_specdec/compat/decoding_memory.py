@@ -116,7 +116,7 @@ def _naming(path: Any) -> Iterator[None]:
     try:
         yield
     except packed_file.UnfitError as error:
-        raise RefusedCheckpointError(f"{path}: {error}") from error
+        raise RefusedCheckpointError(path, error) from error
 
 
 def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:

@@ -9,6 +9,8 @@ from unittest import mock
 import torch
 from torch.nn import parallel
 
+from fairseq_specdec.errors import UsageError
+
 from .patch import wrap_once
 
 logger = logging.getLogger(__name__)
@@ -44,10 +46,11 @@ def _infer_init_method(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> An
             logger.info("--distributed-backend: gloo, since there is no GPU")
             cfg.distributed_backend = "gloo"
     elif _needs_launcher(cfg):
-        raise ValueError(
-            f"--distributed-world-size {cfg.distributed_world_size}: without a GPU, fairseq starts "
-            f"no processes; begin the command with torchrun --nproc_per_node "
-            f"{cfg.distributed_world_size} $(command -v fairseq-train)"
+        raise UsageError(
+            f"--distributed-world-size {cfg.distributed_world_size}",
+            "without a GPU, fairseq starts no processes",
+            f"begin the command with torchrun --nproc_per_node {cfg.distributed_world_size} "
+            "$(command -v fairseq-train)",
         )
     return original(cfg, *args, **kwargs)
 

@@ -74,9 +74,11 @@ def _check(lines: List[str], path: str) -> None:
             interpolates = "${" in text and (name.rpartition(".")[2], text) not in known
             if interpolates or (group and not re.match(r"[\w-]*\Z", text)):
                 raise RefusedCheckpointError(
-                    f"{path}: its setting {name} becomes {text[:80]!r} as fairseq converts it: "
-                    f"{'no name' if group else 'an interpolation'}, and no value (interpolations "
-                    "are replaced by other settings or the environment); do not use this file"
+                    path,
+                    f"its setting {name} becomes {text[:80]!r} as fairseq converts it: "
+                    f"{'no name' if group else 'an interpolation'}, and no value "
+                    "(interpolations are replaced by other settings or the environment)",
+                    "do not use this file",
                 )
 
 

@@ -8,6 +8,7 @@ from typing import Any, List, NoReturn, Sequence
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from fairseq_specdec.errors import MissingFileError, UsageError
 from fairseq_specdec.io.printable import flat_message, printable
 
 from .architectures import built_from, own_task
@@ -58,16 +59,17 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
             if "://" not in str(name) and not os.path.exists(str(name)):
                 several = "," in str(name) and all(map(os.path.exists, str(name).split(",")))
                 remedy = "separate models by :" if several else "name a model's checkpoint"
-                raise FileNotFoundError(f"{name}: no such file; {remedy}")
+                raise MissingFileError(name, "no such file", remedy)
     try:
         return original(filenames, *args, **kwargs)
     except _UNFORESEEN as error:
         if isinstance(error, RuntimeError):
             _refuse_weights(error, [str(name) for name in filenames], given.get("task"))
         if "joined dictionary" in str(error):
-            raise ValueError(
-                f"{':'.join(map(str, filenames))}: trained with one dictionary for both languages, "
-                f"and those of the data differ; {_REMEDY}"
+            raise UsageError(
+                ":".join(map(str, filenames)),
+                "trained with one dictionary for both languages, and those of the data differ",
+                _REMEDY,
             ) from error
         path, message = built_from() or "?", flat_message(error)
         if path in message:
@@ -76,8 +78,9 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
         other = own.name != STOCK and task is not None and not own.made(task)
         remedy = f"decode it with {own.flags(_ours(task))}" if other else "is the file sound?"
         raise RefusedCheckpointError(
-            f"{path}: holds no model that fairseq can build ({type(error).__name__}: "
-            f"{message[:200]}); {remedy}"
+            path,
+            f"holds no model that fairseq can build ({type(error).__name__}: {message[:200]})",
+            remedy,
         ) from error
 
 
@@ -114,7 +117,9 @@ def _refuse_sizes(misfits: List[Any], names: List[str], task: Any, error: Runtim
     if own.adds_symbols(task):
         or_else = f", or {_REMEDY}" if own.made(task) else ""
         raise MisfitError(
-            f"{':'.join(names)}: trained with {sizes_there}; its task {own.name} may have added "
-            f"symbols to them: decode it with {own.flags(_ours(task))}{or_else}"
+            ":".join(names),
+            f"trained with {sizes_there}",
+            f"its task {own.name} may have added symbols to them: decode it with "
+            f"{own.flags(_ours(task))}{or_else}",
         ) from error
-    raise MisfitError(f"{':'.join(names)}: trained with {sizes_there}; {_REMEDY}") from error
+    raise MisfitError(":".join(names), f"trained with {sizes_there}", _REMEDY) from error

@@ -43,8 +43,9 @@ def plain_settings(state: Any, path: str) -> Any:
         settings = _Plain(path).of(state[part], part, 0)
         if type(settings) is not (argparse.Namespace if part == "args" else dict):
             raise RefusedCheckpointError(
-                f"{path}: its {part} is a {type(settings).__name__}, not {kinds}; "
-                "is it a fairseq checkpoint?"
+                path,
+                f"its {part} is a {type(settings).__name__}, not {kinds}",
+                "is it a fairseq checkpoint?",
             )
         state[part] = settings
     for part, value in state.items():
@@ -64,8 +65,10 @@ def _check_rest(part: Any, name: str, path: str) -> None:
         module = type(value).__module__
         if module.startswith("omegaconf."):  # a node, or what describes one and may hold others
             raise RefusedCheckpointError(
-                f"{path}: its {name} holds a configuration ({type(value).__name__}), which belongs "
-                "into its cfg; do not use it"
+                path,
+                f"its {name} holds a configuration ({type(value).__name__}), which belongs "
+                "into its cfg",
+                "do not use it",
             )
         if isinstance(value, (*_MAPPINGS, *_SEQUENCES)):
             seen.add(id(value))
@@ -92,18 +95,19 @@ class _Plain:
         """``value`` rebuilt from plain types; ``name`` is the setting's, with dots."""
         path, self._left = self._path, self._left - 1
         if self._left < 0:
-            raise RefusedCheckpointError(f"{path}: it has over {_MOST} settings; do not use it")
+            raise RefusedCheckpointError(path, f"it has over {_MOST} settings", "do not use it")
         if depth > _DEPTH:
             raise RefusedCheckpointError(
-                f"{path}: its setting {name[:200]} is nested over {_DEPTH} deep"
+                path, f"its setting {name[:200]} is nested over {_DEPTH} deep"
             )
         value = _content(value, name, path)
         kind = type(value)
         if kind is str and "${" in value:
             raise RefusedCheckpointError(
-                f"{path}: its setting {name} holds the interpolation {value[:80]!r}, which would "
-                "be replaced by another setting or an environment variable; save the checkpoint "
-                "with the value itself, or do not use it"
+                path,
+                f"its setting {name} holds the interpolation {value[:80]!r}, which would be "
+                "replaced by another setting or an environment variable",
+                "save the checkpoint with the value itself, or do not use it",
             )
         if kind in _VALUES:
             return value
@@ -114,8 +118,9 @@ class _Plain:
         if kind in _MAPPINGS:
             return self._items(value, name, depth)
         raise RefusedCheckpointError(
-            f"{path}: its setting {name} is a {kind.__module__}.{kind.__qualname__}; "
-            "settings are text, numbers, lists and dictionaries"
+            path,
+            f"its setting {name} is a {kind.__module__}.{kind.__qualname__}",
+            "settings are text, numbers, lists and dictionaries",
         )
 
     def _items(
@@ -127,11 +132,11 @@ class _Plain:
             attribute = type(key) is str and key.isidentifier() and not key.startswith("__")
             if type(key) not in (str, int, float, bool) or (attributes and not attribute):
                 raise RefusedCheckpointError(
-                    f"{path}: its settings in {name} have the name {str(key)[:80]!r}"
+                    path, f"its settings in {name} have the name {str(key)[:80]!r}"
                 )
             if type(key) is str and "${" in key:
                 raise RefusedCheckpointError(
-                    f"{path}: its settings in {name} have an interpolation as a name"
+                    path, f"its settings in {name} have an interpolation as a name"
                 )
             made[key] = self.of(value, f"{name}.{key}", depth + 1)
         return made
@@ -145,7 +150,7 @@ def _content(value: Any, name: str, path: str) -> Any:
         expected = dict if type(value) is mapping else list
         # None for a missing value, text for an interpolation (refused by the caller).
         if content is not None and type(content) not in (expected, str):
-            raise RefusedCheckpointError(f"{path}: its setting {name} is a damaged configuration")
+            raise RefusedCheckpointError(path, f"its setting {name} is a damaged configuration")
         return content
     if type(value) is node:
         return value.__dict__.get("_val")

@@ -21,21 +21,23 @@ def check_structure(state: Any, path: str) -> None:
     it holds and the remedy."""
     if not isinstance(state, dict):
         what = "nothing (None)" if state is None else f"a {type(state).__name__}"
-        raise RefusedCheckpointError(f"{path}: holds {what}, no checkpoint; {_REMEDY}")
+        raise RefusedCheckpointError(path, f"holds {what}, no checkpoint", _REMEDY)
     if "model" not in state:
         weights = bool(state) and all(isinstance(each, torch.Tensor) for each in state.values())
         what = "weights without the settings of their model" if weights else "no model"
-        raise RefusedCheckpointError(f"{path}: holds {what}; {_REMEDY}")
+        raise RefusedCheckpointError(path, f"holds {what}", _REMEDY)
     model = state["model"]
     if not isinstance(model, dict):
         raise RefusedCheckpointError(
-            f"{path}: its model is {'None' if model is None else f'a {type(model).__name__}'}, "
-            f"not weights by name; {_REMEDY}"
+            path,
+            f"its model is {'None' if model is None else f'a {type(model).__name__}'}, not "
+            "weights by name",
+            _REMEDY,
         )
     if not model:
-        raise RefusedCheckpointError(f"{path}: its model has no weights; {_REMEDY}")
+        raise RefusedCheckpointError(path, "its model has no weights", _REMEDY)
     if state.get("args") is None and state.get("cfg") is None:
-        raise RefusedCheckpointError(f"{path}: has neither args nor cfg; {_REMEDY}")
+        raise RefusedCheckpointError(path, "has neither args nor cfg", _REMEDY)
     _check_groups(state.get("cfg"), path)
     _check_counts(state, path)
 
@@ -46,8 +48,9 @@ def _check_groups(cfg: Any, path: str) -> None:
         group = cfg.get(name)
         if not isinstance(group, (type(None), dict, argparse.Namespace)):
             raise RefusedCheckpointError(
-                f"{path}: its {name} in cfg is a {type(group).__name__}, not settings by name; "
-                f"{_REMEDY}"
+                path,
+                f"its {name} in cfg is a {type(group).__name__}, not settings by name",
+                _REMEDY,
             )
 
 
@@ -69,6 +72,5 @@ def _check_counts(state: Any, path: str) -> None:
             continue
         if type(value) is int and value < 1:
             raise RefusedCheckpointError(
-                f"{path}: its setting {name} is {value}, and a Transformer needs at least 1; "
-                f"{_REMEDY}"
+                path, f"its setting {name} is {value}, and a Transformer needs at least 1", _REMEDY
             )

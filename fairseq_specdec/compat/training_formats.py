@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from fairseq_specdec.errors import UsageError
+
 from .patch import wrap_once
 
 logger = logging.getLogger(__name__)
@@ -34,7 +36,9 @@ def _check(common: Any) -> None:
     from ..engine.eager.linear import computes_in_bf16
 
     if common.fp16 and not common.memory_efficient_fp16:
-        raise ValueError("--fp16: needs a GPU, and torch sees none; leave it out to train in fp32")
+        raise UsageError(
+            "--fp16", "needs a GPU, and torch sees none", "leave it out to train in fp32"
+        )
     if common.amp:
         logger.warning("--amp: has no effect without a GPU; training is in fp32")
     if common.bf16 and not computes_in_bf16():

@@ -4,6 +4,8 @@ import os
 import pickle
 from typing import Any
 
+from fairseq_specdec.errors import UsageError
+
 from .patch import wrap_once
 
 
@@ -24,8 +26,8 @@ def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return original(path, *args, **kwargs)
     except IsADirectoryError as error:
-        raise IsADirectoryError(
-            f"{path}: is a folder; name a checkpoint, such as checkpoint_best.pt in it"
+        raise UsageError(
+            path, "is a folder", "name a checkpoint, such as checkpoint_best.pt in it"
         ) from error
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise type(error)(
@@ -38,7 +40,7 @@ def check_regular(path: Any) -> None:
     """Refuse pipes, devices and sockets, whose opening or reading may never end. Raises OSError: it
     is there, and neither a file nor a folder."""
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise OSError(f"{path}: is no regular file; name a checkpoint")
+        raise UsageError(path, "is no regular file", "name a checkpoint")
 
 
 def reader_message(error: BaseException) -> str:

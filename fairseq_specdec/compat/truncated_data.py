@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Iterator, NamedTuple, Tuple
 
 import numpy as np
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.named import naming
 
 from .patch import wrap_once
@@ -87,15 +88,15 @@ def check_lengths(index: str, data: str) -> Layout:
                 stream.seek(len(LEGACY))
                 layout = _legacy_layout(stream, index)
             else:
-                raise OSError(f"{index}: is no index that fairseq-preprocess writes; {REMEDY}")
+                raise UsageError(index, "is no index that fairseq-preprocess writes", REMEDY)
         except struct.error as error:
-            raise OSError(f"{index}: its first bytes are damaged or missing; {REMEDY}") from error
+            raise UsageError(index, "its first bytes are damaged or missing", REMEDY) from error
     promised = int(layout.sizes.sum()) * layout.dtype.itemsize
     have = os.path.getsize(data)
     if have < promised:
-        raise OSError(f"{data}: was cut off ({have} of {promised} bytes); {REMEDY}")
+        raise UsageError(data, f"was cut off ({have} of {promised} bytes)", REMEDY)
     if promised == 0:
-        raise OSError(f"{data}: holds no sentence; binarise a text that has some")
+        raise UsageError(data, "holds no sentence", "binarise a text that has some")
     return layout
 
 
@@ -109,9 +110,9 @@ def check_tokens(index: str, data: str, layout: Layout, symbols: int) -> None:
     """
     empty = np.flatnonzero(layout.sizes == 0)
     if len(empty):
-        raise OSError(f"{index}: sentence {empty[0]} is empty, it lacks even </s>; {REMEDY}")
+        raise UsageError(index, f"sentence {empty[0]} is empty, it lacks even </s>", REMEDY)
     if layout.dtype.kind not in "iu":
-        raise OSError(f"{index}: its tokens are of type {layout.dtype}, no integers; {REMEDY}")
+        raise UsageError(index, f"its tokens are of type {layout.dtype}, no integers", REMEDY)
     tokens = np.memmap(data, layout.dtype, "r", shape=(int(layout.sizes.sum()),))
     low, high = layout.offset, symbols + layout.offset
     for start in range(0, len(tokens), _CHUNK):
@@ -121,9 +122,11 @@ def check_tokens(index: str, data: str, layout: Layout, symbols: int) -> None:
         # As Python's integers: no conversion from unsigned ones.
         place = next(i for i, token in enumerate(chunk.tolist()) if not low <= token < high)
         sentence = np.searchsorted(np.cumsum(layout.sizes), start + place, "right")
-        raise OSError(
-            f"{data}: sentence {sentence} has token {int(chunk[place]) - layout.offset}; the "
-            f"dictionary has {symbols} symbols; binarise the text again with the model's dict.*.txt"
+        raise UsageError(
+            data,
+            f"sentence {sentence} has token {int(chunk[place]) - layout.offset}",
+            f"the dictionary has {symbols} symbols; binarise the text again with the model's "
+            "dict.*.txt",
         )
 
 
@@ -137,11 +140,9 @@ def _dtype(index: str, version: int, code: int) -> Any:
     from fairseq.data import indexed_dataset
 
     if version != 1:
-        raise OSError(f"{index}: is of version {version}, and fairseq reads version 1; {REMEDY}")
+        raise UsageError(index, f"is of version {version}, and fairseq reads version 1", REMEDY)
     if code not in indexed_dataset._code_to_dtype:
-        raise OSError(
-            f"{index}: its first bytes are damaged (no number format is {code}); {REMEDY}"
-        )
+        raise UsageError(index, f"its first bytes are damaged (no number format is {code})", REMEDY)
     return np.dtype(indexed_dataset._code_to_dtype[code])
 
 
@@ -150,9 +151,9 @@ def _arrays(stream: BinaryIO, index: str, *parts: Tuple[str, int]) -> Tuple[Any,
     length = stream.tell() + sum(np.dtype(kind).itemsize * count for kind, count in parts)
     have = os.fstat(stream.fileno()).st_size
     if have < length:
-        raise OSError(f"{index}: was cut off ({have} of {length} bytes); {REMEDY}")
+        raise UsageError(index, f"was cut off ({have} of {length} bytes)", REMEDY)
     if have > length:
-        raise OSError(f"{index}: has {have} bytes, and its sentences take {length}; {REMEDY}")
+        raise UsageError(index, f"has {have} bytes, and its sentences take {length}", REMEDY)
     read = (stream.read(np.dtype(kind).itemsize * count) for kind, count in parts)
     return tuple(
         np.frombuffer(content, kind).astype(np.int64) for content, (kind, _) in zip(read, parts)
@@ -163,12 +164,12 @@ def _check_places(index: str, sizes: Any, places: Any, width: int = 1) -> None:
     """Raise where a size is negative or a sentence does not begin where the one before ends."""
     wrong = np.flatnonzero(sizes < 0)
     if len(wrong):
-        raise OSError(f"{index}: sentence {wrong[0]} has {sizes[wrong[0]]} tokens; {REMEDY}")
+        raise UsageError(index, f"sentence {wrong[0]} has {sizes[wrong[0]]} tokens", REMEDY)
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]) * width
     wrong = np.flatnonzero(places != ends[: len(places)])
     if len(wrong):
-        raise OSError(
-            f"{index}: its sizes do not fit its places from sentence {wrong[0]} on; {REMEDY}"
+        raise UsageError(
+            index, f"its sizes do not fit its places from sentence {wrong[0]} on", REMEDY
         )
 
 
@@ -186,12 +187,12 @@ def _legacy_layout(stream: BinaryIO, index: str) -> Layout:
     version, code, width, count, dimensions = _unpack(stream, "QQQQQ")
     dtype = _dtype(index, version, code)
     if width != dtype.itemsize:
-        raise OSError(f"{index}: its tokens of type {dtype} take {width} bytes each; {REMEDY}")
+        raise UsageError(index, f"its tokens of type {dtype} take {width} bytes each", REMEDY)
     shapes, places, sizes = _arrays(
         stream, index, ("<i8", count + 1), ("<i8", count + 1), ("<i8", dimensions)
     )
     if dimensions != count:
-        raise OSError(f"{index}: has {dimensions} sizes for {count} sentences; {REMEDY}")
+        raise UsageError(index, f"has {dimensions} sizes for {count} sentences", REMEDY)
     _check_places(index, np.ones(count, np.int64), shapes)
     _check_places(index, sizes, places)
     return Layout(dtype, sizes, 1)

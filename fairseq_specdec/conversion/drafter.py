@@ -15,6 +15,7 @@ import torch
 from fairseq_specdec.compat.checkpoint_file import read_state
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import write_bytes
 from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
@@ -69,17 +70,17 @@ def main(args: argparse.Namespace) -> None:
         if args.to == "project":
             _add_digests(converted, state)
     except ValueError as error:
-        raise ValueError(f"{args.input}: {error}") from error
+        raise UsageError(args.input, error) from error
     buffer = io.BytesIO()
     torch.save(converted, buffer)
     content = buffer.getvalue()
     if os.path.exists(args.output):
         if not os.path.isfile(args.output):
-            raise ValueError(f"{args.output}: exists and is no file")
+            raise UsageError(args.output, "exists and is no file")
         if _holds(args.output, content):
             logger.info("%s: holds this already", args.output)
             return
         if not args.force:
-            raise ValueError(f"{args.output}: exists and holds something else; --force replaces it")
+            raise UsageError(args.output, "exists and holds something else", "--force replaces it")
     write_bytes(args.output, content)
     logger.info("%s: %d bytes, sha256 %s", args.output, len(content), sha256(args.output))

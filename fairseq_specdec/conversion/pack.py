@@ -23,6 +23,7 @@ from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.packed_file import KEY, UnfitError, check, digest, packed
 from fairseq_specdec.engine.number_formats import PACKED
 from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
@@ -52,18 +53,18 @@ def main(args: argparse.Namespace) -> None:
     check_file("input", args.input)
     if args.check:
         if args.output is not None:
-            raise ValueError(f"--check: reads {args.input} alone; leave out {args.output}")
+            raise UsageError("--check", f"reads {args.input} alone", f"leave out {args.output}")
         _check(args.input)
         return
     if args.output is None:
-        raise ValueError("output: name the file to write")
+        raise UsageError("output", "name the file to write")
     check_new_file(args.output, "output")
     if os.path.exists(args.output) and (
         not args.force or os.path.samefile(args.input, args.output)
     ):
-        raise ValueError(f"output: {args.output} exists; name another file, or add --force")
+        raise UsageError("output", f"{args.output} exists", "name another file, or add --force")
     if load() is None:
-        raise ValueError(f"packing needs the native engine: {why_not()}")
+        raise UsageError("packing needs the native engine", why_not())
     with only_to_decode():
         state = read_state("input", args.input)
         model = _model(state, args.input)
@@ -99,14 +100,14 @@ def _model(state: Dict[str, Any], path: str) -> Any:
     with building_from(path, state), known_architectures_only():
         model: Any = build_model(settings, Dictionaries(*placeholders(weights)))
     if isinstance(model, MultilingualTransformerModel):
-        raise ValueError(f"input: {path} has a model for each language pair; pack those of one")
+        raise UsageError("input", f"{path} has a model for each language pair", "pack those of one")
     check_verifier(model, f"input: {path}")
     try:
         model.load_state_dict(dict(weights), strict=True, model_cfg=settings)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
-        raise ValueError(
-            f"input: {path}: its weights are not those that its settings describe ({reason})"
+        raise UsageError(
+            "input", f"{path}: its weights are not those that its settings describe ({reason})"
         ) from error
     return model.eval()
 
@@ -115,7 +116,7 @@ def _check_packed(model: nn.Module, path: str) -> None:
     """Refuse a model of which torch runs a part."""
     products = [each._packed.product for each in model.modules() if isinstance(each, PackedModule)]
     if not products or not all(isinstance(each, NativeLinear) for each in products):
-        raise ValueError(f"input: {path} has a part that the native engine does not run")
+        raise UsageError("input", f"{path} has a part that the native engine does not run")
 
 
 def _left(model: nn.Module, saved: Dict[str, Any]) -> Dict[str, Any]:
@@ -137,14 +138,15 @@ def _check(path: str) -> None:
     with weights_mapped():
         stored = load_checkpoint(path).get(KEY)
     if stored is None:
-        raise ValueError(f"input: {path} holds no packed weights; leave out --check")
+        raise UsageError("input", f"{path} holds no packed weights", "leave out --check")
     try:
         check(stored)
     except UnfitError as error:
-        raise ValueError(f"input: {path}: {error}") from error
+        raise UsageError("input", f"{path}: {error}") from error
     if digest(stored["matrices"]) != stored.get("digest"):
-        raise ValueError(
-            f"input: {path} is damaged: its packed weights are not those of its digest; pack its "
-            "checkpoint again"
+        raise UsageError(
+            "input",
+            f"{path} is damaged: its packed weights are not those of its digest",
+            "pack its checkpoint again",
         )
     logger.info("%s: sound, packed in %s for %s", path, stored["number_format"], stored["variant"])

@@ -6,6 +6,7 @@ from typing import Optional, Sequence
 
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.engine.native.library import load, why_not
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import add_flag
 
 from .figures import FORMATS, Figures, save
@@ -47,7 +48,7 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
         args = brief(get_parser()).parse_args(words)
         library = load()
         if library is None:
-            raise ValueError(f"needs the native engine: {why_not()}")
+            raise UsageError("needs the native engine", why_not())
         figures, share = measured(library)
         path = args.output or str(kept_at(library.variant))
         save(figures, path)

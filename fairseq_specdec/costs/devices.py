@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 import torch
 
 from fairseq_specdec.engine.eager.decoder import layer_bytes
+from fairseq_specdec.errors import UsageError
 
 TABLE = pathlib.Path(__file__).with_name("devices.json")
 
@@ -55,7 +56,7 @@ def read(path: pathlib.Path) -> Tuple[Device, ...]:
     try:
         return tuple(Device(**row) for row in json.loads(path.read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: no table as make gpu writes it ({error})") from error
+        raise UsageError(path, f"no table as make gpu writes it ({error})") from error
 
 
 def merged(rows: Sequence[Device], more: Sequence[Device]) -> Tuple[Device, ...]:

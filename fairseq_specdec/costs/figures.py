@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any, Dict, NamedTuple, Tuple
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import PathLike, replacing
 
 FORMATS = ("fp32", "halves", "bf16", "int8", "int7")
@@ -110,8 +111,8 @@ def load(path: PathLike) -> Figures:
             return checked(json.load(stream))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(
-            f"{path}: no figures of a processor as specdec-costs writes them ({reason})"
+        raise UsageError(
+            path, f"no figures of a processor as specdec-costs writes them ({reason})"
         ) from None
 
 

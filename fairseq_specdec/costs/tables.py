@@ -10,6 +10,7 @@ import time
 from typing import Optional, Tuple
 
 from fairseq_specdec.engine.native.library import Library
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.version import __version__
 
 from .figures import Figures, checked, load, save
@@ -69,7 +70,7 @@ def _named(path: str, name: str) -> Figures:
     try:
         return load(path)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}; specdec-costs FILE writes one") from None
+        raise UsageError(name, error, "specdec-costs FILE writes one") from None
 
 
 @functools.lru_cache(maxsize=None)

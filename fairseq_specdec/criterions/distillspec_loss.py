@@ -11,6 +11,8 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..config import decoding_settings
 from ..decoding.builder import build_generator
 from ..io.flag_values import SHARE, check_flags, flag
@@ -62,9 +64,10 @@ class DistillSpecLoss(FairseqCriterion):
         super().__init__(task)
         check_flags(cfg, DistillSpecLossConfig)
         if not cfg.verifier:
-            raise ValueError(
-                "--criterion distillspec_loss: needs --verifier, the checkpoint of the verifier "
-                "whose distributions the model is to learn"
+            raise UsageError(
+                "--criterion distillspec_loss",
+                "needs --verifier, the checkpoint of the verifier whose distributions the "
+                "model is to learn",
             )
         if cfg.on_policy:
             check_whole("--on-policy", cfg.ddp_backend)
@@ -113,9 +116,11 @@ class DistillSpecLoss(FairseqCriterion):
         """A batch with the model's own samples as targets."""
         net_input, student = sample["net_input"], unwrapped(model)
         if bool(net_input["prev_output_tokens"][:, 0].ne(self.target.eos()).any()):
-            raise ValueError(
-                "--on-policy: the outputs of this task begin with another token than </s>, which a "
-                "sample would lack; leave it out, and train on what specdec-distill makes"
+            raise UsageError(
+                "--on-policy",
+                "the outputs of this task begin with another token than </s>, which a sample "
+                "would lack",
+                "leave it out, and train on what specdec-distill makes",
             )
         # Early in training a sample may never end.
         limit = 2 * net_input["src_tokens"].size(1) + 10

@@ -10,6 +10,8 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.flag_values import Range, check_flags, flag
 from ..training.logged_sums import LoggedSums, log_perplexity
 from ..training.target_nll import target_nll
@@ -60,9 +62,9 @@ class EarlyExitLoss(FairseqCriterion):
         Returns the summed loss (nats, fp32), what to divide it by, and sums for the log."""
         logits, extra = model(**sample["net_input"])
         if "exit_logits" not in extra:
-            raise ValueError(
-                "--criterion early_exit_loss trains models with an early exit only: use "
-                "--arch early_exit_transformer"
+            raise UsageError(
+                "--criterion early_exit_loss trains models with an early exit only",
+                "use --arch early_exit_transformer",
             )
         target = sample["target"]
         learnt = target.ne(self.padding_idx)

@@ -10,6 +10,8 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..decoding.accepted_tokens import AcceptedTokens
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, check_flags, flag
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
@@ -72,9 +74,10 @@ def _check_shares(cfg: GlancingBlockLossConfig) -> None:
     """Refuse settings out of range and contradictions, by the flag's name."""
     check_flags(cfg, GlancingBlockLossConfig)
     if cfg.expected_length and (cfg.glancing_start or cfg.glancing_stop):
-        raise ValueError(
-            "--expected-length: a revealed token is not drafted, so the length of the draft is "
-            "unknown; add --glancing-start 0 --glancing-stop 0"
+        raise UsageError(
+            "--expected-length",
+            "a revealed token is not drafted, so the length of the draft is unknown",
+            "add --glancing-start 0 --glancing-stop 0",
         )
 
 
@@ -89,7 +92,7 @@ def _check_task(task: Any) -> None:
         ("left_pad_target", "a drafter needs targets padded on the right; leave it out"),
     ):
         if getattr(settings, name, False):
-            raise ValueError(f"--{name.replace('_', '-')}: {why}")
+            raise UsageError(f"--{name.replace('_', '-')}", why)
 
 
 @register_criterion("glancing_block_loss", dataclass=GlancingBlockLossConfig)
@@ -117,10 +120,11 @@ class GlancingBlockLoss(FairseqCriterion):
         self.start, self.stop = cfg.glancing_start, cfg.glancing_stop
         self.total_updates = cfg.glancing_updates or cfg.max_update or 0
         if self.start != self.stop and self.total_updates <= 0:
-            raise ValueError(
-                "--glancing-updates: the share of revealed tokens goes from --glancing-start to "
-                "--glancing-stop over this many updates; give it, or --max-update, or set both "
-                "shares to the same value"
+            raise UsageError(
+                "--glancing-updates",
+                "the share of revealed tokens goes from --glancing-start to --glancing-stop "
+                "over this many updates",
+                "give it, or --max-update, or set both shares to the same value",
             )
         self.decay = cfg.block_loss_decay
         self.expected_length = cfg.expected_length
@@ -207,9 +211,9 @@ class GlancingBlockLoss(FairseqCriterion):
     def _drafter_shape(model: Any) -> Tuple[int, int]:
         decoder = getattr(model, "decoder", None)
         if not hasattr(decoder, "block_size"):
-            raise ValueError(
-                "--criterion glancing_block_loss trains drafters only: use "
-                "--arch spec_drafter_base or another spec_drafter or nar_drafter architecture"
+            raise UsageError(
+                "--criterion glancing_block_loss trains drafters only",
+                "use --arch spec_drafter_base or another spec_drafter or nar_drafter architecture",
             )
         return decoder.block_size, decoder.num_cuts
 

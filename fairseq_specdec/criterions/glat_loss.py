@@ -6,6 +6,8 @@ from typing import Any
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 
+from fairseq_specdec.errors import UsageError
+
 
 @dataclass
 class GlatLossConfig(FairseqDataclass):
@@ -21,7 +23,8 @@ class GlatLoss(FairseqCriterion):
 
     def __init__(self, task: Any, label_smoothing: float = 0.0, mse_lambda: float = 10.0) -> None:
         super().__init__(task)
-        raise ValueError(
-            "--criterion glat_loss: the name is known for loading the authors' drafters only; "
-            "train with --criterion glancing_block_loss and --arch spec_drafter_base"
+        raise UsageError(
+            "--criterion glat_loss",
+            "the name is known for loading the authors' drafters only",
+            "train with --criterion glancing_block_loss and --arch spec_drafter_base",
         )

@@ -6,6 +6,8 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.atomic import replacing
 from .plan import Plan, plan_from
 from .resumable import ResumableJob
@@ -57,7 +59,7 @@ class DistilledChunks(ResumableJob):
 
     def plan(self) -> Plan:
         if not os.path.isfile(self.path("plan.npz")):
-            raise ValueError(f"{self.home}: nothing was distilled yet; run without --merge")
+            raise UsageError(self.home, "nothing was distilled yet", "run without --merge")
         return plan_from(self._load("plan.npz"))
 
     def has(self, chunk: int) -> bool:

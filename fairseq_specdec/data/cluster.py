@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from fairseq import utils
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.printable import flat_message
 from ..io.progress import Counter
 from .chunks import DistilledChunks, Hypotheses
@@ -49,7 +51,7 @@ class Worker:
             job = job_of(args)
         except (ValueError, OSError) as error:
             remedy = "every machine needs the corpus and the checkpoints at the same paths"
-            raise ValueError(f"{where}: {error}; {remedy}") from error
+            raise UsageError(where, error, remedy) from error
         if job.chunks.digest != digest:
             raise ValueError(f"{where} the corpus or a checkpoint is another than the driver's")
         self.teacher, self.dataset, self.plan = load(job, args)
@@ -97,9 +99,10 @@ def _joined(args: argparse.Namespace) -> Any:
         _reach(args.ray)
         ray.init(address=args.ray, ignore_reinit_error=True, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise ValueError(
-            f"--ray {args.ray}: no cluster answers ({flat_message(error, 200)}); start one by "
-            "`ray start --head`, or give --ray without an address"
+        raise UsageError(
+            f"--ray {args.ray}",
+            f"no cluster answers ({flat_message(error, 200)})",
+            "start one by `ray start --head`, or give --ray without an address",
         ) from error
     return ray
 
@@ -189,10 +192,12 @@ class _Driver:
         self.deaths[chunk] += 1
         reason = flat_message(error, 300)
         if self.deaths[chunk] > RETRIES:
-            raise ValueError(
-                f"--ray: {'loading the teacher' if chunk is None else f'chunk {chunk}'} ended "
-                f"{self.deaths[chunk]} workers ({reason}); is their memory enough? Ray's logs are "
-                "in /tmp/ray/session_latest/logs of their machines"
+            raise UsageError(
+                "--ray",
+                f"{'loading the teacher' if chunk is None else f'chunk {chunk}'} ended "
+                f"{self.deaths[chunk]} workers ({reason})",
+                "is their memory enough? Ray's logs are in /tmp/ray/session_latest/logs of "
+                "their machines",
             )
         logger.warning("--ray: a worker died, another is started (%s)", reason)
         if chunk is not None:

@@ -5,6 +5,8 @@ import importlib.util
 import os
 from typing import Any
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.flag_values import AT_LEAST_1, add_flag
 
 
@@ -23,8 +25,8 @@ def check_cluster(args: argparse.Namespace) -> None:
     """Refuse what :func:`add_cluster_flags` cannot honour."""
     if args.ray is None:
         if args.ray_workers:
-            raise ValueError("--ray-workers: is the number of --ray's workers; give --ray too")
+            raise UsageError("--ray-workers", "is the number of --ray's workers", "give --ray too")
     elif os.path.isdir(args.ray):
-        raise ValueError(f"--ray {args.ray}: is a folder; put it before --ray")
+        raise UsageError(f"--ray {args.ray}", "is a folder", "put it before --ray")
     elif importlib.util.find_spec("ray") is None:
-        raise ValueError("--ray: needs ray; pip install 'fairseq-specdec[ray]'")
+        raise UsageError("--ray", "needs ray", "pip install 'fairseq-specdec[ray]'")

@@ -9,6 +9,8 @@ from typing import Any, Dict, List, Sequence
 
 from fairseq.data import data_utils
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.atomic import sync
 from ..io.provenance import sha256
 
@@ -29,9 +31,11 @@ class Corpus:
         self.source, self.target = source, target
         for language in (source, target):
             if not os.path.isfile(self._path(f"dict.{language}.txt")):
-                raise ValueError(
-                    f"{directory}: dict.{language}.txt is missing; binarise with "
-                    "fairseq-preprocess, or name the languages by --source-lang and --target-lang"
+                raise UsageError(
+                    directory,
+                    f"dict.{language}.txt is missing",
+                    "binarise with fairseq-preprocess, or name the languages by "
+                    "--source-lang and --target-lang",
                 )
         self.splits: List[str] = []
         self.pair = ""
@@ -43,10 +47,11 @@ class Corpus:
                 break
         else:
             there = sorted(name for name in os.listdir(directory) if name.endswith(".idx"))
-            raise ValueError(
-                f"{directory}: has no split {split!r} with a {source} side; it has "
-                f"{', '.join(there) or 'none'}. Name another by --gen-subset, or binarise it with "
-                "fairseq-preprocess --trainpref"
+            raise UsageError(
+                directory,
+                f"has no split {split!r} with a {source} side",
+                f"it has {', '.join(there) or 'none'}. Name another by --gen-subset, or "
+                "binarise it with fairseq-preprocess --trainpref",
             )
 
     def _numbered(self, k: int) -> str:

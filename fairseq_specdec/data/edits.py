@@ -19,6 +19,8 @@ import logging
 from typing import Counter as Counts
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from fairseq_specdec.errors import UsageError
+
 from ..commands.own import brief, log_to_stderr, nothing_written, reporting
 from ..drafting.edit_table import Edit, write_edits
 from ..io.atomic import check_new_file, replacing
@@ -118,17 +120,20 @@ def main(args: argparse.Namespace) -> List[Edit]:
     check_new_file(args.out, "--out", args.force)
     text = open_text(args)
     if text.source.symbols != text.target.symbols:
-        raise ValueError(
-            f"{args.data}: source and target have two dictionaries; --strategy iad copies the "
-            "source and needs one (fairseq-preprocess --joined-dictionary)"
+        raise UsageError(
+            args.data,
+            "source and target have two dictionaries",
+            "--strategy iad copies the source and needs one (fairseq-preprocess "
+            "--joined-dictionary)",
         )
     read, count = read_pairs(text, args.most_pairs)
     pairs = list(sentences(read, text.source.eos()))
     edits = learn(pairs, args.context, args.share, args.least)
     if not edits:
-        raise ValueError(
-            f"{args.data}: no edit is made {args.least} times in more than {args.share:g} of its "
-            "places; give more pairs, or lower --share or --least"
+        raise UsageError(
+            args.data,
+            f"no edit is made {args.least} times in more than {args.share:g} of its places",
+            "give more pairs, or lower --share or --least",
         )
     with replacing(args.out) as stream:
         write_edits(edits, text.source, stream)

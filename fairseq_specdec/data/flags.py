@@ -6,6 +6,8 @@ import os
 
 from fairseq import options
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.flag_values import AT_LEAST_1, Range, add_flag
 from .cluster_flags import add_cluster_flags, check_cluster
 from .resumable import add_work_flags
@@ -43,33 +45,36 @@ def check(args: argparse.Namespace) -> None:
     _check_decoding(args)
     check_cluster(args)
     if args.ray and (args.shard or args.merge or int(os.environ.get("WORLD_SIZE", 1)) > 1):
-        raise ValueError("--ray: one process hands out all; leave out --shard, --merge, torchrun")
+        raise UsageError(
+            "--ray", "one process hands out all", "leave out --shard, --merge, torchrun"
+        )
     if not os.path.isdir(args.data or ""):
-        raise ValueError(
-            f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
+        raise UsageError(
+            args.data, "is no directory", "name one directory written by fairseq-preprocess"
         )
     if os.path.realpath(args.dest) == os.path.realpath(args.data):
-        raise ValueError("--dest: is the corpus itself; choose another directory")
+        raise UsageError("--dest", "is the corpus itself", "choose another directory")
 
 
 def _check_decoding(args: argparse.Namespace) -> None:
     """No flag of fairseq-generate that means nothing here."""
     if args.fp16 and args.bf16:
-        raise ValueError("--fp16 and --bf16: choose one")
+        raise UsageError("--fp16 and --bf16", "choose one")
     if getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1:
         raise ValueError(
             "--num-shards and --distributed-world-size do not shard this command; use --shard i/n, "
             "torchrun or a Slurm array"
         )
     if getattr(args, "upsample_primary", 1) > 1:
-        raise ValueError("--upsample-primary: repeat sentences when you train, not here")
+        raise UsageError("--upsample-primary", "repeat sentences when you train, not here")
     for name in ("constraints", "replace_unk", "score_reference"):
         if getattr(args, name, None):
             raise ValueError(
                 "--{}: has no meaning for distillation; leave it out".format(name.replace("_", "-"))
             )
     if getattr(args, "trace_path", None) is not None:
-        raise ValueError(
-            "--trace-path: distillation keeps what was decoded, not how; leave it out, and trace "
-            "some sentences with fairseq-generate"
+        raise UsageError(
+            "--trace-path",
+            "distillation keeps what was decoded, not how",
+            "leave it out, and trace some sentences with fairseq-generate",
         )

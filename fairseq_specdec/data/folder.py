@@ -8,17 +8,19 @@ from typing import Any, Iterator, List
 from fairseq import utils
 from fairseq.data import data_utils
 
+from fairseq_specdec.errors import MissingFileError, UsageError
+
 REMEDY = "give the folder that fairseq-preprocess wrote"
 
 
 def check_data(cfg: Any) -> None:
     """Refuse data without languages or dictionaries."""
     if not cfg.data:
-        raise ValueError(f"DATA: missing; {REMEDY}")
+        raise UsageError("DATA", "missing", REMEDY)
     folder = utils.split_paths(cfg.data)[0]
     if not os.path.isdir(folder):
         kind = "is a file" if os.path.exists(folder) else "no such folder"
-        raise FileNotFoundError(f"{folder}: {kind}; {REMEDY}")
+        raise MissingFileError(folder, kind, REMEDY)
     source, target = cfg.source_lang, cfg.target_lang
     if source is None or target is None:
         source, target = data_utils.infer_language_pair(folder)
@@ -27,7 +29,7 @@ def check_data(cfg: Any) -> None:
     for language in (source, target):
         file = os.path.join(folder, f"dict.{language}.txt")
         if not os.path.exists(file):
-            raise FileNotFoundError(f"{file}: no such file; {REMEDY}")
+            raise MissingFileError(file, "no such file", REMEDY)
 
 
 def _without_languages(folder: str) -> str:
@@ -47,13 +49,13 @@ def data_named(data: str) -> Iterator[None]:
     except FileNotFoundError as error:
         if os.path.dirname(error.filename or "") not in folders:
             raise
-        raise FileNotFoundError(f"{error.filename}: no such file; {REMEDY}") from error
+        raise MissingFileError(error.filename, "no such file", REMEDY) from error
     except Exception as error:
         if type(error) is not Exception:  # fairseq's own have no class
             raise
         if "infer language pair" in str(error):
             raise ValueError(_without_languages(folders[0])) from error
-        raise ValueError(f"{folders[0]}: {error}; {REMEDY}") from error
+        raise UsageError(folders[0], error, REMEDY) from error
 
 
 def splits(folder: str, pair: str = "*-*") -> List[str]:
@@ -76,7 +78,8 @@ def split_named(cfg: Any, split: str) -> Iterator[None]:
         if None in (source, target) or whole:
             raise
         there = ", ".join(splits(folder)) or "none"
-        raise FileNotFoundError(
-            f"{folder}: has no split {split} for {source}-{target} (it has {there}); name one "
-            "with --gen-subset, or binarise it with fairseq-preprocess"
+        raise MissingFileError(
+            folder,
+            f"has no split {split} for {source}-{target} (it has {there})",
+            "name one with --gen-subset, or binarise it with fairseq-preprocess",
         ) from error

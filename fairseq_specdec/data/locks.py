@@ -11,6 +11,8 @@ import os
 import shutil
 from typing import Any, Dict, Iterator, Optional
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.file_locks import UNSUPPORTED, lock_file, this_process, unlock
 from .plan import Shard
 
@@ -89,9 +91,10 @@ def _enter(destination: str, home: str, digest: str, shard: Shard) -> Optional[i
         except BlockingIOError:
             excluding = [_holder(path)]
         if excluding:
-            raise ValueError(
-                f"--dest: {destination} is being written by {excluding[0]['who']}; wait until it "
-                "has ended, or choose another directory"
+            raise UsageError(
+                "--dest",
+                f"{destination} is being written by {excluding[0]['who']}",
+                "wait until it has ended, or choose another directory",
             )
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps(mine).encode("utf-8"))
@@ -110,9 +113,10 @@ def at_work(destination: str, home: str, digest: str, shard: Shard) -> Iterator[
     try:
         handle = _enter(destination, home, digest, shard)
     except OSError as error:
-        raise ValueError(
-            f"--dest: cannot write {home} ({error.strerror}); choose a directory you may write "
-            "beside"
+        raise UsageError(
+            "--dest",
+            f"cannot write {home} ({error.strerror})",
+            "choose a directory you may write beside",
         ) from error
     if handle is None:
         logger.warning(

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.atomic import sync
 from ..io.progress import bar
 from .chunks import DistilledChunks, Hypotheses
@@ -74,10 +76,11 @@ def gather(chunks: DistilledChunks, plan: Plan) -> Tuple[Hypotheses, float]:
     """All chunks as one, in the order of the corpus, and the seconds that they took together."""
     missing = chunks.unfinished()
     if missing:
-        raise ValueError(
-            f"{len(missing)} of {len(plan.chunk_ends)} chunks are not finished (first: "
-            f"{missing[:5]}); run every shard of the same command again without --merge, finished "
-            "chunks are skipped"
+        raise UsageError(
+            f"{len(missing)} of {len(plan.chunk_ends)} chunks are not finished (first",
+            f"{missing[:5]})",
+            "run every shard of the same command again without --merge, finished chunks are "
+            "skipped",
         )
     lengths = np.zeros(plan.total, dtype=np.int32)
     at_limit = np.zeros(plan.total, dtype=bool)
@@ -90,9 +93,11 @@ def gather(chunks: DistilledChunks, plan: Plan) -> Tuple[Hypotheses, float]:
         seconds += spent
     lost, extra = missing_and_doubled(np.concatenate(seen), plan.order)
     if len(lost) or len(extra):
-        raise ValueError(
-            f"{chunks.directory}: its chunks lack {len(lost)} planned sentences and hold "
-            f"{len(extra)} twice or unplanned; delete the directory and distil again"
+        raise UsageError(
+            chunks.directory,
+            f"its chunks lack {len(lost)} planned sentences and hold {len(extra)} twice or "
+            "unplanned",
+            "delete the directory and distil again",
         )
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
     tokens = np.zeros(int(lengths.sum()), dtype=np.int32)
@@ -128,9 +133,10 @@ def merge(
     hypotheses, seconds = gather(chunks, plan)
     source = corpus.read(corpus.source, task.source_dictionary, dataset_impl)
     if len(source) != plan.total:
-        raise ValueError(
-            f"{corpus.directory}: holds {len(source)} sentences, the task's dataset "
-            f"{plan.total}; leave out flags that repeat or join splits (--upsample-primary)"
+        raise UsageError(
+            corpus.directory,
+            f"holds {len(source)} sentences, the task's dataset {plan.total}",
+            "leave out flags that repeat or join splits (--upsample-primary)",
         )
     source_lengths = np.array([len(source[i]) for i in hypotheses.indices.tolist()], dtype=np.int64)
     codes = judge(hypotheses, source_lengths, filters, task.target_dictionary.eos())
@@ -222,7 +228,7 @@ def _write_pair(
         sync(stem + ".idx")
         read_back = indexed_dataset.make_dataset(stem, impl="mmap") if keep.any() else []
         if len(read_back) != int(keep.sum()):
-            raise ValueError(f"{stem}: holds {len(read_back)} sentences")
+            raise UsageError(stem, f"holds {len(read_back)} sentences")
     return tokens
 
 

@@ -6,6 +6,8 @@ import os
 import shutil
 from typing import Any, Dict, List, Mapping
 
+from fairseq_specdec.errors import UsageError
+
 from .merge import DROPPED
 from .resumable import ResumableJob
 
@@ -17,8 +19,9 @@ def pairs_of(args: argparse.Namespace) -> List[str]:
     if given is None or None not in named:
         return []
     if named != [None, None]:
-        raise ValueError(
-            "--source-lang and --target-lang: name both for one pair, neither for all --lang-pairs"
+        raise UsageError(
+            "--source-lang and --target-lang",
+            "name both for one pair, neither for all --lang-pairs",
         )
     return given.split(",") if isinstance(given, str) else list(given)
 

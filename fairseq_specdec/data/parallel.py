@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from fairseq.data import Dictionary, data_utils
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.progress import Counter
 from .corpus import Corpus
 from .folder import check_data
@@ -66,8 +68,8 @@ def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
     sides = [corpus.read(corpus.source, text.source), corpus.read(corpus.target, text.target)]
     total = len(sides[0])
     if total != len(sides[1]):
-        raise ValueError(
-            f"{corpus.directory}: {total} sources and {len(sides[1])} targets; binarise it again"
+        raise UsageError(
+            corpus.directory, f"{total} sources and {len(sides[1])} targets", "binarise it again"
         )
     numbers = np.arange(total)
     if total > most:
@@ -79,16 +81,18 @@ def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
             counter.add(1)
     kept = [pair for pair in kept if all(1 < len(side) <= LONGEST for side in pair)]
     if not kept:
-        raise ValueError(
-            f"{corpus.directory}: no pair of {corpus.split} has from 1 to {LONGEST} words a side; "
-            "give parallel text"
+        raise UsageError(
+            corpus.directory,
+            f"no pair of {corpus.split} has from 1 to {LONGEST} words a side",
+            "give parallel text",
         )
     joined = [part for side in range(2) for part in _joined([pair[side] for pair in kept])]
     for tokens, dictionary in zip(joined[::2], (text.source, text.target)):
         if tokens.min() < 0 or tokens.max() >= len(dictionary):
-            raise ValueError(
-                f"{corpus.directory}: its text was binarised with another dictionary than the one "
-                "beside it; binarise it again"
+            raise UsageError(
+                corpus.directory,
+                "its text was binarised with another dictionary than the one beside it",
+                "binarise it again",
             )
     return Pairs(*joined), len(kept)
 

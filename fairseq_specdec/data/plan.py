@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 import numpy as np
 from fairseq.data import BaseWrapperDataset
 
+from fairseq_specdec.errors import UsageError
+
 # Why a sentence of the corpus is not in the distilled corpus. The position is the stored code.
 REASONS = (
     "kept",
@@ -40,7 +42,9 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
     if flag is not None:
         match = re.fullmatch(r"(\d+)/(\d+)", flag)
         if match is None or int(match.group(1)) >= int(match.group(2)):
-            raise ValueError(f"--shard {flag}: expected i/n with i counted from 0, e.g. 0/4 to 3/4")
+            raise UsageError(
+                f"--shard {flag}", "expected i/n with i counted from 0, e.g. 0/4 to 3/4"
+            )
         return Shard(int(match.group(1)), int(match.group(2)))
     rank, count = int(environment.get("RANK", 0)), int(environment.get("WORLD_SIZE", 1))
     if "SLURM_ARRAY_TASK_ID" in environment and "SLURM_ARRAY_TASK_COUNT" in environment:
@@ -172,10 +176,11 @@ def make_plan(
     left_out = everything[chosen & (codes != 0)]
     expected = everything[chosen & (codes == 0)]
     if not len(expected):
-        raise ValueError(
-            f"no sentence is left to distil: {len(dataset)} in the corpus, {int(chosen.sum())} "
-            f"chosen by --limit or --fraction, {len(left_out)} of them too long "
-            "for --max-source-positions or --max-tokens"
+        raise UsageError(
+            "no sentence is left to distil",
+            f"{len(dataset)} in the corpus, {int(chosen.sum())} chosen by --limit or "
+            f"--fraction, {len(left_out)} of them too long for --max-source-positions or "
+            "--max-tokens",
         )
     view = _Selected(dataset, chosen & (codes == 0))
     batches = task.get_batch_iterator(dataset=view, max_positions=None, **batching).frozen_batches
@@ -197,10 +202,11 @@ def _num_tokens(dataset: Any, indices: np.ndarray) -> np.ndarray:
 def _check_same(order: np.ndarray, expected: np.ndarray) -> None:
     lost, extra = missing_and_doubled(order, expected)
     if len(lost) or len(extra):
-        raise ValueError(
+        raise UsageError(
             f"fairseq's batching lost {len(lost)} and doubled {len(extra)} of {len(expected)} "
-            f"sentences (first lost: {lost[:5].tolist()}); import fairseq_specdec before anything "
-            "else: it patches batch_by_size"
+            "sentences (first lost",
+            f"{lost[:5].tolist()})",
+            "import fairseq_specdec before anything else: it patches batch_by_size",
         )
 
 

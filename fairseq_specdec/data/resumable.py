@@ -14,6 +14,8 @@ import os
 import shutil
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
+from fairseq_specdec.errors import UsageError
+
 from ..commands.own import again, log_to_stderr, reporting
 from ..io.atomic import own_suffix, read_json, sync, write_json
 from ..io.flag_values import AT_LEAST_1, add_flag
@@ -118,9 +120,10 @@ class ResumableJob:
         elif os.path.lexists(self.destination) and not (
             os.path.isdir(self.destination) and not os.listdir(self.destination)
         ):
-            raise ValueError(
-                f"--dest: {self.destination} exists and was not made by this command; choose "
-                "another"
+            raise UsageError(
+                "--dest",
+                f"{self.destination} exists and was not made by this command",
+                "choose another",
             )
         for name in sorted(os.listdir(self.home)) if os.path.isdir(self.home) else []:
             folder = os.path.join(self.home, name)

@@ -10,6 +10,8 @@ from fairseq import utils
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.provenance import command_line, origin, sha256
 from .corpus import Corpus
 
@@ -51,11 +53,11 @@ def _task_fields(task: Any) -> Dict[str, Any]:
 def teacher_paths(config: Any) -> List[str]:
     """The checkpoints of ``--path a.pt:b.pt``."""
     if not config.common_eval.path:
-        raise ValueError("--path: name the teacher's checkpoint, or several joined by ':'")
+        raise UsageError("--path", "name the teacher's checkpoint, or several joined by ':'")
     paths = list(utils.split_paths(config.common_eval.path))
     for path in paths:
         if not os.path.isfile(path):
-            raise ValueError(f"--path: {path} does not exist; name a trained checkpoint")
+            raise UsageError("--path", f"{path} does not exist", "name a trained checkpoint")
     return paths
 
 

@@ -20,6 +20,8 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 import torch
 
+from fairseq_specdec.errors import UsageError
+
 from ..commands.own import brief, log_to_stderr, nothing_written, reporting
 from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
@@ -47,15 +49,17 @@ def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
     if not pairs:
         return [open_text(args, tokens or ())]
     if tokens is None and args.dictionary is None:
-        raise ValueError(
-            "--dictionary: missing; the drafter was trained with --fixed-dictionary or "
-            "--lang-dict: name a dictionary of its words and language tokens"
+        raise UsageError(
+            "--dictionary",
+            "missing",
+            "the drafter was trained with --fixed-dictionary or --lang-dict: name a "
+            "dictionary of its words and language tokens",
         )
     named = [args.source_lang, args.target_lang]
     if named.count(None) == 1:
-        raise ValueError(
-            "--source-lang and --target-lang: name both for one pair, neither for all pairs of the "
-            "drafter"
+        raise UsageError(
+            "--source-lang and --target-lang",
+            "name both for one pair, neither for all pairs of the drafter",
         )
     if None not in named:
         pairs = ["-".join(named)]

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from fairseq import utils
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoint_file import load_models
 from ..io.progress import Counter
 from .chunks import DistilledChunks, Hypotheses, pack
@@ -105,7 +107,7 @@ class Teacher:
         prefix = None
         if self.config.generation.prefix_size > 0:
             if sample["target"] is None:
-                raise ValueError("--prefix-size: the corpus has no targets to take prefixes from")
+                raise UsageError("--prefix-size", "the corpus has no targets to take prefixes from")
             prefix = sample["target"][:, : self.config.generation.prefix_size]
         ranked = self.task.inference_step(self.generator, self.models, sample, prefix_tokens=prefix)
         tokens = [best[0]["tokens"].tolist() if len(best) else [] for best in ranked]

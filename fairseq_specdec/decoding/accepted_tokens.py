@@ -8,6 +8,8 @@ import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoint_file import load_models
 from ..config import decoding_settings
 from ..drafting import DraftOptions, NarBlockDrafter
@@ -31,7 +33,7 @@ class AcceptedTokens:
 
     def __init__(self, path: str, sentences: int, task: Any) -> None:
         if not os.path.isfile(path):
-            raise ValueError(f"--eval-verifier: no such file: {path}")
+            raise UsageError("--eval-verifier", f"no such file: {path}")
         self.path = path
         self.sentences = sentences
         self.task = task

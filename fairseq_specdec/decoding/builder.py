@@ -17,6 +17,7 @@ from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
 from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import check_flags, flag_of
 from fairseq_specdec.models.block_decoder import BlockDecoder
@@ -53,9 +54,10 @@ def check_settings(settings: Any) -> None:
     """Refuse contradictory or impossible strategy flags, before any model is loaded. Raises
     ValueError: naming the flag and the remedy."""
     if settings.strategy not in STRATEGIES:
-        raise ValueError(
-            f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)} "
-            "(specdec-flags explains them)"
+        raise UsageError(
+            f"--strategy {settings.strategy}",
+            "unknown",
+            f"choose one of {', '.join(STRATEGIES)} (specdec-flags explains them)",
         )
     check_flags(settings, SpecDecConfig)
     STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another
@@ -72,9 +74,10 @@ def _check_own_flags(settings: Any) -> None:
         default = SpecDecConfig.__dataclass_fields__[name].default
         if settings.strategy not in owners and getattr(settings, name) != default:
             others = [", ".join(owners[:-1]), owners[-1]]
-            raise ValueError(
-                f"{flag_of(name)}: --strategy {settings.strategy} does not use it; "
-                f"leave it out, or use --strategy {' or '.join(filter(None, others))}"
+            raise UsageError(
+                flag_of(name),
+                f"--strategy {settings.strategy} does not use it",
+                f"leave it out, or use --strategy {' or '.join(filter(None, others))}",
             )
 
 
@@ -82,16 +85,19 @@ def _check_drafter_path(settings: Any) -> None:
     """Refuse a drafter that is missing, or that the strategy does not use."""
     needs_drafter = STRATEGIES[settings.strategy].needs_drafter
     if needs_drafter and not settings.drafter_path:
-        raise ValueError(
-            f"--strategy {settings.strategy}: needs --drafter-path; train one with "
-            "specdec-accelerate, or use --strategy iad, which needs none"
+        raise UsageError(
+            f"--strategy {settings.strategy}",
+            "needs --drafter-path",
+            "train one with specdec-accelerate, or use --strategy iad, which needs none",
         )
     if needs_drafter:
         check_file("--drafter-path", settings.drafter_path)
     if not needs_drafter and settings.drafter_path:
-        raise ValueError(
-            f"--drafter-path: --strategy {settings.strategy} uses no drafter; leave it out, or "
-            "use --strategy gad or gad++ (a block drafter), sps or bild (a small Transformer)"
+        raise UsageError(
+            "--drafter-path",
+            f"--strategy {settings.strategy} uses no drafter",
+            "leave it out, or use --strategy gad or gad++ (a block drafter), sps or bild (a "
+            "small Transformer)",
         )
 
 
@@ -102,15 +108,16 @@ def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any, settings: An
     if not STRATEGIES[strategy].joined_dictionary:
         return
     if src_dict is None:
-        raise ValueError(
-            f"--strategy {strategy}: copies tokens of the source, and the source of this task is "
-            "no text; use another strategy"
+        raise UsageError(
+            f"--strategy {strategy}",
+            "copies tokens of the source, and the source of this task is no text",
+            "use another strategy",
         )
     if src_dict.symbols != tgt_dict.symbols:
-        raise ValueError(
-            f"--strategy {strategy}: source and target dictionaries differ, so source tokens "
-            "cannot be drafts; preprocess with fairseq-preprocess --joined-dictionary and train "
-            "on that"
+        raise UsageError(
+            f"--strategy {strategy}",
+            "source and target dictionaries differ, so source tokens cannot be drafts",
+            "preprocess with fairseq-preprocess --joined-dictionary and train on that",
         )
 
 

@@ -6,6 +6,7 @@ import torch
 
 from fairseq_specdec.costs.devices import rows_for_graphs
 from fairseq_specdec.engine.graphs import Graphs
+from fairseq_specdec.errors import UsageError
 
 from .options import DecodingOptions
 
@@ -13,9 +14,10 @@ from .options import DecodingOptions
 def check_cuda_graphs(asked: str, device: torch.device) -> None:
     """Refuse graphs where there is no GPU."""
     if asked == "on" and device.type != "cuda":
-        raise ValueError(
-            f"--cuda-graphs on: the models are on {device}, and only a GPU has graphs; use auto or "
-            "off, or leave out --cpu"
+        raise UsageError(
+            "--cuda-graphs on",
+            f"the models are on {device}, and only a GPU has graphs",
+            "use auto or off, or leave out --cpu",
         )
 
 

@@ -19,6 +19,7 @@ from fairseq_specdec.compat.checkpoint_file import (
 )
 from fairseq_specdec.compat.decoding_memory import only_to_decode
 from fairseq_specdec.engine.eager.parts import check_model
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.models.verifier_tables import reads_tables, why_not
@@ -46,13 +47,14 @@ def load_drafter(
     not a drafter, or of other dictionaries."""
     state = read_drafter(path) if state is None else state
     if not _is_block_drafter(state):
-        raise ValueError(
-            f"--drafter-path: {path} is no block drafter (it has no [MASK] embedding); "
-            "were --path and --drafter-path swapped?"
+        raise UsageError(
+            "--drafter-path",
+            f"{path} is no block drafter (it has no [MASK] embedding)",
+            "were --path and --drafter-path swapped?",
         )
     model = _build(path, state, src_dict, tgt_dict)
     if not isinstance(model.decoder, BlockDecoder):
-        raise ValueError(f"--drafter-path: {path} holds a {type(model).__name__}, no drafter")
+        raise UsageError("--drafter-path", f"{path} holds a {type(model).__name__}, no drafter")
     return model
 
 
@@ -61,18 +63,20 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
     """Load the checkpoint of a small autoregressive model that drafts token by token."""
     state = read_drafter(path)
     if _is_block_drafter(state):
-        raise ValueError(
-            f"--drafter-path: {path} is a block drafter, and this strategy drafts with a small "
-            "autoregressive TransformerModel; give one, or use --strategy gad"
+        raise UsageError(
+            "--drafter-path",
+            f"{path} is a block drafter, and this strategy drafts with a small autoregressive "
+            "TransformerModel",
+            "give one, or use --strategy gad",
         )
     model = _build(path, state, src_dict, tgt_dict)
     decoder = getattr(model, "decoder", None)
     known = (TransformerModelBase, S2TTransformerModel)
     if not isinstance(model, known) or type(decoder) not in STOCK_DECODERS:
-        raise ValueError(
-            f"--drafter-path: {path} holds a {type(model).__name__} with decoder "
-            f"{type(decoder).__name__}; this strategy drafts with fairseq TransformerModel "
-            "checkpoints only"
+        raise UsageError(
+            "--drafter-path",
+            f"{path} holds a {type(model).__name__} with decoder {type(decoder).__name__}",
+            "this strategy drafts with fairseq TransformerModel checkpoints only",
         )
     check_model(model, f"--drafter-path: {path}")
     return model
@@ -80,7 +84,7 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
 
 def _given(path: Optional[str]) -> str:
     if not path:
-        raise ValueError("--drafter-path: this strategy needs a drafter; give its checkpoint")
+        raise UsageError("--drafter-path", "this strategy needs a drafter", "give its checkpoint")
     return path
 
 
@@ -107,9 +111,10 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
             continue
         rows = table.size(0)
         if rows != len(dictionary):
-            raise ValueError(
-                f"--drafter-path: its {side} dictionary has {rows} symbols, the verifier's "
-                f"{len(dictionary)}; train the drafter on the verifier's dict.txt"
+            raise UsageError(
+                "--drafter-path",
+                f"its {side} dictionary has {rows} symbols, the verifier's {len(dictionary)}",
+                "train the drafter on the verifier's dict.txt",
             )
     check_symbols(path, state, src_dict, tgt_dict)
     task = _DraftersTask(TranslationConfig(), src_dict, tgt_dict)
@@ -121,9 +126,10 @@ def _check_source(path: Any, weights: Any, src_dict: Any) -> None:
     reads_words = "encoder.embed_tokens.weight" in weights
     if (reads_words and src_dict is None) or (reads_speech(weights) and src_dict is not None):
         reads, source = ("words", "speech") if reads_words else ("speech", "text")
-        raise ValueError(
-            f"--drafter-path: {path} reads {reads}, and the source of this task is {source}; give "
-            "a drafter that was trained under the verifier's task"
+        raise UsageError(
+            "--drafter-path",
+            f"{path} reads {reads}, and the source of this task is {source}",
+            "give a drafter that was trained under the verifier's task",
         )
 
 
@@ -143,7 +149,9 @@ def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
     elif reads_tables(drafter):
         wrong = why_not(verifier, len(drafter.decoder.dictionary), width) or None
     if wrong is not None:
-        raise ValueError(
-            f"{flag}: the drafter reads decoder layer {layers[-1]} of a verifier {width} wide, "
-            f"and this one {wrong}; use the verifier that the drafter was trained with"
+        raise UsageError(
+            flag,
+            f"the drafter reads decoder layer {layers[-1]} of a verifier {width} wide, and "
+            f"this one {wrong}",
+            "use the verifier that the drafter was trained with",
         )

@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, NamedTuple, Optional, Set
 
+from fairseq_specdec.errors import UsageError
+
 HONOURED = ("eos", "symbols_to_strip_from_output")
 # fairseq-generate always passes both; the weight means nothing without the model.
 IGNORED_ALONE = ("lm_weight",)
@@ -18,13 +20,14 @@ def stop_symbols(extra: Optional[Dict[str, Any]], tgt_dict: Any) -> Ending:
     """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does."""
     given = extra or {}
     if given.get("lm_model") is not None:
-        raise ValueError("--lm-path: cannot be honoured by speculative decoding")
+        raise UsageError("--lm-path", "cannot be honoured by speculative decoding")
     for name, value in given.items():
         unused = value is None or value is False or (hasattr(value, "__len__") and not len(value))
         if name not in (*HONOURED, *IGNORED_ALONE) and not unused:
-            raise ValueError(
-                f"extra_gen_cls_kwargs: {name} cannot be honoured by speculative decoding; leave "
-                "it out, or decode with --task translation"
+            raise UsageError(
+                "extra_gen_cls_kwargs",
+                f"{name} cannot be honoured by speculative decoding",
+                "leave it out, or decode with --task translation",
             )
     eos = given.get("eos")
     eos = tgt_dict.eos() if eos is None else int(eos)

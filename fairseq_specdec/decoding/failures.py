@@ -3,6 +3,7 @@
 from typing import Any, List, NoReturn
 
 from fairseq_specdec.engine.eager.packed_module import not_finite
+from fairseq_specdec.errors import UsageError
 
 
 def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: int) -> NoReturn:
@@ -16,13 +17,16 @@ def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: in
     """
     where = f"at position {position} of sentence {sentence} in the batch"
     if broken:
-        raise ValueError(
-            f"--path: the verifier's output is no number {where} (NaN, or infinity before the "
-            f"softmax); {unsound(models)}"
+        raise UsageError(
+            "--path",
+            f"the verifier's output is no number {where} (NaN, or infinity before the softmax)",
+            unsound(models),
         )
-    raise ValueError(
-        f"--path: the verifier left no possible token {where}; does --no-repeat-ngram-size "
-        "forbid them all, or --unkpen or it the one that --prefix-size demands?"
+    raise UsageError(
+        "--path",
+        f"the verifier left no possible token {where}",
+        "does --no-repeat-ngram-size forbid them all, or --unkpen or it the one that "
+        "--prefix-size demands?",
     )
 
 

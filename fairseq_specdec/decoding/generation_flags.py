@@ -5,6 +5,7 @@ import math
 from typing import Any, Dict, Optional
 
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import flag_of
 
 from .strategies import STRATEGIES
@@ -37,25 +38,27 @@ def check_generation_flags(args: Any, strategy: str) -> None:
             continue
         value = getattr(args, name, unused)
         if value != unused and value is not False and value is not None:
-            raise ValueError(
-                f"{flag_of(name)}: cannot be honoured by speculative decoding; leave it out, or "
-                "decode with --task translation"
+            raise UsageError(
+                flag_of(name),
+                "cannot be honoured by speculative decoding",
+                "leave it out, or decode with --task translation",
             )
     size = getattr(args, "no_repeat_ngram_size", 0)
     if size and not STRATEGIES[strategy].verifies:
-        raise ValueError(
-            f"--no-repeat-ngram-size {size}: --strategy {strategy} chooses a block's tokens at "
-            "once and cannot forbid repetitions; use --collapse-repeats, or --strategy gad"
+        raise UsageError(
+            f"--no-repeat-ngram-size {size}",
+            f"--strategy {strategy} chooses a block's tokens at once and cannot forbid repetitions",
+            "use --collapse-repeats, or --strategy gad",
         )
     if not getattr(args, "temperature", 1.0) > 0:
-        raise ValueError("--temperature: must be greater than 0")
+        raise UsageError("--temperature", "must be greater than 0")
     for name in ("temperature", "lenpen", "unkpen", "max_len_a"):
         value = getattr(args, name, 1.0)
         # An unlimited penalty forbids <unk>, in stock too.
         if not math.isfinite(value) and (name, value) != ("unkpen", math.inf):
-            raise ValueError(f"{flag_of(name)} {value}: must be a finite number")
+            raise UsageError(f"{flag_of(name)} {value}", "must be a finite number")
     if size >= 2**31:  # a tensor of tokens is unfolded by it
-        raise ValueError(f"--no-repeat-ngram-size {size}: must be below 2**31")
+        raise UsageError(f"--no-repeat-ngram-size {size}", "must be below 2**31")
 
 
 def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
@@ -63,21 +66,23 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
     asked, nbest = getattr(args, "beam", 1), getattr(args, "nbest", 1)
     for name, count in (("beam", asked), ("nbest", nbest)):
         if count < 1:
-            raise ValueError(f"--{name} {count}: must be 1 or more")
+            raise UsageError(f"--{name} {count}", "must be 1 or more")
     sampled = getattr(args, "sampling", False)
     if not rule.lossless and nbest > 1:
         if sampled:
-            raise ValueError(
-                f"--nbest {nbest}: with --sampling one hypothesis is decoded; use --beam 1 "
-                "--nbest 1, or leave --sampling out"
+            raise UsageError(
+                f"--nbest {nbest}",
+                "with --sampling one hypothesis is decoded",
+                "use --beam 1 --nbest 1, or leave --sampling out",
             )
-        raise ValueError(
-            f"--nbest {nbest}: --strategy {strategy} with these flags decodes one hypothesis; use "
-            "--nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy)"
+        raise UsageError(
+            f"--nbest {nbest}",
+            f"--strategy {strategy} with these flags decodes one hypothesis",
+            "use --nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy)",
         )
     if nbest > asked:
-        raise ValueError(
-            f"--nbest {nbest}: there are --beam {asked} hypotheses; use --beam {nbest}"
+        raise UsageError(
+            f"--nbest {nbest}", f"there are --beam {asked} hypotheses", f"use --beam {nbest}"
         )
     if not rule.lossless:
         if asked > 1 and sampled:
@@ -89,9 +94,10 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
             )  # fmt: skip
         return 1
     if asked > words - 2:
-        raise ValueError(
-            f"--beam {asked}: the target dictionary has {words} entries; use --beam {words - 2} or "
-            "less"
+        raise UsageError(
+            f"--beam {asked}",
+            f"the target dictionary has {words} entries",
+            f"use --beam {words - 2} or less",
         )
     return int(asked)
 
@@ -108,5 +114,5 @@ def sampler_of(args: Any) -> Optional[Sampler]:
         return sampler
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"--sampling-{name}: needs --sampling")
+            raise UsageError(f"--sampling-{name}", "needs --sampling")
     return None

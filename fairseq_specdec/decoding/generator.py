@@ -14,6 +14,7 @@ from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.exits import ExitVerifier
 from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.errors import UsageError
 
 from .batch import OpenBatch
 from .beam.batch import BeamBatch
@@ -132,7 +133,7 @@ class SpeculativeGenerator(SequenceGenerator):
                 not those of as many sentences.
         """
         if constraints is not None:
-            raise ValueError("--constraints: not supported by --task translation_specdec")
+            raise UsageError("--constraints", "not supported by --task translation_specdec")
         with self.batch(models, sample, prefix_tokens, bos_token) as batch:
             list(batch.results())
         return batch.finished
@@ -251,8 +252,9 @@ def _prefix(given: Optional[Tensor], rows: int) -> Optional[Tensor]:
     if given is None:
         return None
     if given.dim() != 2 or given.size(0) != rows:
-        raise ValueError(
-            f"prefix_tokens: shape {tuple(given.shape)} does not fit a batch of {rows} sentences; "
-            f"give [{rows}, P] token ids, padded on the right"
+        raise UsageError(
+            "prefix_tokens",
+            f"shape {tuple(given.shape)} does not fit a batch of {rows} sentences",
+            f"give [{rows}, P] token ids, padded on the right",
         )
     return given.long().contiguous()

@@ -10,6 +10,7 @@ from fairseq_specdec.drafting.token_choice import unrepeated
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Edits, Scores
 from fairseq_specdec.engine.transfer import to_device
+from fairseq_specdec.errors import UsageError
 
 from .batch import OpenBatch
 from .iteration import Iteration
@@ -39,15 +40,17 @@ class NarBatch(OpenBatch):
 
     def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
         if prefix is not None:
-            raise ValueError(
-                "--prefix-size: --strategy nar has no verifier to score what outputs must begin "
-                "with; leave it out, or use --strategy gad"
+            raise UsageError(
+                "--prefix-size",
+                "--strategy nar has no verifier to score what outputs must begin with",
+                "leave it out, or use --strategy gad",
             )
         drafts = self.drafts
         if not isinstance(drafts, NarBlockSession):
-            raise ValueError(
-                f"--drafter-path: its encoder has no position for a source of {src_tokens.size(1)} "
-                "tokens; leave it out, or use --strategy greedy"
+            raise UsageError(
+                "--drafter-path",
+                f"its encoder has no position for a source of {src_tokens.size(1)} tokens",
+                "leave it out, or use --strategy greedy",
             )
         self.block = drafts
         rows, options = len(src_tokens), drafts.options
@@ -145,10 +148,11 @@ class NarBatch(OpenBatch):
         hypotheses, keep = self.hypotheses, []
         if any(done.broken):
             row = done.broken.index(1)
-            raise ValueError(
-                f"--drafter-path: the drafter's output is no number (NaN or infinity) after "
-                f"position {hypotheses.lengths_cpu[row]} of sentence {self.origin[row]} in the "
-                "batch; is the checkpoint sound, and does it decode without --fp16?"
+            raise UsageError(
+                "--drafter-path",
+                "the drafter's output is no number (NaN or infinity) after position "
+                f"{hypotheses.lengths_cpu[row]} of sentence {self.origin[row]} in the batch",
+                "is the checkpoint sound, and does it decode without --fp16?",
             )
         lengths = hypotheses.lengths_cpu
         hypotheses.lengths_cpu = [have + more for have, more in zip(lengths, done.sizes)]

@@ -5,6 +5,7 @@ from typing import Any, Dict, FrozenSet, Optional
 
 from fairseq_specdec.engine.exits import ExitOptions
 from fairseq_specdec.engine.transfer import to_device
+from fairseq_specdec.errors import UsageError
 
 from .length_limits import LengthLimits
 
@@ -65,7 +66,7 @@ class DecodingOptions:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise ValueError("--temperature: must be greater than 0")
+            raise UsageError("--temperature", "must be greater than 0")
 
     def length_limits(self, net_input: Dict[str, Any], min_len: int) -> LengthLimits:
         """Those of a batch, of which fairseq's ``net_input`` is given."""

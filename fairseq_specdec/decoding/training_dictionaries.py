@@ -13,6 +13,7 @@ from fairseq.data.multilingual.multilingual_utils import augment_dictionary
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.models.dictionary_digests import SIDES
 
 
@@ -109,10 +110,11 @@ def check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
     _check_languages(path, TrainingSettings(state).tokens(), tgt_dict)
     for side, (file, trained) in trained_dictionaries(state).items():
         if trained.symbols != {"source": src_dict, "target": tgt_dict}[side].symbols:
-            raise ValueError(
-                f"--drafter-path: {path} was trained with {file}, whose symbols differ from "
-                "those of the verifier's dictionary; train the drafter on the verifier's "
-                "dict.txt"
+            raise UsageError(
+                "--drafter-path",
+                f"{path} was trained with {file}, whose symbols differ from those of the "
+                "verifier's dictionary",
+                "train the drafter on the verifier's dict.txt",
             )
 
 
@@ -123,13 +125,15 @@ def _check_languages(path: str, tokens: Optional[List[str]], dictionary: Any) ->
     there = dictionary.symbols[-len(tokens) :]
     missing = [token for token in tokens if token not in dictionary]
     if missing:
-        raise ValueError(
-            f"--drafter-path: {path} was trained with {missing[0]} in its dictionary, and the "
-            "verifier's has none; decode with the task and the languages of its training"
+        raise UsageError(
+            "--drafter-path",
+            f"{path} was trained with {missing[0]} in its dictionary, and the verifier's has none",
+            "decode with the task and the languages of its training",
         )
     if there != tokens and sorted(there) == sorted(tokens):
-        raise ValueError(
-            f"--drafter-path: {path} was trained with the languages in another order: its "
-            f"dictionary ends with {' '.join(tokens)}, the verifier's with {' '.join(there)}; "
-            "train the drafter with the verifier's --langs"
+        raise UsageError(
+            "--drafter-path",
+            f"{path} was trained with the languages in another order: its dictionary ends "
+            f"with {' '.join(tokens)}, the verifier's with {' '.join(there)}",
+            "train the drafter with the verifier's --langs",
         )

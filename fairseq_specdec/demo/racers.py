@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from fairseq_specdec.decoding.builder import rule_of
 from fairseq_specdec.decoding.strategies import BLOCK_DRAFTED, OWN_FLAGS, STRATEGIES
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, loading
 from fairseq_specdec.hub.choices import Choice, choose_codec
 from fairseq_specdec.hub.decoding import Decodings, checked
@@ -74,12 +75,13 @@ def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
     flag, path = ("--drafter-path", beside) if block else ("--small-path", pair.small)
     if path is None:
         kind = "block drafter" if block else "small Transformer"
-        raise ValueError(
-            f"--strategies {name}: needs a {kind}; name its checkpoint with {flag}, or leave "
-            f"{name} out"
+        raise UsageError(
+            f"--strategies {name}",
+            f"needs a {kind}",
+            f"name its checkpoint with {flag}, or leave {name} out",
         )
     if not os.path.isfile(path):
-        raise ValueError(f"{flag} {path}: no such file")
+        raise UsageError(f"{flag} {path}", "no such file")
     return path
 
 
@@ -114,7 +116,9 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     out."""
     for name in names or ():
         if name not in STRATEGIES:
-            raise ValueError(f"--strategies {name}: unknown; choose of {', '.join(STRATEGIES)}")
+            raise UsageError(
+                f"--strategies {name}", "unknown", f"choose of {', '.join(STRATEGIES)}"
+            )
     device = loading.chosen_device(pair.device)
     dtype = loading.chosen_dtype(pair.dtype, device)
     place = loading.find(pair.path, pair.drafter, pair.data, "gad")

@@ -9,6 +9,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Dict, Iterator, List, Optional
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.local_http import ADDRESS, HEADERS, RefusedError, check_host, check_origin
 
 from .page import Page, page_of
@@ -40,9 +41,9 @@ class DemoServer(ThreadingHTTPServer):
         try:
             super().__init__((ADDRESS, port), Handler)
         except OverflowError as error:
-            raise ValueError(f"--port {port}: must be from 0 to 65535") from error
+            raise UsageError(f"--port {port}", "must be from 0 to 65535") from error
         except OSError as error:
-            raise ValueError(f"--port {port}: {_why(error)}") from error
+            raise UsageError(f"--port {port}", _why(error)) from error
 
     def server_bind(self) -> None:
         """Bind without asking a name server who 127.0.0.1 is, as HTTPServer does."""

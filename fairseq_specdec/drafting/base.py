@@ -14,6 +14,7 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native.packed_file import number_format_of
 from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 from fairseq_specdec.engine.work import Pass
+from fairseq_specdec.errors import UsageError
 
 from .native_loop import LoopDrafts
 from .plan import Plan
@@ -320,15 +321,17 @@ def move_to_verifier(
 def _check_packed(packed: str, options: DraftOptions, backend: Backend) -> None:
     """Refuse to run weights of ``specdec-convert pack`` otherwise than they were packed for."""
     if not isinstance(backend, NativeBackend):
-        raise ValueError(
-            "--drafter-path: its weights are packed for the native backend on a CPU; use the "
-            "checkpoint that they were packed from"
+        raise UsageError(
+            "--drafter-path",
+            "its weights are packed for the native backend on a CPU",
+            "use the checkpoint that they were packed from",
         )
     asked = _asked_format(options)
     if not options.any_dtype and packed != (asked or backend.number_format):
-        raise ValueError(
-            f"--drafter-dtype {asked or 'same'}: the weights of --drafter-path are packed in "
-            f"{packed}; leave it out, or use the checkpoint that they were packed from"
+        raise UsageError(
+            f"--drafter-dtype {asked or 'same'}",
+            f"the weights of --drafter-path are packed in {packed}",
+            "leave it out, or use the checkpoint that they were packed from",
         )
 
 

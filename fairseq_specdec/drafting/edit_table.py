@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
+from fairseq_specdec.errors import UsageError
+
 COLUMNS = ("before", "token", "after", "becomes", "share")
 """Of a file: the header, then one edit a line; tabs between columns, spaces between tokens."""
 
@@ -83,13 +85,14 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
         with open(path, encoding="utf-8", newline="\n") as stream:
             header, *lines = stream.read().split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"--edits {path}: is not text in UTF-8") from error
+        raise UsageError(f"--edits {path}", "is not text in UTF-8") from error
     except OSError as error:
-        raise ValueError(f"--edits {path}: {error.strerror}; specdec-edits writes one") from error
+        raise UsageError(f"--edits {path}", error.strerror, "specdec-edits writes one") from error
     if header.split("\t") != list(COLUMNS):
-        raise ValueError(
-            f"--edits {path}: its first line must be {' '.join(COLUMNS)}, with tabs between; "
-            "specdec-edits writes such a file"
+        raise UsageError(
+            f"--edits {path}",
+            f"its first line must be {' '.join(COLUMNS)}, with tabs between",
+            "specdec-edits writes such a file",
         )
     edits = []
     for number, line in enumerate(lines, start=2):
@@ -97,7 +100,7 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
             try:
                 edits.append(_parsed(line, dictionary))
             except ValueError as error:
-                raise ValueError(f"--edits {path}, line {number}: {error}") from error
+                raise UsageError(f"--edits {path}, line {number}", error) from error
     return EditTable(edits)
 
 
@@ -110,9 +113,10 @@ def _parsed(line: str, dictionary: Any) -> Edit:
     if len(token) != 1:
         raise ValueError(f"'{columns[1]}' is not one token")
     if becomes.count(end) != token.count(end) or (end in token and becomes[0] != end):
-        raise ValueError(
-            f"'{columns[1]}' cannot become '{columns[3]}': an edit that inserts before a sentence "
-            "is of </s> and begins with it; no other has </s>"
+        raise UsageError(
+            f"'{columns[1]}' cannot become '{columns[3]}'",
+            "an edit that inserts before a sentence is of </s> and begins with it",
+            "no other has </s>",
         )
     if end in before[1:] or end in after[:-1]:
         raise ValueError("</s> stands at the ends of a sentence only")
@@ -121,7 +125,7 @@ def _parsed(line: str, dictionary: Any) -> Edit:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise ValueError(f"share '{columns[4]}': must be a number above 0, at most 1")
+        raise UsageError(f"share '{columns[4]}'", "must be a number above 0, at most 1")
     return Edit(before, token[0], after, becomes, share)
 
 

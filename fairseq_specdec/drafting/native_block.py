@@ -23,6 +23,7 @@ from fairseq_specdec.engine.native.linear import NativeLinear, floats
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
 from fairseq_specdec.engine.work import Pass, Work
+from fairseq_specdec.errors import UsageError
 
 from .base import Budget, Costs, DraftOptions, Means, Source
 from .chain_search import chain_candidates
@@ -124,9 +125,10 @@ class NativeBlockDrafter:
         for_token = floats(decoder.output_projection.weight) @ floats(chain.out.weight)
         words = self.layers.stack.words  # a row for each: the library looks them up by token
         if not of_token.size(0) == for_token.size(0) == words:
-            raise ValueError(
-                f"--drafter-path: the chain's tables have {of_token.size(0)} and "
-                f"{for_token.size(0)} rows, the vocabulary {words}"
+            raise UsageError(
+                "--drafter-path",
+                f"the chain's tables have {of_token.size(0)} and {for_token.size(0)} rows, "
+                f"the vocabulary {words}",
             )
         tensors = [
             floats(chain.of_mask.weight),

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from .eager.decoder import DecoderSession, DecoderWeights
 from .eager.encoder import EncoderWeights
 from .eager.encoder_source import EncoderSource
@@ -66,8 +68,10 @@ class Backend:
 
     def packing(self, number_format: str) -> Backend:
         """The same for the weights of a drafter in a format that only packed weights have."""
-        raise ValueError(
-            f"--drafter-dtype {number_format}: needs the native backend; use bf16, or see --backend"
+        raise UsageError(
+            f"--drafter-dtype {number_format}",
+            "needs the native backend",
+            "use bf16, or see --backend",
         )
 
     def linear(self, weight: Tensor, bias: Optional[Tensor]) -> Callable[[Tensor], Tensor]:
@@ -155,9 +159,9 @@ def choose_backend(
         return NativeBackend(library, number_format, frees)
     if number_format != "fp32":
         why = f", and {reason}" if reason else "; leave out --backend torch"
-        raise ValueError(f"--verifier-dtype {number_format}: needs the native backend{why}")
+        raise UsageError(f"--verifier-dtype {number_format}", f"needs the native backend{why}")
     if asked == "native":
-        raise ValueError(f"--backend native: {reason}; use --backend torch")
+        raise UsageError("--backend native", reason, "use --backend torch")
     if reason is not None:
         missing = missing_engine()
         if missing and reason == why_not():
@@ -172,14 +176,16 @@ def _check_packed(models: Sequence[Any], number_format: str, reason: Optional[st
     for model in models:
         packed = number_format_of(model)
         if packed is not None and reason is not None:
-            raise ValueError(
-                f"--path: its weights are packed for the native backend, and {reason}; use the "
-                "checkpoint that they were packed from"
+            raise UsageError(
+                "--path",
+                f"its weights are packed for the native backend, and {reason}",
+                "use the checkpoint that they were packed from",
             )
         if packed not in (None, number_format):
-            raise ValueError(
-                f"--verifier-dtype {number_format}: the weights of --path are packed in {packed}; "
-                f"add --verifier-dtype {packed}, or use the checkpoint that they were packed from"
+            raise UsageError(
+                f"--verifier-dtype {number_format}",
+                f"the weights of --path are packed in {packed}",
+                f"add --verifier-dtype {packed}, or use the checkpoint that they were packed from",
             )
 
 

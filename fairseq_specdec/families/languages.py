@@ -2,6 +2,7 @@
 
 from typing import Any, Optional
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import flag_of
 
 SIDES = ("source_lang", "target_lang")
@@ -11,20 +12,21 @@ def check_languages(flags: Any) -> None:
     """Refuse a task's flags where a language of training is not named."""
     if not hasattr(flags, "lang_pairs"):
         if hasattr(flags, "langs") and not flags.langs:
-            raise ValueError("--langs: missing; name the languages of training, in their order")
+            raise UsageError("--langs", "missing", "name the languages of training, in their order")
         return
     pairs = flags.lang_pairs
     if not pairs:
-        raise ValueError("--lang-pairs: missing; name the pairs of training, as en-de,en-fr")
+        raise UsageError("--lang-pairs", "missing", "name the pairs of training, as en-de,en-fr")
     pairs = pairs.split(",") if isinstance(pairs, str) else list(pairs)
     spoken = {language for pair in pairs for language in pair.split("-")}
     for name in SIDES:
         language = getattr(flags, name, None)
         # Where there is --langs, fairseq looks for the language there.
         if language is not None and language not in spoken and not hasattr(flags, "langs"):
-            raise ValueError(
-                f"{flag_of(name)} {language}: in none of --lang-pairs {','.join(pairs)}; name a "
-                "language of training"
+            raise UsageError(
+                f"{flag_of(name)} {language}",
+                f"in none of --lang-pairs {','.join(pairs)}",
+                "name a language of training",
             )
 
 
@@ -32,7 +34,7 @@ def check_direction(flags: Any) -> None:
     """Refuse to decode in no direction: a task of several pairs trains so."""
     for name in SIDES if hasattr(flags, "lang_pairs") else ():
         if getattr(flags, name, None) is None:
-            raise ValueError(f"{flag_of(name)}: missing; name the languages to translate between")
+            raise UsageError(flag_of(name), "missing", "name the languages to translate between")
 
 
 def of_task(drafter: Any, flags: Any) -> Any:

@@ -21,6 +21,7 @@ from fairseq_specdec.decoding.generation_flags import check_generation_flags, sa
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.stored_module import restore
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
@@ -132,9 +133,10 @@ class SpecDecMixin:
         except FileNotFoundError:
             raise
         except Exception as error:  # of encodings fairseq raises Exception itself
-            raise ValueError(
-                f"{filename}: cannot be read as a dictionary ({flat_message(error, 200)}); "
-                "copy it again from where the model was trained"
+            raise UsageError(
+                filename,
+                f"cannot be read as a dictionary ({flat_message(error, 200)})",
+                "copy it again from where the model was trained",
             ) from error
 
     @property
@@ -182,7 +184,7 @@ class SpecDecMixin:
                 restore(model)
             return super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
         if more.pop("prefix_allowed_tokens_fn", None) is not None:
-            raise ValueError("prefix_allowed_tokens_fn: cannot be honoured")
+            raise UsageError("prefix_allowed_tokens_fn", "cannot be honoured")
         if OmegaConf.is_config(args):
             # Reading a field that a config lacks leaves a traceback in memory, and with it the
             # frame that will hold the generator, until the next garbage collection.
@@ -282,7 +284,7 @@ class SpecDecMixin:
         """Training begins."""
         super().begin_epoch(epoch, model)  # type: ignore[misc]
         if getattr(self.own_flags, "trace_path", None) is not None:
-            raise ValueError("--trace-path: traces decoding, not training; leave it out here")
+            raise UsageError("--trace-path", "traces decoding, not training", "leave it out here")
 
     def begin_valid_epoch(self, epoch: int, model: Any) -> None:
         """Training has moved the weights since the last validation, and perhaps the model."""

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq_specdec.compat.own_task import STOCK, OwnTask
 from fairseq_specdec.decoding.training_dictionaries import TrainingSettings
+from fairseq_specdec.errors import UsageError
 
 
 def task_of(
@@ -17,12 +18,12 @@ def task_of(
     words = shlex.split(own.flags(ours=True))
     if not settings.several:
         if asked is not None:
-            raise ValueError(f"--lang-pairs {asked}: the verifier has one pair; leave it out")
+            raise UsageError(f"--lang-pairs {asked}", "the verifier has one pair", "leave it out")
         return words if own.decodes_here and own.name != STOCK else [], []
     trained = ",".join(settings.pairs())
     pairs = asked or pair or trained
     if not pairs:
-        raise ValueError("--lang-pairs: missing; name the pairs, as en-de,en-fr")
+        raise UsageError("--lang-pairs", "missing", "name the pairs, as en-de,en-fr")
     if trained:
         words[words.index("--lang-pairs") + 1] = pairs
     else:

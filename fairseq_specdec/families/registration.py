@@ -6,6 +6,7 @@ from typing import Any, Optional
 from fairseq.tasks import TASK_REGISTRY, register_task
 
 from fairseq_specdec.config import SpecDecConfig
+from fairseq_specdec.errors import UsageError
 
 from .mixin import SpecDecMixin
 
@@ -28,7 +29,7 @@ def register_specdec(name: str, task: Optional[type] = None) -> Any:
     """
     base: Any = task or TASK_REGISTRY.get(name)
     if base is None:
-        raise ValueError(f"register_specdec({name!r}): no task of that name is registered")
+        raise UsageError(f"register_specdec({name!r})", "no task of that name is registered")
     config: Any = getattr(base, "__dataclass", None)
     if config is not None:
         config = dataclasses.make_dataclass(

@@ -6,6 +6,8 @@ from typing import Any, Dict, NamedTuple
 from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
 
+from fairseq_specdec.errors import UsageError
+
 
 class Decided(NamedTuple):
     """A task's decisions."""
@@ -20,9 +22,10 @@ def decided(stock: Any, args: Namespace, task: str) -> Decided:
     name."""
     unknown = _unknown(stock)
     if unknown is not None:
-        raise ValueError(
-            f"--task {task}: builds a generator with {unknown}, which speculative decoding does "
-            "not run; decode with the same task of fairseq"
+        raise UsageError(
+            f"--task {task}",
+            f"builds a generator with {unknown}, which speculative decoding does not run",
+            "decode with the same task of fairseq",
         )
     blocker = stock.repeat_ngram_blocker
     # Stock cuts a beam down to its vocabulary without a word; the one asked for is refused by name.

@@ -5,6 +5,8 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence
 import torch
 from fairseq.data import data_utils
 
+from fairseq_specdec.errors import UsageError
+
 from .text import TextCodec
 
 
@@ -12,9 +14,9 @@ def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
     """Refuse sizes and choices that cannot be honoured."""
     for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
         if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} {value!r}: must be 1 or more")
+            raise UsageError(f"{name} {value!r}", "must be 1 or more")
     if too_long not in ("refuse", "truncate"):
-        raise ValueError(f"too_long {too_long!r}: choose refuse or truncate")
+        raise UsageError(f"too_long {too_long!r}", "choose refuse or truncate")
 
 
 def check_seed(seed: Optional[int]) -> None:
@@ -24,7 +26,7 @@ def check_seed(seed: Optional[int]) -> None:
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise TypeError(f"seed: expected a whole number, got {seed!r}")
     if not -(2**63) <= seed < 2**64:
-        raise ValueError(f"seed {seed}: must be from -2**63 to 2**64 - 1")
+        raise UsageError(f"seed {seed}", "must be from -2**63 to 2**64 - 1")
 
 
 def listed(texts: Iterable[str]) -> List[str]:

@@ -6,6 +6,8 @@ from typing import Any, Callable, Dict, Optional, Union
 
 from omegaconf import OmegaConf
 
+from fairseq_specdec.errors import UsageError
+
 from .loading import Loaded, Place
 from .subwords import FLAGS, completed, kind_of_file
 from .text import TextCodec
@@ -65,7 +67,7 @@ def _subwords(
         bpe_codes = os.fspath(bpe_codes)
         kind = kind_of_file(bpe_codes) if bpe == "auto" else bpe
         if not isinstance(kind, str) or kind not in FLAGS:
-            raise ValueError(f"bpe_codes: bpe is {bpe!r}; leave one of them out")
+            raise UsageError("bpe_codes", f"bpe is {bpe!r}", "leave one of them out")
         return {"bpe": kind, FLAGS[kind]: bpe_codes}
     if bpe == "auto":
         return look(settings_in(saved, "bpe"))
@@ -80,5 +82,5 @@ def _named(kind: str, choice: Choice) -> Dict[str, Any]:
     if isinstance(choice, str):
         return {kind: choice}
     if not isinstance(choice, dict) or kind not in choice:
-        raise ValueError(f"{kind} {choice!r}: give a name, or a dictionary with {kind!r} in it")
+        raise UsageError(f"{kind} {choice!r}", f"give a name, or a dictionary with {kind!r} in it")
     return dict(choice)

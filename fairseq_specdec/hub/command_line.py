@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_specdec.config import SpecDecConfig
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import add_flag
 
 from .described import Described, describe
@@ -55,7 +56,7 @@ def add_decoding_flags(decoding: Any, kinds: Mapping[str, Any]) -> None:
 def verifier_of(args: argparse.Namespace) -> str:
     """``--path``, or the folder or name of ``--pair``."""
     if args.pair is not None and args.path is not None:
-        raise ValueError("--pair and --path: choose one of them")
+        raise UsageError("--pair and --path", "choose one of them")
     return str(args.path if args.path is not None else args.pair or "demo_ende")
 
 

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from fairseq.data import Dictionary
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.printable import flat_message
 
 from .described import Described
@@ -137,7 +138,7 @@ class _Bytes:
         flags = {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
         for file in files:
             if not os.path.isfile(file):
-                raise ValueError(f"{file}: no such file; convert the model again")
+                raise UsageError(file, "no such file", "convert the model again")
         self._bpe: Any = _built("bpe", flags)
         self._dictionary = src_dict
         self._split = _Split(described.description["special"][0], src_dict)
@@ -169,8 +170,8 @@ class _Fast:
         try:
             self._model = Tokenizer.from_file(path)
         except Exception as error:  # tokenizers raises bare ones
-            raise ValueError(
-                f"{path}: is no tokenizer ({flat_message(error, 100)}); convert it again"
+            raise UsageError(
+                path, f"is no tokenizer ({flat_message(error, 100)})", "convert it again"
             ) from error
         self._index = tgt_dict.index
 
@@ -195,13 +196,13 @@ def open_sentencepiece(path: str) -> Any:
     try:
         import sentencepiece
     except ImportError as error:
-        raise ValueError(
-            f"{path}: reading it needs sentencepiece; pip install 'fairseq-specdec[hf]'"
+        raise UsageError(
+            path, "reading it needs sentencepiece", "pip install 'fairseq-specdec[hf]'"
         ) from error
     try:
         return sentencepiece.SentencePieceProcessor(model_file=path)
     except (RuntimeError, OSError, TypeError) as error:
-        raise ValueError(f"{path}: is no sentencepiece model; copy it again") from error
+        raise UsageError(path, "is no sentencepiece model", "copy it again") from error
 
 
 def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> ConvertedCodec:
@@ -210,7 +211,7 @@ def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> Con
     kinds = dict.fromkeys([described.description["kind"], *_spare(described)])
     kind = described.description["kind"] if bpe == "auto" else bpe
     if kind not in kinds:
-        raise ValueError(f"bpe {bpe!r}: a converted model has {' or '.join(map(str, kinds))}")
+        raise UsageError(f"bpe {bpe!r}", f"a converted model has {' or '.join(map(str, kinds))}")
     return ConvertedCodec(described, kind, *dictionaries)
 
 
@@ -219,9 +220,11 @@ def codec_of(described: Described) -> ConvertedCodec:
     Raises ValueError: no task of fairseq makes the model's sources."""
     words = described.description["source"]
     if described.start is None and words.index("{text}") == 0 and words[-1] == "{lang}":
-        raise ValueError(
-            f"{described.folder}: its sources end with their language (legacy_behaviour), those of "
-            "fairseq's task begin with it; decode it from Python or with specdec-serve"
+        raise UsageError(
+            described.folder,
+            "its sources end with their language (legacy_behaviour), those of fairseq's task "
+            "begin with it",
+            "decode it from Python or with specdec-serve",
         )
     files = [os.path.join(described.folder, f"dict.{n}.txt") for n in described.dictionaries]
     return choose(described, "auto", (Dictionary.load(files[0]), Dictionary.load(files[1])))

@@ -16,6 +16,7 @@ from fairseq_specdec.decoding.builder import (
 )
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_pair
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
@@ -207,9 +208,10 @@ class Decodings:
         honoured, in the call's words."""
         settled = sorted(SETTLED & set(flags))
         if settled:
-            raise ValueError(
-                f"{settled[0]}: holds for all calls, since weights are packed by it; pass it to "
-                "from_pretrained"
+            raise UsageError(
+                settled[0],
+                "holds for all calls, since weights are packed by it",
+                "pass it to from_pretrained",
             )
         kept = {
             name: value

@@ -5,6 +5,7 @@ import json
 import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import flag_of
 
 DESCRIPTION = "converted.json"
@@ -109,16 +110,17 @@ def describe(
 def _language(argument: str, code: Optional[str], usual: Any, known: Dict[str, str]) -> str:
     if not known:
         if code not in (None, usual):
-            raise ValueError(f"{argument} {code}: the model's is {usual}")
+            raise UsageError(f"{argument} {code}", f"the model's is {usual}")
         return str(usual)
     code = usual if code is None else code
     if code is None:
-        raise ValueError(
-            f"{argument}: the model has {len(known)} languages; pass {argument}=..., "
-            f"as {argument}={sorted(known)[0]!r}"
+        raise UsageError(
+            argument,
+            f"the model has {len(known)} languages",
+            f"pass {argument}=..., as {argument}={sorted(known)[0]!r}",
         )
     if code not in known:
-        raise ValueError(f"{argument} {code}: {nearest(code, known)}")
+        raise UsageError(f"{argument} {code}", nearest(code, known))
     return code
 
 
@@ -126,9 +128,10 @@ def _check_two(asked: Sequence[Tuple[str, Optional[str]]], languages: Sequence[s
     """Refuse one language that was asked for beside the same one, which was not."""
     left_out = [argument for argument, code in asked if code is None]
     if languages[0] == languages[1] and len(left_out) == 1:
-        raise ValueError(
-            f"{left_out[0]}: left out, it is {languages[0]}, as the other language; pass "
-            f"{left_out[0]}=..."
+        raise UsageError(
+            left_out[0],
+            f"left out, it is {languages[0]}, as the other language",
+            f"pass {left_out[0]}=...",
         )
 
 
@@ -137,13 +140,13 @@ def _read(path: str) -> Dict[str, Any]:
         with open(path, encoding="utf-8") as stream:
             description = json.load(stream)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is no JSON file; convert the model again") from error
+        raise UsageError(path, "is no JSON file", "convert the model again") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ValueError(
-            f"{path}: is of another format than {FORMAT}; convert the model again with this version"
+        raise UsageError(
+            path, f"is of another format than {FORMAT}", "convert the model again with this version"
         )
     for name, kind in _KINDS.items():
         pairs = name in ("dictionaries", "pair", "special", "renamed")
         if not isinstance(description.get(name), kind) or (pairs and len(description[name]) != 2):
-            raise ValueError(f"{path}: its entry {name} is damaged; convert the model again")
+            raise UsageError(path, f"its entry {name} is damaged", "convert the model again")
     return description

@@ -14,6 +14,7 @@ from fairseq_specdec.compat.own_task import OwnTask
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
+from fairseq_specdec.errors import MissingFileError, UsageError
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
@@ -57,13 +58,15 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> P
         place = _find_name(os.fspath(verifier), drafter, data, strategy)  # type: ignore[arg-type]
     for path in place.verifiers:
         if not os.path.isfile(path):
-            raise FileNotFoundError(
-                f"verifier: no such file: {path}; give a checkpoint, several for an ensemble, a "
-                f"folder with verifier.pt in it, or one of {', '.join(DEMOS)}"
+            raise MissingFileError(
+                "verifier",
+                f"no such file: {path}",
+                "give a checkpoint, several for an ensemble, a folder with verifier.pt in "
+                f"it, or one of {', '.join(DEMOS)}",
             )
     if place.data is not None and not os.path.isdir(place.data):
-        raise FileNotFoundError(
-            f"data: no such folder: {place.data}; name the one of the dict.*.txt"
+        raise MissingFileError(
+            "data", f"no such folder: {place.data}", "name the one of the dict.*.txt"
         )
     return place
 
@@ -96,10 +99,12 @@ def _demo_folder(name: str) -> str:
     for folder in places:
         if os.path.isfile(os.path.join(folder, "verifier.pt")):
             return folder
-    raise FileNotFoundError(
-        f"{name}: not in {', '.join(dict.fromkeys(places))}; the demo pairs come with a checkout "
-        "of fairseq_specdec, in its data-bin, and not with a wheel: run this in the checkout's "
-        f"folder, or name the pair's, as path/to/data-bin/{name} (specdec-demo: --path)"
+    raise MissingFileError(
+        name,
+        f"not in {', '.join(dict.fromkeys(places))}",
+        "the demo pairs come with a checkout of fairseq_specdec, in its data-bin, and not "
+        "with a wheel: run this in the checkout's folder, or name the pair's, as "
+        f"path/to/data-bin/{name} (specdec-demo: --path)",
     )
 
 
@@ -124,9 +129,10 @@ def _dictionaries(data: Optional[str], first: str, saved_task: Any) -> str:
         if folder and os.path.isdir(folder):
             if any(n.startswith("dict.") and n.endswith(".txt") for n in os.listdir(folder)):
                 return folder
-    raise FileNotFoundError(
-        f"data: no dict.*.txt in {' or '.join(p for p in places if p)}; pass data=... with the "
-        "folder that fairseq-preprocess wrote"
+    raise MissingFileError(
+        "data",
+        f"no dict.*.txt in {' or '.join(p for p in places if p)}",
+        "pass data=... with the folder that fairseq-preprocess wrote",
     )
 
 
@@ -136,9 +142,10 @@ def _task(config: TranslationSpecDecConfig) -> Any:
         return TranslationSpecDecTask.setup_task(config)
     except Exception as error:  # fairseq raises bare ones
         reasons = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(
-            f"data: the dictionaries dict.{config.source_lang}.txt and "
-            f"dict.{config.target_lang}.txt in {config.data} cannot be used ({reasons[0]})"
+        raise UsageError(
+            "data",
+            f"the dictionaries dict.{config.source_lang}.txt and dict.{config.target_lang}"
+            f".txt in {config.data} cannot be used ({reasons[0]})",
         ) from error
 
 
@@ -155,11 +162,12 @@ def _languages(
     for argument, given, guess in zip(("source_lang", "target_lang"), asked, guesses):
         name = given or (saved_task or {}).get(argument) or guess
         if not name:
-            raise ValueError(f"{argument}: the checkpoint does not name it; pass {argument}=...")
+            raise UsageError(argument, "the checkpoint does not name it", f"pass {argument}=...")
         if not os.path.isfile(os.path.join(folder, f"dict.{name}.txt")):
-            raise FileNotFoundError(
-                f"{argument} {name}: no dict.{name}.txt in {folder}; pass data=... or "
-                f"{argument}=..."
+            raise MissingFileError(
+                f"{argument} {name}",
+                f"no dict.{name}.txt in {folder}",
+                f"pass data=... or {argument}=...",
             )
         names.append(name)
     return names[0], names[1]
@@ -190,9 +198,10 @@ def _load(
 ) -> Loaded:
     state = read_state("verifier", paths[0])
     if reads_speech(state["model"]):
-        raise ValueError(
-            f"verifier: {paths[0]} reads speech, and this interface translates text; use "
-            "fairseq's S2TTransformerModel.from_pretrained with task='speech_to_text_specdec'"
+        raise UsageError(
+            "verifier",
+            f"{paths[0]} reads speech, and this interface translates text",
+            "use fairseq's S2TTransformerModel.from_pretrained with task='speech_to_text_specdec'",
         )
     saved = state.get("cfg")
     saved_task = saved.get("task") if saved is not None else None
@@ -212,9 +221,10 @@ def _load(
     )
     task = _task(config)
     if OwnTask(state).reverses(task):
-        raise ValueError(
-            f"source_lang {source}, target_lang {target}: {paths[0]} translates in the other "
-            "direction; exchange them"
+        raise UsageError(
+            f"source_lang {source}, target_lang {target}",
+            f"{paths[0]} translates in the other direction",
+            "exchange them",
         )
     misfit = f", or pass data=... with its own dictionaries, not {folder}"
     models, _ = load_models("verifier", paths[:1], task, misfit, state=state)
@@ -231,9 +241,9 @@ def chosen_device(device: Any) -> torch.device:
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device {device!r}: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"device {device!r}", str(error).splitlines()[0]) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r}: torch sees no GPU; leave it out for the CPU")
+        raise UsageError(f"device {device!r}", "torch sees no GPU", "leave it out for the CPU")
     return chosen
 
 
@@ -241,8 +251,8 @@ def chosen_dtype(dtype: Any, device: torch.device) -> torch.dtype:
     """The number format asked for."""
     chosen: Any = DTYPES.get(dtype, dtype) if isinstance(dtype, str) else dtype
     if chosen not in DTYPES.values():
-        raise ValueError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")
+        raise UsageError(f"dtype {dtype!r}", f"choose one of {', '.join(DTYPES)}")
     if chosen == torch.float16 and device.type == "cpu":
-        raise ValueError(f"dtype {dtype!r}: not on a CPU; use fp32 or bf16")
+        raise UsageError(f"dtype {dtype!r}", "not on a CPU", "use fp32 or bf16")
     known: torch.dtype = chosen
     return known

@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import read_json, write_json
 from fairseq_specdec.io.provenance import sha256
 
@@ -46,8 +47,8 @@ def fastest(
         nearest = _nearest(noted["pairs"].get("-".join(pair)), flags.get("beam", 1))
         size = noted["drafter"]["bytes"]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: is damaged; delete it, and specdec-accelerate writes it again"
+        raise UsageError(
+            path, "is damaged", "delete it, and specdec-accelerate writes it again"
         ) from error
     if nearest is None:
         return None

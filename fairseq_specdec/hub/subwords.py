@@ -6,6 +6,8 @@ import os
 import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
+from fairseq_specdec.errors import UsageError
+
 # fairseq's flag for the file of each kind.
 FLAGS = {"subword_nmt": "bpe_codes", "fastbpe": "bpe_codes", "sentencepiece": "sentencepiece_model"}
 _CODES = ("code", "codes", "bpecodes", "bpe_codes", "codes.bpe", "*.codes")
@@ -69,9 +71,10 @@ def completed(
         return chosen
     files = [(kind, path) for kind in kinds for path in files_of(kind, folders, languages)]
     if len(files) > 1:
-        raise ValueError(
-            f"bpe: there are several subword models ({', '.join(path for _, path in files)}); "
-            "pass bpe_codes=... with the file of this checkpoint"
+        raise UsageError(
+            "bpe",
+            f"there are several subword models ({', '.join(path for _, path in files)})",
+            "pass bpe_codes=... with the file of this checkpoint",
         )
     if files:
         kind, path = files[0]
@@ -79,11 +82,13 @@ def completed(
     places = " or ".join(dict.fromkeys(map(os.path.realpath, folders)))
     if chosen:
         missing = f"{kinds[0]}'s file{f' {named}' if named else ''} is not there"
-        raise ValueError(f"bpe: {missing}, nor one in {places}; pass bpe_codes=... with the file")
+        raise UsageError(
+            "bpe", f"{missing}, nor one in {places}", "pass bpe_codes=... with the file"
+        )
     if marks:
-        raise ValueError(
-            f"bpe: the dictionary is of subwords ({marks[1]!r}), and no subword model is in "
-            f"{places}; pass bpe_codes=... with its file, or bpe=None for text that is split "
-            "already"
+        raise UsageError(
+            "bpe",
+            f"the dictionary is of subwords ({marks[1]!r}), and no subword model is in {places}",
+            "pass bpe_codes=... with its file, or bpe=None for text that is split already",
         )
     return {}

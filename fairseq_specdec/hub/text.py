@@ -8,6 +8,8 @@ from typing import Any, Dict, List, Optional
 
 from fairseq.data import encoders
 
+from fairseq_specdec.errors import UsageError
+
 from .subwords import FLAGS
 
 # With these the text of a beginning is the beginning of the text (up to its last token).
@@ -95,7 +97,7 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
     named = f"{kind} {choice!r}: " + (f"{file}: " if file else "")
     registry = encoders.TOKENIZER_REGISTRY if kind == "tokenizer" else encoders.BPE_REGISTRY
     if choice not in registry:
-        raise ValueError(f"{kind} {choice!r}: fairseq has {', '.join(sorted(registry))}")
+        raise UsageError(f"{kind} {choice!r}", f"fairseq has {', '.join(sorted(registry))}")
     build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
     refused = io.StringIO()
     try:
@@ -115,7 +117,9 @@ def _file(flags: Dict[str, Any]) -> Optional[str]:
         return None
     if os.path.exists(file) and not os.path.isfile(file):
         what = "a folder" if os.path.isdir(file) else "no regular file"
-        raise ValueError(f"bpe {flags['bpe']!r}: {file}: is {what}; name the subword model's file")
+        raise UsageError(
+            f"bpe {flags['bpe']!r}", f"{file}: is {what}", "name the subword model's file"
+        )
     return str(file)
 
 

@@ -8,6 +8,8 @@ import socket
 import time
 from typing import IO, Any, Dict, Iterator, Union
 
+from fairseq_specdec.errors import UsageError
+
 PathLike = Union[str, "os.PathLike[str]"]
 # A full disk, a file that may not grow, a full quota.
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
@@ -17,14 +19,14 @@ def check_new_file(path: str, flag: str, force: bool = True) -> None:
     """Refuse a path that no file can be written to, before anything is loaded; without ``force``
     also one of a file that is there."""
     if os.path.isdir(path):
-        raise ValueError(f"{flag} {path}: is a directory; name a file")
+        raise UsageError(f"{flag} {path}", "is a directory", "name a file")
     if _is_special(path):
-        raise ValueError(f"{flag} {path}: is no regular file; name a file")
+        raise UsageError(f"{flag} {path}", "is no regular file", "name a file")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
-        raise ValueError(f"{flag} {path}: no such directory: {folder}; make it first")
+        raise UsageError(f"{flag} {path}", f"no such directory: {folder}", "make it first")
     if not force and os.path.lexists(path):
-        raise ValueError(f"{flag} {path}: exists; --force replaces it")
+        raise UsageError(f"{flag} {path}", "exists", "--force replaces it")
 
 
 def _is_special(path: PathLike) -> bool:
@@ -118,7 +120,7 @@ def read_json(path: PathLike) -> Dict[str, Any]:
         with open(path, encoding="utf-8") as stream:
             value = json.load(stream)
     except ValueError as error:
-        raise ValueError(f"{os.fspath(path)}: not valid JSON ({error}); delete it") from error
+        raise UsageError(os.fspath(path), f"not valid JSON ({error})", "delete it") from error
     if not isinstance(value, dict):
-        raise ValueError(f"{os.fspath(path)}: not a JSON object; delete it")
+        raise UsageError(os.fspath(path), "not a JSON object", "delete it")
     return value

@@ -5,6 +5,8 @@ import dataclasses
 import math
 from typing import Any, Optional, Tuple, Union
 
+from fairseq_specdec.errors import UsageError
+
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -52,9 +54,9 @@ def check_value(flag: str, value: Any, values: Values) -> None:
     """Refuse a value that is none of ``values``."""
     if isinstance(values, Range):
         if value not in values:
-            raise ValueError(f"{flag} {value}: must be {values}")
+            raise UsageError(f"{flag} {value}", f"must be {values}")
     elif value not in values:
-        raise ValueError(f"{flag} {value}: choose one of {', '.join(values)}")
+        raise UsageError(f"{flag} {value}", f"choose one of {', '.join(values)}")
 
 
 def numbers(text: str, flag: str) -> Tuple[int, ...]:
@@ -62,7 +64,7 @@ def numbers(text: str, flag: str) -> Tuple[int, ...]:
     words = text.split(",")
     listed = tuple(int(word) if word.strip().isdecimal() else 0 for word in words)
     if min(listed) < 1 or len(set(listed)) < len(listed):
-        raise ValueError(f"{flag} {text}: expected different whole numbers from 1, as in 1,8,32")
+        raise UsageError(f"{flag} {text}", "expected different whole numbers from 1, as in 1,8,32")
     return listed
 
 

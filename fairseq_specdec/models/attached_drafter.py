@@ -18,6 +18,8 @@ from fairseq.models import register_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoint_file import set_setting
 from ..training.initialisation import initialise, load_verifier
 from .block_decoder import BlockDecoder
@@ -42,7 +44,7 @@ def read_layers(asked: str) -> List[int]:
     except ValueError:
         layers = []
     if not layers or layers[0] < 1 or layers != sorted(set(layers)):
-        raise ValueError(f"--read-layers {asked}: give ascending numbers from 1, as in 2,4,6")
+        raise UsageError(f"--read-layers {asked}", "give ascending numbers from 1, as in 2,4,6")
     return layers
 
 
@@ -68,8 +70,8 @@ class AttachedDrafter(SpecDrafter):
             _check_widths(cfg, verifier)
             _settle_layers(cfg, len(verifier.decoder.layers))
         if not cfg.read_layers:
-            raise ValueError(
-                "--attach-to: an attached_drafter needs its verifier's checkpoint for training"
+            raise UsageError(
+                "--attach-to", "an attached_drafter needs its verifier's checkpoint for training"
             )
         layers = read_layers(cfg.read_layers)
         dim = cfg.decoder.embed_dim
@@ -127,7 +129,7 @@ def _check_tables(decoder: Any, verifier: Any, words: int) -> None:
     if not reason and decoder.embed_scale != verifier.decoder.embed_scale:
         reason = "scales its embeddings otherwise (--no-scale-embedding)"
     if reason:
-        raise ValueError(f"--verifier-embeddings: the verifier {reason}; leave the flag out")
+        raise UsageError("--verifier-embeddings", f"the verifier {reason}", "leave the flag out")
 
 
 def _check_flags(cfg: SpecDrafterConfig) -> None:
@@ -139,18 +141,20 @@ def _check_flags(cfg: SpecDrafterConfig) -> None:
         ("--init-encoder-from", bool(cfg.init_encoder_from)),
     ):
         if asked:
-            raise ValueError(f"{flag}: not for an attached_drafter; leave it out")
+            raise UsageError(flag, "not for an attached_drafter", "leave it out")
     if cfg.verifier_embeddings and cfg.decoder.embed_path:
-        raise ValueError("--decoder-embed-path: --verifier-embeddings takes the verifier's; choose")
+        raise UsageError(
+            "--decoder-embed-path", "--verifier-embeddings takes the verifier's", "choose"
+        )
 
 
 def _settle_layers(cfg: SpecDrafterConfig, total: int) -> None:
     """Set ``read_layers`` where the flag was not given, and check it against the verifier's."""
     cfg.read_layers = cfg.read_layers or ",".join(map(str, layers_at_thirds(total)))
     if read_layers(cfg.read_layers)[-1] > total:
-        raise ValueError(
-            f"--read-layers {cfg.read_layers}: the verifier {cfg.attach_to} has {total} decoder "
-            "layers"
+        raise UsageError(
+            f"--read-layers {cfg.read_layers}",
+            f"the verifier {cfg.attach_to} has {total} decoder layers",
         )
 
 
@@ -158,15 +162,18 @@ def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:
     dim = cfg.decoder.embed_dim
     theirs = (verifier.decoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
     if theirs != (dim, dim):
-        raise ValueError(
-            f"--attach-to: the verifier's encoder is {theirs[0]} wide and its decoder "
-            f"{theirs[1]}, the drafter {dim}: pass --encoder-embed-dim and --decoder-embed-dim "
-            "of the verifier, whose two sides must be equal"
+        raise UsageError(
+            "--attach-to",
+            f"the verifier's encoder is {theirs[0]} wide and its decoder {theirs[1]}, the "
+            f"drafter {dim}: pass --encoder-embed-dim and --decoder-embed-dim of the "
+            "verifier, whose two sides must be equal",
         )
     if verifier.decoder.project_out_dim is not None:
-        raise ValueError(
-            "--attach-to: the verifier has a --decoder-output-dim of its own, which an "
-            "attached_drafter cannot read; train a spec_drafter"
+        raise UsageError(
+            "--attach-to",
+            "the verifier has a --decoder-output-dim of its own, which an attached_drafter "
+            "cannot read",
+            "train a spec_drafter",
         )
 
 

@@ -16,6 +16,8 @@ from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoint_file import get_setting, set_setting
 from ..io.flag_values import check_flags
 from ..training.initialisation import load_verifier
@@ -65,9 +67,10 @@ class BlockwiseTransformer(TransformerModelBase):
         if path:
             base = load_verifier("--init-from", path, source, target)
             if isinstance(base, BlockwiseTransformer):
-                raise ValueError(
-                    f"--init-from: {path} has heads already; to train it further pass it to "
-                    "--finetune-from-model or --restore-file"
+                raise UsageError(
+                    "--init-from",
+                    f"{path} has heads already",
+                    "to train it further pass it to --finetune-from-model or --restore-file",
                 )
             set_setting(args, init_from=None, **shape_of(base))
         cfg = blockwise_config(args)
@@ -164,14 +167,14 @@ def _copy_base(model: BlockwiseTransformer, base: TransformerModelBase, path: st
     try:
         left, unknown = model.load_state_dict(base.state_dict(), strict=False)
     except RuntimeError as error:
-        raise ValueError(
-            f"--init-from: {path} is a Transformer of another kind: {error}"
+        raise UsageError(
+            "--init-from", f"{path} is a Transformer of another kind: {error}"
         ) from error
     missing = [name for name in left if not name.startswith("decoder.block_heads.")]
     if missing or unknown:
-        raise ValueError(
-            f"--init-from: {path} is a Transformer of another kind: {(missing + unknown)[0]} is "
-            "not in both"
+        raise UsageError(
+            "--init-from",
+            f"{path} is a Transformer of another kind: {(missing + unknown)[0]} is not in both",
         )
     logger.info("--init-from %s: its shape and all its weights taken over", path)
 
@@ -189,12 +192,12 @@ def check_config(cfg: BlockwiseConfig) -> None:
     """Refuse what a blockwise model cannot be."""
     check_flags(cfg, BlockwiseConfig)
     if cfg.block_size == 1 and cfg.first_head == IDENTITY:
-        raise ValueError(
-            f"--block-size 1 with --first-head {IDENTITY} is the base model alone: use a larger "
-            f"--block-size, or --first-head {LEARNED}"
+        raise UsageError(
+            f"--block-size 1 with --first-head {IDENTITY} is the base model alone",
+            f"use a larger --block-size, or --first-head {LEARNED}",
         )
     if cfg.adaptive_softmax_cutoff is not None:
-        raise ValueError("--adaptive-softmax-cutoff: a blockwise_transformer does not support it")
+        raise UsageError("--adaptive-softmax-cutoff", "a blockwise_transformer does not support it")
 
 
 def _architecture(args: Any, **shape: Any) -> None:

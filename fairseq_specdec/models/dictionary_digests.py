@@ -35,7 +35,7 @@ def kept_digests(settings: Any, path: str) -> Dict[str, str]:
             continue
         if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
             raise RefusedCheckpointError(
-                f"{path}: its setting {name} is no SHA-256 in hexadecimal; do not use this file"
+                path, f"its setting {name} is no SHA-256 in hexadecimal", "do not use this file"
             )
         kept[name] = value
     return kept
@@ -65,6 +65,8 @@ def settle_dictionaries(settings: Any, source: Any, target: Any) -> None:
         if kept.get(setting_of(side)) not in (None, digest_of(dictionary)):
             given = getattr(dictionary, "file", None) or f"the {side} dictionary of the data"
             raise RefusedCheckpointError(
-                f"{path}: was trained with a {side} dictionary whose symbols or their order differ "
-                f"from those of {given}; use the dict.*.txt of its training"
+                path,
+                f"was trained with a {side} dictionary whose symbols or their order differ "
+                f"from those of {given}",
+                "use the dict.*.txt of its training",
             )

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf, open_dict
 
 from fairseq_specdec.compat.architectures import built_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, Range, check_flags, flag
 
 # fairseq runs swish, which Marian's models have, and names it in no list.
@@ -118,7 +119,7 @@ def check_config(cfg: SpecDrafterConfig) -> None:
     }
     for name, asked in unsupported.items():
         if asked:
-            raise ValueError(f"{name}: a spec_drafter does not support it; leave it out")
+            raise UsageError(name, "a spec_drafter does not support it", "leave it out")
     check_flags(cfg, SpecDrafterConfig)
     _check_combinations(cfg)
 
@@ -126,35 +127,41 @@ def check_config(cfg: SpecDrafterConfig) -> None:
 def check_layers(cfg: SpecDrafterConfig) -> None:
     """Refuse a drafter without layers, for one that reads no verifier."""
     if cfg.decoder.layers < 1:
-        raise ValueError(
-            f"--decoder-layers {cfg.decoder.layers}: only an attached_drafter, which reads its "
-            "verifier's states, can do without layers; give 1 or more"
+        raise UsageError(
+            f"--decoder-layers {cfg.decoder.layers}",
+            "only an attached_drafter, which reads its verifier's states, can do without layers",
+            "give 1 or more",
         )
 
 
 def _check_combinations(cfg: SpecDrafterConfig) -> None:
     """Refuse settings that contradict one another."""
     if cfg.bidirectional_prefix and cfg.num_cuts != 1:
-        raise ValueError(
-            f"--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts is "
-            f"{cfg.num_cuts}: use --num-cuts 1, or leave out --bidirectional-prefix"
+        raise UsageError(
+            "--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts "
+            f"is {cfg.num_cuts}",
+            "use --num-cuts 1, or leave out --bidirectional-prefix",
         )
     if cfg.encoder.embed_dim != cfg.decoder.embed_dim:
-        raise ValueError(
+        raise UsageError(
             f"--encoder-embed-dim is {cfg.encoder.embed_dim}, --decoder-embed-dim "
-            f"{cfg.decoder.embed_dim}: a spec_drafter needs them equal"
+            f"{cfg.decoder.embed_dim}",
+            "a spec_drafter needs them equal",
         )
     if int(cfg.decoder.output_dim) != cfg.decoder.embed_dim:
-        raise ValueError("--decoder-output-dim: a spec_drafter needs it equal --decoder-embed-dim")
+        raise UsageError(
+            "--decoder-output-dim", "a spec_drafter needs it equal --decoder-embed-dim"
+        )
     if cfg.source_copy and cfg.no_token_positional_embeddings:
-        raise ValueError(
-            "--source-copy finds source words by position: leave out "
-            "--no-token-positional-embeddings"
+        raise UsageError(
+            "--source-copy finds source words by position",
+            "leave out --no-token-positional-embeddings",
         )
     if cfg.cache_verifier_states and not cfg.attach_to:
-        raise ValueError(
-            "--cache-verifier-states: keeps the states of the verifier that --attach-to names, for "
-            "an attached_drafter; leave it out"
+        raise UsageError(
+            "--cache-verifier-states",
+            "keeps the states of the verifier that --attach-to names, for an attached_drafter",
+            "leave it out",
         )
     if cfg.init_decoder_layers and not cfg.init_decoder_from:
         raise ValueError("--init-decoder-layers needs --init-decoder-from")

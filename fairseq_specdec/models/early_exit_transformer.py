@@ -19,16 +19,20 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from .dictionary_digests import settle_dictionaries
 
 
 def check_exit_layer(layer: int, layers: int) -> None:
     """Refuse an exit that is none."""
     if layers < 2:
-        raise ValueError(f"--decoder-layers {layers}: an early exit needs 2 decoder layers or more")
+        raise UsageError(
+            f"--decoder-layers {layers}", "an early exit needs 2 decoder layers or more"
+        )
     if not 1 <= layer < layers:
-        raise ValueError(
-            f"--exit-layer {layer}: must be from 1 to {layers - 1}, fewer than --decoder-layers"
+        raise UsageError(
+            f"--exit-layer {layer}", f"must be from 1 to {layers - 1}, fewer than --decoder-layers"
         )
 
 
@@ -67,7 +71,7 @@ class EarlyExitTransformer(TransformerModel):
         for name, unused in (("decoder_layerdrop", 0), ("adaptive_softmax_cutoff", None)):
             if getattr(args, name, unused) not in (unused, None):
                 flag = "--" + name.replace("_", "-")
-                raise ValueError(f"{flag}: not for an early_exit_transformer; leave it out")
+                raise UsageError(flag, "not for an early_exit_transformer", "leave it out")
         settle_dictionaries(args, task.source_dictionary, task.target_dictionary)
         model: EarlyExitTransformer = super().build_model(args, task)
         check_exit_layer(args.exit_layer, len(model.decoder.layers))

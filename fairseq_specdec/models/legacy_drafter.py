@@ -13,6 +13,8 @@ from fairseq.models.transformer.transformer_encoder import TransformerEncoderBas
 from fairseq.modules import PositionalEmbedding
 from torch import Tensor, nn
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoint_file import get_setting
 from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
 from .block_decoder import BlockDecoder
@@ -114,9 +116,11 @@ class LegacyBlockDecoder(BlockDecoder):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Not trained here."""
-        raise ValueError(
-            "--arch block: drafters in the authors' layout decode only; train with --arch "
-            "spec_drafter_base --bidirectional-prefix --criterion glancing_block_loss"
+        raise UsageError(
+            "--arch block",
+            "drafters in the authors' layout decode only",
+            "train with --arch spec_drafter_base --bidirectional-prefix --criterion "
+            "glancing_block_loss",
         )
 
 
@@ -134,9 +138,11 @@ class LegacyDrafter(SpecDrafter):
         source_table = build(cfg, source, cfg.encoder.embed_dim)
         if cfg.share_all_embeddings:
             if source != target:
-                raise ValueError(
-                    "--share-all-embeddings: the source and target dictionaries differ, and the "
-                    "drafter was trained with a joined one; use that"
+                raise UsageError(
+                    "--share-all-embeddings",
+                    "the source and target dictionaries differ, and the drafter was trained "
+                    "with a joined one",
+                    "use that",
                 )
             target_table = source_table
             cfg.share_decoder_input_output_embed = True
@@ -169,7 +175,7 @@ def legacy_config(args: Any) -> SpecDrafterConfig:
     }
     for flag, given in unsupported.items():
         if given:
-            raise ValueError(f"{flag}: no drafter in the authors' layout has it")
+            raise UsageError(flag, "no drafter in the authors' layout has it")
     return cfg
 
 

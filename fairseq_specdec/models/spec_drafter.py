@@ -13,6 +13,8 @@ from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoint_file import set_setting
 from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
@@ -85,22 +87,26 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         check_layers(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.verifier_embeddings:
-            raise ValueError(
-                "--verifier-embeddings: for an attached_drafter, which has a verifier; leave it out"
+            raise UsageError(
+                "--verifier-embeddings",
+                "for an attached_drafter, which has a verifier",
+                "leave it out",
             )
         if source is None:
-            raise ValueError(
-                "--arch: a spec_drafter reads words, and the source of this task is none; train an "
-                "attached_drafter"
+            raise UsageError(
+                "--arch",
+                "a spec_drafter reads words, and the source of this task is none",
+                "train an attached_drafter",
             )
         settle_dictionaries(args, source, target)
         build = TransformerModelBase.build_embedding
         source_table = build(cfg, source, cfg.encoder.embed_dim, cfg.encoder.embed_path)
         if cfg.share_all_embeddings:
             if source != target:
-                raise ValueError(
-                    "--share-all-embeddings: the source and target dictionaries differ; preprocess "
-                    "with --joined-dictionary, or leave the flag out"
+                raise UsageError(
+                    "--share-all-embeddings",
+                    "the source and target dictionaries differ",
+                    "preprocess with --joined-dictionary, or leave the flag out",
                 )
             target_table = source_table
             cfg.share_decoder_input_output_embed = True
@@ -239,9 +245,10 @@ class SpecDrafter(FairseqEncoderDecoderModel):
     ) -> Tensor:
         """The verifier's logits [N, V] at ``places`` (long [N], in [B C k]) of the masks."""
         if final is None:
-            raise ValueError(
-                "--soft-targets: only an attached_drafter reads a verifier in training; "
-                "use --arch attached_drafter_base, or leave the flag out"
+            raise UsageError(
+                "--soft-targets",
+                "only an attached_drafter reads a verifier in training",
+                "use --arch attached_drafter_base, or leave the flag out",
             )
         at = block_positions(cuts, block_size) - 1  # what predicts each mask's token
         first = torch.arange(at.size(0), device=at.device)[:, None, None] * final.size(1)

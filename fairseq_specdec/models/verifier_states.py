@@ -7,6 +7,8 @@ from fairseq.models import FairseqEncoder
 from fairseq.models.transformer import TransformerDecoder, TransformerDecoderBase
 from torch import Tensor, nn
 
+from fairseq_specdec.errors import UsageError
+
 from ..training.state_cache import Rows, StateCache, model_digest, sentence_key
 from .packed_layers import BlockPlan, can_pack, run_prefix
 
@@ -133,9 +135,10 @@ class VerifierReader(FairseqEncoder):
             states that predict the token after position t; and the last layer's alone, [B, T, C].
         """
         if not self._verifier:
-            raise ValueError(
-                "--attach-to: an attached drafter reads a verifier's states in training; give "
-                "the verifier's checkpoint"
+            raise UsageError(
+                "--attach-to",
+                "an attached drafter reads a verifier's states in training",
+                "give the verifier's checkpoint",
             )
         verifier = self._verifier[0]  # the drafter may use its tables where all states are kept
         if next(verifier.parameters()).dtype != like.dtype:

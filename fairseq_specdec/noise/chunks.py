@@ -7,6 +7,8 @@ alone, so that the corpus does not depend on which process made which part.
 import os
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
+from fairseq_specdec.errors import UsageError
+
 from ..data.resumable import ResumableJob
 from ..io.atomic import sync, write_text
 from ..io.named import naming
@@ -61,8 +63,8 @@ class NoisedChunks(ResumableJob):
                 try:
                     held.append((number, line.rstrip(b"\r\n").decode("utf-8")))
                 except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f"{self.source}, line {number + 1}: is not UTF-8; convert it"
+                    raise UsageError(
+                        f"{self.source}, line {number + 1}", "is not UTF-8", "convert it"
                     ) from error
                 if (number + 1) % self.size == 0 or number + 1 == self.total:
                     yield number // self.size, held
@@ -104,9 +106,10 @@ class NoisedChunks(ResumableJob):
                 "shard of the same command again without --merge, finished chunks are skipped"
             ) from error
         if len(lines) != expected:
-            raise ValueError(
-                f"{self.chunk(chunk)}: holds {len(lines)} lines, not {expected}; delete it and run "
-                "the same command again"
+            raise UsageError(
+                self.chunk(chunk),
+                f"holds {len(lines)} lines, not {expected}",
+                "delete it and run the same command again",
             )
         return lines
 

@@ -16,6 +16,8 @@ import logging
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+from fairseq_specdec.errors import UsageError
+
 from ..commands.own import brief, command_parser
 from ..data.plan import resolve_shard
 from ..data.resumable import add_work_flags, resumable_command
@@ -96,10 +98,10 @@ def check(args: argparse.Namespace) -> NoiseSettings:
         ("--confusion-sets", args.confusion_sets),
     ):
         if path and not os.path.isfile(path):
-            raise ValueError(f"{flag}: {path} is no file")
+            raise UsageError(flag, f"{path} is no file")
     if args.source_suffix == args.target_suffix:
-        raise ValueError(
-            f"--source-suffix, --target-suffix: both are {args.source_suffix}; choose two"
+        raise UsageError(
+            "--source-suffix, --target-suffix", f"both are {args.source_suffix}", "choose two"
         )
     for flag, name in (
         ("--name", args.name),
@@ -107,7 +109,7 @@ def check(args: argparse.Namespace) -> NoiseSettings:
         ("--target-suffix", args.target_suffix),
     ):
         if not name or os.path.basename(name) != name:
-            raise ValueError(f"{flag} {name!r}: expected a part of a file name")
+            raise UsageError(f"{flag} {name!r}", "expected a part of a file name")
     return noise
 
 
@@ -121,7 +123,7 @@ def prepare(args: argparse.Namespace) -> Job:
     settings.update(describe(args.confusions, args.dictionary, args.confusion_sets))
     total = count_lines(args.input)
     if not total:
-        raise ValueError(f"input: {args.input} is empty")
+        raise UsageError("input", f"{args.input} is empty")
     destination = os.path.abspath(args.dest)
     chunks = NoisedChunks(destination, settings, args.input, args.chunk_size, total)
     chunks.check_destination(args.overwrite)

@@ -9,6 +9,8 @@ that sound the same are proposed as well.
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.provenance import sha256
 from .operations import Confusions
 
@@ -22,9 +24,9 @@ def _tools() -> Tuple[Any, Any]:
         import jellyfish
         import symspellpy
     except ImportError as error:
-        raise ValueError(
-            f"confusion sets need {error.name}: pip install 'fairseq-specdec[gec]', or give your "
-            "own by --confusion-sets FILE"
+        raise UsageError(
+            f"confusion sets need {error.name}",
+            "pip install 'fairseq-specdec[gec]', or give your own by --confusion-sets FILE",
         ) from error
     return symspellpy, jellyfish
 
@@ -43,7 +45,7 @@ class SpellChecker(Confusions):
         for word, count in _read_counts(path):
             self._speller.create_dictionary_entry(word, count)
         if not self._speller.words:
-            raise ValueError(f"{path}: holds no 'word count' line")
+            raise UsageError(path, "holds no 'word count' line")
         self.vocabulary = sorted(self._speller.words)
         self.letters = _letters(self.vocabulary)
         self._sound: Dict[str, str] = {}
@@ -88,9 +90,10 @@ class ConfusionFile(Confusions):
         for number, line in enumerate(_read_lines(path), 1):
             words = [word for word in line.split("\t") if word]
             if len(words) == 1:
-                raise ValueError(
-                    f"--confusion-sets: {path}, line {number}: expected a word, a tab and what "
-                    "it may be mistaken for"
+                raise UsageError(
+                    "--confusion-sets",
+                    f"{path}, line {number}: expected a word, a tab and what it may be "
+                    "mistaken for",
                 )
             if words:
                 self._known[words[0]] = tuple(words[1:])
@@ -111,7 +114,7 @@ def _read_lines(path: str) -> List[str]:
         with open(path, encoding="utf-8-sig", newline="\n") as stream:
             return [line.rstrip("\r\n") for line in stream]
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is not UTF-8; convert it") from error
+        raise UsageError(path, "is not UTF-8", "convert it") from error
 
 
 def _read_counts(path: str) -> List[Tuple[str, int]]:
@@ -121,7 +124,7 @@ def _read_counts(path: str) -> List[Tuple[str, int]]:
         if not fields:
             continue
         if len(fields) != 2 or not fields[1].isdigit():
-            raise ValueError(f"{path}, line {number}: expected 'word count'")
+            raise UsageError(f"{path}, line {number}", "expected 'word count'")
         word = fields[0].lower()
         counts[word] = counts.get(word, 0) + int(fields[1])
     return list(counts.items())

@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Optional
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.local_http import RefusedError, check_host, check_origin
 
 from .bodies import asked
@@ -30,9 +31,10 @@ def token_of(file: Optional[str], environment: Mapping[str, str] = os.environ) -
     else:
         return None
     if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError(
-            f"{name}: a token is {_SHORTEST} or more letters, digits and signs; "
-            "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
+        raise UsageError(
+            name,
+            f"a token is {_SHORTEST} or more letters, digits and signs",
+            "python -c 'import secrets; print(secrets.token_urlsafe())' makes one",
         )
     return token
 

@@ -11,6 +11,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.command_line import at_the_prompt, loading_arguments, verifier_of
 
@@ -114,7 +115,7 @@ def _entries(args: argparse.Namespace) -> List[Entry]:
     parser = _pair_parser()
     for flag, action in fields_of(parser).items():
         if getattr(args, action.dest) != action.default:
-            raise ValueError(f"--{flag}: with --config it is a field of a pair; leave it out")
+            raise UsageError(f"--{flag}", "with --config it is a field of a pair", "leave it out")
     return entries(args.config, parser)
 
 

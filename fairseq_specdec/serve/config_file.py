@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple
 
 import yaml
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.command_line import at_the_prompt
 
 
@@ -24,7 +25,7 @@ class Entry(NamedTuple):
             yield
         except (ValueError, OSError) as error:
             message = re.sub("^(argument )?--", "", at_the_prompt(str(error)))
-            raise ValueError(f"{self.place}: {message}") from error
+            raise UsageError(self.place, message) from error
 
     def parsed(self, parser: argparse.ArgumentParser) -> argparse.Namespace:
         """The fields as a command line."""
@@ -51,22 +52,22 @@ def entries(file: str, parser: argparse.ArgumentParser) -> List[Entry]:
             content: Any = yaml.BaseLoader(stream).get_single_data()
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
-            raise ValueError(f"{file}: is no YAML: {reason[:200]}") from error
+            raise UsageError(file, f"is no YAML: {reason[:200]}") from error
     if not isinstance(content, list) or not content:
-        raise ValueError(f"{file}: expected a list of pairs, each '- path: FILE' and more fields")
+        raise UsageError(file, "expected a list of pairs, each '- path: FILE' and more fields")
     return [_entry(f"{file}: entry {i}", each, parser) for i, each in enumerate(content, 1)]
 
 
 def _entry(place: str, fields: Any, parser: argparse.ArgumentParser) -> Entry:
     if not isinstance(fields, dict):
-        raise ValueError(f"{place}: expected fields, as in 'path: FILE'")
+        raise UsageError(place, "expected fields, as in 'path: FILE'")
     known = fields_of(parser)
     words = []
     for name, value in fields.items():
         flag = str(name).replace("_", "-")
         if flag not in known:
-            raise ValueError(f"{place}: {name}: no such field; there are {', '.join(known)}")
+            raise UsageError(place, f"{name}: no such field", f"there are {', '.join(known)}")
         if not isinstance(value, str) or not value:
-            raise ValueError(f"{place}: {name}: expected one value")
+            raise UsageError(place, f"{name}: expected one value")
         words.append(f"--{flag}={value}")
     return Entry(place, words)

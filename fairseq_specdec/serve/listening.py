@@ -4,6 +4,8 @@ import ipaddress
 import socket
 from typing import NamedTuple
 
+from fairseq_specdec.errors import UsageError
+
 
 class Listening(NamedTuple):
     """A socket that is bound. ``loopback``: only this machine reaches it."""
@@ -23,16 +25,17 @@ def listen(host: str, port: int) -> Listening:
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise ValueError(f"--host {host}: no address; give one of this machine's") from error
+        raise UsageError(f"--host {host}", "no address", "give one of this machine's") from error
     bound = socket.socket(family, kind)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise ValueError(
-            f"--host {host} --port {port}: {error.strerror or error}; give another, or --port 0 "
-            "for any free one"
+        raise UsageError(
+            f"--host {host} --port {port}",
+            error.strerror or error,
+            "give another, or --port 0 for any free one",
         ) from error
     at = bound.getsockname()
     return Listening(bound, at[0], at[1], ipaddress.ip_address(at[0]).is_loopback)

@@ -7,6 +7,7 @@ import math
 import time
 from typing import Any, Iterator, List, Optional, Tuple
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.io.local_http import RefusedError
 
@@ -35,7 +36,7 @@ class Service:
         smallest: Optional[Smallest] = None,
     ) -> None:
         if translator.generator.rule.needs_draft_probabilities:
-            raise ValueError("--sampling: a server gives one answer to a text; leave it out")
+            raise UsageError("--sampling", "a server gives one answer to a text", "leave it out")
         self.translator = translator
         self.limits = limits
         pace = _pace(translator)  # which also begins to learn how drafts are accepted

@@ -74,7 +74,7 @@ def main(words: Sequence[str], stream: Any) -> None:
     systems = systems_of([(path, read_traces(path)) for path in args.files])
     ids, total = chosen(systems, args.id, args.limit)
     if not ids:
-        raise TraceError(f"{', '.join(args.files)}: no sentence in it")
+        raise TraceError(", ".join(args.files), "no sentence in it")
     if args.command == "show":
         for paragraph in show(systems, ids, _wants_colour(args.color, stream)):
             stream.write(paragraph + "\n\n")

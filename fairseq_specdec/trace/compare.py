@@ -26,7 +26,7 @@ def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[TracedSyste
         by_id: Dict[int, Trace] = {}
         for trace in traces:
             if trace.id in by_id:
-                raise TraceError(f"{file}: sentence {trace.id} is there twice for {name}")
+                raise TraceError(file, f"sentence {trace.id} is there twice for {name}")
             by_id[trace.id] = trace
         systems.append(TracedSystem(name, traces[0].settings, by_id))
     _check_sources(systems)
@@ -98,8 +98,9 @@ def chosen(
         missing = [number for number in ids if number not in set(present)]
         if missing:
             raise TraceError(
-                f"--id {missing[0]}: no such sentence; there are {len(present)}, such as "
-                f"{', '.join(map(str, present[:5]))}"
+                f"--id {missing[0]}",
+                "no such sentence",
+                f"there are {len(present)}, such as {', '.join(map(str, present[:5]))}",
             )
         present = list(dict.fromkeys(ids))
     return present[:limit], len(present)

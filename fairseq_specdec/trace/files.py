@@ -32,10 +32,10 @@ class TraceFile:
             self._stream = _locked(self.temporary)
         except BlockingIOError as error:
             raise TraceError(
-                f"--trace-path {path}: another process is writing it; give each its own"
+                f"--trace-path {path}", "another process is writing it", "give each its own"
             ) from error
         except OSError as error:
-            raise TraceError(f"--trace-path {path}: cannot be written ({error})") from error
+            raise TraceError(f"--trace-path {path}", f"cannot be written ({error})") from error
 
     @property
     def open(self) -> bool:
@@ -99,9 +99,9 @@ def read_traces(path: str) -> List[Trace]:
                     try:
                         traces.append(Trace.from_json(line))
                     except TraceError as error:
-                        raise TraceError(f"{path}, line {number}: {error}") from error
+                        raise TraceError(f"{path}, line {number}", error) from error
     except OSError as error:
-        raise TraceError(f"{path}: {error.strerror or error}") from error
+        raise TraceError(path, error.strerror or error) from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path}: no trace, for it is no UTF-8 text") from error
+        raise TraceError(path, "no trace, for it is no UTF-8 text") from error
     return traces

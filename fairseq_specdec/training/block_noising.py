@@ -16,6 +16,8 @@ B rows (sentences), C cuts a row, k the block size, T the width of the prefix.
 import torch
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 GOLDEN_RATIO = 0.6180339887498949
 
 
@@ -106,9 +108,10 @@ def block_attention(
     """
     rows, num_cuts = cuts.shape
     if bidirectional and num_cuts != 1:
-        raise ValueError(
-            f"--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts is "
-            f"{num_cuts}: use --num-cuts 1, or leave out --bidirectional-prefix"
+        raise UsageError(
+            "--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts "
+            f"is {num_cuts}",
+            "use --num-cuts 1, or leave out --bidirectional-prefix",
         )
     width = prefix_width + num_cuts * block_size
     device = cuts.device

@@ -25,6 +25,7 @@ from torch import nn
 
 from fairseq_specdec.compat.architectures import building_from, known_architectures_only
 from fairseq_specdec.compat.checkpoint_file import read_state
+from fairseq_specdec.errors import MissingFileError, UsageError
 
 from .dictionaries import Dictionaries
 from .layers import decoder_layers, growth_plan
@@ -104,9 +105,10 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
     that it must have been trained with (their sizes are checked); no source of a verifier that
     reads speech."""
     if not os.path.isfile(path):
-        raise FileNotFoundError(
-            f"{flag}: no file {path}. (To resume a run whose verifier is gone, leave the flag out: "
-            f"all weights come from the run's own checkpoint.)"
+        raise MissingFileError(
+            flag,
+            f"no file {path}. (To resume a run whose verifier is gone, leave the flag out: "
+            "all weights come from the run's own checkpoint.)",
         )
     state = read_state(flag, path)
     weights = state["model"]
@@ -115,20 +117,21 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
         if dictionary is None:
             continue
         if table is None:
-            raise ValueError(f"{flag}: {path} holds no encoder-decoder transformer")
+            raise UsageError(flag, f"{path} holds no encoder-decoder transformer")
         if table.size(0) != len(dictionary):
-            raise ValueError(
-                f"{flag}: the {side} dictionary of {path} has {table.size(0)} symbols, the "
-                f"drafter's {len(dictionary)}; binarise the drafter's data with the verifier's "
-                f"dict.txt (--srcdict, --tgtdict)"
+            raise UsageError(
+                flag,
+                f"the {side} dictionary of {path} has {table.size(0)} symbols, the drafter's "
+                f"{len(dictionary)}",
+                "binarise the drafter's data with the verifier's dict.txt (--srcdict, --tgtdict)",
             )
     settings = state.get("args") or state["cfg"]["model"]
     with building_from(path, state), known_architectures_only():
         verifier = build_model(settings, Dictionaries(source, target))
     kind = TransformerModelBase if source is not None else S2TTransformerModel
     if not isinstance(verifier, kind):
-        raise ValueError(
-            f"{flag}: {path} holds a {type(verifier).__name__}; give a transformer, as the verifier"
+        raise UsageError(
+            flag, f"{path} holds a {type(verifier).__name__}", "give a transformer, as the verifier"
         )
     verifier.load_state_dict(weights, strict=True, model_cfg=settings)
     return verifier.eval()
@@ -140,7 +143,7 @@ def _require_equal(flag: str, name: str, ours: Any, theirs: Any) -> None:
         remedy = f"pass {option} {theirs}"
         if isinstance(theirs, bool):
             remedy = f"pass {option}" if theirs else f"leave out {option}"
-        raise ValueError(f"{flag}: its {name} is {theirs}, the drafter's {ours}; {remedy}")
+        raise UsageError(flag, f"its {name} is {theirs}, the drafter's {ours}", remedy)
 
 
 def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
@@ -156,9 +159,11 @@ def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
     for name in ("layernorm_embedding", "no_scale_embedding", "no_token_positional_embeddings"):
         _require_equal(flag, name, _plain(getattr(cfg, name)), _plain(getattr(theirs, name)))
     if cfg.share_all_embeddings and not theirs.share_all_embeddings:
-        raise ValueError(
-            f"{flag}: its source and target embeddings differ, and --share-all-embeddings makes "
-            f"the drafter's one; leave out --share-all-embeddings"
+        raise UsageError(
+            flag,
+            "its source and target embeddings differ, and --share-all-embeddings makes the "
+            "drafter's one",
+            "leave out --share-all-embeddings",
         )
 
 
@@ -197,10 +202,12 @@ def _copy_encoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: 
     _check_layers(report.source, "encoder", cfg, theirs.cfg)
     here, there = len(ours.layers), len(theirs.layers)
     if here > there and not cfg.encoder.normalize_before:
-        raise ValueError(
-            f"{report.source}: it has {there} encoder layers, the drafter {here}, and both are "
-            f"post-norm: added layers can start as the identity only with pre-norm. Pass "
-            f"--encoder-layers {there}, or use a verifier trained with --encoder-normalize-before"
+        raise UsageError(
+            report.source,
+            f"it has {there} encoder layers, the drafter {here}, and both are post-norm: "
+            "added layers can start as the identity only with pre-norm. Pass "
+            f"--encoder-layers {there}, or use a verifier trained with "
+            "--encoder-normalize-before",
         )
     _copy_module(ours.embed_tokens, theirs.embed_tokens, "encoder.embed_tokens", report)
     if model.decoder.embed_tokens is ours.embed_tokens:
@@ -231,14 +238,15 @@ def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: 
         report.source, "no_decoder_final_norm", ours.layer_norm is None, theirs.layer_norm is None
     )
     if theirs.output_projection is None:
-        raise ValueError(
-            f"{report.source}: it has an adaptive softmax, which a drafter cannot take over"
+        raise UsageError(
+            report.source, "it has an adaptive softmax, which a drafter cannot take over"
         )
     own = not cfg.verifier_embeddings
     if own and ours.share_input_output_embed and not theirs.share_input_output_embed:
-        raise ValueError(
-            f"{report.source}: its output projection differs from its target embeddings; leave out "
-            f"--share-decoder-input-output-embed and --share-all-embeddings"
+        raise UsageError(
+            report.source,
+            "its output projection differs from its target embeddings",
+            "leave out --share-decoder-input-output-embed and --share-all-embeddings",
         )
     layers = decoder_layers(cfg.init_decoder_layers, len(theirs.layers), len(ours.layers))
     for name in ("embed_tokens", "output_projection") if own else ():

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import torch
 
 from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting, settings_of
+from fairseq_specdec.errors import UsageError
 
 DECODER_LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
 TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
@@ -118,9 +119,9 @@ def _check_layers(layers: Sequence[int], total: int) -> None:
     """Refuse layers that are not there, or given twice, or none."""
     wrong = [layer for layer in layers if not 0 <= layer < total]
     if wrong or not layers or len(set(layers)) != len(layers):
-        raise ValueError(
-            f"--decoder-layers {','.join(map(str, layers))}: expected different numbers from 0 to "
-            f"{total - 1}, the decoder's {total} layers"
+        raise UsageError(
+            f"--decoder-layers {','.join(map(str, layers))}",
+            f"expected different numbers from 0 to {total - 1}, the decoder's {total} layers",
         )
 
 
@@ -129,9 +130,11 @@ def _has_mask_row(model: Dict[str, torch.Tensor], symbols: Optional[int]) -> boo
     rows = {model[name].size(0) for name in (*TABLES, OUTPUT) if name in model}
     mask_row = symbols is not None and rows == {symbols + 1}
     if symbols is not None and rows != {symbols} and not mask_row:
-        raise ValueError(
-            f"--dict: has {symbols} symbols with the four special ones, the checkpoint's "
-            f"embeddings {' and '.join(map(str, sorted(rows)))}; give the dict.txt it came with"
+        raise UsageError(
+            "--dict",
+            f"has {symbols} symbols with the four special ones, the checkpoint's embeddings "
+            f"{' and '.join(map(str, sorted(rows)))}",
+            "give the dict.txt it came with",
         )
     return mask_row
 

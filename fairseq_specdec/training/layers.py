@@ -2,6 +2,8 @@
 
 from typing import List, Optional, Tuple
 
+from fairseq_specdec.errors import UsageError
+
 
 def evenly_spaced(keep: int, total: int, single: int) -> List[int]:
     """``keep`` of ``total`` layers, counted from 0, evenly from the first to the last. ``single``:
@@ -35,22 +37,23 @@ def decoder_layers(asked: Optional[str], there: int, here: int) -> List[int]:
     flag = "--init-decoder-layers"
     if not asked:
         if here > there:
-            raise ValueError(
-                f"--init-decoder-from: the verifier has {there} decoder layers, the drafter "
-                f"{here}; pass --decoder-layers {there}, or say with {flag} which to take, some "
-                f"twice"
+            raise UsageError(
+                "--init-decoder-from",
+                f"the verifier has {there} decoder layers, the drafter {here}",
+                f"pass --decoder-layers {there}, or say with {flag} which to take, some twice",
             )
         return evenly_spaced(here, there, single=there - 1)
     try:
         layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
     except ValueError:
-        raise ValueError(f"{flag} {asked}: give numbers with commas, as in 0,5") from None
+        raise UsageError(f"{flag} {asked}", "give numbers with commas, as in 0,5") from None
     if len(layers) != here:
-        raise ValueError(
-            f"{flag} {asked}: {len(layers)} layers for the drafter's {here}; give one for each, or "
-            f"pass --decoder-layers {len(layers)}"
+        raise UsageError(
+            f"{flag} {asked}",
+            f"{len(layers)} layers for the drafter's {here}",
+            f"give one for each, or pass --decoder-layers {len(layers)}",
         )
     for layer in layers:
         if not 0 <= layer < there:
-            raise ValueError(f"{flag} {asked}: the verifier has layers 0 to {there - 1}")
+            raise UsageError(f"{flag} {asked}", f"the verifier has layers 0 to {there - 1}")
     return layers

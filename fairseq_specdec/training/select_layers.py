@@ -25,6 +25,7 @@ from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, r
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_model
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 from fairseq_specdec.io.provenance import sha256
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 def parse_layers(text: str) -> List[int]:
     """``"0,11"`` to numbers."""
     if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise ValueError(f"--decoder-layers {text}: expected numbers from 0, as in 0,11")
+        raise UsageError(f"--decoder-layers {text}", "expected numbers from 0, as in 0,11")
     return [int(number) for number in text.split(",")]
 
 
@@ -57,19 +58,19 @@ def load(state: Dict[str, Any]) -> TransformerModelBase:
     try:
         model.load_state_dict(dict(state["model"]), strict=True, model_cfg=settings)
     except RuntimeError as error:
-        raise ValueError(f"its weights are not those that its settings say: {error}") from error
+        raise UsageError("its weights are not those that its settings say", error) from error
     return model.eval()
 
 
 def read(path: str) -> Dict[str, Any]:
     """A fairseq checkpoint on the CPU, as saved."""
     if not os.path.isfile(path):
-        raise ValueError(f"{path}: no such file")
+        raise UsageError(path, "no such file")
     try:
         state: Dict[str, Any] = load_model(path)
     except (EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: cannot be read, it may be truncated: {text}") from error
+        raise UsageError(path, f"cannot be read, it may be truncated: {text}") from error
     return state
 
 
@@ -94,7 +95,7 @@ def main(args: argparse.Namespace) -> Report:
     """Read, select, check by building the model, write."""
     check_new_file(args.output, "output", args.force)
     if args.dict and not os.path.isfile(args.dict):
-        raise ValueError(f"--dict: {args.dict} is no file")
+        raise UsageError("--dict", f"{args.dict} is no file")
     result, report = _select_and_check(read(args.input), args)
     result["layer_selection"] = {
         "file": os.path.basename(args.input),
@@ -120,7 +121,7 @@ def _select_and_check(
     except ValueError as error:
         if str(error).startswith(("--", args.input)):
             raise
-        raise ValueError(f"{args.input}: {error}") from error
+        raise UsageError(args.input, error) from error
     return result, report
 
 
@@ -129,7 +130,7 @@ def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
     if args.decoder_layers is not None:
         return parse_layers(args.decoder_layers)
     if args.keep > total:
-        raise ValueError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
+        raise UsageError(f"--keep {args.keep}", f"expected 1 to {total}, the decoder's layers")
     return evenly_spaced(args.keep, total, single=0)
 
 

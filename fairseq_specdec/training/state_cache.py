@@ -22,6 +22,8 @@ from typing import Any, BinaryIO, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from fairseq_specdec.errors import UsageError
+
 logger = logging.getLogger(__name__)
 
 VERSION = b"1"
@@ -74,7 +76,7 @@ class StateCache:
                 if name.endswith(".index"):
                     self._read_index(os.path.join(self.folder, name[: -len(".index")]))
         except OSError as error:
-            raise ValueError(f"--cache-verifier-states {folder}: {error.strerror}") from error
+            raise UsageError(f"--cache-verifier-states {folder}", error.strerror) from error
         source, target = (2 * width for width in widths)
         logger.info(
             "--cache-verifier-states %s: %d sentences are there; a source token takes %s bytes, "

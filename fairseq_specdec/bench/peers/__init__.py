@@ -10,6 +10,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_specdec.errors import UsageError
+
 from ...io.flag_values import flag_of
 from ..child import Child, call_once
 from ..engines import ENGINES
@@ -27,8 +29,9 @@ def named(text: str) -> List[str]:
     """The engines that ``--peers`` names, separated by commas."""
     names = text.split(",")
     if not set(names) <= set(ENGINES) or len(set(names)) < len(names):
-        raise ValueError(
-            f"--peers {text}: expected different ones of {', '.join(ENGINES)}, separated by commas"
+        raise UsageError(
+            f"--peers {text}",
+            f"expected different ones of {', '.join(ENGINES)}, separated by commas",
         )
     return names
 
@@ -77,9 +80,10 @@ def _start(name: str, kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict
                 source=cfg.source_lang, target=cfg.target_lang, folder=model, kind=kind,
             )  # fmt: skip
         except Exception as error:  # the engine's own errors, and torch's or fairseq's under it
-            raise ValueError(
-                f"--peers: {title} cannot represent {path} ({type(error).__name__}: "
-                f"{str(error)[:300]}); leave it out"
+            raise UsageError(
+                "--peers",
+                f"{title} cannot represent {path} ({type(error).__name__}: {str(error)[:300]})",
+                "leave it out",
             ) from error
         child = Child(f"--peers: {title} {kind}")
         ready = child.call(

@@ -4,6 +4,7 @@ import os
 from typing import Any, Dict
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.errors import UsageError
 
 # Settings, by fairseq's name, that the classes below assume.
 _SAME = {
@@ -45,7 +46,7 @@ def convert(checkpoint: str, words: int, folder: str) -> None:
         name for name in missing if "embed_positions" not in name and "final_logits" not in name
     ]
     if left or unknown:
-        raise ValueError(f"weights without a counterpart: {(left + list(unknown))[:3]}")
+        raise UsageError("weights without a counterpart", (left + list(unknown))[:3])
     model.save_pretrained(folder)
 
 

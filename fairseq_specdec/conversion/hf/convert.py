@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.described import DESCRIPTION, VERIFIER, nearest
 from fairseq_specdec.io.atomic import replacing, write_json, write_text
 from fairseq_specdec.io.provenance import sha256
@@ -28,12 +29,15 @@ def load(path: str) -> Converted:
     config = folder.json("config.json")
     kind = config.get("model_type")
     if kind not in LOADERS:
-        raise ValueError(
-            f"{path}/config.json: model_type is {kind!r}; there are loaders for "
-            f"{', '.join(sorted(LOADERS))}"
+        raise UsageError(
+            f"{path}/config.json",
+            f"model_type is {kind!r}",
+            f"there are loaders for {', '.join(sorted(LOADERS))}",
         )
     if config.get("auto_map"):
-        raise ValueError(f"{path}/config.json: auto_map names code of the folder, which is not run")
+        raise UsageError(
+            f"{path}/config.json", "auto_map names code of the folder, which is not run"
+        )
     return LOADERS[kind](folder).load()
 
 
@@ -45,7 +49,7 @@ def convert(path: str, out: str, source: Optional[str], target: Optional[str], f
     languages = converted.vocabularies[0].languages
     for flag, code in (("--source-lang", source), ("--target-lang", target)):
         if code is not None and languages and code not in languages:
-            raise ValueError(f"{flag} {code}: {nearest(code, languages)}")
+            raise UsageError(f"{flag} {code}", nearest(code, languages))
     pair = (source, target) if languages else _pair(path, source, target)
     os.makedirs(out, exist_ok=True)
     names = _write_dictionaries(converted, out, pair)
@@ -60,11 +64,11 @@ def convert(path: str, out: str, source: Optional[str], target: Optional[str], f
 
 def _check_out(path: str, out: str, force: bool) -> None:
     if os.path.exists(out) and not os.path.isdir(out):
-        raise ValueError(f"--out {out}: exists and is no folder")
+        raise UsageError(f"--out {out}", "exists and is no folder")
     if os.path.isdir(out) and os.path.realpath(out) == os.path.realpath(path):
-        raise ValueError(f"--out {out}: is the folder to convert; name another one")
+        raise UsageError(f"--out {out}", "is the folder to convert", "name another one")
     if os.path.isdir(out) and os.listdir(out) and not force:
-        raise ValueError(f"--out {out}: holds something already; --force writes into it")
+        raise UsageError(f"--out {out}", "holds something already", "--force writes into it")
 
 
 def _pair(path: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:

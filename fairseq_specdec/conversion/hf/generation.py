@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from fairseq_specdec.errors import UsageError
+
 from .folder import ModelFolder
 from .settings import Settings
 
@@ -81,7 +83,7 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
     start = config.take("bos_token_id", None) if start is None else start
     for what, value in (("eos_token_id", eos), ("decoder_start_token_id", start)):
         if not isinstance(value, int):
-            raise ValueError(f"{settings.path}: {what} is {value!r}; it must be one token")
+            raise UsageError(settings.path, f"{what} is {value!r}", "it must be one token")
     pad = settings.take("pad_token_id", config.values.get("pad_token_id"))
     forced_end = settings.take("forced_eos_token_id", None)
     settings.expect("forced_eos_token_id", [eos, [eos]], "only eos_token_id can be forced")
@@ -109,7 +111,7 @@ def _most_tokens(settings: Settings, forced_end: bool) -> Any:
     most = USUAL_LENGTH if most is None else most
     count = most - 2 if forced_end else most - 1
     if count < 1:
-        raise ValueError(f"{settings.path}: max_length {most} leaves no room for a token")
+        raise UsageError(settings.path, f"max_length {most} leaves no room for a token")
     return count, stated
 
 
@@ -123,9 +125,10 @@ def _least_tokens(settings: Settings) -> int:
 def _ngrams(settings: Settings, start: int, eos: int) -> int:
     size = settings.take("no_repeat_ngram_size", 0, int)
     if size == 1 and start != eos:
-        raise ValueError(
-            f"{settings.path}: no_repeat_ngram_size 1 would forbid the end, since fairseq begins "
-            "with </s>; use 2 or more"
+        raise UsageError(
+            settings.path,
+            "no_repeat_ngram_size 1 would forbid the end, since fairseq begins with </s>",
+            "use 2 or more",
         )
     return int(size)
 
@@ -134,12 +137,13 @@ def _suppressed(settings: Settings, pad: Any) -> List[int]:
     words = list(settings.take("suppress_tokens", [], list))
     for word in settings.take("bad_words_ids", [], list):
         if not isinstance(word, list) or len(word) != 1:
-            raise ValueError(
-                f"{settings.path}: bad_words_ids holds {word!r}; only single tokens can be "
-                "suppressed"
+            raise UsageError(
+                settings.path,
+                f"bad_words_ids holds {word!r}",
+                "only single tokens can be suppressed",
             )
         words += word
     if not all(isinstance(word, int) for word in words):
-        raise ValueError(f"{settings.path}: suppressed tokens must be whole numbers")
+        raise UsageError(settings.path, "suppressed tokens must be whole numbers")
     # fairseq never generates padding.
     return sorted(set(words) - {pad})

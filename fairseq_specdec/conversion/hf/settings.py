@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, Iterable
 
+from fairseq_specdec.errors import UsageError
+
 # Of training, of naming, of how transformers runs: greedy decoding gives the same with any.
 _IDLE = frozenset(
     """
@@ -34,18 +36,18 @@ class Settings:
         value = self.values.get(name)
         if value is None:
             if default is UNSET:
-                raise ValueError(f"{self.path}: lacks {name}, which {self.reader} needs")
+                raise UsageError(self.path, f"lacks {name}, which {self.reader} needs")
             return default
         wrong = kind is not None and not isinstance(value, kind)
         if wrong or (isinstance(value, bool) and kind in (int, (int, float))):
-            raise ValueError(f"{self.path}: {name} is {value!r}, no {_words(kind)}")
+            raise UsageError(self.path, f"{name} is {value!r}, no {_words(kind)}")
         return value
 
     def count(self, name: str, default: Any = UNSET, most: int = 1 << 24) -> int:
         """A whole number from 1 to ``most``."""
         value = self.take(name, default, int)
         if not 1 <= value <= most:
-            raise ValueError(f"{self.path}: {name} is {value}; it must be from 1 to {most}")
+            raise UsageError(self.path, f"{name} is {value}", f"it must be from 1 to {most}")
         return int(value)
 
     def expect(self, name: str, values: Iterable[Any], remedy: str) -> None:
@@ -53,7 +55,7 @@ class Settings:
         self._left.discard(name)
         value = self.values.get(name)
         if value is not None and value not in list(values):
-            raise ValueError(f"{self.path}: {name} is {value!r}; {remedy}")
+            raise UsageError(self.path, f"{name} is {value!r}", remedy)
 
     def leave(self, names: Iterable[str]) -> None:
         """Do without these."""
@@ -63,9 +65,10 @@ class Settings:
         """Raise ValueError for a setting that nobody knows, unless it is off."""
         for name in sorted(self._left):
             if self.values[name] not in (None, False, [], {}, ""):
-                raise ValueError(
-                    f"{self.path}: {name} is {self.values[name]!r}, which {self.reader} does not "
-                    "know; the model would decode differently"
+                raise UsageError(
+                    self.path,
+                    f"{name} is {self.values[name]!r}, which {self.reader} does not know",
+                    "the model would decode differently",
                 )
 
 

@@ -3,6 +3,7 @@
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.converted_text import open_sentencepiece
 
 from .folder import ModelFolder
@@ -28,13 +29,15 @@ class Vocabulary(NamedTuple):
 def read_ids(folder: ModelFolder, name: str) -> Dict[int, str]:
     """Tokens by id, of a file that maps tokens to ids, as vocab.json."""
     if not folder.has(name):
-        raise ValueError(
-            f"{folder.path}: no {name} in it; copy the tokenizer's files of the model too"
+        raise UsageError(
+            folder.path, f"no {name} in it", "copy the tokenizer's files of the model too"
         )
     tokens: Dict[int, str] = {}
     for token, i in folder.json(name).items():
         if type(i) is not int or i < 0 or i in tokens:
-            raise ValueError(f"{folder.path}/{name}: {token!r} has the id {i!r}, or another has it")
+            raise UsageError(
+                f"{folder.path}/{name}", f"{token!r} has the id {i!r}, or another has it"
+            )
         tokens[i] = token
     return tokens
 
@@ -47,15 +50,17 @@ def read_tokenizer(folder: ModelFolder) -> Dict[int, str]:
         words = {each[0]: i for i, each in enumerate(words) if isinstance(each, list) and each}
     tokens = {i: token for token, i in words.items()} if isinstance(words, dict) else {}
     if not all(type(i) is int and i >= 0 and type(token) is str for i, token in tokens.items()):
-        raise ValueError(f"{folder.path}/tokenizer.json: its vocabulary is damaged; copy it again")
+        raise UsageError(
+            f"{folder.path}/tokenizer.json", "its vocabulary is damaged", "copy it again"
+        )
     return tokens
 
 
 def read_pieces(folder: ModelFolder, name: str) -> List[str]:
     """The pieces of a sentencepiece model."""
     if not folder.has(name):
-        raise ValueError(
-            f"{folder.path}: no {name} in it; copy the tokenizer's files of the model too"
+        raise UsageError(
+            folder.path, f"no {name} in it", "copy the tokenizer's files of the model too"
         )
     path = folder.file(name)
     model = open_sentencepiece(path)
@@ -75,7 +80,7 @@ def added_tokens(folder: ModelFolder) -> Dict[int, Dict[str, Any]]:
     for i, each in added.items():
         sound = isinstance(each, dict) and isinstance(each.get("content"), str)
         if type(i) is not int or i < 0 or not sound:
-            raise ValueError(f"{folder.path}: its tokenizer adds a token of id {i!r}: {each!r}")
+            raise UsageError(folder.path, f"its tokenizer adds a token of id {i!r}: {each!r}")
     return added
 
 
@@ -112,7 +117,7 @@ def assemble(
     for i, each in added_tokens(folder).items():
         content = each["content"]
         if tokens.setdefault(i, content) != content:
-            raise ValueError(f"{folder.path}: the id {i} is {tokens[i]!r} and {content!r}")
+            raise UsageError(folder.path, f"the id {i} is {tokens[i]!r} and {content!r}")
         if each.get("special", True) or content in special:
             special[content] = bool(each.get("lstrip"))
     known = set(tokens.values())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.compat.checkpoints import load_checked
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.printable import flat_message
 
 from .folder import ModelFolder
@@ -39,20 +40,21 @@ class Weights:
         """A tensor."""
         tensor = self._tensors.get(name)
         if tensor is None:
-            raise ValueError(f"{self._where}: lacks the weight {name}, which config.json asks for")
+            raise UsageError(self._where, f"lacks the weight {name}, which config.json asks for")
         self._left.discard(name)
         fits = tensor.dim() == len(shape) and all(
             size in (None, there) for size, there in zip(shape, tensor.shape)
         )
         if not fits:
             wanted = ["any" if size is None else size for size in shape]
-            raise ValueError(
-                f"{self._where}: {name} has shape {list(tensor.shape)}, config.json says {wanted}"
+            raise UsageError(
+                self._where, f"{name} has shape {list(tensor.shape)}, config.json says {wanted}"
             )
         if tensor.dtype not in FLOATS:
-            raise ValueError(
-                f"{self._where}: {name} is of {tensor.dtype}; convert the model before it was "
-                "quantized"
+            raise UsageError(
+                self._where,
+                f"{name} is of {tensor.dtype}",
+                "convert the model before it was quantized",
             )
         return tensor
 
@@ -63,9 +65,10 @@ class Weights:
     def refuse_rest(self) -> None:
         """Raise ValueError for a tensor that nobody took or left."""
         if self._left:
-            raise ValueError(
-                f"{self._where}: holds {sorted(self._left)[0]}, which no part of this family "
-                "reads; it is another model than config.json says"
+            raise UsageError(
+                self._where,
+                f"holds {sorted(self._left)[0]}, which no part of this family reads",
+                "it is another model than config.json says",
             )
 
     @property
@@ -82,15 +85,15 @@ def _files(folder: ModelFolder) -> List[str]:
         if folder.has(index):
             placed = folder.json(index).get("weight_map")
             if not isinstance(placed, dict) or not placed:
-                raise ValueError(f"{folder.path}/{index}: has no weight_map; copy it again")
+                raise UsageError(f"{folder.path}/{index}", "has no weight_map", "copy it again")
             names = sorted({str(each) for each in placed.values()})
             ending = os.path.splitext(name)[1]
             for each in names:
                 folder.file(each)
                 if not each.endswith(ending):
-                    raise ValueError(f"{folder.path}/{index}: names {each}, no {ending} file")
+                    raise UsageError(f"{folder.path}/{index}", f"names {each}, no {ending} file")
             return names
-    raise ValueError(f"{folder.path}: no weights in it ({', '.join(WHOLE)}, whole or in parts)")
+    raise UsageError(folder.path, f"no weights in it ({', '.join(WHOLE)}, whole or in parts)")
 
 
 def _safetensors(path: str) -> Dict[str, Tensor]:
@@ -98,15 +101,15 @@ def _safetensors(path: str) -> Dict[str, Tensor]:
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
-        raise ValueError(
-            f"{path}: reading it needs safetensors; pip install 'fairseq-specdec[hf]'"
+        raise UsageError(
+            path, "reading it needs safetensors", "pip install 'fairseq-specdec[hf]'"
         ) from error
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, RuntimeError, ValueError, OverflowError) as error:
-        raise ValueError(
-            f"{path}: is damaged ({flat_message(error, 200)}); copy it again"
+        raise UsageError(
+            path, f"is damaged ({flat_message(error, 200)})", "copy it again"
         ) from error
 
 
@@ -116,8 +119,8 @@ def _check_header(path: str) -> None:
     with open(path, "rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > min(size - 8, LARGEST_HEADER):
-            raise ValueError(
-                f"{path}: its header claims {length} bytes, the file has {size}; copy it again"
+            raise UsageError(
+                path, f"its header claims {length} bytes, the file has {size}", "copy it again"
             )
         try:
             header = json.loads(stream.read(length))
@@ -125,11 +128,12 @@ def _check_header(path: str) -> None:
             ends = [each["data_offsets"][1] for each in entries.values()]
             longest = max(ends, default=0)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{path}: its header is no list of tensors; copy it again") from error
+            raise UsageError(path, "its header is no list of tensors", "copy it again") from error
     if not isinstance(longest, int) or longest > size - 8 - length:
-        raise ValueError(
-            f"{path}: its header claims {longest} bytes of tensors, the file holds "
-            f"{size - 8 - length}; copy it again"
+        raise UsageError(
+            path,
+            f"its header claims {longest} bytes of tensors, the file holds {size - 8 - length}",
+            "copy it again",
         )
 
 
@@ -137,9 +141,9 @@ def _pickled(path: str) -> Dict[str, Tensor]:
     try:
         state: Any = load_checked(path)
     except (UnpicklingError, OSError, RuntimeError) as error:
-        raise ValueError(
-            f"{path}: was not read ({flat_message(error, 200)}); use a model.safetensors"
+        raise UsageError(
+            path, f"was not read ({flat_message(error, 200)})", "use a model.safetensors"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise ValueError(f"{path}: holds something else than weights by their names")
+        raise UsageError(path, "holds something else than weights by their names")
     return dict(state)

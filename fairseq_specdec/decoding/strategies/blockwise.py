@@ -11,6 +11,7 @@ from fairseq_specdec.acceptance import (
     TopBetaRule,
 )
 from fairseq_specdec.drafting import BlockwiseHeadsDrafter, Drafter
+from fairseq_specdec.errors import UsageError
 
 from .base import Setup, Strategy
 from .gad import GAD_RELAXED
@@ -19,16 +20,16 @@ from .gad import GAD_RELAXED
 def _rule(settings: Any) -> AcceptanceRule:
     top_k, epsilon = settings.accept_top_k, settings.accept_epsilon
     if top_k is not None and epsilon is not None:
-        raise ValueError("--accept-top-k and --accept-epsilon: choose one of them")
+        raise UsageError("--accept-top-k and --accept-epsilon", "choose one of them")
     rule: AcceptanceRule = ExactRule()
     if top_k is not None:
         rule = TopBetaRule(top_k, math.inf)
     elif epsilon is not None:
         rule = DistanceRule(epsilon)
     if settings.block_size is not None and settings.min_block_size > settings.block_size:
-        raise ValueError(
-            f"--min-block-size {settings.min_block_size}: at most --block-size, which is "
-            f"{settings.block_size}"
+        raise UsageError(
+            f"--min-block-size {settings.min_block_size}",
+            f"at most --block-size, which is {settings.block_size}",
         )
     # The rule alone may run natively.
     return rule if settings.min_block_size == 1 else MinimumBlockRule(rule, settings.min_block_size)
@@ -46,14 +47,15 @@ def _drafter(setup: Setup) -> Drafter:
         )
     size = settings.block_size or trained
     if size > trained:
-        raise ValueError(
-            f"--block-size {size}: the model of --path has {trained} heads; use --block-size "
-            f"{trained} or less, or train more heads"
+        raise UsageError(
+            f"--block-size {size}",
+            f"the model of --path has {trained} heads",
+            f"use --block-size {trained} or less, or train more heads",
         )
     if settings.min_block_size > size:
-        raise ValueError(
-            f"--min-block-size {settings.min_block_size}: at most the model's block size, which "
-            f"is {size}"
+        raise UsageError(
+            f"--min-block-size {settings.min_block_size}",
+            f"at most the model's block size, which is {size}",
         )
     return BlockwiseHeadsDrafter(model, size, setup.tgt_dict.pad())
 

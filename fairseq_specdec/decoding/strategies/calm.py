@@ -12,6 +12,7 @@ from fairseq_specdec.drafting import Drafter, NoDrafter
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.exits import ExitOptions, exits_of
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.errors import UsageError
 
 from .base import Setup, Strategy
 
@@ -29,9 +30,11 @@ def _rule(settings: Any) -> AcceptanceRule:
 
 def _drafter(setup: Setup) -> Drafter:
     if len(setup.models) > 1:
-        raise ValueError(
-            f"--path: {len(setup.models)} models, which would leave at different layers under "
-            "--strategy calm; give one of them, or use --strategy greedy"
+        raise UsageError(
+            "--path",
+            f"{len(setup.models)} models, which would leave at different layers under "
+            "--strategy calm",
+            "give one of them, or use --strategy greedy",
         )
     exits_of(setup.models[0], "greedy")
     return NoDrafter()

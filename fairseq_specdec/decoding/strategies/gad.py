@@ -5,6 +5,7 @@ from typing import Any
 
 from fairseq_specdec.acceptance import AcceptanceRule, RegretBudgetRule, TopBetaRule
 from fairseq_specdec.drafting import Drafter, NarBlockDrafter
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.models.verifier_tables import reads_tables
 
 from ..drafter_file import check_reading, load_drafter
@@ -22,14 +23,17 @@ def _refuse_sampling(setup: Setup, model: Any) -> None:
     settings = setup.settings
     for name in ("collapse_repeats", "draft_confidence"):
         if getattr(settings, name):
-            raise ValueError(
-                f"--{name.replace('_', '-')}: with --sampling the drafter must say what each token "
-                "was drawn from; leave it out"
+            raise UsageError(
+                f"--{name.replace('_', '-')}",
+                "with --sampling the drafter must say what each token was drawn from",
+                "leave it out",
             )
     if model.decoder.chain is not None:
-        raise ValueError(
-            f"--sampling: the drafter {settings.drafter_path} has a chain head, which chooses "
-            "tokens and draws none; use a drafter without, or --strategy sps"
+        raise UsageError(
+            "--sampling",
+            f"the drafter {settings.drafter_path} has a chain head, which chooses tokens and "
+            "draws none",
+            "use a drafter without, or --strategy sps",
         )
 
 
@@ -40,9 +44,11 @@ def check_rounding(setup: Setup, model: Any) -> None:
         return
     tied = decoder.share_input_output_embed
     if settings.verifier_dtype != "fp32" and not tied:
-        raise ValueError(
-            f"--verifier-dtype {settings.verifier_dtype}: the drafter {settings.drafter_path} "
-            "reads the verifier's output projection, which is rounded then; add --keep-weights"
+        raise UsageError(
+            f"--verifier-dtype {settings.verifier_dtype}",
+            f"the drafter {settings.drafter_path} reads the verifier's output projection, "
+            "which is rounded then",
+            "add --keep-weights",
         )
 
 
@@ -51,9 +57,10 @@ def block_size_of(setup: Setup, model: Any) -> int:
     trained = int(model.decoder.block_size)
     size = int(setup.settings.block_size or trained)
     if size > trained:
-        raise ValueError(
-            f"--block-size {size}: the drafter {setup.settings.drafter_path} was trained for "
-            f"blocks of {trained}; use --block-size {trained} or less, or train a drafter for more"
+        raise UsageError(
+            f"--block-size {size}",
+            f"the drafter {setup.settings.drafter_path} was trained for blocks of {trained}",
+            f"use --block-size {trained} or less, or train a drafter for more",
         )
     return size
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter, NarBlockDrafter
+from fairseq_specdec.errors import UsageError
 
 from ..drafter_file import load_drafter
 from .base import Setup, Strategy
@@ -19,20 +20,24 @@ def _drafter(setup: Setup) -> Drafter:
     settings, passes = setup.settings, setup.settings.nar_iterations
     path = settings.drafter_path
     if len(setup.models) > 1:
-        raise ValueError(
-            f"--path: {len(setup.models)} models, and --strategy nar decodes with the drafter "
-            "alone; give one of them, or use --strategy gad"
+        raise UsageError(
+            "--path",
+            f"{len(setup.models)} models, and --strategy nar decodes with the drafter alone",
+            "give one of them, or use --strategy gad",
         )
     model = setup.read_drafter(load_drafter)
     if getattr(model.encoder, "read_layers", ()):
-        raise ValueError(
-            f"--strategy nar: the drafter {path} reads its verifier's states, and no verifier "
-            "runs; use a drafter with an encoder (--arch spec_drafter_base), or --strategy gad"
+        raise UsageError(
+            "--strategy nar",
+            f"the drafter {path} reads its verifier's states, and no verifier runs",
+            "use a drafter with an encoder (--arch spec_drafter_base), or --strategy gad",
         )
     if passes > 1 and model.decoder.chain is not None:
-        raise ValueError(
-            f"--nar-iterations {passes}: the drafter {path} has a chain head, which chooses the "
-            "tokens of a block from the left; use 1, or a drafter without --chain-width"
+        raise UsageError(
+            f"--nar-iterations {passes}",
+            f"the drafter {path} has a chain head, which chooses the tokens of a block from "
+            "the left",
+            "use 1, or a drafter without --chain-width",
         )
     options = setup.draft_options(
         block_size_of(setup, model),

@@ -12,6 +12,8 @@ from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import nn
 
+from fairseq_specdec.errors import UsageError
+
 from .settings import check_settings
 
 
@@ -271,8 +273,8 @@ def _parts_not_run(module: Any, kind: Kind, path: str) -> Iterator[str]:
 
 def _refuse(parts: Iterator[str], name: str) -> None:
     for part in parts:
-        raise ValueError(
-            f"{name}: speculative decoding does not run {part}; decode with --task translation"
+        raise UsageError(
+            name, f"speculative decoding does not run {part}", "decode with --task translation"
         )
 
 
@@ -295,7 +297,7 @@ def check_decoder(decoder: nn.Module, name: str) -> None:
     """
     kind = _DECODERS.get(_class(decoder))
     if kind is None:
-        raise ValueError(f"{name}: speculative decoding does not run a {type(decoder).__name__}")
+        raise UsageError(name, f"speculative decoding does not run a {type(decoder).__name__}")
     _refuse(_within(decoder, kind, "decoder"), name)
 
 
@@ -325,9 +327,11 @@ def _check_widths(decoder: Any, name: str) -> None:
         if product is None or width is None:
             continue
         if product.in_features != width:
-            raise ValueError(
-                f"{name}: decoder.{part} reads {product.in_features} numbers and gets {width} "
-                "(--decoder-output-dim beside shared embeddings); fairseq cannot decode it either"
+            raise UsageError(
+                name,
+                f"decoder.{part} reads {product.in_features} numbers and gets {width} "
+                "(--decoder-output-dim beside shared embeddings)",
+                "fairseq cannot decode it either",
             )
         width = product.out_features
 

@@ -4,6 +4,8 @@ from typing import Any, Optional
 
 from torch import Tensor, nn
 
+from fairseq_specdec.errors import UsageError
+
 
 def position_rows(embed_positions: Optional[nn.Module], padding_idx: int, count: int) -> Tensor:
     """The embeddings of positions 0 .. count-1.
@@ -30,7 +32,7 @@ def position_rows(embed_positions: Optional[nn.Module], padding_idx: int, count:
             )
         return table[first : first + count]
     if embed_positions is None or not hasattr(embed_positions, "get_embedding"):
-        raise ValueError(f"positional embedding of unknown kind: {type(embed_positions).__name__}")
+        raise UsageError("positional embedding of unknown kind", type(embed_positions).__name__)
     module: Any = embed_positions
     table = module.get_embedding(first + count, module.embedding_dim, padding_idx)
     return table[first:]  # type: ignore[no-any-return]

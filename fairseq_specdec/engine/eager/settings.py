@@ -9,6 +9,8 @@ from typing import Any, Dict, Iterator, Tuple
 
 from fairseq.models.transformer import TransformerConfig
 
+from fairseq_specdec.errors import UsageError
+
 RUN = "run"
 REFUSED = "refused"
 TRAINING = "training only"
@@ -108,7 +110,9 @@ def check_settings(cfg: Any, name: str) -> None:
         for part in setting.split("."):
             value = getattr(value, part)
         if value != default:
-            raise ValueError(
-                f"{name}: the model uses {flag_of(setting)} {value}, which this release of "
-                "fairseq_specdec does not know; decode with --task translation"
+            raise UsageError(
+                name,
+                f"the model uses {flag_of(setting)} {value}, which this release of "
+                "fairseq_specdec does not know",
+                "decode with --task translation",
             )

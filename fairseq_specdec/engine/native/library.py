@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from fairseq_specdec.engine.native.structures import STRUCTURES
 from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, Variant, digest, is_sealed
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ def _search(wanted: str, folder: pathlib.Path) -> _Loaded:
         return _Loaded(None, f"{ENVIRONMENT} is off")
     names = [each.name for each in VARIANTS]
     if wanted and wanted not in names:
-        raise ValueError(f"{ENVIRONMENT}={wanted}: choose off or one of {', '.join(names)}")
+        raise UsageError(f"{ENVIRONMENT}={wanted}", f"choose off or one of {', '.join(names)}")
     built = [each for each in VARIANTS if (folder / each.file).exists()]
     if not built:
         why_not = not_built(folder)
@@ -187,7 +188,7 @@ def _search(wanted: str, folder: pathlib.Path) -> _Loaded:
         candidates = [each for each in candidates if each.name == wanted]
         if not candidates:
             reason = why_not if not built else f"it is not built, or not for this {_processor()}"
-            raise ValueError(f"{ENVIRONMENT}={wanted}: {reason}")
+            raise UsageError(f"{ENVIRONMENT}={wanted}", reason)
     for variant in reversed(candidates):
         try:
             library = Library(_checked(folder / variant.file))

@@ -5,6 +5,8 @@ import re
 from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+from fairseq_specdec.errors import UsageError
+
 from .load import LOST, UNREAD, Answer
 
 # Clients of the closed loop whose answers a second are the server's capacity.
@@ -26,9 +28,9 @@ def loads_of(text: str) -> List[Load]:
     for word in text.split(","):
         match = re.fullmatch(r"([1-9]\d{0,3})(%?)", word.strip())
         if match is None:
-            raise ValueError(
-                f"--bench-loads {text}: expected numbers of clients and shares of the capacity, "
-                "as in 1,8,80%"
+            raise UsageError(
+                f"--bench-loads {text}",
+                "expected numbers of clients and shares of the capacity, as in 1,8,80%",
             )
         number, shared = int(match.group(1)), bool(match.group(2))
         parsed.append(Load(word.strip(), 0 if shared else number, number / 100 if shared else 0))

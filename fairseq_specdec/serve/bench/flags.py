@@ -6,6 +6,7 @@ import importlib.util
 import os
 from typing import List
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import SECONDS, Range, add_flag
 
 from .figures import Load, loads_of
@@ -37,15 +38,16 @@ def add_bench_flags(parser: argparse.ArgumentParser) -> None:
 def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[Load]:
     """The loads, before any model is loaded."""
     if args.config is not None:
-        raise ValueError("--config: --bench measures one pair; give its flags instead")
+        raise UsageError("--config", "--bench measures one pair", "give its flags instead")
     for name in _FIXED:
         if getattr(args, name) != parser.get_default(name):
             flag = "--" + name.replace("_", "-")
-            raise ValueError(f"{flag}: --bench asks 127.0.0.1 at a free port; leave it out")
+            raise UsageError(flag, "--bench asks 127.0.0.1 at a free port", "leave it out")
     if args.bench_peers and importlib.util.find_spec("ctranslate2") is None:
-        raise ValueError(
-            "--bench-peers: CTranslate2 is not installed; pip install "
-            "'fairseq-specdec[bench-peers]', or leave it out"
+        raise UsageError(
+            "--bench-peers",
+            "CTranslate2 is not installed",
+            "pip install 'fairseq-specdec[bench-peers]', or leave it out",
         )
     loads = loads_of(args.bench_loads)
     if args.bench_plot is not None:
@@ -55,13 +57,14 @@ def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[L
 
 def _check_plot(path: str, loads: List[Load]) -> None:
     if not path.endswith(ENDINGS):
-        raise ValueError(f"--bench-plot {path}: expected a name that ends in .svg or .png")
+        raise UsageError(f"--bench-plot {path}", "expected a name that ends in .svg or .png")
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise ValueError(f"--bench-plot {path}: its folder does not exist; make it first")
+        raise UsageError(f"--bench-plot {path}", "its folder does not exist", "make it first")
     if not any(load.share for load in loads):
-        raise ValueError("--bench-plot: draws shares of the capacity; give --bench-loads some")
+        raise UsageError("--bench-plot", "draws shares of the capacity", "give --bench-loads some")
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError(
-            "--bench-plot: matplotlib is not installed; pip install 'fairseq-specdec[plots]', or "
-            "leave it out"
+        raise UsageError(
+            "--bench-plot",
+            "matplotlib is not installed",
+            "pip install 'fairseq-specdec[plots]', or leave it out",
         )

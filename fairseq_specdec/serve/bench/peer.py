@@ -7,6 +7,7 @@ from typing import Any, Iterator, List, Tuple
 from fairseq_specdec.bench.child import call_once
 from fairseq_specdec.bench.peers import WORKER, legible
 from fairseq_specdec.bench.peers.ctranslate2 import Model
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.hub.command_line import verifier_of
 from fairseq_specdec.hub.loading import find
@@ -55,7 +56,7 @@ def service(kind: str, args: argparse.Namespace, limits: Limits) -> Service:
     """The service of a command line, with CTranslate2 in the engine's place."""
     verifiers = find(verifier_of(args), None, args.data, "greedy").verifiers
     if len(verifiers) > 1:
-        raise ValueError("--bench-peers: CTranslate2 decodes no ensembles; leave it out")
+        raise UsageError("--bench-peers", "CTranslate2 decodes no ensembles", "leave it out")
     own = translator_of(args)
     codec, (source, target) = own.codec, own.languages
     with tempfile.TemporaryDirectory(prefix="specdec-serve-bench-") as folder:

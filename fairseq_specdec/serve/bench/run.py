@@ -12,6 +12,7 @@ import urllib.request
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from fairseq_specdec.bench.machine import record
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.io import atomic, provenance
 
@@ -42,7 +43,7 @@ def texts_of(file: str, translator: SpeculativeTranslator) -> Texts:
         lines = [line.strip() for line in stream]
     sources = [line for line in lines if line]
     if not sources:
-        raise ValueError(f"--bench {file}: holds no text; give a file with a text on each line")
+        raise UsageError(f"--bench {file}", "holds no text", "give a file with a text on each line")
     expected = [translator.translate(text).text for text in sources]
     return Texts(sources, expected, translator.languages)
 
@@ -101,7 +102,7 @@ def process(engine: str, words: Sequence[str]) -> Iterator[Tuple[Any, int]]:
             line = server.stdout.readline()
             if not line:
                 log.seek(0)
-                raise ValueError(f"the server did not start: {log.read()[-500:].strip()}")
+                raise UsageError("the server did not start", log.read()[-500:].strip())
             yield server, int(line.rpartition(":")[2].partition("/")[0])
             server.terminate()
             server.communicate(timeout=_END)

@@ -7,6 +7,8 @@ from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Opt
 import torch
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..folder import ModelFolder
 from ..generation import SETTINGS, Generation, read_generation
 from ..settings import Settings
@@ -139,9 +141,10 @@ class Loader:
         take = self.config
         name = take.take("activation_function", "gelu", str)
         if name not in ACTIVATIONS:
-            raise ValueError(
-                f"{take.path}: activation_function is {name!r}; fairseq has "
-                f"{', '.join(ACTIVATIONS)}"
+            raise UsageError(
+                take.path,
+                f"activation_function is {name!r}",
+                f"fairseq has {', '.join(ACTIVATIONS)}",
             )
         width = take.count("d_model", most=1 << 16)
         positions = take.count("max_position_embeddings", 1024)
@@ -175,7 +178,7 @@ class Loader:
             first[EOS] = generation.eos
             for token, i in zip(("<pad>", "<unk>"), (first[PAD], first[UNK])):
                 if not 0 <= i < size:
-                    raise ValueError(f"{self.folder.path}: its tokenizer has no {token}")
+                    raise UsageError(self.folder.path, f"its tokenizer has no {token}")
             rest = [i for i in range(size) if i not in first]
             orders.append(first + rest)
         return orders[0], orders[1]
@@ -241,8 +244,8 @@ class Loader:
         if shared in self.weights:
             common = self.weights.take(shared, [size, width])
             if not torch.equal(table, common):
-                raise ValueError(
-                    f"{self.folder.path}: {own} differs from {shared}, which transformers ties"
+                raise UsageError(
+                    self.folder.path, f"{own} differs from {shared}, which transformers ties"
                 )
             return common
         return table
@@ -270,7 +273,7 @@ class Loader:
             bias = self.weights.take(name, [1, size])[0].clone()
         for i in generation.suppressed:
             if not 0 <= i < size:
-                raise ValueError(f"{self.folder.path}: suppresses the token {i}, and has {size}")
+                raise UsageError(self.folder.path, f"suppresses the token {i}, and has {size}")
             bias[i] = NEVER
         order = torch.tensor(orders[1])
         placed = bias[order.clamp(min=0)].float()
@@ -294,11 +297,12 @@ class Loader:
             return
         table = self.out["decoder.embed_tokens.weight"]
         if not 0 <= start < len(orders[1]) or start not in orders[1]:
-            raise ValueError(f"{self.config.path}: decoder_start_token_id is {start}, no token")
+            raise UsageError(self.config.path, f"decoder_start_token_id is {start}, no token")
         if not self.learned_positions:
-            raise ValueError(
-                f"{self.config.path}: decoder_start_token_id is {start}; the loader of "
-                f"{self.model_type} knows {generation.eos} only"
+            raise UsageError(
+                self.config.path,
+                f"decoder_start_token_id is {start}",
+                f"the loader of {self.model_type} knows {generation.eos} only",
             )
         scale = 1.0 if model["no_scale_embedding"] else float(model["decoder_embed_dim"]) ** 0.5
         positions = self.out["decoder.embed_positions.weight"].float().clone()

@@ -2,6 +2,8 @@
 
 from typing import Tuple
 
+from fairseq_specdec.errors import UsageError
+
 from ..generation import Generation
 from ..vocabulary import Vocabulary, assemble, read_ids
 from .base import Loader, Text, register
@@ -43,9 +45,10 @@ class M2M100Loader(Loader):
         else:
             vocabulary = assemble(self.folder, read_ids(self.folder, "vocab.json"), USUAL)
             if not vocabulary.languages:
-                raise ValueError(
-                    f"{self.folder.path}: none of its files names the model's languages; copy "
-                    "special_tokens_map.json and tokenizer_config.json too"
+                raise UsageError(
+                    self.folder.path,
+                    "none of its files names the model's languages",
+                    "copy special_tokens_map.json and tokenizer_config.json too",
                 )
             self.folder.file(PIECES)
             kind, files = "sentencepiece", {PIECES: PIECES}

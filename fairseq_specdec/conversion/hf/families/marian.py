@@ -5,6 +5,8 @@ from typing import Any, Dict, Tuple
 import torch
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..generation import Generation
 from ..vocabulary import Vocabulary, assemble, read_ids
 from .base import PAD, Loader, Text, register, table_or_none
@@ -32,8 +34,8 @@ class MarianLoader(Loader):
         self.config.leave(["extra_pos_embeddings"])
         shared = self.config.take("share_encoder_decoder_embeddings", True, bool)
         if shared and size != target:
-            raise ValueError(
-                f"{self.config.path}: decoder_vocab_size {target} with shared embeddings of {size}"
+            raise UsageError(
+                self.config.path, f"decoder_vocab_size {target} with shared embeddings of {size}"
             )
         return size, target
 

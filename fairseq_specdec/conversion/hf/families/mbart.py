@@ -2,6 +2,8 @@
 
 from typing import Dict, Tuple
 
+from fairseq_specdec.errors import UsageError
+
 from ..generation import Generation
 from ..vocabulary import Vocabulary, assemble, read_pieces, read_tokenizer
 from .base import Loader, Text, register
@@ -56,9 +58,10 @@ def pieces_and_languages(loader: Loader) -> Vocabulary:
     if "<mask>" in vocabulary.special:
         vocabulary.special["<mask>"] = True
     if not vocabulary.languages:
-        raise ValueError(
-            f"{loader.folder.path}: none of its files names the model's languages; copy "
-            "tokenizer.json, special_tokens_map.json and tokenizer_config.json too"
+        raise UsageError(
+            loader.folder.path,
+            "none of its files names the model's languages",
+            "copy tokenizer.json, special_tokens_map.json and tokenizer_config.json too",
         )
     return vocabulary
 
