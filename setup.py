@@ -211,19 +211,14 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "specdec-accelerate = fairseq_specdec.commands.start:accelerate",
-            "specdec-bench = fairseq_specdec.commands.start:bench",
-            "specdec-convert = fairseq_specdec.commands.start:convert",
-            "specdec-costs = fairseq_specdec.commands.start:costs",
-            "specdec-demo = fairseq_specdec.commands.start:demo",
-            "specdec-distill = fairseq_specdec.commands.start:distill",
-            "specdec-edits = fairseq_specdec.commands.start:edits",
-            "specdec-env = fairseq_specdec.commands.start:env",
-            "specdec-flags = fairseq_specdec.commands.start:flags",
-            "specdec-noise = fairseq_specdec.commands.start:noise",
-            "specdec-serve = fairseq_specdec.commands.start:serve",
-            "specdec-shortlist = fairseq_specdec.commands.start:shortlist",
-            "specdec-trace = fairseq_specdec.commands.start:trace",
+            "specdec-accelerate = fairseq_specdec.accelerate.cli:cli_main",
+            "specdec-bench = fairseq_specdec.bench.cli:cli_main",
+            "specdec-convert = fairseq_specdec.conversion.cli:cli_main",
+            "specdec-demo = fairseq_specdec.demo.cli:cli_main",
+            "specdec-distill = fairseq_specdec.data.distill:cli_main",
+            "specdec-env = fairseq_specdec.environment.cli:cli_main",
+            "specdec-serve = fairseq_specdec.serve.cli:cli_main",
+            "specdec-trace = fairseq_specdec.trace.cli:cli_main",
         ]
     },
 )  # fmt: skip

@@ -17,7 +17,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
-import fairseq_specdec  # noqa: F401  (registers its models)
+import fairseq_specdec.tasks  # noqa: F401  (registers its models)
 
 THRESHOLDS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 

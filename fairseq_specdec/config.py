@@ -119,8 +119,8 @@ class SpecDecConfig(FairseqDataclass):
     )
     edits: Optional[str] = flag(
         None,
-        "file of likely edits, which specdec-edits writes: they are made in the source before it "
-        "is copied; the output stays exact",
+        "file of likely edits, which python -m fairseq_specdec.data.edits writes: they are made in "
+        "the source before it is copied; the output stays exact",
         used_by=("iad",),
     )
     max_suffix: int = flag(
@@ -143,8 +143,9 @@ class SpecDecConfig(FairseqDataclass):
     cost_table: str = flag(
         "auto",
         "what passes take on this processor, by which iad, lookup, gad, sps and exact blockwise "
-        "choose how much to draft: a file that specdec-costs wrote, off (the figures of an Intel "
-        "Emerald Rapids with AVX2, which are shipped), or auto (measured once, in 0.5 s, and kept "
+        "choose how much to draft: a file that python -m fairseq_specdec.costs.cli wrote, off (the "
+        "figures of an Intel Emerald Rapids with AVX2, which are shipped), or auto (measured once, in "
+        "0.5 s, and kept "
         "in the user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE); gad++ always plans by off, "
         "so that its output is the same on every machine",
     )

@@ -15,7 +15,7 @@ from fairseq.dataclass import utils
 from toy_cache import cached_folder, key
 from warm_python import WarmPython
 
-import fairseq_specdec
+import fairseq_specdec.tasks
 
 PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
 PARENT = os.path.dirname(PLUGIN)

@@ -31,17 +31,20 @@ import threading
 
 STREAMS = 3
 PRELOADED = ("torch", "fairseq.models.transformer", "fairseq_cli.train", "sacrebleu")
+OWN = {
+    "accelerate": "accelerate.cli", "bench": "bench.cli", "convert": "conversion.cli",
+    "demo": "demo.cli", "distill": "data.distill", "env": "environment.cli", "serve": "serve.cli",
+    "trace": "trace.cli",
+}  # fmt: skip
 FAIRSEQ = ("preprocess", "train", "hydra-train", "generate", "interactive", "validate")
 
 
 def entries():
     """Module of each program, as its entry point: whatever is installed, the checkout on PYTHONPATH
     runs."""
-    from fairseq_specdec.commands.start import MODULES  # not for a caller, which starts at once
-
     return {
         **{f"fairseq-{name}": f"fairseq_cli.{name.replace('-', '_')}" for name in FAIRSEQ},
-        **{name: f"fairseq_specdec.{module}" for name, module in MODULES.items()},
+        **{f"specdec-{name}": f"fairseq_specdec.{module}" for name, module in OWN.items()},
     }
 
 

@@ -21,6 +21,7 @@ import torch
 from fairseq.data import data_utils
 from fairseq.tasks.translation import TranslationTask
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
 from ..commands.own import again, brief, reporting

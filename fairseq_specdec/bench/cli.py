@@ -9,6 +9,8 @@ import logging
 import sys
 from typing import Any, Dict, Optional, Sequence
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
+
 from ..commands.own import again, reporting
 from . import peers, session, tables
 from .run import Bench

@@ -1,4 +1,6 @@
-"""Errors and Ctrl-C of this project's own commands."""
+"""What this project's own commands share: parsers, logs, users' mistakes and Ctrl-C."""
+
+from __future__ import annotations
 
 import argparse
 import contextlib
@@ -6,10 +8,12 @@ import logging
 import os
 import shlex
 import sys
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from ..version import __version__
-from .one_line import one_line, wants_traceback
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.version import __version__
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell
 
@@ -21,38 +25,34 @@ def _nothing(words: Sequence[str]) -> str:
 @contextlib.contextmanager
 def reporting(
     program: str,
-    arguments: Optional[Sequence[str]] = None,
+    arguments: Sequence[str] | None = None,
     saved: Callable[[Sequence[str]], str] = _nothing,
     reworded: Callable[[str], str] = str,
-) -> Iterator[List[str]]:
+) -> Iterator[list[str]]:
     """End a command with one line where the user made a mistake or pressed Ctrl-C.
 
     Args:
         arguments: the command line; None for that of this process.
         saved: makes of it the text after Ctrl-C: what is saved, and how to go on.
-        reworded: puts a message into the words of the command line.
 
     Yields:
         The words of the command line.
 
     Raises:
-        SystemExit: with the line. Faults pass as they are, and with ``SPECDEC_TRACEBACK=1`` all do.
+        SystemExit: with the line, for a ``UsageError`` and for a file that the system refuses.
+            Anything else is a fault and passes.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.filterwarnings("ignore", module=r"hydra\.")  # of the way fairseq calls it
     try:
         yield words
         _flush()
     except KeyboardInterrupt:
-        if wants_traceback():
-            raise
         outcome = "; ".join(filter(None, ["stopped (Ctrl-C)", saved(words)]))
         sys.stderr.write(f"\n{program}: {outcome}\n")
         raise SystemExit(INTERRUPTED) from None
-    except Exception as error:
-        line = None if wants_traceback() else one_line(error, words)
-        if line is None:
-            raise
-        raise SystemExit(f"{program}: error: {reworded(line)}") from error
+    except (UsageError, OSError) as error:
+        raise SystemExit(f"{program}: error: {reworded(str(error))}") from error
 
 
 def _flush() -> None:
@@ -85,20 +85,26 @@ def nothing_written(program: str) -> Callable[[Sequence[str]], str]:
 
 
 def command_parser(program: str, description: Any, **settings: Any) -> argparse.ArgumentParser:
-    """The parser of a command, with ``--version``."""
+    """The parser of a command, with ``--version`` and shell completion."""
     parser = argparse.ArgumentParser(prog=program, description=description, **settings)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 
 
 def brief(parser: Any, program: str = "") -> Any:
-    """Let a parser, and those of its subcommands, refuse with one line instead of all flags."""
+    """Let a parser, and those of its subcommands, refuse with one line instead of all flags, and
+    print shell completion where shtab is installed (``--print-completion bash``)."""
     name = program or parser.prog
 
     def refuse(message: str) -> None:
         parser.exit(2, f"{name}: error: {message}; see {name} --help\n")
 
     parser.error = refuse
+    with contextlib.suppress(ImportError):
+        import shtab
+
+        if "--print-completion" not in parser._option_string_actions and " " not in name:
+            shtab.add_argument_to(parser)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():

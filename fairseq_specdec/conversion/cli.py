@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Optional, Sequence
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
 from fairseq_specdec.io.flag_values import add_flag
 

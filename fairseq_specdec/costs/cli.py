@@ -1,9 +1,10 @@
-"""``specdec-costs``: measures what passes take on this processor."""
+"""``python -m fairseq_specdec.costs.cli``: measures what passes take on this processor."""
 
 import argparse
 import sys
 from typing import Optional, Sequence
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.engine.native.library import load, why_not
 from fairseq_specdec.errors import UsageError
@@ -18,7 +19,7 @@ _SHOWN = (1, 2, 4, 8, 16, 32)
 def get_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = command_parser(
-        "specdec-costs",
+        "python -m fairseq_specdec.costs.cli",
         "Measure what products, reads and layers take on this processor, in 0.5 s on "
         "an idle one. By these figures decoding chooses how much to draft (--cost-table).",
     )
@@ -43,8 +44,8 @@ def _shown(figures: Figures) -> str:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The console script ``specdec-costs``."""
-    with reporting("specdec-costs", arguments) as words:
+    """The console script ``python -m fairseq_specdec.costs.cli``."""
+    with reporting("python -m fairseq_specdec.costs.cli", arguments) as words:
         args = brief(get_parser()).parse_args(words)
         library = load()
         if library is None:

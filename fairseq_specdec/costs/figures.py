@@ -112,7 +112,7 @@ def load(path: PathLike) -> Figures:
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            path, f"no figures of a processor as specdec-costs writes them ({reason})"
+            path, f"no figures of a processor as fairseq_specdec.costs.cli writes them ({reason})"
         ) from None
 
 

@@ -70,7 +70,9 @@ def _named(path: str, name: str) -> Figures:
     try:
         return load(path)
     except ValueError as error:
-        raise UsageError(name, error, "specdec-costs FILE writes one") from None
+        raise UsageError(
+            name, error, "python -m fairseq_specdec.costs.cli FILE writes one"
+        ) from None
 
 
 @functools.lru_cache(maxsize=None)
@@ -102,7 +104,7 @@ def of_machine(library: Library) -> Figures:
         instead = known(library.variant)
         logger.info(
             "measured what passes take while other programs had %.0f%% of the time: %s now, not "
-            "kept; specdec-costs measures and keeps it",
+            "kept; python -m fairseq_specdec.costs.cli measures and keeps it",
             100 * (1 - share),
             "used" if instead is None else "the package's figures of this processor are used",
         )

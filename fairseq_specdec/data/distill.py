@@ -26,6 +26,8 @@ from typing import Any, Dict, Optional, Sequence
 
 from fairseq import options
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
+
 from ..commands.own import brief
 from . import cluster
 from .flags import get_parser

@@ -1,7 +1,7 @@
-"""``specdec-edits``: learn which edits a correcting model makes.
+"""Learn which edits a correcting model makes.
 
-``specdec-edits DATA --out edits.tsv`` aligns each source with its output, counts what became of
-each token between its neighbours, and writes the edits that are made nearly always. With
+``python -m fairseq_specdec.data.edits DATA --out edits.tsv`` aligns each source with its output,
+counts what became of each token between its neighbours, and writes the edits that are made nearly always. With
 ``--strategy iad --edits edits.tsv`` they are made in a source before it is copied, so that a draft
 goes on where it would have ended. The verifier decides as before.
 
@@ -19,6 +19,7 @@ import logging
 from typing import Counter as Counts
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
 from ..commands.own import brief, log_to_stderr, nothing_written, reporting

@@ -1,4 +1,4 @@
-"""The flags of ``specdec-edits``."""
+"""The flags of ``python -m fairseq_specdec.data.edits``."""
 
 import argparse
 import functools
@@ -6,7 +6,7 @@ import functools
 from ..commands.own import command_parser
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, add_flag, add_languages
 
-PROGRAM = "specdec-edits"
+PROGRAM = "python -m fairseq_specdec.data.edits"
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -1,7 +1,7 @@
-"""``specdec-shortlist``: give a drafter the list of words that it chooses among.
+"""Give a drafter the list of words that it chooses among.
 
-``specdec-shortlist DATA --drafter-path drafter.pt --out listed.pt`` counts in parallel text which
-words each source word becomes (IBM model 1) and writes the drafter again with the likeliest of
+``python -m fairseq_specdec.data.shortlist DATA --drafter-path drafter.pt --out listed.pt`` counts
+in parallel text which words each source word becomes (IBM model 1) and writes the drafter again with the likeliest of
 them. In decoding such a drafter computes a few hundred of its vocabulary's logits for a sentence.
 The verifier still chooses among all words. The drafter of a multilingual model gets a list for each
 pair that it was trained with, and decoding takes that of its pair.
@@ -20,6 +20,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 import torch
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
 from ..commands.own import brief, log_to_stderr, nothing_written, reporting

@@ -1,4 +1,4 @@
-"""The flags of ``specdec-shortlist``."""
+"""The flags of ``python -m fairseq_specdec.data.shortlist``."""
 
 import argparse
 import functools
@@ -7,7 +7,7 @@ from ..commands.own import command_parser
 from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages
 from ..models.word_list import MOST_TRANSLATIONS
 
-PROGRAM = "specdec-shortlist"
+PROGRAM = "python -m fairseq_specdec.data.shortlist"
 
 
 def get_parser() -> argparse.ArgumentParser:

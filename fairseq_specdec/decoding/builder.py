@@ -57,7 +57,7 @@ def check_settings(settings: Any) -> None:
         raise UsageError(
             f"--strategy {settings.strategy}",
             "unknown",
-            f"choose one of {', '.join(STRATEGIES)} (specdec-flags explains them)",
+            f"choose one of {', '.join(STRATEGIES)} (specdec-env --flags explains them)",
         )
     check_flags(settings, SpecDecConfig)
     STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another

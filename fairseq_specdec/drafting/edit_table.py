@@ -1,5 +1,5 @@
-"""Edits that are likely in a source, by the words around them: a file that ``specdec-edits``
-writes, or anybody."""
+"""Edits that are likely in a source, by the words around them: a file that
+``fairseq_specdec.data.edits`` writes, or anybody."""
 
 from __future__ import annotations
 
@@ -87,12 +87,14 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
     except UnicodeDecodeError as error:
         raise UsageError(f"--edits {path}", "is not text in UTF-8") from error
     except OSError as error:
-        raise UsageError(f"--edits {path}", error.strerror, "specdec-edits writes one") from error
+        raise UsageError(
+            f"--edits {path}", error.strerror, "python -m fairseq_specdec.data.edits writes one"
+        ) from error
     if header.split("\t") != list(COLUMNS):
         raise UsageError(
             f"--edits {path}",
             f"its first line must be {' '.join(COLUMNS)}, with tabs between",
-            "specdec-edits writes such a file",
+            "python -m fairseq_specdec.data.edits writes such a file",
         )
     edits = []
     for number, line in enumerate(lines, start=2):

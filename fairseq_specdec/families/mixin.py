@@ -11,7 +11,6 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
-from fairseq_specdec.commands.in_fairseq import decoding_begins
 from fairseq_specdec.compat.truncated_data import tokens_checked
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
 from fairseq_specdec.data.folder import data_named, split_named
@@ -199,7 +198,6 @@ class SpecDecMixin:
             self._collected = True
             gc.collect()  # of a config's traceback that fairseq's own commands caused, see above
         self._watch(generator, settings, args)
-        decoding_begins()
         return generator
 
     def _converted(self, models: Any, stock: Any, args: Namespace, settings: Namespace) -> Any:

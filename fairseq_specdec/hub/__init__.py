@@ -1,24 +1,11 @@
-"""From Python: load a pair, translate strings. Imported when the first name is used."""
+"""From Python: load a pair, translate strings."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from fairseq_specdec.io.host_logging import host_logging_kept
 
-if TYPE_CHECKING:
-    from .results import Alternative, Piece, Translation
-    from .translator import SpeculativeTranslator
+with host_logging_kept():
+    import fairseq_specdec.tasks  # noqa: F401
 
-_HOMES = {
-    "Alternative": "results",
-    "Piece": "results",
-    "SpeculativeTranslator": "translator",
-    "Translation": "results",
-}
+from .results import Alternative, Piece, Translation  # noqa: E402
+from .translator import SpeculativeTranslator  # noqa: E402
 
 __all__ = ["Alternative", "Piece", "SpeculativeTranslator", "Translation"]
-
-
-def __getattr__(name: str) -> Any:
-    """A public name, from its module."""
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

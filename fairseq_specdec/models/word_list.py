@@ -20,7 +20,7 @@ MOST_TRANSLATIONS = 1000
 # demo pair's sentences have 211 words, with 20 translations and 100 frequent words.
 _OF_SENTENCE = 5.5
 _DTYPES = (torch.int16, torch.int32, torch.int64)
-_REMEDY = "make the list again with specdec-shortlist"
+_REMEDY = "make the list again with python -m fairseq_specdec.data.shortlist"
 
 
 class Lists(NamedTuple):

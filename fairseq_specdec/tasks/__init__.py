@@ -1,3 +1,18 @@
-"""fairseq tasks of this plugin."""
+"""The plugin: patches of the installed fairseq, then the tasks, models and criterions.
 
-from . import families, translation_lev_modified, translation_specdec  # noqa: F401
+fairseq's ``--user-dir`` imports this package; whoever else needs the plugin imports it too.
+"""
+
+from fairseq_specdec import compat
+
+compat.apply()  # before anything that builds on fairseq
+
+from fairseq_specdec import criterions, models  # noqa: E402, F401
+from fairseq_specdec.commands.in_fairseq import install  # noqa: E402
+from fairseq_specdec.families import SpecDecMixin, register_specdec  # noqa: E402
+
+from . import families, translation_lev_modified, translation_specdec  # noqa: E402, F401
+
+install()
+
+__all__ = ["SpecDecMixin", "register_specdec"]

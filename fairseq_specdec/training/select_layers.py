@@ -21,6 +21,7 @@ from fairseq.models import build_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of

@@ -4,6 +4,7 @@ import json
 import logging
 import pathlib
 import shutil
+import sys
 from typing import List
 
 from models import corpus_files, distill, train
@@ -90,7 +91,6 @@ def drafter(step: Step) -> None:
 
 def edits(step: Step, *, corpus: str, pair: str, teacher: str, dest: str) -> None:
     """An action: rewrite a corpus with the model that corrects, and learn which edits it makes."""
-    step.need("specdec-edits")
     limit, tokens = step["EDIT_LIMIT"], step["TOKENS"]
     distill(step, corpus=corpus, pair=pair, teacher=teacher, dest=dest, beam="1", tokens=tokens,
             limit=limit)  # fmt: skip
@@ -99,7 +99,14 @@ def edits(step: Step, *, corpus: str, pair: str, teacher: str, dest: str) -> Non
     if step.finished(record, inputs):
         return
     words = ["-s", sides[0], "-t", sides[1], "--out", out, "--force"]
-    step.run("specdec-edits", dest, *words, *step.settings.words("EDITS_FLAGS"))
+    step.run(
+        sys.executable,
+        "-m",
+        "fairseq_specdec.data.edits",
+        dest,
+        *words,
+        *step.settings.words("EDITS_FLAGS"),
+    )
     step.record(record, inputs, out)
 
 
@@ -130,7 +137,7 @@ def pack(
         listed: binarised corpus, for the drafter's list of words; none without a drafter.
         edits: file of likely edits; none where the model does not correct.
     """
-    step.need("fairseq-preprocess", "subword-nmt", "specdec-shortlist")
+    step.need("fairseq-preprocess", "subword-nmt")
     out, held, sides = pathlib.Path(dest), pathlib.Path(heldout), pair.split(",")
     checkpoints = [pathlib.Path(path) for path in models.split(",")]
     dictionaries = [pathlib.Path(bin) / f"dict.{side}.txt" for side in sides]
@@ -153,7 +160,17 @@ def pack(
         step.average(new / path.name, path, "--half")
     if listed:
         drafter = ["--drafter-path", new / "drafter.pt", "--out", new / "drafter.pt", "--force"]
-        step.run("specdec-shortlist", listed, "-s", sides[0], "-t", sides[1], *drafter)
+        step.run(
+            sys.executable,
+            "-m",
+            "fairseq_specdec.data.shortlist",
+            listed,
+            "-s",
+            sides[0],
+            "-t",
+            sides[1],
+            *drafter,
+        )
     test_set(step, new, texts, languages.split(","), sides)
     records = [step.path("WORK") / name for name in history.split(",")]
     step.call("demo.steps.join_history", new / "history", records)

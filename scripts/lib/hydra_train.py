@@ -5,7 +5,7 @@ fairseq reads ``common.user_dir`` only after it has set up the processes that tr
 
 from fairseq_cli.hydra_train import cli_main
 
-import fairseq_specdec  # noqa: F401  (its import applies the mends)
+import fairseq_specdec.tasks  # noqa: F401  (its import applies the patches)
 
 if __name__ == "__main__":
     cli_main()

@@ -74,7 +74,11 @@ READERS = {
         "average_checkpoints", ("{sound}", "--frozen", "{evil}", "--output", "{out}/x.pt")),
 }  # fmt: skip
 DRAFTERS = ("--drafter-path of gad", "specdec-shortlist")
-MODULES = {**entries(), "select_layers": "fairseq_specdec.training.select_layers"}
+MODULES = {
+    **entries(),
+    "select_layers": "fairseq_specdec.training.select_layers",
+    "specdec-shortlist": "fairseq_specdec.data.shortlist",
+}
 
 
 def run(program, words, log):

@@ -1,4 +1,4 @@
-"""specdec-costs."""
+"""python -m fairseq_specdec.costs.cli."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_it_writes_and_shows_figures(tmp_path, capsys, monkeypatch):
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SystemExit, match="specdec-costs: error: .*file"):
+    with pytest.raises(SystemExit, match="python -m fairseq_specdec.costs.cli: error: .*file"):
         cli_main([str(tmp_path / "file" / "x.json")])
 
 

@@ -1,4 +1,4 @@
-"""specdec-edits learns what a model makes of its sources, or says why not."""
+"""python -m fairseq_specdec.data.edits learns what a model makes of its sources, or says why not."""
 
 import pathlib
 import random
@@ -128,7 +128,11 @@ def test_mistakes(run, tmp_path, words, places, message):
     with pytest.raises(SystemExit) as ended:
         run(*words, **places)
     line = str(ended.value.code)
-    assert line.startswith("specdec-edits: error: ") and message in line and "\n" not in line
+    assert (
+        line.startswith("python -m fairseq_specdec.data.edits: error: ")
+        and message in line
+        and "\n" not in line
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -148,4 +152,4 @@ def test_ctrl_c_leaves_nothing(run, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         run(*HERE)
     assert ended.value.code == 130 and not list(tmp_path.iterdir())
-    assert "start again with: specdec-edits " in capsys.readouterr().err
+    assert "start again with: python -m fairseq_specdec.data.edits " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""specdec-shortlist gives a drafter its list of words, whole or not at all; mistakes are named."""
+"""python -m fairseq_specdec.data.shortlist gives a drafter its list of words, whole or not at all; mistakes are named."""
 
 import pathlib
 import shutil
@@ -45,7 +45,10 @@ def test_a_drafter_gets_its_list(run):
     assert all(torch.equal(before["model"][name], x) for name, x in after["model"].items())
     record = after["word_list"]
     assert record["pairs"] == 500 and record["translations"] == 5 and record["commit"]
-    assert record["command"].startswith("specdec-shortlist ") and len(record["data"]) == 6
+    assert (
+        record["command"].startswith("python -m fairseq_specdec.data.shortlist ")
+        and len(record["data"]) == 6
+    )
 
 
 def test_the_same_pairs_give_the_same_list(run, tmp_path):
@@ -90,7 +93,11 @@ def test_mistakes(run, tmp_path, words, places, message):
     with pytest.raises(SystemExit) as ended:
         run(*words, **places)
     line = str(ended.value.code)
-    assert line.startswith("specdec-shortlist: error: ") and message in line and "\n" not in line
+    assert (
+        line.startswith("python -m fairseq_specdec.data.shortlist: error: ")
+        and message in line
+        and "\n" not in line
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -118,4 +125,4 @@ def test_ctrl_c_leaves_nothing(run, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         run(*HERE)
     assert ended.value.code == 130 and not list(tmp_path.iterdir())
-    assert "start again with: specdec-shortlist " in capsys.readouterr().err
+    assert "start again with: python -m fairseq_specdec.data.shortlist " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``specdec-flags`` lists every flag of the task, and of a strategy only those that it reads."""
+"""``specdec-env --flags`` lists every flag of the task, and of a strategy only those that it reads."""
 
 import dataclasses
 
@@ -38,4 +38,8 @@ def test_an_unknown_strategy_is_refused(capsys):
     with pytest.raises(SystemExit):
         cli_main(["gadd"])
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("specdec-flags: error: ") and "gadd" in lines[0]
+    assert (
+        len(lines) == 1
+        and lines[0].startswith("specdec-env --flags: error: ")
+        and "gadd" in lines[0]
+    )

@@ -43,7 +43,12 @@ PLAIN = {
     "specdec-edits", "specdec-env", "specdec-noise", "specdec-serve", "specdec-shortlist",
     "specdec-trace",
 }  # fmt: skip
-MODULES = {"fairseq_specdec.data.distill": "specdec-distill"}
+MODULES = {
+    "fairseq_specdec.costs.cli": "specdec-costs",
+    "fairseq_specdec.data.distill": "specdec-distill",
+    "fairseq_specdec.data.edits": "specdec-edits",
+    "fairseq_specdec.data.shortlist": "specdec-shortlist",
+}
 # What a block may use besides: it is run, not parsed.
 TOOLS = {"cat", "cut", "diff", "echo", "fairseq-hydra-train", "grep", "head"}
 TOOLS |= {"python", "sacremoses", "subword-nmt", "for", "do", "done"}

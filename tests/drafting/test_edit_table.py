@@ -109,5 +109,8 @@ def test_what_is_no_text_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is not text in UTF-8"):
         read_edits(str(path), dictionary())
     for path, reason in ((tmp_path / "none.tsv", "No such file"), (tmp_path, "Is a directory")):
-        with pytest.raises(ValueError, match=f"--edits .*: {reason}.*; specdec-edits writes one"):
+        with pytest.raises(
+            ValueError,
+            match=f"--edits .*: {reason}.*; python -m fairseq_specdec.data.edits writes one",
+        ):
             read_edits(str(path), dictionary())

@@ -63,7 +63,7 @@ def test_what_is_no_list_is_refused(name, value, message):
     with pytest.raises(ValueError) as error:
         find(**{name: value})
     assert str(error.value).startswith(name) and message in str(error.value)
-    assert "specdec-shortlist" in str(error.value)
+    assert "python -m fairseq_specdec.data.shortlist" in str(error.value)
 
 
 @pytest.mark.parametrize("words, dtype", [(32767, torch.int16), (32768, torch.int32)])

@@ -1,1 +1,0 @@
-"""How the plugin is loaded: when something needs it, with the logging of the host kept."""
