@@ -1,7 +1,8 @@
 """Learn which edits a correcting model makes.
 
 ``python -m fairseq_specdec.data.edits DATA --out edits.tsv`` aligns each source with its output,
-counts what became of each token between its neighbours, and writes the edits that are made nearly always. With
+counts what became of each token between its neighbours, and writes the edits that are made nearly
+always. With
 ``--strategy iad --edits edits.tsv`` they are made in a source before it is copied, so that a draft
 goes on where it would have ended. The verifier decides as before.
 

@@ -9,6 +9,7 @@ import textwrap
 from typing import Iterator, Optional
 
 from fairseq_specdec.config import OWN_FIELDS
+from fairseq_specdec.errors import UsageError
 
 from .strategies import OWN_FLAGS, STRATEGIES
 
@@ -25,7 +26,9 @@ def _fields(strategy: Optional[str]) -> Iterator[dataclasses.Field]:
 
 
 def listed(strategy: Optional[str] = None) -> str:
-    """The flags with their help."""
+    """The flags with their help. Raises UsageError: there is no such strategy."""
+    if strategy is not None and strategy not in STRATEGIES:
+        raise UsageError(f"--flags {strategy}", "unknown", f"choose one of {', '.join(STRATEGIES)}")
     lines = [f"Flags of --task {TASK}" + (f" --strategy {strategy}" if strategy else "") + ":"]
     for each in _fields(strategy):
         switch = each.default is False

@@ -95,8 +95,7 @@ def test_what_are_no_figures_is_refused_by_the_name_of_the_file(wrong, tmp_path)
     path = tmp_path / "costs.json"
     path.write_text(json.dumps(WRONG[wrong](given)))
     with pytest.raises(
-        ValueError,
-        match="costs.json: no figures .* as python -m fairseq_specdec.costs.cli writes them",
+        ValueError, match="costs.json: no figures .* as fairseq_specdec.costs.cli writes them"
     ):
         load(path)
 

@@ -147,8 +147,7 @@ def test_other_variants_are_measured_on_their_own(loaded, monkeypatch):
 def test_a_file_without_figures_is_refused_by_what_named_it(tmp_path, monkeypatch):
     path = str(tmp_path / "y.json")
     with pytest.raises(
-        ValueError,
-        match=r"^--cost-table: .*y.json: .*No such file.*python -m fairseq_specdec.costs.cli",
+        ValueError, match=r"^--cost-table: .*y.json: .*No such file.*specdec.costs.cli"
     ):
         tables.check(path)
     monkeypatch.setenv(tables.ENVIRONMENT, path)

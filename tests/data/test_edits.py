@@ -1,4 +1,4 @@
-"""python -m fairseq_specdec.data.edits learns what a model makes of its sources, or says why not."""
+"""``fairseq_specdec.data.edits`` learns what a model makes of its sources, or says why not."""
 
 import pathlib
 import random
@@ -19,6 +19,8 @@ HERE = ["-s", "src", "-t", "tgt", "--gen-subset", "test"]
 EOS = 2
 
 text = st.lists(st.integers(4, 7), max_size=12)
+
+PROGRAM = "python -m fairseq_specdec.data.edits"
 
 
 @given(text, text)
@@ -128,11 +130,7 @@ def test_mistakes(run, tmp_path, words, places, message):
     with pytest.raises(SystemExit) as ended:
         run(*words, **places)
     line = str(ended.value.code)
-    assert (
-        line.startswith("python -m fairseq_specdec.data.edits: error: ")
-        and message in line
-        and "\n" not in line
-    )
+    assert line.startswith(PROGRAM + ": error: ") and message in line and "\n" not in line
     assert not list(tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""python -m fairseq_specdec.data.shortlist gives a drafter its list of words, whole or not at all; mistakes are named."""
+"""A drafter gets its list of words, whole or not at all; mistakes are named."""
 
 import pathlib
 import shutil
@@ -15,6 +15,8 @@ from fairseq_specdec.models.word_list import FREQUENT, TRANSLATIONS
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO = ROOT / "data-bin" / "demo_ende"
 HERE = ["--gen-subset", "test", "--translations", "5", "--frequent", "9"]
+
+PROGRAM = "python -m fairseq_specdec.data.shortlist"
 
 
 @pytest.fixture
@@ -45,10 +47,7 @@ def test_a_drafter_gets_its_list(run):
     assert all(torch.equal(before["model"][name], x) for name, x in after["model"].items())
     record = after["word_list"]
     assert record["pairs"] == 500 and record["translations"] == 5 and record["commit"]
-    assert (
-        record["command"].startswith("python -m fairseq_specdec.data.shortlist ")
-        and len(record["data"]) == 6
-    )
+    assert record["command"].startswith(PROGRAM) and len(record["data"]) == 6
 
 
 def test_the_same_pairs_give_the_same_list(run, tmp_path):
@@ -93,11 +92,7 @@ def test_mistakes(run, tmp_path, words, places, message):
     with pytest.raises(SystemExit) as ended:
         run(*words, **places)
     line = str(ended.value.code)
-    assert (
-        line.startswith("python -m fairseq_specdec.data.shortlist: error: ")
-        and message in line
-        and "\n" not in line
-    )
+    assert line.startswith(PROGRAM + ": error: ") and message in line and "\n" not in line
     assert not list(tmp_path.iterdir())
 
 
