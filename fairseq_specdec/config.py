@@ -145,8 +145,8 @@ class SpecDecConfig(FairseqDataclass):
         "what passes take on this processor, by which iad, lookup, gad, sps and exact blockwise "
         "choose how much to draft: a file that python -m fairseq_specdec.costs.cli wrote, off (the "
         "figures of an Intel Emerald Rapids with AVX2, which are shipped), or auto (measured once, "
-        "in 0.5 s, and kept in the user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE); gad++ always plans by off, "
-        "so that its output is the same on every machine",
+        "in 0.5 s, and kept in the user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE); gad++ "
+        "always plans by off, so that its output is the same on every machine",
     )
     top_beta: int = flag(
         3,

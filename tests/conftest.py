@@ -92,7 +92,7 @@ def warm_python():
 @pytest.fixture(scope="session")
 def loaded_python():
     """As ``warm_python``, with the plugin imported: not for tests of its import."""
-    warm = WarmPython("fairseq_specdec", PARENT)
+    warm = WarmPython("fairseq_specdec.tasks", PARENT)
     yield warm
     warm.close()
 

@@ -6,7 +6,7 @@ server, with the caller's folder, environment and standard streams, and exits as
 NAME ...``, which calls ``MODULE.cli_main``. Whatever else is left to the interpreter itself.
 
 The package under test is imported in the fork, as in a new process: it changes fairseq when it is
-imported, and that is what many of the tests are about. ``serve SOCKET fairseq_specdec`` has
+imported, and that is what many of the tests are about. ``serve SOCKET fairseq_specdec.tasks`` has
 imported it too: for tests of what commands do once it is imported, which takes a quarter
 of a second. Such a server also composes the settings of a checkpoint once for all its forks
 (``composed_once.py``).

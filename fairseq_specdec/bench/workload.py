@@ -21,7 +21,7 @@ def refuse(faults: Mapping[str, Any]) -> None:
     fault, by the message of that fault."""
     for message, is_fault in faults.items():
         if is_fault:
-            raise ValueError(message)
+            raise UsageError("", message)
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[
     try:
         yield
     except errors as error:
-        raise ValueError(f"{before}{error}{after}") from error
+        raise UsageError("", f"{before}{error}{after}") from error
 
 
 def every_nth(order: Sequence[int], limit: Optional[int]) -> List[int]:

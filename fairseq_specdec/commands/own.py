@@ -76,7 +76,7 @@ def log_to_stderr(form: str = "%(levelname)s | %(message)s") -> None:
 
 def again(program: str, words: Sequence[str]) -> str:
     """The command line, to be pasted into a shell."""
-    return " ".join(map(shlex.quote, [program, *words]))
+    return " ".join([program, *map(shlex.quote, words)])
 
 
 def nothing_written(program: str) -> Callable[[Sequence[str]], str]:

@@ -171,7 +171,7 @@ def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
     except NotLiteralError as error:
         name = _setting_of(cfg, error.text)
         message = f"{source.path}: its setting {name}: {error}; do not use this checkpoint"
-        raise RefusedCheckpointError(message) from error
+        raise RefusedCheckpointError("", message) from error
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_specdec.errors import MissingFileError, UsageError
-from fairseq_specdec.io.printable import flat_message, printable
+from fairseq_specdec.io.printable import flat_message
 
 from .architectures import built_from, own_task
 from .own_task import STOCK
@@ -34,7 +34,7 @@ _REMEDY = (
 _SIDES = {"encoder": "source", "decoder": "target"}
 
 
-class MisfitError(RuntimeError):
+class MisfitError(UsageError):
     """A model whose embeddings do not have the sizes of the task's dictionaries."""
 
 
@@ -98,9 +98,11 @@ def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
         _refuse_sizes(misfits, names, task, error)
     if "loading state_dict" in str(error):
         detail = str(error).splitlines()[1:2] or [str(error)]
-        raise RuntimeError(
-            f"{':'.join(names)}: its weights are not those of the model that its settings "
-            f"describe ({printable(detail[0].strip()[:120])}); was it written by another program?"
+        raise RefusedCheckpointError(
+            ":".join(names),
+            f"its weights are not those of the model that its settings describe "
+            f"({detail[0].strip()[:120]})",
+            "was it written by another program?",
         ) from error
 
 

@@ -4,7 +4,7 @@ import argparse
 import collections
 from typing import Any, Dict, List, Set
 
-from fairseq_specdec.io.printable import printable
+from fairseq_specdec.errors import UsageError
 
 # Nothing in fairseq's configuration is nested deeper than five, and it has some 600 settings.
 _DEPTH = 32
@@ -14,11 +14,8 @@ _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 _SEQUENCES = (list, tuple, set)
 
 
-class RefusedCheckpointError(ValueError):
-    """A checkpoint asks for what could run code; the message names the file and the setting."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+class RefusedCheckpointError(UsageError):
+    """A checkpoint that is none, or asks for what could run code; ``field`` is the file."""
 
 
 def plain_settings(state: Any, path: str) -> Any:

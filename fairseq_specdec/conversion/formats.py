@@ -15,6 +15,8 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_specdec.errors import UsageError
+
 from ..compat.checkpoint_file import architecture, get_setting, settings_of
 from ..legacy.layout import ARCHITECTURES, CRITERION, OWN_ARCHITECTURE, TASK, to_authors, to_ours
 from ..models.dictionary_digests import kept_digests
@@ -73,8 +75,10 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     elif MASK in weights:
         cfg = drafter_config(whole)
     else:
-        raise ValueError(
-            f"it holds a {name}, no block drafter; verifiers need no conversion, --path reads them"
+        raise UsageError(
+            "",
+            f"it holds a {name}, no block drafter",
+            "verifiers need no conversion, --path reads them",
         )
     # A reference to another part of fairseq's config ("${common.tpu}") has no meaning here.
     described = plain(dataclasses.asdict(cfg)).items()
@@ -97,10 +101,11 @@ def to_released(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]
     """A drafter's checkpoint in the authors' layout, with the settings as flags in ``args``."""
     name = architecture(state)
     if name not in (OWN_ARCHITECTURE, *ARCHITECTURES):
-        raise ValueError(
-            f"it holds a {name}, which the authors' layout has no place for (its mask is no <unk>, "
-            "and its first position holds the start symbol); only drafters that came from them go "
-            "back"
+        raise UsageError(
+            "",
+            f"it holds a {name}, which the authors' layout has no place for (its mask is no "
+            "<unk>, and its first position holds the start symbol)",
+            "only drafters that came from them go back",
         )
     extra = state.get("extra_state") or {}
     settings = (extra.get(RECORD) or {}).get("settings") or plain(settings_of(state, "model"))

@@ -11,6 +11,8 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..io.flag_values import Range, check_flags, flag
 from ..training.logged_sums import LoggedSums, log_perplexity
 from ..training.target_nll import target_nll
@@ -91,7 +93,7 @@ class BlockwiseLoss(FairseqCriterion):
             most, where several are trained), and sums for the log.
         """
         if not hasattr(model, "trained_heads"):
-            raise ValueError(NO_HEADS)
+            raise UsageError("", NO_HEADS)
         target, net_input = sample["target"], sample["net_input"]
         trained = model.trained_heads()
         heads = list(range(1, model.decoder.block_size + 1))

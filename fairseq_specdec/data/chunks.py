@@ -50,11 +50,12 @@ class DistilledChunks(ResumableJob):
                 np.savez(stream, **plan.arrays())
         mine, theirs = plan.arrays(), self.plan().arrays()
         if not all(np.array_equal(mine[name], theirs[name]) for name in mine):
-            raise ValueError(
+            raise UsageError(
+                "",
                 "{}: was cut into other batches than this process does (another version of fairseq "
                 "or numpy?); resume with the first run's versions, or choose another --dest".format(
                     self.path("plan.npz")
-                )
+                ),
             )
 
     def plan(self) -> Plan:
@@ -79,7 +80,7 @@ class DistilledChunks(ResumableJob):
         arrays = self._load(self._name(chunk))
         hypotheses = Hypotheses(*(arrays[name] for name in Hypotheses._fields))
         if int(hypotheses.lengths.sum()) != len(hypotheses.tokens):
-            raise ValueError(self._damaged(self._name(chunk), "lengths do not add up"))
+            raise UsageError("", self._damaged(self._name(chunk), "lengths do not add up"))
         return hypotheses, float(arrays["seconds"])
 
     def _name(self, chunk: int) -> str:
@@ -90,7 +91,7 @@ class DistilledChunks(ResumableJob):
             with np.load(self.path(name), allow_pickle=False) as arrays:
                 return dict(arrays)
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(self._damaged(name, str(error))) from error
+            raise UsageError("", self._damaged(name, str(error))) from error
 
     def _damaged(self, name: str, why: str) -> str:
         return f"{self.path(name)}: damaged ({why}); delete it and run the same command again"

@@ -53,7 +53,7 @@ class Worker:
             remedy = "every machine needs the corpus and the checkpoints at the same paths"
             raise UsageError(where, error, remedy) from error
         if job.chunks.digest != digest:
-            raise ValueError(f"{where} the corpus or a checkpoint is another than the driver's")
+            raise UsageError("", f"{where} the corpus or a checkpoint is another than the driver's")
         self.teacher, self.dataset, self.plan = load(job, args)
         if not self.teacher.cuda:
             torch.set_num_threads(1)  # the core that Ray reserves

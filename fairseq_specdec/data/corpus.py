@@ -108,7 +108,7 @@ class Corpus:
             stem = self._path(self.prefix(language, split))
             part = data_utils.load_indexed_dataset(stem, dictionary, dataset_impl)
             if part is None:
-                raise ValueError(f"{stem}.bin or .idx is missing or unreadable")
+                raise UsageError("", f"{stem}.bin or .idx is missing or unreadable")
             if getattr(part, "supports_prefetch", False):
                 part.prefetch(range(len(part)))
             parts.append(part)

@@ -61,16 +61,20 @@ def _check_decoding(args: argparse.Namespace) -> None:
     if args.fp16 and args.bf16:
         raise UsageError("--fp16 and --bf16", "choose one")
     if getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1:
-        raise ValueError(
-            "--num-shards and --distributed-world-size do not shard this command; use --shard i/n, "
-            "torchrun or a Slurm array"
+        raise UsageError(
+            "",
+            "--num-shards and --distributed-world-size do not shard this command",
+            "use --shard i/n, torchrun or a Slurm array",
         )
     if getattr(args, "upsample_primary", 1) > 1:
         raise UsageError("--upsample-primary", "repeat sentences when you train, not here")
     for name in ("constraints", "replace_unk", "score_reference"):
         if getattr(args, name, None):
-            raise ValueError(
-                "--{}: has no meaning for distillation; leave it out".format(name.replace("_", "-"))
+            raise UsageError(
+                "",
+                "--{}: has no meaning for distillation; leave it out".format(
+                    name.replace("_", "-")
+                ),
             )
     if getattr(args, "trace_path", None) is not None:
         raise UsageError(

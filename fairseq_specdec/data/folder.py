@@ -25,7 +25,7 @@ def check_data(cfg: Any) -> None:
     if source is None or target is None:
         source, target = data_utils.infer_language_pair(folder)
     if source is None or target is None:
-        raise ValueError(_without_languages(folder))
+        raise UsageError("", _without_languages(folder))
     for language in (source, target):
         file = os.path.join(folder, f"dict.{language}.txt")
         if not os.path.exists(file):
@@ -54,7 +54,7 @@ def data_named(data: str) -> Iterator[None]:
         if type(error) is not Exception:  # fairseq's own have no class
             raise
         if "infer language pair" in str(error):
-            raise ValueError(_without_languages(folders[0])) from error
+            raise UsageError("", _without_languages(folders[0])) from error
         raise UsageError(folders[0], error, REMEDY) from error
 
 

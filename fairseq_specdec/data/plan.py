@@ -54,11 +54,12 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
         step = max(int(environment.get("SLURM_ARRAY_TASK_STEP", 1)), 1)
         elements = int(environment["SLURM_ARRAY_TASK_COUNT"])
         if offset % step or not 0 <= offset // step < elements:
-            raise ValueError(
+            raise UsageError(
+                "",
                 "SLURM_ARRAY_TASK_ID={}: the array's ids are not evenly spaced, so its place among "
                 "{} is unknown; say it by --shard i/n".format(
                     environment["SLURM_ARRAY_TASK_ID"], elements
-                )
+                ),
             )
         rank, count = offset // step * count + rank, elements * count
     return Shard(rank, count)

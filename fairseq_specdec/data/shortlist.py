@@ -2,7 +2,8 @@
 
 ``python -m fairseq_specdec.data.shortlist DATA --drafter-path drafter.pt --out listed.pt`` counts
 in parallel text which words each source word becomes (IBM model 1) and writes the drafter again
-with the likeliest of them. In decoding such a drafter computes a few hundred of its vocabulary's logits for a sentence.
+with the likeliest of them. In decoding such a drafter computes a few hundred of its vocabulary's
+logits for a sentence.
 The verifier still chooses among all words. The drafter of a multilingual model gets a list for each
 pair that it was trained with, and decoding takes that of its pair.
 

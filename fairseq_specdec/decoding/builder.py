@@ -38,14 +38,15 @@ _MODELS = (TransformerModelBase, MultilingualTransformerModel, S2TTransformerMod
 def check_verifier(model: Any, name: str) -> None:
     """Refuse, by name, models that the engine cannot run."""
     if isinstance(getattr(model, "decoder", None), BlockDecoder):
-        raise ValueError(
-            f"{name} holds a drafter, not a verifier; were --path and --drafter-path swapped?"
+        raise UsageError(
+            "", f"{name} holds a drafter, not a verifier", "were --path and --drafter-path swapped?"
         )
     decoder = getattr(model, "decoder", None)
     if not isinstance(model, _MODELS) or not is_decoder(decoder):
-        raise ValueError(
-            f"{name} holds a {type(model).__name__} with decoder {type(decoder).__name__}; this "
-            "project decodes fairseq's Transformers only"
+        raise UsageError(
+            "",
+            f"{name} holds a {type(model).__name__} with decoder {type(decoder).__name__}",
+            "this project decodes fairseq's Transformers only",
         )
     check_model(model, name)
 

@@ -83,9 +83,10 @@ class DecodingOptions:
         """For a source of this width."""
         limit = min(int(self.max_len_a * source_width + self.max_len_b), self.max_positions - 1)
         if min_len > limit:
-            raise ValueError(
-                f"--min-len {min_len} is larger than the length limit {limit} "
-                f"(--max-len-a {self.max_len_a} x source width {source_width} + --max-len-b "
-                f"{self.max_len_b}, at most the model's {self.max_positions} positions)"
+            raise UsageError(
+                "",
+                f"--min-len {min_len} is larger than the length limit {limit} (--max-len-a "
+                f"{self.max_len_a} x source width {source_width} + --max-len-b "
+                f"{self.max_len_b}, at most the model's {self.max_positions} positions)",
             )
         return limit

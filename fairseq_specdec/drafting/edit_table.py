@@ -109,11 +109,11 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
 def _parsed(line: str, dictionary: Any) -> Edit:
     columns = line.split("\t")
     if len(columns) != len(COLUMNS):
-        raise ValueError(f"has {len(columns)} columns in place of {len(COLUMNS)}, tabs between")
+        raise UsageError("", f"has {len(columns)} columns in place of {len(COLUMNS)}, tabs between")
     before, token, after, becomes = (_tokens(text, dictionary) for text in columns[:4])
     end = dictionary.eos()
     if len(token) != 1:
-        raise ValueError(f"'{columns[1]}' is not one token")
+        raise UsageError("", f"'{columns[1]}' is not one token")
     if becomes.count(end) != token.count(end) or (end in token and becomes[0] != end):
         raise UsageError(
             f"'{columns[1]}' cannot become '{columns[3]}'",
@@ -121,7 +121,7 @@ def _parsed(line: str, dictionary: Any) -> Edit:
             "no other has </s>",
         )
     if end in before[1:] or end in after[:-1]:
-        raise ValueError("</s> stands at the ends of a sentence only")
+        raise UsageError("", "</s> stands at the ends of a sentence only")
     try:
         share = float(columns[4])
     except ValueError:
@@ -135,7 +135,9 @@ def _tokens(text: str, dictionary: Any) -> Tuple[int, ...]:
     words = text.split()
     for word in words:
         if word not in dictionary:
-            raise ValueError(
-                f"'{word}' is not in the model's dictionary; write tokens as its text is binarised"
+            raise UsageError(
+                "",
+                f"'{word}' is not in the model's dictionary",
+                "write tokens as its text is binarised",
             )
     return tuple(dictionary.index(word) for word in words)

@@ -5,6 +5,8 @@ from typing import Optional, Sequence, Tuple
 
 import torch
 
+from fairseq_specdec.errors import UsageError
+
 logger = logging.getLogger(__name__)
 
 Capability = Tuple[int, int]
@@ -62,7 +64,7 @@ def check_device(device: torch.device) -> None:
     capability = torch.cuda.get_device_capability(device)
     reason = why_not(capability, torch.cuda.get_arch_list(), torch.cuda.get_device_name(device))
     if reason is not None:
-        raise ValueError(reason)
+        raise UsageError("", reason)
 
 
 def supported(dtype: torch.dtype, device: torch.device) -> torch.dtype:

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from .backend import TORCH, AnyDecoder, AnyDecoderSession, Backend
 from .eager.parts import check_decoder
 from .eager.stored_module import restore
@@ -66,10 +68,12 @@ def exits_of(model: Any, strategy: str) -> Tuple[int, ...]:
     ValueError: there are none. ``strategy``: to use with another model."""
     exits: Optional[Tuple[int, ...]] = getattr(model, "exits", None)
     if exits is None:
-        raise ValueError(
-            f"--path holds a {type(model).__name__}, which has no early exit; train one "
-            "with --arch early_exit_transformer --criterion early_exit_loss "
-            f"(--finetune-from-model starts from this checkpoint), or use --strategy {strategy}"
+        raise UsageError(
+            "",
+            f"--path holds a {type(model).__name__}, which has no early exit",
+            "train one with --arch early_exit_transformer --criterion early_exit_loss "
+            "(--finetune-from-model starts from this checkpoint), or use --strategy "
+            f"{strategy}",
         )
     return exits
 

@@ -47,9 +47,10 @@ def encoded(codec: TextCodec, texts: List[str], limit: int, too_long: str) -> Li
     for i, row in enumerate(rows):
         if len(row) > limit:
             if too_long == "refuse":
-                raise ValueError(
-                    f"text {i} has {len(row)} tokens, and the verifier reads {limit}; split "
-                    'it into sentences, or pass too_long="truncate" to from_pretrained'
+                raise UsageError(
+                    "",
+                    f"text {i} has {len(row)} tokens, and the verifier reads {limit}",
+                    'split it into sentences, or pass too_long="truncate" to from_pretrained',
                 )
             rows[i] = row[: limit - 1] + row[-1:]
     return rows

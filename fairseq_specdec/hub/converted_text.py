@@ -163,7 +163,7 @@ class _Fast:
         except ImportError as error:
             spare = [f", or pass bpe={each!r}, which differs on odd characters"
                      for each in _spare(described)]  # fmt: skip
-            raise ValueError(
+            raise UsageError(
                 f"{path}: reading it needs tokenizers; pip install 'fairseq-specdec[hf]'"
                 + "".join(spare)
             ) from error

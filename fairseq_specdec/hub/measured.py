@@ -69,7 +69,7 @@ def _nearest(beams: Any, asked: Any) -> Optional[Tuple[int, str]]:
         return None
     _, beam, way = min((abs(int(beam) - asked), int(beam), way) for beam, way in beams.items())
     if way not in ("greedy", "gad", "iad"):
-        raise ValueError(way)
+        raise UsageError("", way)
     return beam, str(way)
 
 

@@ -105,9 +105,9 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
             return build(Namespace(**flags))
     except SystemExit as error:
         reason = (refused.getvalue().strip().splitlines() or [str(error)])[-1]
-        raise ValueError(f"{named}{reason}") from error
+        raise UsageError("", f"{named}{reason}") from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
-        raise ValueError(f"{named}{error}") from error
+        raise UsageError("", f"{named}{error}") from error
 
 
 def _file(flags: Dict[str, Any]) -> Optional[str]:

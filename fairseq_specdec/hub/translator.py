@@ -9,6 +9,7 @@ import torch
 
 from fairseq_specdec.decoding.builder import check_dictionaries
 from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.errors import UsageError
 
 from . import converted_text, loading
 from .batching import check_batching, check_seed
@@ -173,7 +174,7 @@ class SpeculativeTranslator(Calls):
 
     def _open(self) -> Tuple[Decodings, Decoding]:
         if self._held is None:
-            raise ValueError("this translator is closed; load another with from_pretrained")
+            raise UsageError("", "this translator is closed", "load another with from_pretrained")
         return self._held
 
     @property

@@ -8,6 +8,8 @@ import socket
 import time
 from typing import Iterator, Optional
 
+from fairseq_specdec.errors import UsageError
+
 # Errors of flock on a file system that has no locks.
 UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -69,7 +71,9 @@ def alone(path: str, owner: str) -> Iterator[None]:
     except BlockingIOError:
         with open(path, encoding="utf-8") as stream:
             holder = stream.read() or "another process"
-        raise ValueError(f"{owner} is being written by {holder}; wait until it has ended") from None
+        raise UsageError(
+            "", f"{owner} is being written by {holder}", "wait until it has ended"
+        ) from None
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise

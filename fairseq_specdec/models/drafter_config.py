@@ -164,7 +164,7 @@ def _check_combinations(cfg: SpecDrafterConfig) -> None:
             "leave it out",
         )
     if cfg.init_decoder_layers and not cfg.init_decoder_from:
-        raise ValueError("--init-decoder-layers needs --init-decoder-from")
+        raise UsageError("", "--init-decoder-layers needs --init-decoder-from")
 
 
 def set_architecture(args: Any, **shape: Any) -> None:

@@ -200,7 +200,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 drafter that reads no verifier.
         """
         if cuts is None or targets is None:
-            raise ValueError(NO_CUTS)
+            raise UsageError("", NO_CUTS)
         last = cuts.max(1).values + (targets.size(2) - 1 if soft_targets else 0)
         encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens, last)
         state = self.decoder.start_source(src_tokens)

@@ -8,6 +8,8 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from fairseq_specdec.errors import UsageError
+
 TRANSLATIONS, FREQUENT = "word_list.translations", "word_list.frequent"
 """Names of its two tensors in a drafter's checkpoint."""
 OF_PAIR = "word_lists.{pair}.{tensor}"
@@ -98,12 +100,14 @@ class WordList(nn.Module):
         assert translations is not None and frequent is not None
         rows, columns = translations.shape
         if rows != len(source) or columns > MOST_TRANSLATIONS:
-            raise ValueError(
+            raise UsageError(
+                "",
                 f"{names[0]} is {rows} x {columns} for a source dictionary of {len(source)} "
-                f"symbols and at most {MOST_TRANSLATIONS} translations; {_REMEDY}"
+                f"symbols and at most {MOST_TRANSLATIONS} translations",
+                _REMEDY,
             )
         if bool((frequent == target.pad()).all()):
-            raise ValueError(f"{names[1]} names no word; {_REMEDY}")
+            raise UsageError("", f"{names[1]} names no word", _REMEDY)
         translations = translations.clone()
         translations[source.pad()] = target.pad()  # a sentence's padding depends on its batch
         return cls(translations, frequent.clone(), words, target.pad())
@@ -137,17 +141,21 @@ def names_of(pair: Optional[str]) -> Tuple[str, str]:
 def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:
     """Refuse what is no table of target words."""
     if not isinstance(tensor, Tensor):
-        raise ValueError(f"{name} is missing or no tensor; {_REMEDY}")
+        raise UsageError("", f"{name} is missing or no tensor", _REMEDY)
     if tensor.dtype not in _DTYPES or tensor.dim() != dimensions or tensor.numel() == 0:
-        raise ValueError(
-            f"{name} is {str(tensor.dtype).replace('torch.', '')} of shape {list(tensor.shape)}, "
-            f"not whole numbers in {dimensions} dimensions; {_REMEDY}"
+        raise UsageError(
+            "",
+            f"{name} is {str(tensor.dtype).replace('torch.', '')} of shape "
+            f"{list(tensor.shape)}, not whole numbers in {dimensions} dimensions",
+            _REMEDY,
         )
     least, most = int(tensor.min()), int(tensor.max())
     if least < 0 or most >= words:
-        raise ValueError(
-            f"{name} holds {least if least < 0 else most}, no index of the target dictionary of "
-            f"{words} symbols; {_REMEDY}"
+        raise UsageError(
+            "",
+            f"{name} holds {least if least < 0 else most}, no index of the target dictionary "
+            f"of {words} symbols",
+            _REMEDY,
         )
 
 

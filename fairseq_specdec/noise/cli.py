@@ -91,7 +91,7 @@ def check(args: argparse.Namespace) -> NoiseSettings:
     )  # fmt: skip
     problem = noise.problem()
     if problem:
-        raise ValueError(problem)
+        raise UsageError("", problem)
     for flag, path in (
         ("input", args.input),
         ("--dictionary", args.dictionary),

@@ -46,8 +46,8 @@ def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
         app = importlib.import_module("fairseq_specdec.serve.app")
         connections = importlib.import_module("fairseq_specdec.serve.connections")
     except ImportError as error:
-        raise ValueError(
-            f"serving needs {error.name}; pip install 'fairseq-specdec[serve]'"
+        raise UsageError(
+            "", f"serving needs {error.name}", "pip install 'fairseq-specdec[serve]'"
         ) from error
     token = importlib.import_module("fairseq_specdec.serve.access").token_of(args.token_file)
     # The port first: if it is taken, that shows before the model is loaded.

@@ -2,6 +2,7 @@
 
 from typing import Any, List, Sequence, Tuple
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.local_http import RefusedError
 
 from .bodies import shown
@@ -67,7 +68,9 @@ class Pairs:
 def check_new(services: Sequence[Service], service: Service) -> None:
     """Refuse a service whose pair is there."""
     if service.languages in [each.languages for each in services]:
-        raise ValueError(f"{'-'.join(service.languages)} is there already; leave one of them out")
+        raise UsageError(
+            "", f"{'-'.join(service.languages)} is there already", "leave one of them out"
+        )
 
 
 def _different(services: Sequence[Service], side: int) -> List[str]:

@@ -75,8 +75,9 @@ def _check_sources(systems: List[TracedSystem]) -> None:
             name, source = sources.setdefault(number, (system.name, trace.source))
             if source != trace.source:
                 raise TraceError(
-                    f"sentence {number} is another one in the traces of {name} and {system.name}; "
-                    "give traces of one data set"
+                    "",
+                    f"sentence {number} is another one in the traces of {name} and {system.name}",
+                    "give traces of one data set",
                 )
 
 

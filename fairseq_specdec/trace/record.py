@@ -10,11 +10,12 @@ from typing import Any, Dict, List, Optional
 
 from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
 from fairseq_specdec.decoding.iteration import VERDICTS, TracedIteration
+from fairseq_specdec.errors import UsageError
 
 VERSION = 1
 
 
-class TraceError(ValueError):
+class TraceError(UsageError):
     """A trace that cannot be read or written; names the file or flag and the remedy."""
 
 
@@ -79,18 +80,18 @@ class Trace:
         try:
             plain = json.loads(line)
         except ValueError as error:
-            raise TraceError(f"not JSON ({error})") from error
+            raise TraceError("", f"not JSON ({error})") from error
         if not isinstance(plain, dict) or "version" not in plain:
-            raise TraceError("no trace; write one with fairseq-generate --trace-path")
+            raise TraceError("", "no trace", "write one with fairseq-generate --trace-path")
         version = plain.pop("version")
         if version != VERSION:
-            raise TraceError(f"a trace of version {version}, and this program reads {VERSION}")
+            raise TraceError("", f"a trace of version {version}, and this program reads {VERSION}")
         try:
             rounds = list(map(_iteration, plain.pop("iterations")))
             trace = cls(iterations=rounds, **plain)
             _check(trace)
         except (TypeError, KeyError, AttributeError) as error:
-            raise TraceError(f"no whole trace ({error}); decode again") from error
+            raise TraceError("", f"no whole trace ({error})", "decode again") from error
         return trace
 
 

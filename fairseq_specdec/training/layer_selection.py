@@ -91,7 +91,7 @@ def select(
     model: Dict[str, torch.Tensor] = state["model"]
     settings = copy.deepcopy(settings_of(state, "model"))
     if settings is None:
-        raise ValueError("holds no settings of its model (args or cfg)")
+        raise UsageError("", "holds no settings of its model (args or cfg)")
     total = count_layers(model)
     _check_layers(layers, total)
     mask_row = _has_mask_row(model, symbols)
@@ -158,5 +158,5 @@ def count_layers(model: Dict[str, torch.Tensor]) -> int:
     matches = filter(None, map(DECODER_LAYER.fullmatch, model))
     numbers = {int(match.group(1)) for match in matches}
     if not numbers or not all(name in model for name in TABLES):
-        raise ValueError("holds no encoder-decoder transformer")
+        raise UsageError("", "holds no encoder-decoder transformer")
     return max(numbers) + 1

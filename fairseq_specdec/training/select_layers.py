@@ -55,7 +55,7 @@ def load(state: Dict[str, Any]) -> TransformerModelBase:
         target = source  # fairseq needs one dictionary, not two equal ones
     model = build_model(settings, Dictionaries(source, target))
     if not isinstance(model, TransformerModelBase):
-        raise ValueError(f"holds a {type(model).__name__}, not a transformer")
+        raise UsageError("", f"holds a {type(model).__name__}, not a transformer")
     try:
         model.load_state_dict(dict(state["model"]), strict=True, model_cfg=settings)
     except RuntimeError as error:

@@ -101,7 +101,9 @@ def words_of(converted: Converted, side: int) -> List[str]:
     seen = {}
     for i, each in enumerate(words):
         if each in seen:
-            raise ValueError(f"the tokens {seen[each]} and {i} of the vocabulary are both {each!r}")
+            raise UsageError(
+                "", f"the tokens {seen[each]} and {i} of the vocabulary are both {each!r}"
+            )
         seen[each] = i
     return words
 

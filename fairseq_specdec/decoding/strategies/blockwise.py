@@ -40,10 +40,12 @@ def _drafter(setup: Setup) -> Drafter:
     model = setup.models[0]
     trained = getattr(getattr(model.decoder, "block_heads", None), "block_size", None)
     if trained is None:
-        raise ValueError(
+        raise UsageError(
+            "",
             f"--path holds a {type(model).__name__}, and --strategy blockwise drafts with the "
-            "heads of a blockwise_transformer; train heads for it with fairseq-train --arch "
-            "blockwise_transformer --init-from, and pass the result to --path"
+            "heads of a blockwise_transformer",
+            "train heads for it with fairseq-train --arch blockwise_transformer --init-from, "
+            "and pass the result to --path",
         )
     size = settings.block_size or trained
     if size > trained:

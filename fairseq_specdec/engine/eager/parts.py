@@ -313,9 +313,12 @@ def check_model(model: Any, name: str) -> None:
     check_settings(cfg, name)
     widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim
     if cfg.cross_self_attention and widths[0] != widths[1]:
-        raise ValueError(
-            f"{name}: --cross-self-attention needs encoder and decoder of one width, not "
-            "{} and {}; fairseq cannot decode it either".format(*widths)
+        raise UsageError(
+            name,
+            "--cross-self-attention needs encoder and decoder of one width, not {} and {}".format(
+                *widths
+            ),
+            "fairseq cannot decode it either",
         )
 
 

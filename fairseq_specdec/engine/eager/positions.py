@@ -26,9 +26,11 @@ def position_rows(embed_positions: Optional[nn.Module], padding_idx: int, count:
     if isinstance(embed_positions, nn.Embedding):
         table = embed_positions.weight.detach()
         if first + count > table.size(0):
-            raise ValueError(
-                f"the model has learned positions for {table.size(0) - first} tokens, "
-                f"{count} are asked for; lower --max-len-b"
+            raise UsageError(
+                "",
+                f"the model has learned positions for {table.size(0) - first} tokens, {count} "
+                "are asked for",
+                "lower --max-len-b",
             )
         return table[first : first + count]
     if embed_positions is None or not hasattr(embed_positions, "get_embedding"):
