@@ -163,10 +163,8 @@ class _Fast:
         except ImportError as error:
             spare = [f", or pass bpe={each!r}, which differs on odd characters"
                      for each in _spare(described)]  # fmt: skip
-            raise UsageError(
-                f"{path}: reading it needs tokenizers; pip install 'fairseq-specdec[hf]'"
-                + "".join(spare)
-            ) from error
+            install = "pip install 'fairseq-specdec[hf]'" + "".join(spare)
+            raise UsageError(path, "reading it needs tokenizers", install) from error
         try:
             self._model = Tokenizer.from_file(path)
         except Exception as error:  # tokenizers raises bare ones
