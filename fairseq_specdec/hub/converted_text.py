@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq_specdec.io.printable import flat_message
 
 from .described import Described
-from .text import TextCodec
+from .text import TextCodec, is_visible
 
 # transformers' clean_up_tokenization, in its order.
 _CLEANED = (
@@ -42,9 +42,9 @@ class ConvertedCodec(TextCodec):
         self._inner = inner(described, src_dict, tgt_dict)
 
     def encode(self, text: str) -> List[int]:
-        text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
-        if not text.strip():
+        if not is_visible(text):
             return []
+        text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
         ids: List[int] = []
         for word in self._around:
             ids += self._inner.ids(text) if word == "{text}" else [self.src_dict.index(word)]

@@ -23,6 +23,8 @@ _REFUSED = {
     "tag_handling": (None, ""),
     "translation_memory_id": (None, ""),
 }
+# ``split_sentences``, as the hub's ``split``; None is the translator's.
+_SPLITS = {"None": None, "0": False, "1": True, "nonewlines": "nonewlines"}
 _SCHEMA = {
     "type": "object",
     "required": ["text", "target_lang"],
@@ -30,6 +32,7 @@ _SCHEMA = {
         "text": {"type": "array", "items": {"type": "string"}},
         "source_lang": {"type": "string"},
         "target_lang": {"type": "string"},
+        "split_sentences": {"type": "string", "enum": ["0", "1", "nonewlines"]},
     },
 }
 
@@ -46,14 +49,20 @@ def deepl(pairs: Pairs) -> APIRouter:
         for name, harmless in _REFUSED.items():
             if fields.get(name) not in harmless:
                 raise RefusedError(400, f"{name} {shown(fields[name])} is not supported")
+        split = fields.get("split_sentences")
+        if str(split) not in _SPLITS:
+            raise RefusedError(
+                400, f"split_sentences {shown(split)} is not supported; there are 0, 1, nonewlines"
+            )
         texts = fields.get("text")
         texts = service.check([texts] if isinstance(texts, str) else texts)
-        results = await service.translate(texts, client_of(request, service.limits.deadline))
+        client = client_of(request, service.limits.deadline)
+        results = await service.translate(texts, client, _SPLITS[str(split)])
         return {
             "translations": [
                 {
                     "detected_source_language": pairs.source_of(service).upper(),
-                    "text": each.text if each is not None else "",
+                    "text": each.text,
                     "billed_characters": len(text),
                 }
                 for text, each in zip(texts, results)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from fastapi import APIRouter
 from starlette.requests import Request
 
-from fairseq_specdec.hub import Translation
 from fairseq_specdec.io.local_http import RefusedError
 
 from .bodies import asked, body_schema, shown
@@ -41,9 +40,11 @@ def libretranslate(pairs: Pairs) -> APIRouter:
         service, texts, single, alternatives = checked(fields, pairs)
         client = client_of(request, service.limits.deadline)
         translations = await service.translate(service.check(texts), client)
-        answer: Dict[str, Any] = {"translatedText": [_text(each) for each in translations]}
+        answer: Dict[str, Any] = {"translatedText": [each.text for each in translations]}
         if alternatives:
-            answer["alternatives"] = [_others(each, alternatives) for each in translations]
+            answer["alternatives"] = [
+                [other.text for other in each.alternatives[:alternatives]] for each in translations
+            ]
         if fields["source"] == "auto":
             known = {"confidence": 100, "language": pairs.source_of(service)}
             answer["detectedLanguage"] = [known for _ in translations]
@@ -79,11 +80,3 @@ def checked(fields: Dict[str, Any], pairs: Pairs) -> Tuple[Service, List[str], b
     texts = fields["q"]
     single = not isinstance(texts, list)
     return service, ([texts] if single else texts), single, alternatives
-
-
-def _text(translation: Optional[Translation]) -> str:
-    return "" if translation is None else translation.text
-
-
-def _others(translation: Optional[Translation], count: int) -> List[str]:
-    return [] if translation is None else [each.text for each in translation.alternatives[:count]]

@@ -2,10 +2,10 @@
 
 from typing import Any, List, Sequence, Tuple
 
+from fairseq_specdec.hub.language_codes import matching, short
 from fairseq_specdec.io.local_http import RefusedError
 
 from .bodies import shown
-from .language_codes import matching, short
 from .limits import Limits
 from .service import Service
 

@@ -2,12 +2,13 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import logging
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .batching import Smallest, choose
+from .batching import WINDOW, Smallest, choose
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +168,9 @@ class Scheduler:
                 self._changed.wait()
                 self._idle -= 1
             decode = self._waiting[0].decode
-            mates = [i for i, job in enumerate(self._waiting) if job.decode is decode]
+            most = self._widest * max(WINDOW, 1 + self._idle)  # others are never chosen
+            every = (i for i, job in enumerate(self._waiting) if job.decode is decode)
+            mates = list(itertools.islice(every, most))
             lengths = [len(self._waiting[i].row) for i in mates]
             chosen = choose(lengths, self._idle, self._widest, self._smallest())
             jobs = [self._waiting[mates[i]] for i in chosen]

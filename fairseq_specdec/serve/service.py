@@ -8,6 +8,9 @@ import time
 from typing import Any, Iterator, List, Optional, Tuple
 
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
+from fairseq_specdec.hub.batching import Parts
+from fairseq_specdec.hub.results import joined
+from fairseq_specdec.hub.sentences import Split
 from fairseq_specdec.io.local_http import RefusedError
 
 from .batching import Smallest, smallest_batch
@@ -15,6 +18,7 @@ from .clients import Client, GoneError
 from .limits import Limits
 from .scheduler import FullError, LateError, Scheduler, StoppedError
 
+_NOTHING = Translation("", [], 0.0, 0, [], [], 0)
 # Decoded before the first request.
 _FIRST = "The quick brown fox jumps over the lazy dog."
 
@@ -74,39 +78,42 @@ class Service:
             )
         return texts
 
-    async def translate(self, texts: List[str], client: Client) -> List[Optional[Translation]]:
+    async def translate(
+        self, texts: List[str], client: Client, split: Optional[Split] = None
+    ) -> List[Translation]:
         """Translate the texts of one request.
 
         Args:
             texts: as ``check`` returns them.
             client: who waits.
-
-        Returns:
-            Their translations; None for texts without a visible character.
+            split: as for ``SpeculativeTranslator.translate``.
 
         Raises:
             RefusedError: the queue is full, a text is too long, or there is no answer in time.
             GoneError: the client left.
         """
         with self.refusing(client):
-            rows = await self.encoded(texts, client)
-            jobs = self.scheduler.submit([row for row in rows if row], client.until)
-            answers = iter(await _answered(jobs, client))
-        return [next(answers) if row else None for row in rows]
+            read = await self.read(texts, client, split)
+            rows = [row for parts in read for row in parts.rows if row]
+            answers = iter(await _answered(self.scheduler.submit(rows, client.until), client))
+        found = [[next(answers) if row else _NOTHING for row in parts.rows] for parts in read]
+        return [joined(parts, sentences) for parts, sentences in zip(read, found)]
 
-    async def encoded(self, texts: List[str], client: Client) -> List[List[int]]:
-        """Token ids of each text, made beside the event loop. Raises FullError or StoppedError:
-        before that is done. Raises RefusedError: a text is too long."""
+    async def read(
+        self, texts: List[str], client: Client, split: Optional[Split] = None
+    ) -> List[Parts]:
+        """The sentences of each text, made beside the event loop. Raises FullError or StoppedError:
+        before that is done. Raises RefusedError: a sentence is too long."""
         self.scheduler.check(client.until)
         loop = asyncio.get_running_loop()
+        read = self.translator.encode_sentences
         try:
-            return await loop.run_in_executor(self._encoders, self.translator.encode, texts)
+            return await loop.run_in_executor(self._encoders, read, texts, split)
         except ValueError:
             longest = self.translator.longest_source
             raise RefusedError(
                 400,
-                f"Invalid request: the model reads {longest} tokens of a text; split it into "
-                "sentences",
+                f"Invalid request: the model reads {longest} tokens of a sentence; split the text",
             ) from None
 
     @contextlib.contextmanager
