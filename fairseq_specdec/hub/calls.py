@@ -273,7 +273,7 @@ class Calls(abc.ABC):
         return read(self.codec, listed(texts), limit, self.too_long, split, on_error)
 
     def translate_encoded(self, rows: List[List[int]]) -> Iterator[Tuple[int, Translation]]:
-        """Translate texts as one batch, and yield each with its number when it has ended.
+        """Translate sentences as one batch, and yield each with its number when it has ended.
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
         """

@@ -18,6 +18,8 @@ Decode = Callable[[List[Row]], Iterator[Tuple[int, Any]]]
 
 # Weight of the newest batch in the running mean of seconds a token.
 _FORGETS = 0.05
+# Sentences are not begun if they are expected to take so many times the seconds that there are.
+_HOPELESS = 3.0
 
 
 class FullError(Exception):
@@ -33,7 +35,7 @@ class StoppedError(Exception):
 
 
 class LateError(Exception):
-    """The deadline passed before decoding began."""
+    """The deadline passed, or will have passed, before the answer."""
 
 
 class Job(NamedTuple):
@@ -123,13 +125,18 @@ class Scheduler:
         Raises:
             FullError: they would wait for too long, or beyond their deadline.
             StoppedError: ``stop`` was called.
+            LateError: they alone would take far longer than until their deadline.
         """
+        tokens = sum(map(len, rows))
+        left = max(0.0, until - time.monotonic())
+        if tokens * self._pace / len(self._threads) > _HOPELESS * left:
+            raise LateError
         how = decode or self._decode
         jobs = [Job(row, until, how, concurrent.futures.Future()) for row in rows]
         with self._changed:
             self.check(until)
             self._waiting.extend(jobs)
-            self._tokens += sum(map(len, rows))
+            self._tokens += tokens
             self._changed.notify(len(jobs))
         return [job.future for job in jobs]
 

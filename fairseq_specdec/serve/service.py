@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import itertools
 import math
 import time
 from typing import Any, Iterator, List, Optional, Tuple
@@ -143,16 +144,24 @@ async def _answered(jobs: List[Any], client: Client) -> List[Translation]:
     """The results, unless the deadline passes or the client leaves first."""
     if not jobs:
         return []
-    every = asyncio.gather(*map(asyncio.wrap_future, jobs))
-    every.add_done_callback(_noticed)
-    translations: List[Translation] = await client.first(every)
-    return translations
+    loop, counted, ended = asyncio.get_running_loop(), itertools.count(1), asyncio.Event()
 
+    def done(job: Any) -> None:
+        """In a worker's thread: one event for all, as there may be thousands of sentences."""
+        if not job.cancelled() and (job.exception() or next(counted) == len(jobs)):
+            loop.call_soon_threadsafe(ended.set)
 
-def _noticed(future: Any) -> None:
-    """Keep asyncio from logging what failed after nobody waited any more."""
-    if not future.cancelled():
-        future.exception()
+    try:
+        for job in jobs:
+            job.add_done_callback(done)
+        await client.first(ended.wait())
+        for job in jobs:
+            if job.done() and job.exception():
+                raise job.exception()
+        return [job.result() for job in jobs]
+    finally:
+        for job in jobs:
+            job.cancel()
 
 
 def _pace(translator: SpeculativeTranslator) -> float:
