@@ -1,4 +1,4 @@
-"""DeepL's interface: ``POST /v2/translate`` and ``GET /v2/languages``."""
+"""DeepL's interface: ``POST /v2/translate``, ``GET /v2/languages`` and ``GET /v2/usage``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from fairseq_specdec.io.local_http import RefusedError
 
-from .bodies import asked, body_schema, form_of, shown
+from .bodies import asked, body_schema, shown
 from .clients import client_of
 from .pairs import Pairs
 
@@ -23,6 +23,7 @@ _REFUSED = {
     "tag_handling": (None, ""),
     "translation_memory_id": (None, ""),
 }
+_UNLIMITED = 10**12  # DeepL's value
 _SCHEMA = {
     "type": "object",
     "required": ["text", "target_lang"],
@@ -36,19 +37,24 @@ _SCHEMA = {
 
 def deepl(pairs: Pairs) -> APIRouter:
     router = APIRouter(prefix="/v2", tags=["DeepL"])
+    characters = 0  # billed since the start
 
     @router.post("/translate", openapi_extra=body_schema(_SCHEMA))
     async def translate(request: Request) -> Dict[str, Any]:
         """Translate a list of texts."""
         fields = await asked(request, ["text"])
         source = fields.get("source_lang") or None
-        service = pairs.asked(source, fields.get("target_lang"), ("source_lang", "target_lang"))
+        texts = fields.get("text")
+        texts = [texts] if isinstance(texts, str) else texts
+        names = ("source_lang", "target_lang")
+        service, _ = pairs.asked(source, fields.get("target_lang"), names, texts)
         for name, harmless in _REFUSED.items():
             if fields.get(name) not in harmless:
                 raise RefusedError(400, f"{name} {shown(fields[name])} is not supported")
-        texts = fields.get("text")
-        texts = service.check([texts] if isinstance(texts, str) else texts)
+        texts = service.check(texts)
         results = await service.translate(texts, client_of(request, service.limits.deadline))
+        nonlocal characters
+        characters += sum(map(len, texts))
         return {
             "translations": [
                 {
@@ -63,9 +69,8 @@ def deepl(pairs: Pairs) -> APIRouter:
     @router.get("/languages")
     async def languages(request: Request) -> List[Dict[str, Any]]:
         """The source languages, or with ``type=target`` the target languages."""
-        kind = request.query_params.get("type")
-        if kind is None:  # DeepL's own client sends a form
-            kind = (await form_of(request)).get("type", "source")
+        # DeepL's own client sends a form.
+        kind = (await asked(request, [])).get("type", "source")
         if kind not in ("source", "target"):
             raise RefusedError(
                 400, f"type {shown(kind)} is not supported; there are source, target"
@@ -73,5 +78,10 @@ def deepl(pairs: Pairs) -> APIRouter:
         codes = pairs.targets() if kind == "target" else pairs.sources()
         more = {"supports_formality": False} if kind == "target" else {}
         return [{"language": code.upper(), "name": code.upper(), **more} for code in codes]
+
+    @router.get("/usage")
+    async def usage() -> Dict[str, int]:
+        """Characters of the texts that ``/v2/translate`` answered since the start; no limit."""
+        return {"character_count": characters, "character_limit": _UNLIMITED}
 
     return router
