@@ -35,9 +35,9 @@ FAIRSEQ = [
     'fairseq-fixed==0.12.3.1; python_version >= "3.13"',
 ]
 
-SERVE = ["fastapi>=0.110", "prometheus-client", "python-multipart", "uvicorn>=0.29"]
-# the official clients of the interfaces that specdec-serve speaks
-CLIENTS = ["deepl", 'libretranslatepy; python_version >= "3.10"']  # its hints need 3.10
+SERVE = ["fastapi>=0.110", "prometheus-client", "py3langid", "python-multipart", "uvicorn>=0.29"]
+# clients of the interfaces that specdec-serve speaks; the hints of libretranslatepy need 3.10
+CLIENTS = ["deep-translator", "deepl", 'libretranslatepy; python_version >= "3.10"']
 TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist>=3.2", "shtab"]
 
 

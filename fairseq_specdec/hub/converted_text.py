@@ -36,7 +36,7 @@ class ConvertedCodec(TextCodec):
         )
         self._clean_up = description["clean_up"]
         self._hidden = {word for word, _ in description["special"][1].values()}
-        self._hidden |= {"<s>", "<pad>", "</s>", "<unk>"}
+        self._hidden |= {"<s>", "<pad>", "</s>", "<unk>", *description["languages"].values()}
         self._around = described.source()
         inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
         self._inner = inner(described, src_dict, tgt_dict)
@@ -104,7 +104,11 @@ class _Pieces:
         self._model = open_sentencepiece(os.path.join(described.folder, file))
         self._marian = described.description["family"] == "marian"
         self._dictionary = src_dict
-        self._split = _Split(described.description["special"][0], src_dict)
+        special = dict(described.description["special"][0])
+        if self._marian and "<pad>" in special:
+            # fairseq attends to no padding. The model has no <s>, whose embedding is padding's.
+            special["<pad>"] = ["<s>", special["<pad>"][1]]
+        self._split = _Split(special, src_dict)
         renamed = described.description["renamed"]
         self._renamed: Dict[str, str] = renamed[0]
         self._back = {word: token for token, word in renamed[1].items()}
@@ -218,6 +222,12 @@ def codec_of(described: Described) -> ConvertedCodec:
     """The codec of a folder, with its own dictionaries, that prepares text for fairseq's commands.
     Raises ValueError: no task of fairseq makes the model's sources."""
     words = described.description["source"]
+    for language in described.languages if described.description["languages"] else ():
+        if "-" in language:
+            raise ValueError(
+                f"{described.folder}: fairseq's tasks split pairs of languages at hyphens, as in "
+                f"{language}; decode it from Python or with specdec-serve"
+            )
     if described.start is None and words.index("{text}") == 0 and words[-1] == "{lang}":
         raise ValueError(
             f"{described.folder}: its sources end with their language (legacy_behaviour), those of "

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 
 from fairseq.data import encoders
 
-from .subwords import FLAGS
+from fairseq_specdec.families.subwords import FLAGS
 
 # With these the text of a beginning is the beginning of the text (up to its last token).
 GROWING_BPE = (None, "subword_nmt", "fastbpe", "sentencepiece")

@@ -37,7 +37,7 @@ def streaming(pairs: Pairs) -> APIRouter:
     async def translate(request: Request) -> StreamingResponse:
         """Translate one text; send each piece of it when it is certain."""
         fields = await asked(request, ["q"])
-        service, texts, single, alternatives = checked(fields, pairs)
+        service, texts, single, alternatives, _ = checked(fields, pairs)
         if not single or alternatives:
             raise RefusedError(400, "Invalid request: a stream is of one text only")
         client = client_of(request, service.limits.deadline)

@@ -45,6 +45,13 @@ def test_its_own_client_lists_the_languages(translator):
     assert [(each.code, each.supports_formality) for each in targets] == [("TGT", False)]
 
 
+def test_its_own_client_shows_usage(translator):
+    before = translator.get_usage().character
+    translator.translate_text(["w1", "w2 w3"], target_lang="TGT")
+    after = translator.get_usage()
+    assert after.character.count - before.count == 7 and not after.any_limit_reached
+
+
 def test_its_own_client_shows_errors(translator):
     with pytest.raises(deepl.DeepLException, match="target_lang 'SRC' is not supported; there is"):
         translator.translate_text("w1", target_lang="SRC")
