@@ -20,7 +20,7 @@ ENDE = "data-bin/demo_ende"
 COMMON = "--tokenizer moses --remove-bpe --cpu --gen-subset test".split()
 DRAFTER = f"--drafter-path {ENDE}/drafter.pt"
 INT8 = "--verifier-dtype int8"
-BENCH = ["-c", "from fairseq_specdec.commands.start import bench; bench()"]
+BENCH = ["-c", "from fairseq_specdec.bench.cli import cli_main; cli_main()"]
 PEERS = ["--peers", "ctranslate2,onnxruntime"]
 ENDE_SYSTEMS = {
     "greedy": "--strategy greedy",

@@ -11,8 +11,9 @@ from fairseq.data import Dictionary
 
 from fairseq_specdec.errors import MissingFileError, UsageError
 
+from ..families.subwords import marked
 from ..hub.described import Described
-from ..hub.subwords import files_of, marked
+from ..hub.subwords import files_of
 from . import commands
 from .commands import Job
 from .converted import split_texts

@@ -1,6 +1,7 @@
 """Model files that are missing, or do not fit the task's dictionaries, are named."""
 
 import inspect
+import logging
 import os
 import re
 from typing import Any, List, NoReturn, Sequence
@@ -15,6 +16,8 @@ from .architectures import built_from, own_task
 from .own_task import STOCK
 from .patch import wrap_once
 from .settings import RefusedCheckpointError
+
+logger = logging.getLogger(__name__)
 
 # "size mismatch for encoder.embed_tokens.weight: copying a param with shape torch.Size([8, 4])
 # from checkpoint, the shape in current model is torch.Size([9, 4])."
@@ -61,7 +64,11 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
                 remedy = "separate models by :" if several else "name a model's checkpoint"
                 raise MissingFileError(name, "no such file", remedy)
     try:
-        return original(filenames, *args, **kwargs)
+        loaded = original(filenames, *args, **kwargs)
+        if _ours(given.get("task")):
+            for text in own_task().differences(given["task"]):
+                logger.warning("%s: %s", built_from(), text)
+        return loaded
     except _UNFORESEEN as error:
         if isinstance(error, RuntimeError):
             _refuse_weights(error, [str(name) for name in filenames], given.get("task"))

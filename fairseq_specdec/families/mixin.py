@@ -7,6 +7,7 @@ import weakref
 from argparse import Namespace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
@@ -27,6 +28,7 @@ from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
 from .languages import check_direction, check_languages, of_task
 from .stock_generator import decided
+from .subwords import UnsplitInput
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +96,8 @@ class SpecDecMixin:
         self._drafters: Dict[Tuple[Any, ...], Any] = {}
         self._batches: List[Any] = []  # the iterator that was asked for last
         self._full_batch: Optional[int] = None  # sentences of its full batches
+        self._told = False  # that --fp16 is slow
+        self._unsplit: Optional[UnsplitInput] = None
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -128,6 +132,7 @@ class SpecDecMixin:
         try:
             dictionary = super().load_dictionary(filename)  # type: ignore[misc]
             dictionary.file = filename
+            dictionary.words_in_file = len(dictionary)
             return dictionary
         except FileNotFoundError:
             raise
@@ -192,6 +197,7 @@ class SpecDecMixin:
         check_direction(self.own_flags)
         check_generation_flags(args, settings.strategy)
         sampler_of(args)
+        self._warn_of_fp16(next(models[0].parameters()))
         stock = super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
         generator = self._converted(models, stock, args, settings)
         if not self._collected:
@@ -199,6 +205,29 @@ class SpecDecMixin:
             gc.collect()  # of a config's traceback that fairseq's own commands caused, see above
         self._watch(generator, settings, args)
         return generator
+
+    def _warn_of_fp16(self, like: torch.Tensor) -> None:
+        if like.dtype == torch.float16 and like.device.type == "cpu" and not self._told:
+            self._told = True
+            logger.warning(
+                "--fp16: a CPU computes in it without the native backend, slower than in fp32, or "
+                "not at all, and the output may differ; leave it out"
+            )
+
+    def build_bpe(self, args: Any) -> Any:
+        """As fairseq's; without one the input that follows is looked at."""
+        bpe = super().build_bpe(args)  # type: ignore[misc]
+        words = self.source_dictionary if bpe is None else None  # type: ignore[attr-defined]
+        self._unsplit = UnsplitInput(words)
+        return bpe
+
+    def build_dataset_for_inference(self, src_tokens: Any, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's; a warning where the input should be split into subwords."""
+        text = None if self._unsplit is None else self._unsplit.look(src_tokens)
+        if text is not None:
+            logger.warning("%s", text)
+        build = super().build_dataset_for_inference  # type: ignore[misc]
+        return build(src_tokens, *args, **kwargs)
 
     def _converted(self, models: Any, stock: Any, args: Namespace, settings: Namespace) -> Any:
         """This project's generator that does what the task's would."""

@@ -22,9 +22,10 @@ from typing import (
 
 from tqdm import tqdm
 
-from .batching import by_length, encoded, listed
+from .batching import Parts, by_length, check_reading, encoded, listed, read
 from .decoding import Decoding, Decodings
-from .results import Piece, Translation
+from .results import Piece, Translation, joined
+from .sentences import Split
 from .streaming import Put, pieces
 from .text import TextCodec
 from .threads import Threads, in_background
@@ -37,6 +38,7 @@ class Calls(abc.ABC):
     strategy: str
     max_tokens: int
     too_long: str
+    split: Split
     _flags: Dict[str, Any]
     _threads: Threads
 
@@ -56,6 +58,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Translation: ...
@@ -67,6 +71,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> List[Translation]: ...
@@ -77,19 +83,30 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Union[Translation, List[Translation]]:
         """Translate one text, or several in batches of similar length.
 
-        Line breaks count as spaces. A text without a visible character gives an empty one, without
-        decoding. Characters that the subword model does not know become <unk>, as in fairseq
-        (``Translation.unknown`` counts them).
+        A text is split into sentences, which are decoded in the same batches. Line ends, blank
+        lines, the markers of lists and lines without a letter are copied. The text of one sentence
+        is decoded as it is, and white space around it is left out. A sentence that is too long for
+        the verifier is divided after a clause or, where it has none, at a space.
+
+        A text without a visible character gives an empty one, without decoding. Characters that the
+        subword model does not know become <unk>, as in fairseq (``Translation.unknown`` counts
+        them).
 
         Args:
             texts: a string or several.
             return_trace: fill in ``Translation.trace``; its ``id`` is the text's index.
             progress: show a bar of finished texts on stderr.
+            split: True; False to decode each text as one, with line breaks as spaces; or
+                ``nonewlines`` to split at the ends of sentences only. None for the translator's.
+            on_error: what to do with a text that is too long: ``raise``, before anything is
+                decoded, or ``skip`` it (``Translation.error``).
             strategy, flags: of this call, where it differs from ``from_pretrained``: beam, nbest,
                 max_len_b and every other decoding flag but those by which weights are packed
                 (backend, verifier_dtype ...). Flags of the translator that another strategy does
@@ -100,10 +117,12 @@ class Calls(abc.ABC):
 
         Raises:
             TypeError: something that is no string; a flag that does not exist.
-            ValueError: a text that is too long (see ``too_long``); a flag that cannot be honoured.
+            ValueError: a text that is too long (see ``too_long`` and ``on_error``); a flag that
+                cannot be honoured.
         """
         decoding = self._chosen(strategy, flags)
-        return self._all(texts, return_trace, progress, decoding, threading.Event())
+        choices = split, on_error
+        return self._all(texts, choices, return_trace, progress, decoding, threading.Event())
 
     @overload
     async def translate_async(
@@ -112,6 +131,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Translation: ...
@@ -123,6 +144,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> List[Translation]: ...
@@ -133,6 +156,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Union[Translation, List[Translation]]:
@@ -147,7 +172,7 @@ class Calls(abc.ABC):
 
         def work(ended: threading.Event) -> Union[Translation, List[Translation]]:
             decoding = self._chosen(strategy, flags)
-            return self._all(texts, return_trace, progress, decoding, ended)
+            return self._all(texts, (split, on_error), return_trace, progress, decoding, ended)
 
         self._open()
         return await self._threads.run(work)
@@ -157,6 +182,8 @@ class Calls(abc.ABC):
         texts: Iterable[str],
         return_trace: bool = False,
         *,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Iterator[Tuple[int, Translation]]:
@@ -169,10 +196,10 @@ class Calls(abc.ABC):
         """
         sources = [texts] if isinstance(texts, str) else listed(texts)
         decoding = self._chosen(strategy, flags)
-        rows = self.encode(sources)
+        read = self.encode_sentences(sources, split, on_error)
 
         def produce(put: Callable[[Tuple[int, Translation]], None], ended: threading.Event) -> None:
-            completed = self._completed(sources, rows, return_trace, decoding)
+            completed = self._completed(read, return_trace, decoding)
             with contextlib.closing(completed):
                 for result in completed:
                     if ended.is_set():
@@ -191,6 +218,7 @@ class Calls(abc.ABC):
     def _all(
         self,
         texts: Union[str, Iterable[str]],
+        choices: Tuple[Optional[Split], str],
         traced: bool,
         progress: bool,
         decoding: Decoding,
@@ -199,7 +227,7 @@ class Calls(abc.ABC):
         """All translations; fewer once nobody waits for them."""
         sources = [texts] if isinstance(texts, str) else listed(texts)
         by_place: Dict[int, Translation] = {}
-        completed = self._completed(sources, self.encode(sources), traced, decoding)
+        completed = self._completed(self.encode_sentences(sources, *choices), traced, decoding)
         bar = tqdm(completed, total=len(sources), unit=" texts", disable=not progress)
         for i, result in bar:
             by_place[i] = result
@@ -209,24 +237,43 @@ class Calls(abc.ABC):
         return ordered[0] if isinstance(texts, str) else ordered
 
     def _completed(
-        self, sources: List[str], rows: List[List[int]], traced: bool, decoding: Decoding
+        self, read: List[Parts], traced: bool, decoding: Decoding
     ) -> Generator[Tuple[int, Translation], None, None]:
-        for i, row in enumerate(rows):
+        """Each text's index and translation when its last sentence has ended."""
+        found: List[List[Any]] = [[None for _ in parts.rows] for parts in read]
+        places = [(i, j) for i, parts in enumerate(read) for j in range(len(parts.rows))]
+        rows = [read[i].rows[j] for i, j in places]
+        for (i, j), row in zip(places, rows):
             if not row:
-                yield i, decoding.nothing(i, sources[i], traced)
-        lengths = [len(row) for row in rows]
-        for batch in by_length(lengths, decoding.batch_size, self.max_tokens):
-            with decoding.batch([rows[i] for i in batch]) as opened:
+                found[i][j] = decoding.nothing(i, read[i].sentences[j], traced)
+        for i, parts in enumerate(read):
+            if all(found[i]):
+                yield i, joined(parts, found[i])
+        for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
+            with decoding.batch([rows[n] for n in batch]) as opened:
                 for number, ranked in opened.results():
-                    i = batch[number]
-                    yield i, decoding.result(i, sources[i], rows[i], ranked, traced)
+                    i, j = places[batch[number]]
+                    source, row = read[i].sentences[j], read[i].rows[j]
+                    found[i][j] = decoding.result(i, source, row, ranked, traced)
+                    if all(found[i]):
+                        yield i, joined(read[i], found[i])
 
     def encode(self, texts: Iterable[str]) -> List[List[int]]:
-        """Token ids of each text, </s> included; [] for one without a visible character."""
+        """Token ids of each text as one, </s> included; [] for one without a visible character."""
         return encoded(self.codec, listed(texts), self.longest_source, self.too_long)
 
+    def encode_sentences(
+        self, texts: Iterable[str], split: Optional[Split] = None, on_error: str = "raise"
+    ) -> List[Parts]:
+        """The sentences of each text, and what is copied around them. ``split``, ``on_error``: as
+        for ``translate``."""
+        split = self.split if split is None else split
+        check_reading(split, on_error)
+        limit = self.longest_source
+        return read(self.codec, listed(texts), limit, self.too_long, split, on_error)
+
     def translate_encoded(self, rows: List[List[int]]) -> Iterator[Tuple[int, Translation]]:
-        """Translate texts as one batch, and yield each with its number when it has ended.
+        """Translate sentences as one batch, and yield each with its number when it has ended.
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
         """
@@ -246,19 +293,27 @@ class Calls(abc.ABC):
         self._open()[1].stream(row, put, ended)
 
     def translate_stream(
-        self, text: str, return_trace: bool = False, *, strategy: Optional[str] = None, **flags: Any
+        self,
+        text: str,
+        return_trace: bool = False,
+        *,
+        split: Optional[Split] = None,
+        strategy: Optional[str] = None,
+        **flags: Any,
     ) -> Iterator[Union[str, Piece]]:
         """Translate one text, and yield pieces of the translation while it is decoded.
 
-        The pieces put together are the text that ``translate`` gives. With a tokenizer, BPE or
+        The pieces put together are the text that ``translate`` gives. Sentences are decoded one
+        after another; what is copied between them is a piece. With a tokenizer, BPE or
         language whose earlier text can change with later tokens (of those in fairseq: byte BPEs,
         nltk, Czech), all of it comes in the last piece. With a beam, a piece holds what all
         hypotheses have. Decoding runs in a thread of its own; abandoning the iterator ends it.
 
         Args:
             text: a string.
-            return_trace: yield a ``Piece`` for every iteration instead, and one at the end.
-            strategy, flags: as for ``translate``.
+            return_trace: yield a ``Piece`` for every iteration instead, and one at the end of each
+                sentence.
+            split, strategy, flags: as for ``translate``.
 
         Raises:
             TypeError, ValueError: as ``translate``; before the first piece.
@@ -266,12 +321,15 @@ class Calls(abc.ABC):
         if not isinstance(text, str):
             raise TypeError(f"text: expected a string, got {type(text).__name__}")
         decoding = self._chosen(strategy, flags)
-        return self._pieces(self.encode([text])[0], return_trace, decoding)
+        return self._pieces(self.encode_sentences([text], split)[0], return_trace, decoding)
 
     def _pieces(
-        self, row: List[int], return_trace: bool, decoding: Decoding
+        self, parts: Parts, return_trace: bool, decoding: Decoding
     ) -> Iterator[Union[str, Piece]]:
-        if row:
-            trace_builder = decoding.trace_builder if return_trace else None
-            decode = functools.partial(decoding.stream, row)
-            yield from pieces(decode, self.codec, trace_builder)
+        trace_builder = decoding.trace_builder if return_trace else None
+        for copied, row in zip(parts.copied, [*parts.rows, []]):
+            if copied:
+                yield Piece(copied, None) if return_trace else copied
+            if row:
+                decode = functools.partial(decoding.stream, row)
+                yield from pieces(decode, self.codec, trace_builder)

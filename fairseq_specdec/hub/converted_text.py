@@ -10,7 +10,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.printable import flat_message
 
 from .described import Described
-from .text import TextCodec
+from .text import TextCodec, is_visible
 
 # transformers' clean_up_tokenization, in its order.
 _CLEANED = (
@@ -37,15 +37,15 @@ class ConvertedCodec(TextCodec):
         )
         self._clean_up = description["clean_up"]
         self._hidden = {word for word, _ in description["special"][1].values()}
-        self._hidden |= {"<s>", "<pad>", "</s>", "<unk>"}
+        self._hidden |= {"<s>", "<pad>", "</s>", "<unk>", *description["languages"].values()}
         self._around = described.source()
         inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
         self._inner = inner(described, src_dict, tgt_dict)
 
     def encode(self, text: str) -> List[int]:
-        text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
-        if not text.strip():
+        if not is_visible(text):
             return []
+        text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
         ids: List[int] = []
         for word in self._around:
             ids += self._inner.ids(text) if word == "{text}" else [self.src_dict.index(word)]
@@ -105,7 +105,11 @@ class _Pieces:
         self._model = open_sentencepiece(os.path.join(described.folder, file))
         self._marian = described.description["family"] == "marian"
         self._dictionary = src_dict
-        self._split = _Split(described.description["special"][0], src_dict)
+        special = dict(described.description["special"][0])
+        if self._marian and "<pad>" in special:
+            # fairseq attends to no padding. The model has no <s>, whose embedding is padding's.
+            special["<pad>"] = ["<s>", special["<pad>"][1]]
+        self._split = _Split(special, src_dict)
         renamed = described.description["renamed"]
         self._renamed: Dict[str, str] = renamed[0]
         self._back = {word: token for token, word in renamed[1].items()}
@@ -217,6 +221,13 @@ def codec_of(described: Described) -> ConvertedCodec:
     """The codec of a folder, with its own dictionaries, that prepares text for fairseq's commands.
     Raises ValueError: no task of fairseq makes the model's sources."""
     words = described.description["source"]
+    for language in described.languages if described.description["languages"] else ():
+        if "-" in language:
+            raise UsageError(
+                described.folder,
+                f"fairseq's tasks split pairs of languages at hyphens, as in {language}",
+                "decode it from Python or with specdec-serve",
+            )
     if described.start is None and words.index("{text}") == 0 and words[-1] == "{lang}":
         raise UsageError(
             described.folder,

@@ -3,20 +3,28 @@
 import contextlib
 import io
 import os
+import unicodedata
 from argparse import Namespace
 from typing import Any, Dict, List, Optional
 
 from fairseq.data import encoders
 
 from fairseq_specdec.errors import UsageError
-
-from .subwords import FLAGS
+from fairseq_specdec.families.subwords import FLAGS
 
 # With these the text of a beginning is the beginning of the text (up to its last token).
 GROWING_BPE = (None, "subword_nmt", "fastbpe", "sentencepiece")
 GROWING_TOKENIZER = (None, "moses", "space")
 # Its rules look at a sentence's last tokens wherever they are.
 NOT_GROWING_LANGUAGES = ("cs",)
+
+# Unicode's categories of what nobody sees: formats, controls, separators.
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+
+
+def is_visible(text: str) -> bool:
+    """Whether a text has a visible character."""
+    return any(unicodedata.category(character) not in _UNSEEN for character in text)
 
 
 class TextCodec:
@@ -62,11 +70,11 @@ class TextCodec:
 
     def encode(self, text: str) -> List[int]:
         """Token ids, </s> included; [] for text without a visible character."""
+        if not is_visible(text):
+            return []
         # A lone surrogate is no character and cannot be written anywhere.
         text = text.encode("utf-8", "replace").decode("utf-8")
         text = " ".join(text.split())
-        if not text:
-            return []
         if self.tokenizer is not None:
             text = self.tokenizer.encode(text)
         if self.bpe is not None:
