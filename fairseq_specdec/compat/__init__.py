@@ -20,6 +20,7 @@ from .literals import parse_settings_as_literals
 from .misfits import name_misfits
 from .ngrams import block_ngrams_on_cpu
 from .stripped import read_stripped_checkpoints
+from .subword_files import read_subword_files
 from .task_faults import give_mbart_its_args, take_the_hubs_arguments
 from .tpu import bf16_without_tpu
 from .truncated import name_unreadable_checkpoints
@@ -43,6 +44,7 @@ FIXES = (
     name_misfits,
     name_truncated_data,
     read_stripped_checkpoints,
+    read_subword_files,
     parse_settings_as_literals,
     build_known_architectures_from_checkpoints,
     load_decoding_models_in_little_memory,

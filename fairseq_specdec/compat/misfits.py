@@ -73,13 +73,17 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
         if isinstance(error, RuntimeError):
             _refuse_weights(error, [str(name) for name in filenames], given.get("task"))
         if "joined dictionary" in str(error):
+            task = given.get("task")
+            words: List[Any] = [getattr(task, f"{s}_dictionary", None) for s in _SIDES.values()]
+            files = ", ".join(each.file for each in words if hasattr(each, "file"))
             raise UsageError(
                 ":".join(map(str, filenames)),
-                "trained with one dictionary for both languages, and those of the data differ",
+                "trained with one dictionary for both languages, and those of the data"
+                f"{f' ({files})' if files else ''} differ",
                 _REMEDY,
             ) from error
         path, message = built_from() or "?", flat_message(error)
-        if path in message:
+        if any(str(name) in message for name in (path, *filenames)):
             raise
         own, task = own_task(), given.get("task")
         other = own.name != STOCK and task is not None and not own.made(task)

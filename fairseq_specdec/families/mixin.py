@@ -12,6 +12,8 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_specdec.commands.in_fairseq import fairseq_command
+from fairseq_specdec.compat.subword_files import check_codes
 from fairseq_specdec.compat.truncated_data import tokens_checked
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
 from fairseq_specdec.data.folder import data_named, split_named
@@ -22,6 +24,7 @@ from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.stored_module import restore
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.contents import WrongFileError
 from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
@@ -134,7 +137,7 @@ class SpecDecMixin:
             dictionary.file = filename
             dictionary.words_in_file = len(dictionary)
             return dictionary
-        except FileNotFoundError:
+        except (FileNotFoundError, WrongFileError):
             raise
         except Exception as error:  # of encodings fairseq raises Exception itself
             raise UsageError(
@@ -215,10 +218,15 @@ class SpecDecMixin:
             )
 
     def build_bpe(self, args: Any) -> Any:
-        """As fairseq's; without one the input that follows is looked at."""
+        """As fairseq's; without one the input that follows is looked at. Raises WrongFileError: its
+        codes are another model's."""
         bpe = super().build_bpe(args)  # type: ignore[misc]
-        words = self.source_dictionary if bpe is None else None  # type: ignore[attr-defined]
-        self._unsplit = UnsplitInput(words)
+        source, target = self.source_dictionary, self.target_dictionary  # type: ignore[attr-defined]
+        known = [words for words in (source, target) if words is not None]
+        joined = len(known) < 2 or source.symbols == target.symbols
+        # The others print the target alone, whose codes may be others than the source's.
+        check_codes(bpe, known[:1] if fairseq_command() == "fairseq-interactive" else known, joined)
+        self._unsplit = UnsplitInput(source if bpe is None else None)
         return bpe
 
     def build_dataset_for_inference(self, src_tokens: Any, *args: Any, **kwargs: Any) -> Any:

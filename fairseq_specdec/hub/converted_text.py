@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from fairseq.data import Dictionary
 
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.contents import check_content
 from fairseq_specdec.io.printable import flat_message
 
 from .described import Described
@@ -143,6 +144,7 @@ class _Bytes:
         for file in files:
             if not os.path.isfile(file):
                 raise UsageError(file, "no such file", "convert the model again")
+            check_content(file, "a file of a tokenizer")
         self._bpe: Any = _built("bpe", flags)
         self._dictionary = src_dict
         self._split = _Split(described.description["special"][0], src_dict)
@@ -162,6 +164,7 @@ class _Fast:
 
     def __init__(self, described: Described, src_dict: Any, tgt_dict: Any) -> None:
         path = os.path.join(described.folder, "tokenizer.json")
+        check_content(path, "a tokenizer")
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
@@ -201,6 +204,7 @@ def open_sentencepiece(path: str) -> Any:
         raise UsageError(
             path, "reading it needs sentencepiece", "pip install 'fairseq-specdec[hf]'"
         ) from error
+    check_content(path, "a sentencepiece model")
     try:
         return sentencepiece.SentencePieceProcessor(model_file=path)
     except (RuntimeError, OSError, TypeError) as error:

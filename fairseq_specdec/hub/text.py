@@ -1,7 +1,5 @@
 """Plain text to subwords and back, at once or while the translation grows."""
 
-import contextlib
-import io
 import os
 import unicodedata
 from argparse import Namespace
@@ -9,8 +7,10 @@ from typing import Any, Dict, List, Optional
 
 from fairseq.data import encoders
 
+from fairseq_specdec.compat.subword_files import check_codes
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.subwords import FLAGS
+from fairseq_specdec.io.contents import WrongFileError
 
 # With these the text of a beginning is the beginning of the text (up to its last token).
 GROWING_BPE = (None, "subword_nmt", "fastbpe", "sentencepiece")
@@ -61,6 +61,7 @@ class TextCodec:
         spoken = {"source_lang": languages[0], "target_lang": languages[1]}
         self.tokenizer = _built("tokenizer", dict(spoken, **tokenizer))
         self.bpe = _built("bpe", bpe)
+        check_codes(self.bpe, [src_dict], src_dict.symbols == tgt_dict.symbols)
         spoken.update({k: v for k, v in tokenizer.items() if k in spoken})
         self.grows = (
             self.bpe_name in GROWING_BPE
@@ -107,13 +108,10 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
     if choice not in registry:
         raise UsageError(f"{kind} {choice!r}", f"fairseq has {', '.join(sorted(registry))}")
     build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
-    refused = io.StringIO()
     try:
-        with contextlib.redirect_stderr(refused):  # of parsers that end the program
-            return build(Namespace(**flags))
-    except SystemExit as error:
-        reason = (refused.getvalue().strip().splitlines() or [str(error)])[-1]
-        raise UsageError("", f"{named}{reason}") from error
+        return build(Namespace(**flags))
+    except WrongFileError as error:
+        raise UsageError(f"{kind} {choice!r}", error) from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
         raise UsageError("", f"{named}{error}") from error
 

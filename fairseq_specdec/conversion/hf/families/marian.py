@@ -8,7 +8,7 @@ from torch import Tensor
 from fairseq_specdec.errors import UsageError
 
 from ..generation import Generation
-from ..vocabulary import Vocabulary, assemble, read_ids
+from ..vocabulary import Vocabulary, assemble, read_ids, read_pieces
 from .base import PAD, Loader, Text, register, table_or_none
 
 USUAL = ("</s>", "<unk>", "<pad>")
@@ -47,7 +47,7 @@ class MarianLoader(Loader):
             target = assemble(self.folder, read_ids(self.folder, "target_vocab.json"), USUAL)
         files = {name: name for name in ("source.spm", "target.spm")}
         for name in files:
-            self.folder.file(name)
+            read_pieces(self.folder, name)
         text = Text("sentencepiece", files, ["{text}", "</s>"], "</s>", "translation")
         return text, (source, target)
 
