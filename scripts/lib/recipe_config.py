@@ -5,7 +5,7 @@ The configuration has the paper's; this recomputes update-freq, and logs it.
 """
 
 import pathlib
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import yaml
 
@@ -118,7 +118,12 @@ def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int], log:
 
 
 def overrides(
-    path: pathlib.Path, gpus: int, each: Optional[int], updates: Optional[int], log: Log
+    path: pathlib.Path,
+    gpus: int,
+    each: Optional[int],
+    updates: Optional[int],
+    log: Log,
+    own: Sequence[str] = (),
 ) -> List[str]:
     """Overrides that fit a configuration to this machine.
 
@@ -126,8 +131,13 @@ def overrides(
         each: tokens that fit into one of them (default: the YAML's).
         updates: of a tiny model that shows that it runs (default: the published model).
         log: prints the size of a batch.
+        own: overrides that come first; what they say of the batch is the paper's.
     """
     config = read(path)
+    for word in own:
+        if word.startswith(OF_BATCH):
+            (room, name), value = word.split("=")[0].split("."), word.partition("=")[2]
+            config[room][name] = yaml.safe_load(value)
     changes = [f"distributed_training.distributed_world_size={gpus}"]
     if updates is None:
         return changes + batch_overrides(config, gpus, each, log)

@@ -256,3 +256,15 @@ def test_smoke_of_a_whole_recipe_with_two_processes(run_recipe, tmp_path):
     assert "Xia et al. Table 1, en-de" in done.stdout and "not run" in done.stdout
     again = run_recipe("wmt14_ende", **settings)
     assert again.stderr.count("done before") >= 6
+
+
+@pytest.mark.parametrize("profile, updates, passes", [("full", 50000, 8), ("smoke", 12, 1)])
+def test_a_models_own_hyperparameters_keep_their_batch_and_yield_to_smoke(
+    printed, profile, updates, passes
+):
+    given = {"MODELS": "spec_drafter", "GPUS": 2, "PROFILE": profile}
+    (words,) = printed("wmt16_enro", "05_train_drafter", **given)[:1]
+    last = dict(word.split("=", 1) for word in words if "=" in word)
+    assert last["optimization.lr"] == "[0.001]" and last["model.dropout"] == "0.2"
+    assert last["optimization.max_update"] == str(updates)
+    assert last["optimization.update_freq"] == f"[{passes}]"
