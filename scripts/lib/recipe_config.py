@@ -79,7 +79,9 @@ def smoke(config: Dict[str, Any], updates: int) -> List[str]:
     if str(model["_name"]).startswith(DRAFTERS):
         changes.append(f"model._name={SMOKE_DRAFTER}")
         # A shape of its own would not be the tiny one's.
-        changes += [f"~model.{name}" for name in model if name.endswith("embed_dim")]
+        changes += [
+            f"~model.{name}" for name in model if name.endswith(("embed_dim", "coder_layers"))
+        ]
         return changes
     for name in model:
         ends = [end for end in SMOKE_SHAPE if name.endswith(end)]

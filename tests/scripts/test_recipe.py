@@ -146,10 +146,12 @@ def test_every_published_row_is_measured_or_listed_as_not(name):
             here = [s for s in declared.systems() if s.set == row.set]
             here = [s for s in here if "*" in (s.direction, row.direction) or s[0] == row.direction]
             assert here and row.system in {*EVERYWHERE, *sum(map(rows_of, here), [])}, row
+            if any(key.startswith("text.") for key in row.figures):
+                assert row.set in declared.settings.words("decode_sets"), row
             size = re.search(r"k = (\d+)", row.name)
             if size and row.system not in EVERYWHERE and "here" not in row.name:
                 flags = "".join(s.flags for s in here if row.system in rows_of(s))
-                assert f"k={size[1]}" in row.system or f"-size {size[1]}" in flags, row
+                assert re.search(rf"(k=|size |_){size[1]}\b", f"{row.system} {flags}"), row
             tables = ("Ge et al. Table 6", "Ge et al. Table 7", "Xia et al. Table 4")
             if "dev" in row.name or row.table in tables:
                 assert here[0].split == "valid", row
