@@ -52,11 +52,10 @@ class GeneralStep:
             draft = self.propose(self.plan())
         with self.timer("verifier"):
             tokens, layout = self.lay_out(draft)
-            edits = self.edits(draft)
-            ended, scores = self.ended(draft, edits), None
+            ended, scores = self.ended(draft), None
             if ended is None or not bool(ended.all()):
                 scores = self.session.score(tokens, layout)
-                scores.edit(edits)
+                scores.edit(self.edits(draft))
             eos = self.parts.policy.eos
             step = advance(self.rule, self.hypotheses, draft, scores, eos, ended)
             if self.reads_states:
@@ -118,16 +117,19 @@ class GeneralStep:
             hypotheses.write(hypotheses.lengths.unsqueeze(1) + columns, draft.tokens)
         return policy.edits(hypotheses, draft.width + 1, self.limits, self.prefix)
 
-    def ended(self, draft: Draft, edits: Edits) -> Optional[Tensor]:
+    def ended(self, draft: Draft) -> Optional[Tensor]:
         """Bool [B], rows whose draft is the rest of the sentence, unverified: the rule trusts it
         and the constraints allow it. None where there are none; asking waits for a GPU."""
         if not self.rule.trusts_endings or draft.scores is None or draft.width == 0:
             return None
         sizes = draft.sizes.unsqueeze(1)
         last = draft.tokens.gather(1, (sizes - 1).clamp(min=0))
-        allowed = edits.allow(draft.tokens)
+        ended = ((last == self.parts.policy.eos) & (sizes > 0)).squeeze(1)
+        if not bool(ended.any()):
+            return None
+        allowed = self.edits(draft).allow(draft.tokens)
         allowed |= torch.arange(draft.width, device=sizes.device) >= sizes
-        ended = ((last == self.parts.policy.eos) & (sizes > 0)).squeeze(1) & allowed.all(1)
+        ended &= allowed.all(1)
         return ended if bool(ended.any()) else None
 
     def read_back(self, draft: Draft, scores: Optional[Scores], step: Step) -> Iteration:
