@@ -181,7 +181,7 @@ class DecodingStats:
 
     @property
     def mean_iterations(self) -> float:
-        """Iterations per sentence (Iter. in the papers); each is one call of the verifier."""
+        """Iterations per sentence (Iter. in the papers): verifier calls, and ``unverified``."""
         return self.iterations / self.sentences if self.sentences else 0.0
 
     @property
