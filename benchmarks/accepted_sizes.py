@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import List, Sequence
+from collections.abc import Sequence
 
 # Draws of the whole set, of which the one is kept whose mean is nearest to the one asked for.
 DRAWS = 2000
@@ -25,7 +25,7 @@ def mean_emitted(weights: Sequence[float], length: int) -> float:
     return length / iterations[length]
 
 
-def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> List[float]:
+def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> list[float]:
     """Shares of the sizes 1 .. ``largest`` if every draft token is right with one probability p,
     whatever came before, and p such that ``mean_emitted`` is ``mean`` (the capped geometric
     distribution).
@@ -40,7 +40,7 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> Li
         ValueError: no p gives that mean.
     """
 
-    def shares(odds: float) -> List[float]:
+    def shares(odds: float) -> list[float]:
         p = 1 / (1 + math.exp(-odds))
         return [(1 - p) * p**i for i in range(largest - 1)] + [p ** (largest - 1)]
 
@@ -60,7 +60,7 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> Li
     return shares(high)
 
 
-def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> List[List[int]]:
+def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> list[list[int]]:
     """Sizes of the iterations of every sentence.
 
     A few sentences would miss the mean by chance: of many draws the first is kept whose number of
@@ -76,15 +76,15 @@ def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> Li
     generator = random.Random(seed)
     sizes = range(1, len(weights) + 1)
 
-    def sentence() -> List[int]:
-        drawn: List[int] = []
+    def sentence() -> list[int]:
+        drawn: list[int] = []
         left = length
         while left > 0:
             drawn.append(min(left, generator.choices(sizes, weights)[0]))
             left -= drawn[-1]
         return drawn
 
-    best: List[List[int]] = []
+    best: list[list[int]] = []
     nearest = math.inf
     for _ in range(DRAWS):
         drawn = [sentence() for _ in range(sentences)]
@@ -96,7 +96,7 @@ def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> Li
     return best
 
 
-def draw_each(weights: Sequence[float], length: int, sentences: int, seed: int) -> List[List[int]]:
+def draw_each(weights: Sequence[float], length: int, sentences: int, seed: int) -> list[list[int]]:
     """A size for each of ``length`` iterations of every sentence, each drawn independently.
 
     Args:

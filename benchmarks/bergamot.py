@@ -15,7 +15,8 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 PYTHON = os.environ.get("BERGAMOT_PYTHON", "")
 _SETTINGS = """\
@@ -91,7 +92,7 @@ class Bergamot:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
 
-    def __call__(self, batches: List[List[str]]) -> Any:
+    def __call__(self, batches: list[list[str]]) -> Any:
         """(what it took, words of each output)."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(batches) + "\n")

@@ -18,7 +18,7 @@ import pathlib
 import sys
 import tempfile
 import time
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 from fairseq_specdec.bench import instruction_sets
 
@@ -58,7 +58,7 @@ TASKS = (
 )
 
 
-def measured(task: Task, number_format: str, table: str, sentences: int, passes: int) -> List[Any]:
+def measured(task: Task, number_format: str, table: str, sentences: int, passes: int) -> list[Any]:
     """A point for each number of sentences at a time."""
     given = {"verifier_dtype": number_format, "cost_table": table, "batch_size": max(BATCHES)}
     pair = [
@@ -76,7 +76,7 @@ def measured(task: Task, number_format: str, table: str, sentences: int, passes:
     model = times(parts.verifier, pair[1].generator.drafter, parts.drafter, table)
     measurements = []
     for size in BATCHES:
-        least: Dict[Any, float] = {}
+        least: dict[Any, float] = {}
         for _ in range(passes):
             for first in range(0, len(rows), size):
                 for translator in pair:
@@ -103,7 +103,7 @@ def measured(task: Task, number_format: str, table: str, sentences: int, passes:
     return measurements
 
 
-def curve(task: Task, chance: float, others: float, ratios: List[float]) -> List[float]:
+def curve(task: Task, chance: float, others: float, ratios: list[float]) -> list[float]:
     """The model's gain where a step takes so many times another token's, beside other work."""
     plans = [
         Planner(linear(1 / r, task.drafter), resumes=not task.drafter).plan(1, chance)
@@ -112,7 +112,7 @@ def curve(task: Task, chance: float, others: float, ratios: List[float]) -> List
     return [1 / (others + (1 - others) / plan.gain) for plan in plans]
 
 
-def draw(points: List[Dict[str, Any]]) -> None:
+def draw(points: list[dict[str, Any]]) -> None:
     """The picture: a panel a task."""
     import matplotlib
     from matplotlib.figure import Figure

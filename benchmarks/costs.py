@@ -18,7 +18,7 @@ import json
 import pathlib
 import sys
 import tempfile
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from fairseq_specdec.bench import instruction_sets
 
@@ -55,13 +55,13 @@ Rows beyond it, and why:
   are new to the drafter, its chain for one product of all places, and reading for nearly free
   beside computing; measured as the fastest tenth of all iterations of a size.
 """
-Times = Dict[int, float]
+Times = dict[int, float]
 # Microseconds by tokens, and by what else the work depends on: of a pass how many groups of entries
 # are projected, of a draft how many tokens are new to the drafter.
-Samples = Dict[int, Dict[int, List[float]]]
+Samples = dict[int, dict[int, list[float]]]
 
 
-def measured(pair: Tuple[str, str, str], number_format: str, given: Dict[str, Any]) -> List[Times]:
+def measured(pair: tuple[str, str, str], number_format: str, given: dict[str, Any]) -> list[Times]:
     """Microseconds of passes by their tokens, and of drafts by theirs."""
     folder, strategy, language = pair
     text = next(pathlib.Path(folder).glob(f"heldout.{language}")).read_text(encoding="utf-8")
@@ -89,13 +89,13 @@ def measured(pair: Tuple[str, str, str], number_format: str, given: Dict[str, An
     ]
 
 
-def _mean(samples: Dict[int, List[float]]) -> float:
+def _mean(samples: dict[int, list[float]]) -> float:
     """Of what the fastest tenth of each kind takes."""
     kinds = [(len(each), sorted(each)[len(each) // 10]) for each in samples.values()]
     return sum(count * low for count, low in kinds) / sum(count for count, _ in kinds)
 
 
-def compared(pair: Tuple[str, str, str], number_format: str, table: str) -> Dict[str, Any]:
+def compared(pair: tuple[str, str, str], number_format: str, table: str) -> dict[str, Any]:
     """{row: {tokens: [predicted, measured]}} of a pair in a format."""
     folder, strategy, _ = pair
     given = {"cost_table": table}
@@ -116,7 +116,7 @@ def compared(pair: Tuple[str, str, str], number_format: str, table: str) -> Dict
     return rows
 
 
-def error(pairs: Dict[str, List[float]]) -> float:
+def error(pairs: dict[str, list[float]]) -> float:
     """The largest of a row, as a share of what was measured."""
     return max(abs(model / us - 1) for model, us in pairs.values())
 
@@ -159,7 +159,7 @@ def main() -> None:
     assert library is not None, "needs the native engine"
     figures = measure(library)
     FOLDER.mkdir(exist_ok=True)
-    rows: Dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     with tempfile.NamedTemporaryFile(suffix=".json") as table:
         save(figures, table.name)
         for pair in PAIRS:

@@ -14,7 +14,7 @@ import copy
 import pathlib
 import sys
 import tempfile
-from typing import Any, List
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -48,7 +48,7 @@ def tokens_a_pass(small: Any, sampling: bool) -> float:
     return float(generator.stats.mean_accepted_tokens)
 
 
-def trained(small: Any, criterion: Any, targets: List[List[int]], updates: int, seed: int) -> Any:
+def trained(small: Any, criterion: Any, targets: list[list[int]], updates: int, seed: int) -> Any:
     """A copy of the small model after so many updates. ``criterion``: None for cross-entropy."""
     torch.manual_seed(seed)
     model = copy.deepcopy(small).train()

@@ -7,7 +7,8 @@ import platform
 import statistics
 import sys
 import tempfile
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import random_pair
 import torch
@@ -26,13 +27,13 @@ ITERATIONS = 20
 GRAPHS_PAY = 1.05  # so many times as fast are iterations with CUDA graphs where these are used
 ALIKE = 8  # a decoder of so many times the bytes, or a fraction of them, costs alike
 
-Timed = Tuple[float, float]
+Timed = tuple[float, float]
 """Tokens of a pass, all rows together, and its milliseconds."""
 
 
 def check(given: argparse.Namespace) -> int:
     """The card, the wheel and what both can do; 1 where they do not fit."""
-    figures: Dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
+    figures: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
     figures.update(provenance.origin(("fairseq_specdec", "torch", "fairseq", "numpy")))
     if given.device == "cuda":
         if not torch.cuda.is_available():
@@ -61,7 +62,7 @@ def check(given: argparse.Namespace) -> int:
     return int(total != 64.0**3)
 
 
-def fitted(verifying: Sequence[Timed], drafting: Sequence[Timed]) -> Tuple[float, float]:
+def fitted(verifying: Sequence[Timed], drafting: Sequence[Timed]) -> tuple[float, float]:
     """The costs by which passes took these times: the line of least squares of relative errors
     through the verifier's, and the median of what the drafter's take by it.
 
@@ -114,7 +115,7 @@ class Pair:
             overrides=Overrides(always_draft=True),
         )  # fmt: skip
 
-    def sample(self, rows: int) -> Dict[str, Any]:
+    def sample(self, rows: int) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(1)
         words = torch.randint(4, len(self.task.source_dictionary), (rows, 27), generator=generator)
         words[:, -1] = self.task.source_dictionary.eos()
@@ -138,7 +139,7 @@ class Pair:
 
     def milliseconds(
         self, strategy: str, rows: int, iterations: int, graphs: str = "off"
-    ) -> Dict[str, float]:
+    ) -> dict[str, float]:
         """Of an iteration and of its ``drafter`` and ``verifier``: medians of single ones, after a
         batch that warmed up; and ``drafted``, draft tokens of a row.
 
@@ -146,7 +147,7 @@ class Pair:
             graphs: ``--cuda-graphs``.
         """
         generator, sample = self.generator(strategy, graphs), self.sample(rows)
-        samples: Dict[str, List[float]] = {}
+        samples: dict[str, list[float]] = {}
         for _ in range(2):
             samples = {"iteration": [], "drafter": [], "verifier": [], "drafted": []}
             with generator.batch([self.verifier], sample) as batch:
@@ -162,7 +163,7 @@ class Pair:
         return {name: statistics.median(each) for name, each in samples.items()}
 
 
-def rows_that_gain(table: Sequence[Dict[str, Any]]) -> int:
+def rows_that_gain(table: Sequence[dict[str, Any]]) -> int:
     """Up to how many rows iterations of all strategies were faster with CUDA graphs, by the rows of
     the table of one precision; 0 where they never were, or were not measured."""
     most = 0
@@ -176,12 +177,12 @@ def rows_that_gain(table: Sequence[Dict[str, Any]]) -> int:
 
 def measured(
     pair: Pair, precision: str, small: bool
-) -> Tuple[List[Dict[str, Any]], devices.Device]:
+) -> tuple[list[dict[str, Any]], devices.Device]:
     """The rows of one precision, and what passes cost: with CUDA graphs where these are faster."""
-    table: List[Dict[str, Any]] = []
-    times: Dict[Tuple[int, str, str], Dict[str, float]] = {}
+    table: list[dict[str, Any]] = []
+    times: dict[tuple[int, str, str], dict[str, float]] = {}
     for rows in ROWS[:1] if small else ROWS:
-        row: Dict[str, Any] = {"precision": precision, "rows": rows}
+        row: dict[str, Any] = {"precision": precision, "rows": rows}
         for strategy in STRATEGIES:
             for graphs in ("off",) if small else ("off", "on"):
                 medians = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS, graphs)
@@ -193,8 +194,8 @@ def measured(
             torch.cuda.reset_peak_memory_stats()
         table.append(row)
     most = rows_that_gain(table)
-    verifying: List[Timed] = []
-    drafting: List[Timed] = []
+    verifying: list[Timed] = []
+    drafting: list[Timed] = []
     for (rows, _, graphs), one in times.items():
         if (graphs == "on") == (rows <= most):
             drafted = one["drafted"]
@@ -208,8 +209,8 @@ def iterations(given: argparse.Namespace) -> int:
     iteration costs in greedy ones, and the table of pass costs by which a batch is drafted for on
     this device."""
     small = given.device == "cpu"
-    table: List[Dict[str, Any]] = []
-    costs: List[devices.Device] = []
+    table: list[dict[str, Any]] = []
+    costs: list[devices.Device] = []
     for precision in ("fp32",) if small else ("fp32", "fp16"):
         pair = Pair(given.device, 1000 if small else 32000, half=precision == "fp16")
         rows, cost = measured(pair, precision, small)
@@ -255,7 +256,7 @@ def profile(given: argparse.Namespace) -> int:
     return 0
 
 
-def printed(folder: pathlib.Path) -> List[str]:
+def printed(folder: pathlib.Path) -> list[str]:
     """The hypotheses in what fairseq-generate wrote, in their order, without scores."""
     lines = []
     for file in sorted(folder.glob("generate-*.txt")):

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Any, List, NamedTuple
+from typing import Any, NamedTuple
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 KEPT = 20_000  # characters of a log
@@ -21,11 +21,11 @@ class Step(NamedTuple):
 
     name: str
     seconds: int
-    command: List[Any]
+    command: list[Any]
     needed: bool = False
 
 
-def benchmark(given: argparse.Namespace, name: str, *command: Any) -> List[Any]:
+def benchmark(given: argparse.Namespace, name: str, *command: Any) -> list[Any]:
     """A command of Python that writes NAME.json and NAME.md."""
     out = given.folder / name
     files = ["--json", f"{out}.json", "--markdown", f"{out}.md", "--no-memory"]
@@ -62,7 +62,7 @@ def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
     return Step(name, 150, benchmark(given, name, "-m", "fairseq_specdec.bench.cli", *flags))
 
 
-def beams(given: argparse.Namespace) -> List[Step]:
+def beams(given: argparse.Namespace) -> list[Step]:
     """All five hypotheses of the demo's sentences, by stock and by ours."""
     data = REPOSITORY / "data-bin" / "demo_ende"
     common = [sys.executable, "-m", "fairseq_cli.generate", data, "--path", data / "verifier.pt"]
@@ -80,7 +80,7 @@ def beams(given: argparse.Namespace) -> List[Step]:
     return [*steps, Step("beam5_identity", 20, same)]
 
 
-def figures(given: argparse.Namespace, what: str, *flags: Any) -> List[Any]:
+def figures(given: argparse.Namespace, what: str, *flags: Any) -> list[Any]:
     """A command of gpu_figures.py."""
     program = REPOSITORY / "benchmarks" / "gpu_figures.py"
     return [sys.executable, program, what, given.folder, "--device", given.device, *flags]
@@ -93,7 +93,7 @@ def replay(given: argparse.Namespace, size: str) -> Step:
     return Step(f"replay_{size}", 90, benchmark(given, f"replay_{size}", *flags))
 
 
-def steps(given: argparse.Namespace) -> List[Step]:
+def steps(given: argparse.Namespace) -> list[Step]:
     """What is done, in this order."""
     rehearsed = given.device == "cpu"
     tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu"]
@@ -133,7 +133,7 @@ def run(step: Step, left: float, folder: pathlib.Path) -> str:
     return result
 
 
-def summary(folder: pathlib.Path, done: List[List[str]]) -> None:
+def summary(folder: pathlib.Path, done: list[list[str]]) -> None:
     """Everything worth reading in gpu.md, and the steps in steps.json."""
     (folder / "steps.json").write_text(json.dumps(done, indent=1) + "\n")
     parts = ["# Figures of a GPU", "| step | | seconds |\n|---|---|--:|"]

@@ -11,7 +11,8 @@ import contextlib
 import importlib.util
 import os
 import pathlib
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,14 +73,14 @@ def installed() -> bool:
     return importlib.util.find_spec("_pymarian") is not None
 
 
-def can_write(settings: Dict[str, Any]) -> bool:
+def can_write(settings: dict[str, Any]) -> bool:
     """Whether a shape of ``shapes.SHAPES`` is one that Marian runs."""
     return not settings.get("decoder_normalize_before") and not settings.get("layernorm_embedding")
 
 
-def arrays(model: Any) -> Dict[str, np.ndarray]:
+def arrays(model: Any) -> dict[str, np.ndarray]:
     """A fairseq Transformer's weights by Marian's names; its first words are </s> and <unk>."""
-    named: Dict[str, np.ndarray] = {}
+    named: dict[str, np.ndarray] = {}
 
     def put(name: str, tensor: torch.Tensor) -> None:
         named[name] = np.ascontiguousarray(tensor.detach().float().numpy())
@@ -174,7 +175,7 @@ class Marian:
 
     def translator(
         self, kind: str, steps: float, rows: int, listed: bool = False
-    ) -> Callable[[List[str]], List[str]]:
+    ) -> Callable[[list[str]], list[str]]:
         """What translates lines.
 
         Args:

@@ -10,7 +10,8 @@ without asking the big model every time. ``specdec-bench`` measures what ``bild`
 """
 
 import argparse
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import sacrebleu
 import torch
@@ -25,7 +26,7 @@ THRESHOLDS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 class Corrected(NamedTuple):
     """Outputs of a batch: without </s>, and how many tokens were chosen and replaced."""
 
-    tokens: List[List[int]]
+    tokens: list[list[int]]
     chosen: int
     replaced: int
 
@@ -33,10 +34,10 @@ class Corrected(NamedTuple):
 class Stepper:
     """Log-probabilities of a model's next tokens, with fairseq's own cache."""
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor]) -> None:
+    def __init__(self, model: Any, net_input: dict[str, Tensor]) -> None:
         self.model = model
         self.encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
-        self.cache: Dict[str, Any] = {}
+        self.cache: dict[str, Any] = {}
 
     def __call__(self, outputs: Tensor) -> Tensor:
         """[B, V] after the outputs [B, T]; each call has one token more than the one before."""
@@ -48,7 +49,7 @@ class Stepper:
 
 
 def correct(
-    small: Any, big: Any, net_input: Dict[str, Tensor], threshold: float, limit: int, words: Any
+    small: Any, big: Any, net_input: dict[str, Tensor], threshold: float, limit: int, words: Any
 ) -> Corrected:
     """Decode a batch greedily with the small model, corrected by the big one.
 
@@ -81,16 +82,16 @@ def correct(
 
 
 def curve(
-    small: Any, big: Any, batches: Sequence[Dict[str, Any]], thresholds: Sequence[float], words: Any
-) -> Iterator[Tuple[float, float, float]]:
+    small: Any, big: Any, batches: Sequence[dict[str, Any]], thresholds: Sequence[float], words: Any
+) -> Iterator[tuple[float, float, float]]:
     """(threshold, share of tokens replaced, BLEU of the subwords joined) of each threshold."""
 
     def text(tokens: Any) -> str:
         return str(words.string(tokens, "@@ "))
 
     for threshold in thresholds:
-        outputs: List[str] = []
-        references: List[str] = []
+        outputs: list[str] = []
+        references: list[str] = []
         chosen = replaced = 0
         for batch in batches:
             net_input = batch["net_input"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary, indexed_dataset
@@ -26,12 +26,12 @@ class Size(NamedTuple):
 
     title: str
     arch: str
-    settings: Dict[str, int]
-    drafter: Optional[str]
+    settings: dict[str, int]
+    drafter: str | None
 
 
 BASE, BIG = "transformer", "transformer_wmt_en_de_big"
-SIZES: Dict[str, Size] = {
+SIZES: dict[str, Size] = {
     "base": Size("Transformer-base, 6+6 layers (Xia et al., 4.1)", BASE, {}, "spec_drafter_base"),
     "12+2": Size(
         "12+2 layers, 512 wide (Xia et al., Table 1)", BASE,

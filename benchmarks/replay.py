@@ -22,7 +22,8 @@ import shlex
 import statistics
 import sys
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.bench import instruction_sets
 
@@ -105,14 +106,14 @@ class Replay(NamedTuple):
 
     args: argparse.Namespace
     size: random_pair.Size
-    sizes: Dict[str, List[List[int]]]
-    shapes: Dict[str, str]
+    sizes: dict[str, list[list[int]]]
+    shapes: dict[str, str]
 
     def tok(self, row: str) -> float:
         """Tokens an iteration of a row."""
         return statistics.fmean(itertools.chain(*self.sizes[row]))
 
-    def described(self) -> Dict[str, Any]:
+    def described(self) -> dict[str, Any]:
         """For the results; histograms count the iterations of one pass by their tokens."""
         acceptance = {}
         for name, sizes in self.sizes.items():
@@ -181,7 +182,7 @@ class ReplayBench(Bench):
         command = provenance.command_line(["python", "benchmarks/replay.py", *words])
         self.results["provenance"].update(command=command, checkpoints={})
 
-    def measure_rows(self, references: List[System], size: int) -> List[Dict[str, Any]]:
+    def measure_rows(self, references: list[System], size: int) -> list[dict[str, Any]]:
         """The rows of a batch size, less what compares outputs."""
         for system in self.systems:
             # CTranslate2's words come back with an </s> that took no step.
@@ -190,7 +191,7 @@ class ReplayBench(Bench):
         rows = super().measure_rows(references, size)
         return [{k: v for k, v in row.items() if k not in OUTPUT_FIGURES} for row in rows]
 
-    def faults(self, system: System, plan: systems.Plan, reference: System) -> List[str]:
+    def faults(self, system: System, plan: systems.Plan, reference: System) -> list[str]:
         """What a system that was measured did not do that it was to."""
         texts, row, length = [], plan.name.partition(" ")[0], self.replay.args.length
         wrong = sum(len(output) != length for output in system.tokens.values())
@@ -203,18 +204,18 @@ class ReplayBench(Bench):
         return texts
 
 
-def _strategies(args: argparse.Namespace, size: random_pair.Size) -> List[str]:
+def _strategies(args: argparse.Namespace, size: random_pair.Size) -> list[str]:
     if args.strategies is None:
         copied = ["iad"] if args.mean_copied is not None else []
         return ["greedy", *(BLOCK_ROWS if size.drafter else ()), *copied]
-    names: List[str] = args.strategies.split(",")
+    names: list[str] = args.strategies.split(",")
     if not set(names) <= set(ROWS) or len(set(names)) < len(names):
         rows = ", ".join(ROWS)
         raise ValueError(f"--strategies {args.strategies}: choose different ones of {rows}")
     return names if "greedy" in names else ["greedy", *names]  # what drafts are compared with
 
 
-def _check(args: argparse.Namespace, strategies: List[str], size: random_pair.Size) -> None:
+def _check(args: argparse.Namespace, strategies: list[str], size: random_pair.Size) -> None:
     """Refuse values that no replay can have, and flags of rows that are not measured."""
     drafting = [name for name in strategies if name in BLOCK_ROWS]
     refuse({
@@ -228,7 +229,7 @@ def _check(args: argparse.Namespace, strategies: List[str], size: random_pair.Si
     })  # fmt: skip
 
 
-def _acceptance(args: argparse.Namespace, row: str) -> Tuple[List[float], str]:
+def _acceptance(args: argparse.Namespace, row: str) -> tuple[list[float], str]:
     """Weights of the sizes of a row's iterations from 1, and their origin in words."""
     if row == "greedy":
         return [1.0], "nothing is drafted"
@@ -249,7 +250,7 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def read(words: Sequence[str]) -> Tuple[Replay, List[str]]:
+def read(words: Sequence[str]) -> tuple[Replay, list[str]]:
     """Check the command line, and draw what is replayed; nothing is built.
 
     Returns:
@@ -278,7 +279,7 @@ def read(words: Sequence[str]) -> Tuple[Replay, List[str]]:
     return Replay(args, size, sizes, shapes), rest
 
 
-def command_line(replay: Replay, folder: str) -> List[str]:
+def command_line(replay: Replay, folder: str) -> list[str]:
     """The command line of specdec-bench on the files of a folder."""
     verifier, drafter = (os.path.join(folder, name) for name in FILES)
     last = str(replay.args.length - 1)  # </s> comes after these
@@ -303,7 +304,7 @@ def write_models(replay: Replay, folder: str) -> None:
         random_pair.save_drafter(size, task, args.seed, args.block_size, drafter)
 
 
-def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
+def main(words: Sequence[str], write: Any) -> dict[str, Any]:
     """Run the benchmark.
 
     Args:

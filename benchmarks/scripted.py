@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,11 +28,11 @@ class Script:
         words: the target dictionary. Its </s> ends every sentence and stands nowhere else.
     """
 
-    def __init__(self, sizes: Dict[int, List[int]], length: int, words: Any) -> None:
+    def __init__(self, sizes: dict[int, list[int]], length: int, words: Any) -> None:
         self.sizes, self.length = sizes, length
         self.eos, self.filler = words.eos(), words.nspecial
-        self.rows: List[int] = []
-        self.have: List[int] = []
+        self.rows: list[int] = []
+        self.have: list[int] = []
         self.done = 0
 
     def begin(self, sentences: Sequence[int]) -> None:
@@ -45,12 +46,12 @@ class Script:
         return tokens.masked_fill(tokens == self.eos, self.filler)
 
     @property
-    def left(self) -> List[int]:
+    def left(self) -> list[int]:
         """Tokens of each live row before </s>."""
         return [self.length - have - 1 for have in self.have]
 
     @property
-    def right(self) -> List[int]:
+    def right(self) -> list[int]:
         """Leading draft tokens of each live row that are right in this iteration."""
         return [(self.sizes[row][self.done : self.done + 1] or [1])[0] - 1 for row in self.rows]
 
@@ -90,7 +91,7 @@ class _Ready:
     def open(self, source: Source) -> DraftSession:
         return _ReplayedSession(self.drafter.open(source), self.script)
 
-    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
         return self.drafter.passes(rows, size)
 
 
@@ -101,17 +102,17 @@ class _ReplayedSession(DraftSession):
     def propose(
         self,
         hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
+        budget: int | None = None,
+        costs: Sequence[float] | None = None,
     ) -> Draft:
         # Without costs: the confidence of random weights would end every draft.
         draft = self.session.propose(hypotheses, budget)
         return draft._replace(tokens=self.script.without_eos(draft.tokens))
 
-    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+    def commit(self, sizes: Tensor, hidden_states: Tensor | None) -> None:
         self.session.commit(sizes, hidden_states)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         self.session.select(rows, rows_cpu)
 
     def close(self) -> None:
@@ -132,7 +133,7 @@ class _AlignedSession(InputCopySession):
     def native_form(self) -> None:
         """The library's copies are those of the suffix search."""
 
-    def draft(self, row: int, output: Sequence[int]) -> List[int]:
+    def draft(self, row: int, output: Sequence[int]) -> list[int]:
         super().draft(row, output)
         return self.sources[row][len(output) :]
 
@@ -165,8 +166,8 @@ class ReplayedGenerator:
         self.generator, self.script = generator, script
 
     def generate(
-        self, models: List[Any], sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None
-    ) -> List[List[Dict[str, Any]]]:
+        self, models: list[Any], sample: dict[str, Any], prefix_tokens: Tensor | None = None
+    ) -> list[list[dict[str, Any]]]:
         """One hypothesis a sentence, as the generator gives them."""
         self.script.begin(sample["id"].tolist())
         generator: Any = self.generator

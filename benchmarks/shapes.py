@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.bench import instruction_sets
 
@@ -45,7 +46,7 @@ WIDTHS = (1, 2, 4, 8, 13)
 CHANCES = (0.8, 0.7)
 
 
-def _shape(layers: int, width: int, inner: int, heads: int, **more: Any) -> Dict[str, Any]:
+def _shape(layers: int, width: int, inner: int, heads: int, **more: Any) -> dict[str, Any]:
     sizes = {"embed_dim": width, "ffn_embed_dim": inner, "attention_heads": heads, "layers": layers}
     return {**{f"{s}_{k}": v for s in ("encoder", "decoder") for k, v in sizes.items()}, **more}
 
@@ -75,10 +76,10 @@ class Replayed(Drafter):
     runs_model = False
 
     def __init__(
-        self, chance: float = 1.0, right: Optional[int] = None, size: Optional[int] = None
+        self, chance: float = 1.0, right: int | None = None, size: int | None = None
     ) -> None:
         self.chance, self.right, self.block_size = chance, right, size
-        self.output: List[int] = []
+        self.output: list[int] = []
 
     def open(self, source: Any) -> DraftSession:
         return _Session(self)
@@ -115,7 +116,7 @@ class Bench(NamedTuple):
     sources: Sequence[torch.Tensor]
     length: int
 
-    def generator(self, number_format: str, drafter: Optional[Replayed] = None) -> Any:
+    def generator(self, number_format: str, drafter: Replayed | None = None) -> Any:
         """This project's, greedy or with replayed drafts."""
         asked = argparse.Namespace(max_len_a=0, max_len_b=self.length, min_len=self.length, beam=1)
         whole = drafter is not None and drafter.block_size is not None
@@ -131,7 +132,7 @@ class Bench(NamedTuple):
         limits = {"max_len_a": 0, "max_len_b": self.length, "min_len": self.length}
         return SequenceGenerator([self.model], self.task.target_dictionary, beam_size=1, **limits)
 
-    def outputs(self, generator: Any) -> List[List[int]]:
+    def outputs(self, generator: Any) -> list[list[int]]:
         """Tokens of every sentence; a replayed draft is of those known."""
         tokens = []
         for source in self.sources:
@@ -175,12 +176,12 @@ def wall_ms(run: Callable[[], Any]) -> float:
 
 
 def in_turns(
-    runs: Dict[str, Callable[[], Any]], repeats: int, ms: Callable[..., float] = cpu_ms
-) -> Dict[str, float]:
+    runs: dict[str, Callable[[], Any]], repeats: int, ms: Callable[..., float] = cpu_ms
+) -> dict[str, float]:
     """The least milliseconds of each; a first run of each does not count."""
     for run in runs.values():
         run()
-    laps: Dict[str, List[float]] = {name: [] for name in runs}
+    laps: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
             laps[name].append(ms(run))
@@ -189,7 +190,7 @@ def in_turns(
 
 def passes(
     bench: Bench, generator: Any, repeats: int, ms: Callable[..., float] = cpu_ms
-) -> Dict[int, List[float]]:
+) -> dict[int, list[float]]:
     """[predicted, measured] milliseconds of a pass over so many tokens."""
     parts = generator.parts()
     drafter = Replayed()
@@ -210,7 +211,7 @@ def passes(
     return {w: [1000 * model.verifying(w), measured[str(w)]] for w in WIDTHS}
 
 
-def peers(bench: Bench, folder: str, name: str, isa: str) -> Dict[str, Callable[[], Any]]:
+def peers(bench: Bench, folder: str, name: str, isa: str) -> dict[str, Callable[[], Any]]:
     """Runs of other engines, by their names."""
     _, settings = SHAPES[name]
     path, made = os.path.join(folder, "model.pt"), os.path.join(folder, "ct2")
@@ -230,7 +231,7 @@ def peers(bench: Bench, folder: str, name: str, isa: str) -> Dict[str, Callable[
     return runs
 
 
-def _marian(bench: Bench, folder: str, isa: str) -> Dict[str, Callable[[], Any]]:
+def _marian(bench: Bench, folder: str, isa: str) -> dict[str, Callable[[], Any]]:
     made = marian.Marian(bench.model, folder, isa)
     made.shortlist(bench.sources)
     batches = [list(map(marian.line, batch)) for batch in bench.sources]
@@ -249,11 +250,11 @@ def _marian(bench: Bench, folder: str, isa: str) -> Dict[str, Callable[[], Any]]
     return runs
 
 
-def rows(bench: Bench, number_format: str, generator: Any) -> Dict[str, Callable[[], Any]]:
+def rows(bench: Bench, number_format: str, generator: Any) -> dict[str, Callable[[], Any]]:
     """This project's runs in a number format, by their names."""
     outputs = bench.outputs(generator)
     name = "halves" if number_format == "fp32" else number_format
-    runs: Dict[str, Callable[[], Any]] = {f"greedy, {name}": lambda: bench.outputs(generator)}
+    runs: dict[str, Callable[[], Any]] = {f"greedy, {name}": lambda: bench.outputs(generator)}
     if len(bench.sources[0]) > 1:
         return runs
     drafters = {f"3 tokens a pass of 8, {name}": Replayed(right=2, size=7)}
@@ -286,7 +287,7 @@ def shared(bench: Bench, threads: int, repeats: int) -> str:
     return "\n".join(lines)
 
 
-def main(words: Optional[List[str]] = None) -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=sorted(SHAPES))
     parser.add_argument("--isa", help="as of specdec-bench")
@@ -309,7 +310,7 @@ def main(words: Optional[List[str]] = None) -> None:
             print(shared(bench, args.threads, args.repeats))
             return
         stock = bench.stock()
-        runs: Dict[str, Callable[[], Any]] = {"stock": lambda: bench.outputs(stock)}
+        runs: dict[str, Callable[[], Any]] = {"stock": lambda: bench.outputs(stock)}
         if args.peers:
             instructions = "avx512vnni" if "avx512" in library.variant else "avx2"
             runs.update(peers(bench, folder, args.shape, instructions))

@@ -17,18 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 PARTS = ("imports", "model", "sentence")
 WORDS = 30  # of a random sentence
 DEMO = "Open the file that you want to edit."
 
 
-def ours(path: str, number_format: str, text: str, length: Optional[int], mark: Any) -> Any:
+def ours(path: str, number_format: str, text: str, length: int | None, mark: Any) -> Any:
     from fairseq_specdec.hub import SpeculativeTranslator
 
     mark("imports")
-    flags: Dict[str, Any] = {"bpe": None, "tokenizer": None, "min_len": length}
+    flags: dict[str, Any] = {"bpe": None, "tokenizer": None, "min_len": length}
     flags = {} if length is None else {**flags, "max_len_b": length}
     translator = SpeculativeTranslator.from_pretrained(
         path, strategy="greedy", device="cpu", verifier_dtype=number_format, **flags
@@ -37,7 +38,7 @@ def ours(path: str, number_format: str, text: str, length: Optional[int], mark: 
     return len(translator.translate(text).tokens)
 
 
-def ctranslate2(path: str, number_format: str, text: str, length: Optional[int], mark: Any) -> Any:
+def ctranslate2(path: str, number_format: str, text: str, length: int | None, mark: Any) -> Any:
     import ctranslate2
 
     mark("imports")
@@ -48,7 +49,7 @@ def ctranslate2(path: str, number_format: str, text: str, length: Optional[int],
     return len(result.hypotheses[0])
 
 
-def transformers(path: str, number_format: str, text: str, length: Optional[int], mark: Any) -> Any:
+def transformers(path: str, number_format: str, text: str, length: int | None, mark: Any) -> Any:
     import torch
     from transformers import AutoModelForSeq2SeqLM
 
@@ -63,15 +64,15 @@ def transformers(path: str, number_format: str, text: str, length: Optional[int]
     return output.size(1) - 2
 
 
-ENGINES: Dict[str, Callable[..., Any]] = {
+ENGINES: dict[str, Callable[..., Any]] = {
     "fairseq_specdec": ours, "CTranslate2": ctranslate2, "transformers": transformers,
 }  # fmt: skip
 
 
-def started(asked: Dict[str, Any], began: float) -> Dict[str, Any]:
+def started(asked: dict[str, Any], began: float) -> dict[str, Any]:
     """Seconds of wall and CPU time from the process's begin to the end of each part, tokens, and
     MiB of memory: ``peak``, and at the end ``own`` and that of ``files``."""
-    figures: Dict[str, Any] = {}
+    figures: dict[str, Any] = {}
 
     def mark(part: str) -> None:
         figures[part] = (time.monotonic() - began, sum(os.times()[:2]))
@@ -86,17 +87,17 @@ def started(asked: Dict[str, Any], began: float) -> Dict[str, Any]:
     return figures
 
 
-def start(asked: Dict[str, Any]) -> Dict[str, Any]:
+def start(asked: dict[str, Any]) -> dict[str, Any]:
     """``started`` in a new process."""
     words = [sys.executable, os.path.abspath(__file__), "--child", json.dumps(asked)]
     quiet = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     given = {**os.environ, **quiet, "BEGAN": str(time.monotonic())}
     done = subprocess.run(words, env=given, stdout=subprocess.PIPE, check=True)
-    figures: Dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
-def systems(name: str, folder: str, peers: bool) -> Dict[str, Dict[str, Any]]:
+def systems(name: str, folder: str, peers: bool) -> dict[str, dict[str, Any]]:
     """What ``started`` takes, by the rows' titles; their files are made."""
     from fairseq_specdec.conversion import cli
 
@@ -140,8 +141,8 @@ def _model(name: str, folder: str) -> Any:
 
 
 def _peers(
-    checkpoint: str, data: str, pair: Any, folder: str, text: str, length: Optional[int]
-) -> Dict[str, Dict[str, Any]]:
+    checkpoint: str, data: str, pair: Any, folder: str, text: str, length: int | None
+) -> dict[str, dict[str, Any]]:
     from ctranslate2.converters import FairseqConverter
     from fairseq.data import Dictionary
 
@@ -170,12 +171,12 @@ def _peers(
     return rows
 
 
-def best(runs: List[Dict[str, Any]]) -> Dict[str, Any]:
+def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The run whose first sentence was there soonest."""
     return min(runs, key=lambda run: run["sentence"][0])
 
 
-def table(name: str, runs: Dict[str, Dict[str, Any]]) -> str:
+def table(name: str, runs: dict[str, dict[str, Any]]) -> str:
     """In Markdown."""
     lines = [f"\n{name}\n", "| | wall s: imports | model | sentence | in all | CPU s in all "
              "| peak MiB | of the process alone | of files |", "|---|" + "--:|" * 8]  # fmt: skip
@@ -188,7 +189,7 @@ def table(name: str, runs: Dict[str, Dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(words: Optional[List[str]] = None) -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="demo_ende, or a shape of shapes.py")
     parser.add_argument("--peers", action="store_true", help="other engines too")
@@ -196,7 +197,7 @@ def main(words: Optional[List[str]] = None) -> None:
     args = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         asked = systems(args.model, folder, args.peers)
-        runs: Dict[str, List[Dict[str, Any]]] = {title: [] for title in asked}
+        runs: dict[str, list[dict[str, Any]]] = {title: [] for title in asked}
         for _ in range(args.repeats):
             for title, each in asked.items():
                 runs[title].append(start(each))

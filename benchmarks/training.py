@@ -14,7 +14,8 @@ import contextlib
 import statistics
 import tempfile
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -44,7 +45,7 @@ ATTACHED = (
 )
 KEEP = " --cache-verifier-states {cache}"
 
-CONFIGURATIONS: Dict[str, str] = {
+CONFIGURATIONS: dict[str, str] = {
     "fairseq transformer 3+3": f"--arch transformer {THREE} {SMOOTH}",
     "fairseq cmlm 3+3": f"--arch cmlm_transformer {NAT}",
     "block drafter 4+2, k 25, one cut, no glancing": f"{BLOCK} {GLANCING} {NONE}",
@@ -96,7 +97,7 @@ class Training:
                     self.model.read(**batch["net_input"])
         self.stock, self.updates = stock, 0
 
-    def _build(self, given: List[str], max_tokens: int) -> None:
+    def _build(self, given: list[str], max_tokens: int) -> None:
         args = options.parse_args_and_arch(options.get_training_parser(), given)
         cfg = convert_namespace_to_omegaconf(args)
         self.task = tasks.setup_task(cfg.task)
@@ -107,7 +108,7 @@ class Training:
         batches = self.task.get_batch_iterator(
             self.task.dataset("test"), max_tokens=max_tokens, seed=1
         )
-        self.batches: List[Any] = list(batches.next_epoch_itr(shuffle=False))
+        self.batches: list[Any] = list(batches.next_epoch_itr(shuffle=False))
 
     def update(self) -> Update:
         """One update on the next batch."""
@@ -152,7 +153,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     running = dict(trainings(args))
-    took: Dict[str, List[Update]] = {name: [] for name in running}
+    took: dict[str, list[Update]] = {name: [] for name in running}
     for training in running.values():
         training.update()  # the first one allocates
         training.updates = 0

@@ -22,9 +22,10 @@ def repack(source: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     old_info, new_info = (f"omegaconf-{v}.dist-info" for v in (OLD, NEW))
     target = folder / f"omegaconf-{NEW}-py3-none-any.whl"
     record = []
-    with zipfile.ZipFile(source) as wheel, zipfile.ZipFile(
-        target, "w", zipfile.ZIP_DEFLATED
-    ) as mended:
+    with (
+        zipfile.ZipFile(source) as wheel,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as mended,
+    ):
 
         def add(name: str, data: bytes) -> None:
             info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))  # fixed: same input, same bytes

@@ -6,7 +6,8 @@
 import itertools
 import sys
 from argparse import Namespace
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -61,10 +62,10 @@ class DeviceSystem(NamedTuple):
         flags: fairseq's generation flags.
     """
 
-    settings: Dict[str, Any]
-    drafter: Optional[Callable[[], Any]] = None
+    settings: dict[str, Any]
+    drafter: Callable[[], Any] | None = None
     verifier: Callable[[], Any] = lambda: model("transformer")
-    flags: Dict[str, Any] = {}
+    flags: dict[str, Any] = {}
 
 
 GAD = {"strategy": "gad"}

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 import types
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 import tomllib
 
@@ -246,10 +246,10 @@ class Task(NamedTuple):
         mutants: {mutated source: whether the change is inside a function or class}.
     """
 
-    arguments: List[str]
+    arguments: list[str]
     source: str
     tests: str
-    mutants: Dict[str, bool]
+    mutants: dict[str, bool]
 
     @classmethod
     def of(cls, module, words):

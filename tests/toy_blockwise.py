@@ -73,7 +73,7 @@ def teach(model, updates, batch=None, smoothing=0.0, mean=True):
     return model.eval()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def toy_blockwise(folder, shape="post_norm", updates=80, **settings):
     """A trained blockwise model on ``toy_model(shape)``, whose checkpoint goes to ``folder``."""
     path = folder / f"{shape}.pt"

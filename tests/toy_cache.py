@@ -34,13 +34,13 @@ def folder():
     return pathlib.Path(os.environ.get("SPECDEC_TOYS") or FOLDER)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _graph():
     modules = modules_of(PACKAGE)
     return modules, arrows(modules)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def sources(*uses):
     """The files of these modules of the package, of what they import, and of the toys, sorted."""
     modules, imports = _graph()
@@ -54,7 +54,7 @@ def sources(*uses):
     return sorted([*(modules[name] for name in names), *trainers()])
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def trainers():
     """The files of the tests that train models: those that call ``trained``, and this one."""
     paths = [pathlib.Path(__file__).resolve()]

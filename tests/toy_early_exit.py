@@ -52,7 +52,7 @@ def toy_early_exit(shape="post_norm", exit_layer=1, updates=200, every=False):
     return _trained(shape, exit_layer, updates, every)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _trained(shape, exit_layer, updates, every):
     torch.manual_seed(3)
     model = build(exit_layer=exit_layer, exit_every_layer=every, **SHAPES[shape])

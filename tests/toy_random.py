@@ -8,7 +8,7 @@ import copy
 import functools
 import random
 from argparse import Namespace
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +36,7 @@ class Configuration(NamedTuple):
     """
 
     words: Any
-    settings: Dict[str, Any]
+    settings: dict[str, Any]
 
 
 def configuration(number: int) -> Configuration:
@@ -200,13 +200,13 @@ class ToyPair:
         train(drafter_step(model), model.parameters(), self.words, 0, updates)
         return model.eval().double()
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019 - pairs live as long as their tests
+    @functools.cache  # noqa: B019 - pairs live as long as their tests
     def block_drafter(self, trained=True):
         """A ``SpecDrafter``: mostly right at the beginning of a block, or never."""
         torch.manual_seed(7)
         return self._drafter(SpecDrafter, "spec_drafter_tiny", 2 * UPDATES if trained else 0)
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019
+    @functools.cache  # noqa: B019
     def attached_drafter(self):
         """An ``AttachedDrafter`` of all decoder layers, barely trained."""
         torch.manual_seed(8)
@@ -218,12 +218,12 @@ class ToyPair:
             encoder_attention_heads=1,
         )  # fmt: skip
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019
+    @functools.cache  # noqa: B019
     def small_model(self):
         """A ``TransformerModel`` that is right often."""
         return perturbed(self.verifier, 11, 0.2)
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019
+    @functools.cache  # noqa: B019
     def blockwise(self):
         """The verifier with blockwise heads of chance, its base frozen."""
         torch.manual_seed(9)
@@ -235,7 +235,7 @@ class ToyPair:
         assert not unexpected and all("block_heads" in name for name in missing)
         return model.eval().double()
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019
+    @functools.cache  # noqa: B019
     def early_exit(self):
         """The verifier with an exit behind its first layer."""
         args = copy.copy(self.args)

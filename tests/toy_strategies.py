@@ -6,7 +6,8 @@ import functools
 import pathlib
 import tempfile
 from argparse import Namespace
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -34,13 +35,13 @@ class Toys(NamedTuple):
     """
 
     strategy: str
-    lossless: Optional[Dict[str, Any]]
-    settings: Dict[str, Any] = {}
+    lossless: dict[str, Any] | None
+    settings: dict[str, Any] = {}
     verifier: Callable[[], Any] = toy_model
-    drafter: Optional[Callable[[], Any]] = None
+    drafter: Callable[[], Any] | None = None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def blockwise():
     with tempfile.TemporaryDirectory() as folder:
         return toy_blockwise(pathlib.Path(folder), block_size=4, freeze_base=True)

@@ -127,7 +127,7 @@ def train(step, parameters, updates):
         optimizer.step()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def toy_model(shape="post_norm", seed=1, updates=250):
     """A verifier of the given shape, trained a little, in eval mode."""
     torch.manual_seed(seed)
@@ -168,7 +168,7 @@ def toy_model(shape="post_norm", seed=1, updates=250):
     return trained(model, teach, shape, seed, updates)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def toy_drafter(block_size=4, updates=250, **settings):
     """A drafter trained on the same toy language, in eval mode."""
     torch.manual_seed(5)
@@ -204,7 +204,7 @@ def drafter_step(model):
     return step
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def toy_attached_drafter(shape="post_norm", block_size=4, updates=250, **settings):
     """A drafter that reads ``toy_model(shape)``, in eval mode."""
     torch.manual_seed(5)

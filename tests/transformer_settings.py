@@ -161,11 +161,14 @@ def xformers():
 @contextlib.contextmanager
 def one_process():
     """What BASE layers ask for when they are built: processes, and a compiled library."""
-    with mock.patch.multiple(
-        base_layer.distributed_utils,
-        get_data_parallel_world_size=lambda: 1,
-        get_data_parallel_rank=lambda: 0,
-    ), mock.patch.object(base_layer.BaseLayer, "load_assignment", lambda layer: None):
+    with (
+        mock.patch.multiple(
+            base_layer.distributed_utils,
+            get_data_parallel_world_size=lambda: 1,
+            get_data_parallel_rank=lambda: 0,
+        ),
+        mock.patch.object(base_layer.BaseLayer, "load_assignment", lambda layer: None),
+    ):
         yield
 
 

@@ -15,7 +15,8 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from typing import Any, Dict, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary, data_utils
@@ -53,7 +54,7 @@ KEPT = (
 )  # fmt: skip
 
 
-def _languages(args: argparse.Namespace) -> Tuple[str, str]:
+def _languages(args: argparse.Namespace) -> tuple[str, str]:
     source, target = args.source_lang, args.target_lang
     if source is None or target is None:
         source, target = data_utils.infer_language_pair(args.data)
@@ -92,7 +93,7 @@ def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
         _check_splits(args.data)
 
 
-def _subwords(args: argparse.Namespace, languages: Tuple[str, str]) -> Dict[str, Optional[str]]:
+def _subwords(args: argparse.Namespace, languages: tuple[str, str]) -> dict[str, str | None]:
     """``subwords`` and ``codes`` of the job, by the dictionary of the target."""
     file = os.path.join(args.data, f"dict.{languages[1]}.txt")
     marks = marked(Dictionary.load(file).symbols) if os.path.isfile(file) else None
@@ -102,7 +103,7 @@ def _subwords(args: argparse.Namespace, languages: Tuple[str, str]) -> Dict[str,
     return {"subwords": marks[0], "codes": here(files[0]) if len(files) == 1 else None}
 
 
-def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
+def prepare(args: argparse.Namespace) -> tuple[Job, State]:
     """Check what can be checked at once; raw text is binarised."""
     descriptions = converted.settle(args)
     check(args)
@@ -169,7 +170,7 @@ def _steps(args: argparse.Namespace) -> Job:
     if job.converted is not None:
         job = job._replace(placed=converted.place(job, state))
     recommended = recommend(job, state)
-    fastest: Dict[str, str] = {}
+    fastest: dict[str, str] = {}
     for best in recommended:
         fastest.setdefault(best.pair, best.way)
     if job.placed is not None:
@@ -221,7 +222,7 @@ def _asks_for_more(limits: Limits, state: State) -> bool:
     return bool(trained["why"] == steps.TIME_OVER and more)
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(
         format="%(asctime)s %(message)s", datefmt="%H:%M", level=logging.WARNING, stream=sys.stderr
     )

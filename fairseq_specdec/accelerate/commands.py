@@ -3,7 +3,8 @@
 import os
 import shlex
 import sys
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags, words_of
 from .verifier import Fitting
@@ -52,25 +53,25 @@ class Job(NamedTuple):
     threads: int
     eval_sentences: int  # validation sentences on which accepted tokens are measured
     decode_beam: int = 1  # with which the model is to be used, besides 1
-    batch_sizes: Tuple[int, ...] = (1,)  # in which it is to be used
-    cluster: Optional[str] = None  # address of the Ray cluster that distils; None: this process
-    workers: Optional[int] = None  # that distil at once; None: all that the cluster has room for
+    batch_sizes: tuple[int, ...] = (1,)  # in which it is to be used
+    cluster: str | None = None  # address of the Ray cluster that distils; None: this process
+    workers: int | None = None  # that distil at once; None: all that the cluster has room for
     # of a verifier with language tokens: its task, as flags, and the pairs that the drafter is for
     # (none where the task has one)
-    task: Tuple[str, ...] = ()
-    pairs: Tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
     # of a model of transformers: the folder that specdec-convert hf wrote, its decoding flags
-    converted: Optional[str] = None
+    converted: str | None = None
     generation: Mapping[str, str] = {}
-    placed: Optional[str] = None  # the drafter in that folder
-    text: Optional[str] = None  # plain text for validation, without its language
-    subwords: Optional[str] = None  # kind of those in the dictionary; None: it holds words
-    codes: Optional[str] = None  # file of their model, where one is found
+    placed: str | None = None  # the drafter in that folder
+    text: str | None = None  # plain text for validation, without its language
+    subwords: str | None = None  # kind of those in the dictionary; None: it holds words
+    codes: str | None = None  # file of their model, where one is found
     one_dictionary: bool = False  # of source and output, so that the source may be the draft
-    ways: Tuple[str, ...] = ("greedy", "gad")  # of ``WAYS``, that are measured in the end
+    ways: tuple[str, ...] = ("greedy", "gad")  # of ``WAYS``, that are measured in the end
 
     @property
-    def uses(self) -> List[Tuple[str, str, int]]:
+    def uses(self) -> list[tuple[str, str, int]]:
         """(name, pair, batch size) of each use that is measured."""
         return [
             (f"{pair}, batches of {size}" if self.pairs else str(size), pair, size)
@@ -79,11 +80,11 @@ class Job(NamedTuple):
         ]
 
     @property
-    def all_pairs(self) -> Tuple[str, ...]:
+    def all_pairs(self) -> tuple[str, ...]:
         """The pairs that the drafter is for, also where it is one."""
         return self.pairs or (f"{self.source}-{self.target}",)
 
-    def of_pair(self, pair: str, task: str = "translation_specdec") -> List[str]:
+    def of_pair(self, pair: str, task: str = "translation_specdec") -> list[str]:
         """The flags that decode a pair. ``task``: where the verifier's own is fairseq's
         translation."""
         source, _, target = pair.partition("-")
@@ -91,12 +92,12 @@ class Job(NamedTuple):
             return [*self.task, "-s", source, "-t", target]
         return one_pair(source, target, task)
 
-    def of_all(self, task: str = "translation_specdec") -> List[str]:
+    def of_all(self, task: str = "translation_specdec") -> list[str]:
         """The flags that distil and train all pairs at once."""
         return list(self.task) if self.pairs else self.of_pair(f"{self.source}-{self.target}", task)
 
     @property
-    def beams(self) -> List[int]:
+    def beams(self) -> list[int]:
         """The beams that are measured."""
         return sorted({1, self.decode_beam})
 
@@ -114,11 +115,11 @@ class Job(NamedTuple):
         """The likely edits."""
         return self.file("edits.tsv")
 
-    def _device(self) -> List[str]:
+    def _device(self) -> list[str]:
         return ["--cpu"] if self.cpu else ["--fp16"]
 
 
-def distill(job: Job, dest: str, limit: Optional[int], shared: bool = True) -> List[str]:
+def distill(job: Job, dest: str, limit: int | None, shared: bool = True) -> list[str]:
     """Distil ``limit`` sentences of the training split or all, ``shared`` by the cluster."""
     # Small batches use less memory, and on a CPU larger ones are no quicker.
     own = ["--max-tokens", "2048" if job.cpu else "8192"]
@@ -133,7 +134,7 @@ def distill(job: Job, dest: str, limit: Optional[int], shared: bool = True) -> L
     return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]
 
 
-def train(job: Job, fitting: Fitting, until: int, total: int, data: str = "distilled") -> List[str]:
+def train(job: Job, fitting: Fitting, until: int, total: int, data: str = "distilled") -> list[str]:
     """Train the drafter up to update ``until``; the learning rate falls to 0 at ``total``.
     ``data``: a folder below ``out``."""
     precision = ["--bf16"] if job.bf16 else []
@@ -158,13 +159,13 @@ def train(job: Job, fitting: Fitting, until: int, total: int, data: str = "disti
     ]  # fmt: skip
 
 
-def time_training(job: Job, fitting: Fitting, data: str, updates: int) -> List[str]:
+def time_training(job: Job, fitting: Fitting, data: str, updates: int) -> list[str]:
     """Make a few updates that are not kept, and log how long they take."""
     words = train(job, fitting, updates, updates, data)
     return [*words, "--no-save", "--disable-validation", "--log-interval", str(updates // 2)]
 
 
-def shortlist(job: Job) -> List[str]:
+def shortlist(job: Job) -> list[str]:
     """Give the drafter its list of words, from what it was trained on."""
     return [
         PYTHON, "-m", "fairseq_specdec.data.shortlist", job.file("distilled"),
@@ -173,7 +174,7 @@ def shortlist(job: Job) -> List[str]:
     ]  # fmt: skip
 
 
-def edits(job: Job) -> List[str]:
+def edits(job: Job) -> list[str]:
     """Learn which edits the verifier nearly always makes, from what it wrote."""
     return [
         PYTHON, "-m", "fairseq_specdec.data.edits", job.file("distilled"), "-s", job.source,
@@ -181,7 +182,7 @@ def edits(job: Job) -> List[str]:
     ]  # fmt: skip
 
 
-def strategy(job: Job, way: str) -> List[str]:
+def strategy(job: Job, way: str) -> list[str]:
     """Decoding flags of one of ``WAYS``."""
     chosen = WAYS[way]
     words = ["--strategy", chosen.strategy]
@@ -196,9 +197,9 @@ def row_of(way: str, beam: int) -> str:
 
 def measure(
     job: Job, pair: str, ways: Sequence[str], sizes: Sequence[int], limit: int
-) -> List[str]:
+) -> list[str]:
     """Measure ways to decode a pair against stock fairseq on validation sentences, at all beams."""
-    systems: List[str] = []
+    systems: list[str] = []
     for beam in job.beams:
         for way in ways:
             flags = " ".join(map(shlex.quote, [*strategy(job, way), "--beam", str(beam)]))

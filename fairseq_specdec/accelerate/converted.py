@@ -5,7 +5,7 @@ import itertools
 import logging
 import os
 import shutil
-from typing import Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 from fairseq_specdec.errors import MissingFileError, UsageError
 
@@ -27,7 +27,7 @@ _READ = 1000  # lines, of which most would be split
 DRAFTER = "drafter.pt"
 
 
-def settle(args: argparse.Namespace) -> List[Described]:
+def settle(args: argparse.Namespace) -> list[Described]:
     """A description for each pair that is asked for; [] of a verifier that was not converted. Sets
     the flags that such a folder answers, in place. Raises ValueError: a language that the model
     lacks, with those near to it."""
@@ -58,8 +58,8 @@ def _of_pair(path: str, pair: str, asked: str) -> Described:
 
 
 def split_texts(
-    job: Job, descriptions: Sequence[Described], prefixes: Tuple[str, str]
-) -> Tuple[str, str]:
+    job: Job, descriptions: Sequence[Described], prefixes: tuple[str, str]
+) -> tuple[str, str]:
     """Split plain text of the source languages into the model's pieces, below ``--out``. Returns
     the prefixes of what was written."""
     made = (job.file("pieces", "train"), job.file("pieces", "valid"))
@@ -75,9 +75,11 @@ def _split(codec: ConvertedCodec, text: str, to: str) -> None:
     with open(text, encoding="utf-8", errors="replace") as lines:
         total = sum(1 for _ in lines)
     title = f"binarise: {os.path.basename(text)}"
-    with open(text, encoding="utf-8", errors="replace") as lines, Counter(
-        total, "line", logger, title=title
-    ) as counter, replacing(to, make_folder=True) as out:
+    with (
+        open(text, encoding="utf-8", errors="replace") as lines,
+        Counter(total, "line", logger, title=title) as counter,
+        replacing(to, make_folder=True) as out,
+    ):
         for line in lines:
             pieces = codec.prepared(line)
             if pieces:
@@ -103,7 +105,7 @@ def _check_text(path: str) -> None:
         )
 
 
-def place(job: Job, state: State) -> Optional[str]:
+def place(job: Job, state: State) -> str | None:
     """Put the drafter beside the converted verifier, where it is found by itself; its path there.
     Another drafter stays, and there is none."""
     assert job.converted is not None
@@ -124,7 +126,7 @@ def note_fastest(job: Job, recommended: Sequence[Best]) -> None:
     """Note beside the placed drafter how each pair decodes fastest, one sentence at a time; nothing
     where that was not measured."""
     assert job.converted is not None and job.placed is not None
-    ways: Dict[str, Dict[int, str]] = {}
+    ways: dict[str, dict[int, str]] = {}
     for best in recommended:
         if best.size == 1:
             ways.setdefault(best.pair, {})[best.beam] = best.way

@@ -2,14 +2,13 @@
 
 import json
 import re
-from typing import Dict, List, Optional
 
 # What a counter logs (io.progress), and what fairseq-train logs with ``--log-format json``.
 _COUNTED = re.compile(r"(\d+ of \d+ .* left)$")
 _TRAINED = re.compile(r'"num_updates": "(\d+)"')
 
 
-def validations(path: str) -> List[Dict[str, float]]:
+def validations(path: str) -> list[dict[str, float]]:
     """What fairseq-train logged of its validations with ``--log-format json``, in order."""
     figures = []
     with open(path, encoding="utf-8", errors="replace") as stream:
@@ -29,7 +28,7 @@ def sentences_per_second(path: str) -> float:
     return float(values["ups"]) * float(values["bsz"])
 
 
-def progress(path: str, start: int) -> Optional[str]:
+def progress(path: str, start: int) -> str | None:
     """The last line of a log about how far its step is, after so many bytes."""
     with open(path, "rb") as stream:
         stream.seek(start)

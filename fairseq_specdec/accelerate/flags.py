@@ -2,7 +2,8 @@
 
 import argparse
 import functools
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 

@@ -1,7 +1,7 @@
 """The steps that measure, and what is recommended from their figures."""
 
 import logging
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 from ..io.atomic import read_json
 from . import commands
@@ -30,9 +30,9 @@ class Best(NamedTuple):
     size: int
     beam: int
     way: str  # of ``WAYS``
-    row: Dict[str, Any]  # its figures; ``stock``: those of stock fairseq at the same beam
-    stock: Dict[str, Any]
-    greedy: Dict[str, Any] = {}
+    row: dict[str, Any]  # its figures; ``stock``: those of stock fairseq at the same beam
+    stock: dict[str, Any]
+    greedy: dict[str, Any] = {}
 
     @property
     def use(self) -> str:
@@ -51,7 +51,7 @@ class Best(NamedTuple):
         return decode(job, self.pair, self.way, self.beam, self.size)
 
 
-def fastest(rows: Dict[str, Any], use: Tuple[str, str, int], beam: int) -> Best:
+def fastest(rows: dict[str, Any], use: tuple[str, str, int], beam: int) -> Best:
     """The fastest way of ``rows``, by name, which were measured for one of ``Job.uses``; greedy
     unless drafts were made and pay."""
     of_way = {way: rows[row_of(way, beam)] for way in WAYS if row_of(way, beam) in rows}
@@ -61,19 +61,19 @@ def fastest(rows: Dict[str, Any], use: Tuple[str, str, int], beam: int) -> Best:
     return Best(*use, beam, way, of_way[way], rows[f"fairseq beam {beam}"], greedy)
 
 
-def _pays(row: Dict[str, Any], greedy: Dict[str, Any]) -> bool:
+def _pays(row: dict[str, Any], greedy: dict[str, Any]) -> bool:
     """Both, since times vary from run to run where nothing was drafted."""
     gain = float(greedy["ms_mean"]) / float(row["ms_mean"])
     return min(gain, float(row.get("tok") or 1)) >= LEAST_GAIN
 
 
-def recommend(job: Job, state: State) -> List[Best]:
+def recommend(job: Job, state: State) -> list[Best]:
     """The fastest way for each use and beam that was measured."""
     rows = state.results("measure")["rows"]
     return [fastest(rows[use[0]], use, beam) for use in job.uses for beam in job.beams]
 
 
-def without_drafter(job: Job, state: State) -> List[Best]:
+def without_drafter(job: Job, state: State) -> list[Best]:
     """The fastest way at each beam, one sentence of the first pair at a time, by the rows of
     :func:`compare`."""
     use = job._replace(batch_sizes=(1,)).uses[0]
@@ -96,8 +96,8 @@ def measured(job: Job, state: State) -> bool:
 
 
 def rows_of(
-    job: Job, pair: str, ways: List[str], sizes: List[int], sentences: int
-) -> Dict[str, Any]:
+    job: Job, pair: str, ways: list[str], sizes: list[int], sentences: int
+) -> dict[str, Any]:
     """Figures of a pair by batch size and row."""
     run(job, commands.measure(job, pair, ways, sizes, sentences), "measure.log")
     return {
@@ -114,7 +114,7 @@ def compare(job: Job, state: State) -> None:
     state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
 
 
-def worthwhile(job: Job, state: State) -> Tuple[str, ...]:
+def worthwhile(job: Job, state: State) -> tuple[str, ...]:
     """Those of ``WAYS`` that are worth measuring, by the rows of :func:`compare`."""
     rows = state.results("compare")["rows"]
     greedy, copied = rows["greedy"], rows.get("iad")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import List, Sequence, Tuple
 
 WIDTH, LINE = 560, 24  # units of a picture, and of one bar's line
 LEFT, RIGHT = 210, 70  # for names, and for figures behind bars
@@ -23,11 +23,11 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def bars(title: str, values: Sequence[Tuple[str, float]], form: str) -> str:
+def bars(title: str, values: Sequence[tuple[str, float]], form: str) -> str:
     """A bar for each named value, from 0, with the value behind it. ``title``: what is shown, with
     its unit. ``form``: of a value, as ``"{:.1f} ms"``."""
     longest = max(value for _, value in values) or 1.0
-    parts: List[str] = []
+    parts: list[str] = []
     for i, (name, value) in enumerate(values):
         y, size = i * LINE, (WIDTH - LEFT - RIGHT) * value / longest
         parts.append(_text(LEFT - 8, y + 16, name, "end"))
@@ -36,12 +36,12 @@ def bars(title: str, values: Sequence[Tuple[str, float]], form: str) -> str:
     return _svg(LINE * len(values), title, parts)
 
 
-def line(title: str, points: Sequence[Tuple[float, float]], xlabel: str, ylabel: str) -> str:
+def line(title: str, points: Sequence[tuple[float, float]], xlabel: str, ylabel: str) -> str:
     """A line through points, on axes whose ends are the least and the greatest values."""
     (left, right), (low, high) = ((min(v), max(v)) for v in zip(*points))
     wide, tall = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN
 
-    def place(x: float, y: float) -> Tuple[float, float]:
+    def place(x: float, y: float) -> tuple[float, float]:
         across, up = (x - left) / (right - left or 1), (y - low) / (high - low or 1)
         return MARGIN + wide * across, HEIGHT - MARGIN - tall * up
 

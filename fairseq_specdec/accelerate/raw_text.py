@@ -5,7 +5,7 @@ import itertools
 import logging
 import os
 import shutil
-from typing import Dict, List, Sequence, Tuple
+from collections.abc import Sequence
 
 from fairseq.data import Dictionary
 
@@ -56,8 +56,8 @@ def binarise(job: Job, args: argparse.Namespace, descriptions: Sequence[Describe
 
 
 def _preprocess(
-    job: Job, data: str, pair: Tuple[str, str], prefixes: Tuple[str, str], dest: str
-) -> List[str]:
+    job: Job, data: str, pair: tuple[str, str], prefixes: tuple[str, str], dest: str
+) -> list[str]:
     """Binarise the texts of a pair. ``data``: the folder of the dictionaries."""
     source, target = (os.path.join(data, f"dict.{side}.txt") for side in pair)
     return [
@@ -85,7 +85,7 @@ def _check_texts(job: Job, args: argparse.Namespace, alone: bool) -> None:
     _check_subwords(job, args, {side: dictionaries[side] for side in sides})
 
 
-def _check_subwords(job: Job, args: argparse.Namespace, dictionaries: Dict[str, str]) -> None:
+def _check_subwords(job: Job, args: argparse.Namespace, dictionaries: dict[str, str]) -> None:
     """Refuse text of whole words where the verifier reads subwords: it would be unknown to it."""
     for side, dictionary in dictionaries.items():
         marks = marked(Dictionary.load(dictionary).symbols)

@@ -1,8 +1,9 @@
 """``report.html``: what is fastest for which use, the commands for it, figures, how it was made."""
 
 import os
+from collections.abc import Sequence
 from html import escape
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any
 
 from ..data.merge import losses
 from ..io.atomic import write_text
@@ -46,7 +47,7 @@ def without_drafter(job: Job, state: State) -> str:
     return f"this engine alone: {speeds}, {same:.0f}% of {compared['sentences']} sentences the same"
 
 
-def _uses(best: Sequence[Best]) -> List[str]:
+def _uses(best: Sequence[Best]) -> list[str]:
     """What to use for each use, a sentence each."""
     return [
         f"{one.use[0].upper()}{one.use[1:]}: {one.way}, {one.row['ms_mean']:.1f} ms per sentence, "
@@ -93,7 +94,7 @@ def training(state: State, fitting: Fitting) -> str:
     )
 
 
-def _table(rows: Sequence[Dict[str, Any]]) -> str:
+def _table(rows: Sequence[dict[str, Any]]) -> str:
     head = "".join(f'<th scope="col">{escape(title)}</th>' for title, _, _ in COLUMNS)
     lines = []
     for row in rows:
@@ -106,7 +107,7 @@ def _table(rows: Sequence[Dict[str, Any]]) -> str:
     return f'<div tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
 
 
-def _pictures(best: Sequence[Best], state: State) -> List[str]:
+def _pictures(best: Sequence[Best], state: State) -> list[str]:
     """Time by system, gain by use, and what training has brought."""
     rows = state.results("measure")["rows"]
     size, first = next(iter(rows.items()))
@@ -159,7 +160,7 @@ def _copied(command: str) -> str:
     return f"from fairseq_specdec.hub import SpeculativeTranslator\n\ntranslator = {command}"
 
 
-def _figures(job: Job, tables: Dict[str, Any], sentences: int) -> List[str]:
+def _figures(job: Job, tables: dict[str, Any], sentences: int) -> list[str]:
     parts = [
         f"<h2>Figures</h2><p>{sentences} validation sentences, {job.threads} thread"
         f"{'s' if job.threads > 1 else ''}{', on the CPU' if job.cpu else ''}.</p>"
@@ -177,7 +178,7 @@ def write_refusal(job: Job, state: State, reason: str) -> None:
     _page(job, lead, best, _figures(job, {best[0].name: compared["rows"]}, compared["sentences"]))
 
 
-def write(job: Job, state: State, fitting: Fitting, more: Sequence[Tuple[str, str]] = ()) -> None:
+def write(job: Job, state: State, fitting: Fitting, more: Sequence[tuple[str, str]] = ()) -> None:
     """The whole report. ``more``: (what for, command) besides those of each use."""
     measured, best = state.results("measure"), recommend(job, state)
     parts = [*_figures(job, measured["rows"], measured["sentences"]), *_pictures(best, state)]

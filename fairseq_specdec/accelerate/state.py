@@ -1,7 +1,7 @@
 """Which steps are done, in one file that is either whole or absent."""
 
 import os
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -16,7 +16,7 @@ FREE = ("hours", "updates", "accepted", "threads")
 class State:
     """Steps that are done and what they found."""
 
-    def __init__(self, folder: str, settings: Dict[str, Any]) -> None:
+    def __init__(self, folder: str, settings: dict[str, Any]) -> None:
         self._path = os.path.join(folder, FILE)
         others = set(os.listdir(folder)) - {LOCK} if os.path.isdir(folder) else ()
         if not os.path.exists(self._path) and others:
@@ -26,7 +26,7 @@ class State:
         os.makedirs(folder, exist_ok=True)
         before = read_json(self._path) if os.path.exists(self._path) else {}
         self._settings = settings
-        self._steps: Dict[str, Any] = before.get("steps", {})
+        self._steps: dict[str, Any] = before.get("steps", {})
         # until a step has begun nothing is made of them
         for name, value in before.get("settings", {}).items() if self._steps else ():
             if name not in FREE and settings.get(name) != value:
@@ -41,7 +41,7 @@ class State:
     def _write(self) -> None:
         write_json(self._path, {"settings": self._settings, "steps": self._steps})
 
-    def results(self, step: str) -> Dict[str, Any]:
+    def results(self, step: str) -> dict[str, Any]:
         """What a step has found so far; {} if it has not begun."""
         return dict(self._steps.get(step, {}))
 

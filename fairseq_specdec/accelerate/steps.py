@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary, data_utils
@@ -55,13 +55,13 @@ REMEDIES = {
 class Limits(NamedTuple):
     """How long to go on."""
 
-    hours: Optional[float]  # of distilling and training together; None: by ``updates``
-    updates: Optional[int]  # of training; None: by ``hours``
-    accepted: Optional[float]  # accepted tokens at which training ends
-    sentences: Optional[int]  # to distil at most; None: what ``hours`` allows
+    hours: float | None  # of distilling and training together; None: by ``updates``
+    updates: int | None  # of training; None: by ``hours``
+    accepted: float | None  # accepted tokens at which training ends
+    sentences: int | None  # to distil at most; None: what ``hours`` allows
 
 
-def run(job: Job, words: List[str], log: str) -> float:
+def run(job: Job, words: list[str], log: str) -> float:
     """Run a command, its output added to a log; its seconds."""
     path = job.file("logs", log)
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -130,7 +130,7 @@ def one_epoch(seconds: float, distilled: float, trained: float) -> int:
     return int(share * max(0.0, seconds) * distilled)
 
 
-def rates(job: Job, fitting: Fitting) -> Tuple[float, float, int]:
+def rates(job: Job, fitting: Fitting) -> tuple[float, float, int]:
     """Sentences in a second of distilling and of training, measured on a few; the number of
     pairs."""
     few = max(PILOT, job.max_tokens // 8)
@@ -144,21 +144,21 @@ def rates(job: Job, fitting: Fitting) -> Tuple[float, float, int]:
     return distilled * (job.workers or 1), trained, len(parts)
 
 
-def _parts(report: Dict[str, Any]) -> List[Dict[str, Any]]:
+def _parts(report: dict[str, Any]) -> list[dict[str, Any]]:
     """What a distillation logs of each pair."""
     return list(report.get("pairs", {"": report}).values())
 
 
-def _sums(counts: List[Dict[str, Any]]) -> Dict[str, Any]:
+def _sums(counts: list[dict[str, Any]]) -> dict[str, Any]:
     """Counts of several pairs, added up."""
-    sums: Dict[str, Any] = {}
+    sums: dict[str, Any] = {}
     for name in dict.fromkeys(name for each in counts for name in each):
         values = [each[name] for each in counts if name in each]
         sums[name] = _sums(values) if isinstance(values[0], dict) else sum(values)
     return sums
 
 
-def _check_losses(job: Job, counts: Dict[str, Any]) -> None:
+def _check_losses(job: Job, counts: dict[str, Any]) -> None:
     """Refuse a corpus of which most is of no use, before hours are spent on the rest."""
     if counts["dropped"] > MOST_LOST * counts["chosen"]:
         commonest = max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))
@@ -185,7 +185,7 @@ def spent_distilling(state: State) -> float:
     return float(distilled.get("pilot", 0)) + float(distilled.get("seconds", 0))
 
 
-def _planned(trained: Dict[str, Any], limits: Limits, left: float) -> int:
+def _planned(trained: dict[str, Any], limits: Limits, left: float) -> int:
     """Updates in all, from the pace so far; before the first slice a guess."""
     if limits.updates is not None:
         return limits.updates
@@ -195,7 +195,7 @@ def _planned(trained: Dict[str, Any], limits: Limits, left: float) -> int:
     return done + int(max(0.0, left) / (trained["seconds"] / done))
 
 
-def _enough(history: List[float], limits: Limits) -> Optional[str]:
+def _enough(history: list[float], limits: Limits) -> str | None:
     """Why training can end, judged by accepted tokens; None if it must go on."""
     if limits.accepted is not None and history and max(history) >= limits.accepted:
         return f"{max(history):.2f} accepted tokens were asked for and reached"
@@ -234,7 +234,7 @@ def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
     logger.info("train: ended: %s", why)
 
 
-def _say(until: int, trained: Dict[str, Any], limits: Limits, left: float) -> None:
+def _say(until: int, trained: dict[str, Any], limits: Limits, left: float) -> None:
     total = max(until, _planned(trained, limits, left))
     seconds = (total - until) * trained["seconds"] / until
     logger.info(

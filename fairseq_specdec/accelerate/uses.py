@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from typing import Any, Dict, List, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 from ..commands.words import words_of
 from ..data.folder import splits
@@ -31,7 +32,7 @@ def decode(job: Job, pair: str, way: str, beam: int, size: int) -> str:
     return _command(words)
 
 
-def further(job: Job, fastest: Mapping[str, str]) -> List[Tuple[str, str]]:
+def further(job: Job, fastest: Mapping[str, str]) -> list[tuple[str, str]]:
     """What else the models are used with: (what for, command). ``fastest``: the way of each pair.
     None of a verifier with language tokens that was not converted, which fairseq alone decodes."""
     if job.converted is None and job.task:
@@ -57,11 +58,11 @@ def further(job: Job, fastest: Mapping[str, str]) -> List[Tuple[str, str]]:
     return uses
 
 
-def _command(words: List[Any]) -> str:
+def _command(words: list[Any]) -> str:
     return " ".join(shlex.quote(str(word)) for word in words)
 
 
-def _languages(pair: str) -> List[str]:
+def _languages(pair: str) -> list[str]:
     source, _, target = pair.partition("-")
     return ["--source-lang", source, "--target-lang", target]
 
@@ -72,7 +73,7 @@ def _verifier(job: Job) -> str:
     return job.path if named else os.path.relpath(str(job.converted))
 
 
-def _text(job: Job) -> Dict[str, Any]:
+def _text(job: Job) -> dict[str, Any]:
     """Arguments that say where dictionaries and subwords are; a converted folder has them."""
     if job.converted is not None:
         return {}
@@ -82,7 +83,7 @@ def _text(job: Job) -> Dict[str, Any]:
 
 def _in_python(job: Job, pair: str, way: str, beam: int, size: int) -> str:
     source, _, target = pair.partition("-")
-    given: Dict[str, Any] = {"source_lang": source, "target_lang": target, **_text(job)}
+    given: dict[str, Any] = {"source_lang": source, "target_lang": target, **_text(job)}
     given["strategy"] = WAYS[way].strategy
     if WAYS[way].drafter and not job.placed:
         given["drafter"] = job.drafter

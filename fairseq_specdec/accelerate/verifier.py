@@ -1,6 +1,7 @@
 """The verifier: what a drafter for it must look like, or why none will pay."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fairseq.models.transformer import TransformerConfig
 
@@ -18,12 +19,12 @@ class Fitting(NamedTuple):
     """A drafter that fits a verifier."""
 
     arch: str  # of the drafter
-    flags: List[str]  # its shape, as flags of fairseq-train
+    flags: list[str]  # its shape, as flags of fairseq-train
     description: str  # in words, for the report
     layers: int = LEAST_LAYERS  # of the verifier's decoder
 
 
-def check_checkpoint(path: str) -> Dict[str, Any]:
+def check_checkpoint(path: str) -> dict[str, Any]:
     """Refuse, with the reason, checkpoints for which no drafter pays; before data are read. Returns
     the content of others."""
     state = read_state("--path", path)
@@ -86,13 +87,13 @@ def _plain(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-def _switches(cfg: Any, names: Sequence[str]) -> List[str]:
+def _switches(cfg: Any, names: Sequence[str]) -> list[str]:
     return ["--" + name.replace("_", "-") for name in names if getattr(cfg, name)]
 
 
-def _shared(cfg: Any) -> List[str]:
+def _shared(cfg: Any) -> list[str]:
     """Flags of settings that both sides share."""
-    numbers: Dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "--activation-fn": _plain(cfg.activation_fn),
         "--max-source-positions": cfg.max_source_positions,
         "--max-target-positions": cfg.max_target_positions,
@@ -104,7 +105,7 @@ def _shared(cfg: Any) -> List[str]:
     return words + _switches(cfg, ("share_decoder_input_output_embed",))
 
 
-def _side(side: str, cfg: Any) -> List[str]:
+def _side(side: str, cfg: Any) -> list[str]:
     """Flags of the encoder or the decoder."""
     words = [f"--{side}-embed-dim", str(cfg.embed_dim)]
     words += [f"--{side}-ffn-embed-dim", str(cfg.ffn_embed_dim)]

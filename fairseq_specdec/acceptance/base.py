@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,9 +49,9 @@ class AcceptanceRule:
     needs_draft_probabilities = False
     keeps_forced = False
     trusts_endings = False
-    spent: Optional[Tensor] = None
+    spent: Tensor | None = None
 
-    def native_form(self) -> Optional[NativeRule]:
+    def native_form(self) -> NativeRule | None:
         """How the native library judges as ``accept`` does; None where it cannot. A subclass that
         changes ``accept`` changes this too."""
         return None

@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ NO_NUMBER = re.compile(r"<s>|<pad>|</s>|<unk>|madeupword\d+")
 INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
-def token_values(symbols: Sequence[str]) -> List[float]:
+def token_values(symbols: Sequence[str]) -> list[float]:
     """The numbers that the tokens of a dictionary spell; NaN for fairseq's special symbols. Raises
     ValueError: a symbol that is no integer, or no integers at all."""
     values = []
@@ -51,7 +51,7 @@ class DistanceRule(AcceptanceRule):
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
-        self.values: Optional[Tensor] = None
+        self.values: Tensor | None = None
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         """Read the numbers of the tokens; raises as ``token_values``."""

@@ -1,6 +1,6 @@
 """Accept at least a given number of tokens."""
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch
 

@@ -1,7 +1,7 @@
 """Bound what a relaxed rule may give up in a sentence."""
 
 import math
-from typing import Optional, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class RegretBudgetRule(AcceptanceRule):
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         self.rule.read_vocabulary(symbols)
 
-    def native_form(self) -> Optional[NativeRule]:
+    def native_form(self) -> NativeRule | None:
         form = self.rule.native_form()
         if form is None or form.regret_budget < math.inf:
             return None

@@ -1,7 +1,5 @@
 """Keep a draft token unless the verifier finds it too unlikely."""
 
-from typing import Optional
-
 import torch
 
 from fairseq_specdec.engine.draft import Draft
@@ -31,7 +29,7 @@ class RollbackRule(AcceptanceRule):
 
     lossless = False
 
-    def __init__(self, alpha_rb: float, sampler: Optional[Sampler] = None) -> None:
+    def __init__(self, alpha_rb: float, sampler: Sampler | None = None) -> None:
         self.alpha_rb = alpha_rb
         self.trusts_endings = alpha_rb > 0
         self.sampler = sampler

@@ -1,7 +1,5 @@
 """Speculative sampling: the output has the distribution of the verifier's own samples."""
 
-from typing import Optional, Tuple
-
 import torch
 from torch import Tensor
 
@@ -27,9 +25,9 @@ class Sampler:
 
     def __init__(
         self,
-        topk: Optional[int] = None,
-        topp: Optional[float] = None,
-        generator: Optional[torch.Generator] = None,
+        topk: int | None = None,
+        topp: float | None = None,
+        generator: torch.Generator | None = None,
     ) -> None:
         if topk is not None and topk < 1:
             raise UsageError(f"--sampling-topk {topk}", "must be 1 or more", "leave it out for all")
@@ -73,7 +71,7 @@ class Sampler:
             return self.draw(probabilities)
         return order.gather(-1, self.draw(probabilities).unsqueeze(-1)).squeeze(-1)
 
-    def _ranked(self, log_probs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+    def _ranked(self, log_probs: Tensor) -> tuple[Tensor, Tensor | None]:
         """Probabilities of the tokens that may be drawn, likeliest first, and which tokens these
         are; those of all tokens, in their own order, and None where none is left out."""
         if self.topk is not None:

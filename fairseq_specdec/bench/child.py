@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io import provenance
@@ -88,7 +88,7 @@ class Child:
             self.log.seek(0)
             logged = self.log.read()[-500:].strip() or "it wrote no message"
             raise UsageError(self.title, f"its process {_ending(self.process)}: {logged}")
-        answer: Dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise UsageError(self.title, answer["error"][:500])
         return answer["result"]

@@ -7,7 +7,8 @@ their outputs against stock beam 1, and prints tables. See docs/benchmarks.md.
 
 import logging
 import sys
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 
@@ -16,11 +17,11 @@ from . import peers, session, tables
 from .run import Bench
 
 
-def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
+def main(words: Sequence[str], write: Any) -> dict[str, Any]:
     return run(Bench(session.read(words)), write)
 
 
-def run(bench: Bench, write: Any) -> Dict[str, Any]:
+def run(bench: Bench, write: Any) -> dict[str, Any]:
     """Measure what a run has not measured yet, write its files, and print its tables."""
     bench.resume()
     left = bench.left
@@ -39,7 +40,7 @@ def run(bench: Bench, write: Any) -> Dict[str, Any]:
     return bench.results
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     # fairseq logs every file that it opens at level INFO.
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     with reporting("specdec-bench", arguments, _kept) as words:

@@ -3,7 +3,6 @@ split."""
 
 import argparse
 import os
-from typing import List
 
 from fairseq_specdec.errors import UsageError
 
@@ -20,7 +19,7 @@ def _described(args: argparse.Namespace) -> Described:
     return described(os.path.join(args.data, VERIFIER), args.source_lang, args.target_lang)
 
 
-def flags_of(args: argparse.Namespace) -> List[str]:
+def flags_of(args: argparse.Namespace) -> list[str]:
     """Verifier, task, languages and settings of decoding, as flags. Raises ValueError: a language
     that the model lacks, or that nobody names."""
     description, path = _described(args), os.path.join(args.data, VERIFIER)
@@ -30,7 +29,7 @@ def flags_of(args: argparse.Namespace) -> List[str]:
     return [*words, "--target-lang", description.languages[1], *words_of(description.command_flags)]
 
 
-def sources(args: argparse.Namespace) -> List[str]:
+def sources(args: argparse.Namespace) -> list[str]:
     """The sentences of --text, split as fairseq's commands take them; empty lines are left out."""
     codec = codec_of(_described(args))
     with open(args.text, encoding="utf-8", errors="replace") as lines:

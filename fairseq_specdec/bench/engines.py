@@ -1,6 +1,6 @@
 """The other engines that ``--peers`` can measure: what each needs and what it cannot do."""
 
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 # fairseq's generation flags and the values that every engine decodes with.
 PLAIN = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": False}
@@ -11,15 +11,15 @@ class Engine(NamedTuple):
 
     title: str
     # modules that must be installed (``pip install fairseq_specdec[bench-peers]``)
-    needs: Tuple[str, ...]
-    kinds: Tuple[str, ...]  # number formats and ways to decode; a process and rows for each
-    half_kinds: Tuple[str, ...] = ()
+    needs: tuple[str, ...]
+    kinds: tuple[str, ...]  # number formats and ways to decode; a process and rows for each
+    half_kinds: tuple[str, ...] = ()
     widest: int = 1_000_000
-    plain: Dict[str, Any] = PLAIN  # flags without a counterpart, and their only value
+    plain: dict[str, Any] = PLAIN  # flags without a counterpart, and their only value
 
 
 # By the name that --peers takes, which is also that of the module with its ``Model``.
-ENGINES: Dict[str, Engine] = {
+ENGINES: dict[str, Engine] = {
     "ctranslate2": Engine(
         "CTranslate2", ("ctranslate2",), ("float32", "int8"), ("float16", "int8_float16")
     ),

@@ -1,6 +1,7 @@
 """The figures of a measured system: one row of the tables, and those of single sentences."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -27,12 +28,12 @@ class Context(NamedTuple):
     beam: System
     greedy: System
     # this engine without drafts, as of ``greedy_rows.of``; None where it is no row
-    plain: Optional[System]
+    plain: System | None
     reference: System  # stock of the row's own verifier and constraints, at its beam
-    quality: Optional[Quality]  # BLEU of the systems, or None
+    quality: Quality | None  # BLEU of the systems, or None
 
 
-def section_times(system: System) -> Optional[Dict[str, float]]:
+def section_times(system: System) -> dict[str, float] | None:
     """Seconds by section over all passes; None where they were not measured."""
     if system.stats is not None:
         return system.stats.times()
@@ -45,19 +46,19 @@ def section_times(system: System) -> Optional[Dict[str, float]]:
     return {**seconds, "rest": max(0.0, spent - sum(seconds.values()))}
 
 
-def comparisons(system: System, reference: System, nbest: int) -> Dict[int, Comparison]:
+def comparisons(system: System, reference: System, nbest: int) -> dict[int, Comparison]:
     """Of each sentence, whether the first hypotheses are the reference's."""
     outputs = reference.outputs
     return {n: compare(system.outputs[n], outputs[n], nbest) for n in sorted(outputs)}
 
 
-def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
+def _iterations(system: System, plan: Plan) -> dict[str, Any]:
     """Tokens and iterations; None for engines that do not count them.
 
     Stock takes an iteration for each token of a sentence; a batch runs to its longest output.
     """
     stats, steps, sentences = system.stats, system.steps_of_stock, len(system.tokens)
-    figures: Dict[str, Any] = dict.fromkeys(ITERATION_FIGURES)
+    figures: dict[str, Any] = dict.fromkeys(ITERATION_FIGURES)
     if steps is not None:
         tokens = sum(map(len, system.tokens.values()))
         calls = steps.calls / (len(system.times[0]) * sentences)
@@ -89,7 +90,7 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
     return figures
 
 
-def _times(system: System, context: Context) -> Dict[str, Any]:
+def _times(system: System, context: Context) -> dict[str, Any]:
     """Times in milliseconds a sentence, and speeds."""
     sentences, total = len(system.tokens), sum(system.seconds)
     tokens = sum(map(len, system.tokens.values()))
@@ -112,7 +113,7 @@ def _times(system: System, context: Context) -> Dict[str, Any]:
     }
 
 
-def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
+def row(system: System, plan: Plan, context: Context) -> dict[str, Any]:
     """All figures of a system, times in milliseconds, shares in percent."""
     compared = list(comparisons(system, context.reference, plan.generation["nbest"]).values())
     scored, quality = any(each[0].totals for each in system.outputs.values()), context.quality
@@ -134,7 +135,7 @@ def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
     }
 
 
-def passes(systems: Sequence[System]) -> Dict[str, Any]:
+def passes(systems: Sequence[System]) -> dict[str, Any]:
     """Times of every batch (median of its passes) and of every pass, by system."""
     return {
         "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in systems},
@@ -142,7 +143,7 @@ def passes(systems: Sequence[System]) -> Dict[str, Any]:
     }
 
 
-def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> Dict[str, Any]:
+def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> dict[str, Any]:
     """What ``--by-sentence`` adds to a run, for intervals and paired tests.
 
     Returns:
@@ -153,8 +154,8 @@ def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> Dict[str,
     """
     order = [number for batch in systems[0].sentences for number in batch]
     references = texts.references(data, order)
-    reference_words: Optional[List[int]] = None
-    by_system: Dict[str, Any] = {}
+    reference_words: list[int] | None = None
+    by_system: dict[str, Any] = {}
     for system in systems:
         outputs = [system.tokens[n] for n in order]
         columns = dict.fromkeys(("tokens", "iterations", "words", "matches"))

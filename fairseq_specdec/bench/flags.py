@@ -3,7 +3,7 @@
 import argparse
 import importlib.util
 import os
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -11,7 +11,7 @@ from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, add_flag
 from .engines import ENGINES
 from .instruction_sets import VARIABLES, holds
 
-Flags = Dict[str, Dict[str, Any]]  # arguments of ``add_flag`` by the flag's name
+Flags = dict[str, dict[str, Any]]  # arguments of ``add_flag`` by the flag's name
 
 PEERS: Flags = {
     "--threads": dict(

@@ -1,7 +1,8 @@
 """This engine's plain decoding as a row: what drafts gain is the speed over that."""
 
 import argparse
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.config import OWN_FIELDS
 
@@ -16,20 +17,20 @@ SHARED = (*ENGINE, "threads", "cost_table", "keep_weights")
 DEFAULTS = {field.name: field.default for field in OWN_FIELDS}
 
 
-def key(plan: Plan) -> Tuple[Any, ...]:
+def key(plan: Plan) -> tuple[Any, ...]:
     """Beam, whether samples are drawn, and settings of the engine: rows that are alike in these
     differ by their drafts."""
     search = (plan.generation["beam"], bool(plan.generation.get("sampling")))
     return (*search, *(plan.settings[name] for name in ENGINE))
 
 
-def added(plans: Sequence[Plan], shared: Any) -> List[Plan]:
+def added(plans: Sequence[Plan], shared: Any) -> list[Plan]:
     """A greedy row for each beam and engine that systems have and no greedy row has."""
     plain = {name: value for name, value in DEFAULTS.items() if name not in SHARED}
     flags = argparse.Namespace(**{**vars(shared), **plain})
     there = {key(plan) for plan in plans if plan.settings["strategy"] in STRATEGIES}
     names = {plan.name for plan in plans}
-    rows: Dict[Tuple[Any, ...], Plan] = {}
+    rows: dict[tuple[Any, ...], Plan] = {}
     for plan in plans:
         mine = key(plan)
         if mine in there or mine in rows:
@@ -50,7 +51,7 @@ def added(plans: Sequence[Plan], shared: Any) -> List[Plan]:
     return list(rows.values())
 
 
-def of(plan: Plan, plans: Sequence[Plan]) -> Optional[Plan]:
+def of(plan: Plan, plans: Sequence[Plan]) -> Plan | None:
     """The greedy row that a row is compared with: of the same beam and engine, of its own verifier
     if there is one. Returns None where there is no such row, and for stock and other engines, which
     have no settings."""

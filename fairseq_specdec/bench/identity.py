@@ -1,6 +1,7 @@
 """Whether two systems have the same output, over all hypotheses that are compared."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 # Running totals of log-probabilities that are closer are a near-tie: in fp32 rounding may rank them
 # either way.
@@ -13,12 +14,12 @@ class Output(NamedTuple):
     """A hypothesis: its tokens, </s> included, the log-probability of the first 1, 2, ... of them,
     and what it is ranked by; None where the engine does not report it."""
 
-    tokens: List[int]
-    totals: Optional[List[float]] = None
-    score: Optional[float] = None
+    tokens: list[int]
+    totals: list[float] | None = None
+    score: float | None = None
 
 
-def output_of(hypothesis: Dict[str, Any]) -> Output:
+def output_of(hypothesis: dict[str, Any]) -> Output:
     """What fairseq's dictionary of a hypothesis holds."""
     tokens = hypothesis["tokens"].tolist()
     if "score" not in hypothesis:

@@ -1,10 +1,10 @@
 """``--isa``: every system held to one set of instructions. Standard library only: it runs first."""
 
 import os
-from typing import Dict, Optional, Sequence
+from collections.abc import Sequence
 
 # Each library reads its own variable, once, as it is loaded.
-VARIABLES: Dict[str, Dict[str, str]] = {
+VARIABLES: dict[str, dict[str, str]] = {
     "avx2": {
         "FAIRSEQ_SPECDEC_NATIVE": "x86_64_v3",
         "ATEN_CPU_CAPABILITY": "avx2",  # torch's own kernels
@@ -19,7 +19,7 @@ VARIABLES: Dict[str, Dict[str, str]] = {
 NOT_HELD = ("onnxruntime",)
 
 
-def asked(words: Sequence[str]) -> Optional[str]:
+def asked(words: Sequence[str]) -> str | None:
     """The value of ``--isa`` in a command line; None without it."""
     for word, following in zip(words, [*words[1:], ""]):
         if word == "--isa":

@@ -3,7 +3,8 @@
 import os
 import platform
 import re
-from typing import Any, Dict, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from fairseq_specdec.io import provenance
 PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
 
 
-def machine(cuda: bool) -> Dict[str, Any]:
+def machine(cuda: bool) -> dict[str, Any]:
     """What the figures were measured on: the GPU, or the processor."""
     capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
     return {
@@ -33,8 +34,8 @@ def machine(cuda: bool) -> Dict[str, Any]:
 
 
 def record(
-    words: Sequence[str], checkpoints: Sequence[str], cuda: bool, engines: Dict[str, str]
-) -> Dict[str, Any]:
+    words: Sequence[str], checkpoints: Sequence[str], cuda: bool, engines: dict[str, str]
+) -> dict[str, Any]:
     """All that a figure depends on and that another run could differ in."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
     facts = provenance.origin(PACKAGES)
@@ -52,7 +53,7 @@ def record(
     }
 
 
-def line(facts: Dict[str, Any]) -> str:
+def line(facts: dict[str, Any]) -> str:
     """The most telling facts of :func:`record` in one line, to stand under a table."""
     telling = {"device": facts["machine"]["device"], "threads": facts["threads"]}
     commit = re.sub(r"^([0-9a-f]{12})[0-9a-f]*", r"\1", facts["commit"])  # and whether it is dirty

@@ -1,7 +1,8 @@
 """Peak memory of each system, in a process that holds nothing else."""
 
 import logging
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -25,7 +26,7 @@ NOTE_GPU = (
 logger = logging.getLogger(__name__)
 
 
-def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
+def measure_here(index: int, words: Sequence[str]) -> dict[str, Any]:
     """Load row ``index`` of a command line and decode. Returns ``peaks``: bytes by batch size;
     ``before``: bytes before any model was loaded (CPU only)."""
     asked = session.read(words)
@@ -35,7 +36,7 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     workload.one_system = True
     system = make(workload)
     # Ascending: the peak so far is that of the largest batches so far.
-    peaks: Dict[str, Optional[int]] = {}
+    peaks: dict[str, int | None] = {}
     for size in sorted(asked.sizes):
         for sample in workload.batches(size)[-LONGEST:]:
             system.decode(sample)
@@ -47,7 +48,7 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     return {"peaks": peaks, "before": 0 if workload.cuda else before}
 
 
-def measure(index: int, words: Sequence[str]) -> Optional[Dict[str, Any]]:
+def measure(index: int, words: Sequence[str]) -> dict[str, Any] | None:
     """Call :func:`measure_here` in a new process. Returns its result; None, and a warning, where it
     fails."""
     order = {"index": index, "words": list(words)}

@@ -1,6 +1,6 @@
 """What a decoding computed and read: Kim et al. 2023, section 7.5.1 and Figure 8."""
 
-from typing import Any, Dict, Optional
+from typing import Any
 
 from torch import nn
 
@@ -9,7 +9,7 @@ from fairseq_specdec.decoding.strategies import STRATEGIES
 from .timing import System
 
 
-def step_weights(decoder: Any) -> Optional[int]:
+def step_weights(decoder: Any) -> int | None:
     """Weights that a step of a Transformer's decoder multiplies a token by: those of its layers but
     for keys and values of the source, which are made once a sentence, and the vocabulary's. None
     for an adaptive softmax, which does not multiply by all of them."""
@@ -24,7 +24,7 @@ def step_weights(decoder: Any) -> Optional[int]:
     return sum(part.in_features * part.out_features for part in products if part not in once)
 
 
-def operations(system: System, strategy: str) -> Dict[str, Optional[float]]:
+def operations(system: System, strategy: str) -> dict[str, float | None]:
     """Millions, a sentence, of the decoders of verifier and small model.
 
     Returns:
@@ -35,7 +35,7 @@ def operations(system: System, strategy: str) -> Dict[str, Optional[float]]:
     stats, sentences = system.stats, len(system.tokens)
     counted = strategy == "greedy" or STRATEGIES[strategy].falls_back
     alone = all(len(batch) == 1 for batch in system.sentences)
-    figures: Dict[str, Optional[float]] = dict.fromkeys(("multiply_adds_m", "weights_read_m"))
+    figures: dict[str, float | None] = dict.fromkeys(("multiply_adds_m", "weights_read_m"))
     if stats is None or not (counted and alone):
         return figures
     decoders = [model.decoder for model in system.models]

@@ -2,8 +2,9 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from html import escape
-from typing import Any, Dict, List, Sequence
+from typing import Any
 
 from . import tables
 from .plots import Picture
@@ -28,7 +29,7 @@ def _in(tag: str, text: str) -> str:
     return f"<{tag}>{escape(text)}</{tag.split()[0]}>"
 
 
-def _table(columns: Sequence[tables.Column], rows: Sequence[Dict[str, Any]]) -> str:
+def _table(columns: Sequence[tables.Column], rows: Sequence[dict[str, Any]]) -> str:
     head, *body = tables.cells(columns, rows)
     lines = [[_in('th scope="col"', cell) for cell in head]]
     lines += [[_in('th scope="row"', line[0]), *(_in("td", c) for c in line[1:])] for line in body]
@@ -36,9 +37,9 @@ def _table(columns: Sequence[tables.Column], rows: Sequence[Dict[str, Any]]) -> 
     return f'<div tabindex="0">{table}</div>'  # scrolled by keys too
 
 
-def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
+def page(run: dict[str, Any], pictures: Sequence[Picture]) -> str:
     title, notice = tables.title(run), [run["notice"]] if "notice" in run else []
-    parts: List[str] = [_in("h1", title)]
+    parts: list[str] = [_in("h1", title)]
     parts += [_in('p class="warning"', text) for text in [*notice, *run["warnings"]]]
     for part in run["runs"]:
         parts.append(f"<h2>Batch size {part['batch_size']}</h2>")

@@ -4,7 +4,8 @@
 import io
 import math
 import re
-from typing import Any, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
@@ -21,7 +22,7 @@ OVER_A_FLAG = {
     "speed_beam5": "speed-up over stock beam 5", "tok": "tokens an iteration", "bleu": "BLEU",
 }  # fmt: skip
 
-Rows = List[Dict[str, Any]]
+Rows = list[dict[str, Any]]
 
 
 class Picture(NamedTuple):
@@ -46,11 +47,11 @@ class Curve(NamedTuple):
 class Panel(NamedTuple):
     """Curves on axes; ``kind`` is lines, bars or violins, ``more`` goes to matplotlib's axes."""
 
-    curves: List[Curve]
+    curves: list[Curve]
     xlabel: str
     ylabel: str
     kind: str = "lines"
-    more: Dict[str, Any] = {}
+    more: dict[str, Any] = {}
 
 
 def plain(text: str) -> str:
@@ -83,7 +84,7 @@ def _fill(axes: Any, panel: Panel) -> None:
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, **panel.more)
 
 
-def figure_of(run: Dict[str, Any], caption: str, panels: Sequence[Panel]) -> Any:
+def figure_of(run: dict[str, Any], caption: str, panels: Sequence[Panel]) -> Any:
     """Panels one below the other: titled, with what was measured on what, and a legend beside axes
     that it would hide. The title is the caption up to its first comma or semicolon."""
     from matplotlib.figure import Figure
@@ -106,13 +107,13 @@ def figure_of(run: Dict[str, Any], caption: str, panels: Sequence[Panel]) -> Any
     return figure
 
 
-def picture(run: Dict[str, Any], name: str, caption: str, *panels: Panel) -> Picture:
+def picture(run: dict[str, Any], name: str, caption: str, *panels: Panel) -> Picture:
     buffer = io.BytesIO()
     figure_of(run, caption, panels).savefig(buffer, format="png", dpi=110)
     return Picture(name, caption, buffer.getvalue())
 
 
-def _shown(run: Dict[str, Any]) -> Dict[str, int]:
+def _shown(run: dict[str, Any]) -> dict[str, int]:
     """Systems to draw together, by a number that gives each one colour in all pictures; where they
     are many, the swept ones have pictures of their own."""
     rows = run["runs"][0]["rows"]
@@ -120,13 +121,13 @@ def _shown(run: Dict[str, Any]) -> Dict[str, int]:
     return {row["system"]: n for n, row in enumerate(rows) if few or not row["sweep"]}
 
 
-def _series(parts: Rows, system: str, key: str) -> List[float]:
+def _series(parts: Rows, system: str, key: str) -> list[float]:
     """A figure of a system at these batch sizes."""
     rows = [row for part in parts for row in part["rows"] if row["system"] == system]
     return [row[key] for row in rows]
 
 
-def latency_and_throughput(run: Dict[str, Any]) -> Picture:
+def latency_and_throughput(run: dict[str, Any]) -> Picture:
     """A line a system, a point a batch size (Xia et al. 2023, Figure 5)."""
     sizes = [part["batch_size"] for part in run["runs"]]
     curves = []
@@ -139,7 +140,7 @@ def latency_and_throughput(run: Dict[str, Any]) -> Picture:
     return picture(run, "latency_throughput", caption, panel)
 
 
-def speed_by_batch(run: Dict[str, Any]) -> Picture:
+def speed_by_batch(run: dict[str, Any]) -> Picture:
     """A line a system over batch sizes (Ge et al. 2022, Figures 6 and 7)."""
     parts = sorted(run["runs"], key=lambda part: int(part["batch_size"]))
     sizes = [str(part["batch_size"]) for part in parts]
@@ -152,7 +153,7 @@ def speed_by_batch(run: Dict[str, Any]) -> Picture:
     return picture(run, "speed_by_batch", caption, Panel(curves, "batch size", label))
 
 
-def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) -> Picture:
+def speed_up_distribution(run: dict[str, Any], times: dict[str, list[float]]) -> Picture:
     """How many times faster than with beam 5 single sentences are (Ge et al. 2022, Figure 8; Xia
     et al. 2023, Figure 6)."""
     base, names = times["fairseq beam 5"], _shown(run)
@@ -169,7 +170,7 @@ def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) ->
     return picture(run, "speed_up_distribution", caption, panel)
 
 
-def time_split(run: Dict[str, Any]) -> Picture:
+def time_split(run: dict[str, Any]) -> Picture:
     """Where the time of a sentence goes (Ge et al. 2022, Table 15), at the first batch size."""
     shown = [row for row in run["runs"][0]["rows"] if row["system"] in _shown(run)]
     curves = [
@@ -186,7 +187,7 @@ def _named(flag: str) -> str:
     return f"{flag} ({SYMBOLS[flag]})" if flag in SYMBOLS else flag
 
 
-def _places(values: List[str]) -> List[Any]:
+def _places(values: list[str]) -> list[Any]:
     """Numbers where all values are finite ones, else the values as names in a row."""
     try:
         numbers = [float(value) for value in values]
@@ -195,16 +196,16 @@ def _places(values: List[str]) -> List[Any]:
     return numbers if all(map(math.isfinite, numbers)) else values
 
 
-def _curves(rows: Rows, flag: str) -> Dict[str, Rows]:
+def _curves(rows: Rows, flag: str) -> dict[str, Rows]:
     """Rows that differ in this flag alone, by the values of the others."""
-    by_curve: Dict[str, Rows] = {}
+    by_curve: dict[str, Rows] = {}
     for row in rows:
         rest = [f"{name}={value}" for name, value in row["sweep"].items() if name != flag]
         by_curve.setdefault(" ".join(rest), []).append(row)
     return by_curve
 
 
-def _over_a_flag(rows: Rows, flag: str) -> List[Panel]:
+def _over_a_flag(rows: Rows, flag: str) -> list[Panel]:
     """Speed, tokens an iteration and BLEU over the values of a flag (Ge et al. 2022, Tables 6 and
     7; Xia et al. 2023, Tables 3 and 4)."""
     panels = []
@@ -229,7 +230,7 @@ def _trade_off(rows: Rows, flag: str) -> Panel:
     return Panel(curves, "ms a sentence", "BLEU")
 
 
-def sweeps(run: Dict[str, Any]) -> List[Picture]:
+def sweeps(run: dict[str, Any]) -> list[Picture]:
     """For each swept system, what its flags do to speed and BLEU, and the two against each other,
     at the first batch size."""
     where = f"batch size {run['runs'][0]['batch_size']}"
@@ -253,7 +254,7 @@ def sweeps(run: Dict[str, Any]) -> List[Picture]:
     return pictures
 
 
-def draw(run: Dict[str, Any]) -> List[Picture]:
+def draw(run: dict[str, Any]) -> list[Picture]:
     """Every picture that the results (what ``--json`` writes) give."""
     pictures = []
     if len(run["runs"]) > 1:

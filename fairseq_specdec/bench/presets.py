@@ -2,14 +2,13 @@
 
 import os
 import shlex
-from typing import Dict, List
 
 import torch
 
 from fairseq_specdec.engine.backend import quickest_format
 from fairseq_specdec.engine.eager.linear import computes_in_bf16
 
-PRESETS: Dict[str, str] = {
+PRESETS: dict[str, str] = {
     "demo_ende": (
         "-s en -t de --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "
         "--system 'gad: --strategy gad --drafter-path {drafter} --drafter-dtype {dtype}' "
@@ -24,7 +23,7 @@ PRESETS: Dict[str, str] = {
 SHARED = "--path {verifier} --gen-subset test --tokenizer moses --remove-bpe --cpu --no-memory"
 
 
-def flags_of(name: str, data: str) -> List[str]:
+def flags_of(name: str, data: str) -> list[str]:
     """The flags of a preset. ``data``: folder of ``verifier.pt`` and, where a system drafts with
     one, ``drafter.pt``. The drafter computes in the number format that is the fastest here, for
     gad++ too."""

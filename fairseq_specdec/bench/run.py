@@ -5,7 +5,7 @@ import logging
 import math
 import os
 import shlex
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io import provenance
@@ -34,13 +34,13 @@ class Bench:
         self.asked, self.args = asked, asked.args
         self.workload: Workload = asked.workload()
         makers = asked.makers()
-        self.plans: List[Plan] = [plan for plan, _ in makers]
-        self.systems: List[System] = [make(self.workload) for _, make in makers]
+        self.plans: list[Plan] = [plan for plan, _ in makers]
+        self.systems: list[System] = [make(self.workload) for _, make in makers]
         self.beam, self.greedy = (self.system(f"fairseq beam {width}") for width in (5, 1))
         hidden = self.beam.generator.symbols_to_strip_from_output
         self.texts = Texts(self.workload.task, asked.config, hidden)
         versions = peers.versions(self.systems)
-        self.results: Dict[str, Any] = {
+        self.results: dict[str, Any] = {
             "provenance": machine.record(
                 asked.words, self._checkpoints(), self.workload.cuda, versions
             ),
@@ -58,7 +58,7 @@ class Bench:
             self.results = continued(self.args.json, self.results)
 
     @property
-    def left(self) -> List[int]:
+    def left(self) -> list[int]:
         """Batch sizes still to measure."""
         done = {part["batch_size"] for part in self.results["runs"]}
         return [size for size in self.asked.sizes if size not in done]
@@ -66,12 +66,12 @@ class Bench:
     def system(self, name: str) -> System:
         return next(system for system in self.systems if system.name == name)
 
-    def _checkpoints(self) -> List[str]:
+    def _checkpoints(self) -> list[str]:
         """Files whose checksums are recorded."""
         drafters = [plan.settings.get("drafter_path") for plan in self.asked.plans]
         return [path for plan in self.plans for path in plan.paths] + [d for d in drafters if d]
 
-    def _settings(self) -> Dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         args, config = self.args, self.asked.config
         return {
             "data": args.data,
@@ -87,7 +87,7 @@ class Bench:
             "isa": args.isa,
         }
 
-    def _described(self, system: System, plan: Plan) -> Dict[str, Any]:
+    def _described(self, system: System, plan: Plan) -> dict[str, Any]:
         return {
             "name": system.name,
             "flags": list(plan.flags),
@@ -100,7 +100,7 @@ class Bench:
             **_claims(system, plan),
         }
 
-    def _references(self, batches: List[Any], size: int) -> List[System]:
+    def _references(self, batches: list[Any], size: int) -> list[System]:
         """Stock of each row's own verifier, constraints and beam; decoded if it is no row."""
         main, keys = self.asked.main, [reference_key(plan) for plan in self.plans]
         known = {
@@ -120,7 +120,7 @@ class Bench:
         references = self._references(batches, size)
         title = f"batch {size}"
         run_paired(self.systems, batches, args.warmup, args.repeats, title, args.seed)
-        part: Dict[str, Any] = {
+        part: dict[str, Any] = {
             "batch_size": size,
             "rows": self.measure_rows(references, size),
             "sentences": self.greedy.sentences,
@@ -132,7 +132,7 @@ class Bench:
             part["by_sentence"] = figures.by_sentence(self.systems, self.texts, data)
         self.results["runs"].append(part)
 
-    def measure_rows(self, references: List[System], size: int) -> List[Dict[str, Any]]:
+    def measure_rows(self, references: list[System], size: int) -> list[dict[str, Any]]:
         """The figures of every system at a batch size; adds what is wrong to the warnings."""
         quality = self.texts.quality(self.systems, self.workload.data)
         if quality is not None:
@@ -148,13 +148,13 @@ class Bench:
                 logger.warning("WARNING: %s, batch size %d", text, size)
         return rows
 
-    def _row(self, system: System, plan: Plan, context: figures.Context) -> Dict[str, Any]:
+    def _row(self, system: System, plan: Plan, context: figures.Context) -> dict[str, Any]:
         other = "" if context.reference in self.systems else f" of {':'.join(plan.paths)}"
         row = {**figures.row(system, plan, context), **_claims(system, plan)}
         row["identical_to"] = context.reference.name + other
         return row
 
-    def faults(self, system: System, plan: Plan, reference: System) -> List[str]:
+    def faults(self, system: System, plan: Plan, reference: System) -> list[str]:
         """What is not as it must be in the outputs of a system."""
         messages = []
         if system.unsteady and not system.sampled:
@@ -203,7 +203,7 @@ class Bench:
             write_text(args.html, page(results, pictures), make_folder=True)
 
 
-def _promised(system: System, plan: Plan) -> Optional[bool]:
+def _promised(system: System, plan: Plan) -> bool | None:
     """Whether one of our systems is lossless under its settings; None for others, which promise
     nothing. In another number format the verifier itself is another."""
     if system.stats is None:
@@ -213,19 +213,19 @@ def _promised(system: System, plan: Plan) -> Optional[bool]:
     return exact and bool(getattr(rule, "lossless", False))
 
 
-def _claims(system: System, plan: Plan) -> Dict[str, Any]:
+def _claims(system: System, plan: Plan) -> dict[str, Any]:
     """What was swept, of which system, and whether it is lossless."""
     base = plan.base if system.stats is not None else system.name
     return {"sweep": plan.sweep, "base": base, "lossless": _promised(system, plan)}
 
 
-def continued(path: str, run: Dict[str, Any]) -> Dict[str, Any]:
+def continued(path: str, run: dict[str, Any]) -> dict[str, Any]:
     """The results of the run that is to go on, or the new ones where it had not come to any."""
     if not os.path.exists(path):
         return run
     try:
         with open(path, encoding="utf-8") as stream:
-            before: Dict[str, Any] = json.load(stream)
+            before: dict[str, Any] = json.load(stream)
         facts = before["provenance"]
         unlike = [name for name in SAME if facts[name] != run["provenance"][name]]
         commands = [shlex.split(each["command"]) for each in (facts, run["provenance"])]

@@ -4,7 +4,8 @@ import argparse
 import functools
 import os
 import warnings
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -115,24 +116,24 @@ def _check(args: argparse.Namespace) -> None:
 class Session(NamedTuple):
     """What the command line asks for; nothing is loaded yet."""
 
-    words: List[str]
+    words: list[str]
     args: argparse.Namespace
     config: Any  # fairseq's configuration
-    sizes: List[int]
-    beams: List[int]  # widths of stock beam search, and of other engines
+    sizes: list[int]
+    beams: list[int]  # widths of stock beam search, and of other engines
     main: Plan  # stock decoding of ``--path``
-    plans: List[Plan]  # the systems asked for, after the greedy rows that they are compared with
+    plans: list[Plan]  # the systems asked for, after the greedy rows that they are compared with
     build: Callable[[Plan, Workload], System] = build  # makes the system of a plan
 
-    def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
+    def workload(self, paths: tuple[str, ...] | None = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
         set_threads(self.args.threads)
         sources = converted.sources(self.args) if self.args.text else None
         return Workload(self.config, self.args.limit, paths or self.main.paths, sources)
 
-    def makers(self) -> List[Any]:
+    def makers(self) -> list[Any]:
         """A (plan, function) for every row; the function makes its system for a workload."""
-        rows: List[Any] = [
+        rows: list[Any] = [
             (self.main, functools.partial(build_stock, self.main, beam=beam)) for beam in self.beams
         ]
         if self.args.peers:

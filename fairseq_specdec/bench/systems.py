@@ -7,7 +7,8 @@ import functools
 import itertools
 import shlex
 import sys
-from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import GenerationConfig
@@ -48,11 +49,11 @@ class Plan(NamedTuple):
     """A system as the command line describes it."""
 
     name: str
-    paths: Tuple[str, ...]
-    generation: Dict[str, Any]  # fairseq's generation flags by field name
-    flags: Tuple[str, ...] = ()  # the words that describe it
-    settings: Dict[str, Any] = {}
-    sweep: Dict[str, str] = {}  # flag and value, as given, of every swept flag
+    paths: tuple[str, ...]
+    generation: dict[str, Any]  # fairseq's generation flags by field name
+    flags: tuple[str, ...] = ()  # the words that describe it
+    settings: dict[str, Any] = {}
+    sweep: dict[str, str] = {}  # flag and value, as given, of every swept flag
     base: str = ""  # name of the system that was swept, or its own
 
 
@@ -73,7 +74,7 @@ def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
     return parser
 
 
-def given(args: Any, names: Sequence[str] = GENERATION) -> Dict[str, Any]:
+def given(args: Any, names: Sequence[str] = GENERATION) -> dict[str, Any]:
     """Those of the flags that a command line has, by field name."""
     return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
@@ -82,8 +83,8 @@ def make_plan(
     name: str,
     words: Sequence[str],
     shared: Any,
-    sweep: Optional[Dict[str, str]] = None,
-    base: Optional[str] = None,
+    sweep: dict[str, str] | None = None,
+    base: str | None = None,
 ) -> Plan:
     """Read and check a system's flags; no model is loaded."""
     args = system_parser(name, shared).parse_args(list(words))
@@ -103,8 +104,8 @@ def make_plan(
     return Plan(name, paths, generation, tuple(words), settings, sweep or {}, base or name)
 
 
-def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
-    systems: Dict[str, List[str]] = {}
+def _named(texts: Sequence[str]) -> dict[str, list[str]]:
+    systems: dict[str, list[str]] = {}
     for text in texts:
         name, colon, flags = text.partition(":")
         name = name.strip()
@@ -119,9 +120,9 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
     return systems
 
 
-def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str, List[str]]]:
+def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> dict[str, dict[str, list[str]]]:
     """Values to try, by system and field name, of ``[NAME:]FLAG=V,V`` each."""
-    by_system: Dict[str, Dict[str, List[str]]] = {}
+    by_system: dict[str, dict[str, list[str]]] = {}
     for text in texts:
         left, _, listed = text.partition("=")
         name, colon, named = left.rpartition(":")
@@ -142,7 +143,7 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str,
     return by_system
 
 
-def _words(field: str, value: str) -> List[str]:
+def _words(field: str, value: str) -> list[str]:
     """A flag with its value; a switch is true or false."""
     if TYPES[field] is not bool:
         return [flag_of(field), value]
@@ -151,11 +152,11 @@ def _words(field: str, value: str) -> List[str]:
     return [flag_of(field)] * (value.lower() == "true")
 
 
-def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List[Plan]:
+def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> list[Plan]:
     """All systems in the order of the command line, swept ones crossed with their values."""
     systems = _named(texts)
     values = _sweeps(sweeps, list(systems))
-    plans: List[Plan] = []
+    plans: list[Plan] = []
     for name, words in systems.items():
         fields = values.get(name, {})
         for chosen in itertools.product(*fields.values()):
@@ -188,7 +189,7 @@ def with_beam(plan: Plan, beam: int) -> Plan:
     return plan._replace(generation={**plan.generation, "beam": beam})
 
 
-def reference_key(plan: Plan) -> Tuple[Any, ...]:
+def reference_key(plan: Plan) -> tuple[Any, ...]:
     """Plans of one key have one stock decoding to be compared with."""
     flags = {k: repr(v) for k, v in plan.generation.items() if k not in NO_EFFECT}
     return plan.paths, tuple(sorted(flags.items()))

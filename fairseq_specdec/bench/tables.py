@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
@@ -20,7 +21,7 @@ class Column(NamedTuple):
     """A column: its title, and a row's cell."""
 
     title: str
-    cell: Callable[[Dict[str, Any]], str]
+    cell: Callable[[dict[str, Any]], str]
 
 
 def figure(title: str, key: str, form: str) -> Column:
@@ -36,7 +37,7 @@ def section_title(name: str) -> str:
 def _section(name: str) -> Column:
     """A section's ms a sentence and its share of the time."""
 
-    def cell(row: Dict[str, Any]) -> str:
+    def cell(row: dict[str, Any]) -> str:
         times = row["ms_by_section"]
         if not times or not sum(times.values()):
             return NOTHING
@@ -83,7 +84,7 @@ TIME = [
 ]
 
 
-def by_position(rows: Sequence[Dict[str, Any]]) -> str:
+def by_position(rows: Sequence[dict[str, Any]]) -> str:
     """A Markdown table of the shares of draft tokens accepted at each position."""
     shares = {row["system"]: row["acceptance_by_position"][:PLACES] for row in rows}
     longest = max(map(len, shares.values()))
@@ -98,13 +99,13 @@ def by_position(rows: Sequence[Dict[str, Any]]) -> str:
     return table(["accepted at", *map(str, range(1, longest + 1))], body)
 
 
-def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
+def cells(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Head and body; without columns that are empty for every row."""
     filled = [[column.title, *map(column.cell, rows)] for column in columns]
     return [list(line) for line in zip(*(one for one in filled if set(one[1:]) != {NOTHING}))]
 
 
-def markdown(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> str:
+def markdown(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> str:
     """A Markdown table that also reads well in a terminal."""
     head, *body = cells(columns, rows)
     return table(head, body)
@@ -125,12 +126,12 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join([text(rows[0]), rule] + [text(line) for line in rows[1:]])
 
 
-def title(run: Dict[str, Any]) -> str:
+def title(run: dict[str, Any]) -> str:
     form = "{source_lang}-{target_lang}, {subset}, {sentences} sentences"
     return str(run.get("title") or "specdec-bench: " + form.format(**run["settings"]))
 
 
-def conclusion(part: Dict[str, Any]) -> str:
+def conclusion(part: dict[str, Any]) -> str:
     """The fastest systems whose outputs equal those of stock, in a sentence; "" where outputs were
     not compared. Systems within ``NOISE`` of the least time share the place."""
     if all(row.get("identical_percent") is None for row in part["rows"]):
@@ -150,7 +151,7 @@ def conclusion(part: Dict[str, Any]) -> str:
     )
 
 
-def document(run: Dict[str, Any]) -> str:
+def document(run: dict[str, Any]) -> str:
     """The tables of a run, what their columns mean, and what they were measured on."""
     parts = [run["notice"]] if "notice" in run else []
     for part in run["runs"]:
@@ -193,7 +194,7 @@ TIMES = (
 )
 
 
-def legend(run: Dict[str, Any]) -> List[str]:
+def legend(run: dict[str, Any]) -> list[str]:
     """What the columns mean, a line each, and what to know of the machine."""
     lines = [TOKENS if "notice" in run else IDENTICAL + TOKENS, *TIMES, *run.get("notes", [])]
     if run["quality"]:
@@ -205,13 +206,13 @@ def legend(run: Dict[str, Any]) -> List[str]:
     return lines
 
 
-def without_engine(facts: Dict[str, Any]) -> List[str]:
+def without_engine(facts: dict[str, Any]) -> list[str]:
     """Of a run's record: what is missing to decode faster."""
     missing = facts.get("machine", {}).get("missing_engine")
     return [f"WARNING: {missing}."] if missing else []
 
 
-def _on_the_machine(run: Dict[str, Any]) -> List[str]:
+def _on_the_machine(run: dict[str, Any]) -> list[str]:
     """What the engine, threads and load mean for a run's times, a line each."""
     lines = without_engine(run["provenance"])
     count = run["provenance"].get("threads") or 1

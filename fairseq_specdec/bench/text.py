@@ -1,7 +1,8 @@
 """Output as text, and its BLEU."""
 
 import re
-from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from sacrebleu.metrics import BLEU
@@ -22,9 +23,9 @@ class Quality(NamedTuple):
     split on both sides (None where the text is not tokenised), on what text, in words, and
     sacrebleu's signature."""
 
-    score: Dict[str, float]
-    exact: Dict[str, float]
-    compound: Optional[Dict[str, float]]
+    score: dict[str, float]
+    exact: dict[str, float]
+    compound: dict[str, float] | None
     on: str
     signature: str
 
@@ -49,7 +50,7 @@ class Texts:
         else:
             self.kind = "the dictionary's own tokens (no --post-process)"
 
-    def __call__(self, tokens: List[int], reference: bool = False) -> str:
+    def __call__(self, tokens: list[int], reference: bool = False) -> str:
         """One sentence; an unknown word of a reference is marked, so that it matches nothing."""
         text = self.dictionary.string(
             torch.tensor(tokens), self.post_process, reference, self.hidden
@@ -60,7 +61,7 @@ class Texts:
             text = self.tokenizer.decode(text)
         return str(text)
 
-    def quality(self, systems: List[Any], data: Any) -> Optional[Quality]:
+    def quality(self, systems: list[Any], data: Any) -> Quality | None:
         """BLEU against the references in the data; None where it holds none."""
         numbers = sorted(systems[0].tokens)
         wanted = self.references(data, numbers)
@@ -80,13 +81,13 @@ class Texts:
     def _bleu(self) -> BLEU:
         return BLEU(tokenize="none" if self.tokenised else "13a", force=True)
 
-    def references(self, data: Any, numbers: Sequence[int]) -> Optional[List[str]]:
+    def references(self, data: Any, numbers: Sequence[int]) -> list[str] | None:
         """The references of these sentences, what the dictionary lacks marked; None without any."""
         if getattr(data, "tgt", None) is None:
             return None
         return [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
 
-    def scores(self, outputs: Sequence[List[int]], references: Sequence[str]) -> List[Any]:
+    def scores(self, outputs: Sequence[list[int]], references: Sequence[str]) -> list[Any]:
         """sacrebleu's ``BLEUScore`` of each sentence: token ids against a reference text. Its
         ``counts`` (of runs of 1 to 4 words that are in the reference too), ``sys_len`` and
         ``ref_len``, summed over sentences, give the corpus's."""

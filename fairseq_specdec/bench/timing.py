@@ -7,7 +7,8 @@ import dataclasses
 import logging
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
@@ -20,7 +21,7 @@ from .identity import Output, output_of
 logger = logging.getLogger(__name__)
 
 
-def _now(device: torch.device) -> Tuple[float, float]:
+def _now(device: torch.device) -> tuple[float, float]:
     """Wall time and processor time in seconds, once a GPU has done what it was asked."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -55,35 +56,35 @@ class System:
     name: str
     generator: Any
     models: Sequence[Any]
-    stats: Optional[DecodingStats] = None
-    steps_of_stock: Optional[StockSteps] = None
+    stats: DecodingStats | None = None
+    steps_of_stock: StockSteps | None = None
     prefix_size: int = 0
     sampled: bool = False
-    step: Optional[Callable[..., Any]] = None
+    step: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        self.times: List[List[float]] = []
-        self.outputs: Dict[int, List[Output]] = {}
-        self.tokens: Dict[int, List[int]] = {}
-        self.sentences: List[List[int]] = []
+        self.times: list[list[float]] = []
+        self.outputs: dict[int, list[Output]] = {}
+        self.tokens: dict[int, list[int]] = {}
+        self.sentences: list[list[int]] = []
         self.steps = 0
-        self.iterations: Dict[int, int] = {}
+        self.iterations: dict[int, int] = {}
         self.cpu = 0.0
-        self.unsteady: Set[int] = set()
+        self.unsteady: set[int] = set()
         if self.steps_of_stock is not None:
             self.steps_of_stock.reset()
         if self.stats is not None:
             vars(self.stats).update(vars(DecodingStats()))
 
     @property
-    def seconds(self) -> List[float]:
+    def seconds(self) -> list[float]:
         """Wall time of each batch, in their order: the median of its passes."""
         return [statistics.median(passes) for passes in self.times]
 
-    def timed(self, sample: Dict[str, Any]) -> Tuple[List[List[Dict[str, Any]]], float, float]:
+    def timed(self, sample: dict[str, Any]) -> tuple[list[list[dict[str, Any]]], float, float]:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
@@ -97,7 +98,7 @@ class System:
         ended, then = _now(device)
         return hypotheses, ended - started, then - used
 
-    def decode(self, sample: Dict[str, Any], batch: Optional[int] = None, seed: int = 1) -> None:
+    def decode(self, sample: dict[str, Any], batch: int | None = None, seed: int = 1) -> None:
         """Decode one batch. ``batch``: its number; None for a warm-up, of which nothing is kept.
         ``seed``: of the tokens drawn, if the system draws any."""
         if self.sampled:
@@ -132,7 +133,7 @@ class StockSteps:
         model = generator.model
         encode, decode = model.forward_encoder, model.forward_decoder
 
-        def timed_encode(net_input: Dict[str, Any]) -> Any:
+        def timed_encode(net_input: dict[str, Any]) -> Any:
             self.stopwatch.on(net_input["src_tokens"].device)
             with self.stopwatch("encoder"):
                 return encode(net_input)
@@ -160,11 +161,11 @@ def generation_flags(**changes: Any) -> argparse.Namespace:
 
 
 def run_paired(
-    systems: List[System],
-    batches: List[Dict[str, Any]],
+    systems: list[System],
+    batches: list[dict[str, Any]],
     warm_up: int = 3,
     repeats: int = 1,
-    title: Optional[str] = None,
+    title: str | None = None,
     seed: int = 1,
 ) -> None:
     """Decode every batch with every system in turn, so that a drift of the machine hits all.

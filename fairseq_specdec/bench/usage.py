@@ -4,7 +4,8 @@ import os
 import resource
 import sys
 import time
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -42,7 +43,7 @@ def until_at_rest(longest: float = 1.0) -> bool:
     return quiet == WINDOWS
 
 
-def thread_warnings(systems: Sequence[Any], cuda: bool, batch_size: int) -> List[str]:
+def thread_warnings(systems: Sequence[Any], cuda: bool, batch_size: int) -> list[str]:
     """A line for each system whose CPU time is not the wall time of one thread.
 
     None on a GPU, where the two need not agree, nor where more than one thread was allowed.

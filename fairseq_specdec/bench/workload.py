@@ -3,7 +3,8 @@
 import ast
 import contextlib
 import os
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -33,14 +34,14 @@ def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[
         raise UsageError("", f"{before}{error}{after}") from error
 
 
-def every_nth(order: Sequence[int], limit: Optional[int]) -> List[int]:
+def every_nth(order: Sequence[int], limit: int | None) -> list[int]:
     """``limit`` of ``order``, every n-th: ordered by length, all lengths stay represented."""
     if limit is None:
         return list(order)
     return list(order)[:: max(1, len(order) // limit)][:limit]
 
 
-def split_paths(path: Optional[str]) -> Tuple[str, ...]:
+def split_paths(path: str | None) -> tuple[str, ...]:
     """The checkpoints of ``a.pt:b.pt``."""
     paths = tuple(utils.split_paths(path or ""))
     missing = next((each for each in paths if not os.path.isfile(each)), None)
@@ -76,9 +77,9 @@ class Workload:
     def __init__(
         self,
         config: Any,
-        limit: Optional[int],
-        paths: Tuple[str, ...],
-        sources: Optional[Sequence[str]] = None,
+        limit: int | None,
+        paths: tuple[str, ...],
+        sources: Sequence[str] | None = None,
     ) -> None:
         self.config = config
         self.one_system = False
@@ -86,7 +87,7 @@ class Workload:
         with data_named(config.task.data):
             stock_task = TASK_REGISTRY[config.task._name[: -len(SUFFIX)]]
             self.task = stock_task.setup_task(config.task)
-        self._models: Dict[Tuple[str, ...], List[Any]] = {}
+        self._models: dict[tuple[str, ...], list[Any]] = {}
         models = self.models(paths)
         split = config.dataset.gen_subset
         if sources is None:
@@ -108,7 +109,7 @@ class Workload:
         lengths = [len(each) for each in tokens]
         return self.task.build_dataset_for_inference(tokens, lengths)
 
-    def _fitting(self, models: List[Any], split: str) -> List[int]:
+    def _fitting(self, models: list[Any], split: str) -> list[int]:
         """Indices of the sentences that the models take, shortest first."""
         limits = [self.task.max_positions(), *[model.max_positions() for model in models]]
         skip = self.config.dataset.skip_invalid_size_inputs_valid_test
@@ -124,11 +125,11 @@ class Workload:
             raise UsageError(f"--gen-subset {split}", f"no sentence in {self.config.task.data}")
         return [int(index) for index in order]
 
-    def _load(self, paths: Tuple[str, ...]) -> List[Any]:
+    def _load(self, paths: tuple[str, ...]) -> list[Any]:
         overrides = ast.literal_eval(self.config.common_eval.model_overrides)
         return load_models("--path", paths, self.task, arg_overrides=overrides)[0]
 
-    def models(self, paths: Tuple[str, ...]) -> List[Any]:
+    def models(self, paths: tuple[str, ...]) -> list[Any]:
         """The ensemble of these checkpoints, loaded once, on its device and ready to decode."""
         if paths not in self._models:
             config = self.config
@@ -142,7 +143,7 @@ class Workload:
             self._models[paths] = models
         return self._models[paths]
 
-    def batches(self, size: int) -> List[Dict[str, Any]]:
+    def batches(self, size: int) -> list[dict[str, Any]]:
         """The sentences as fairseq samples on the models' device; the last may be smaller."""
         chunks = [self.order[i : i + size] for i in range(0, len(self.order), size)]
         collated = [self.data.collater([self.data[i] for i in chunk]) for chunk in chunks]

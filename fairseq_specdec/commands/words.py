@@ -1,6 +1,7 @@
 """Command lines of training and distillation, which specdec-accelerate and the recipes share."""
 
-from typing import Any, Iterable, List, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 # Keep freed memory in the process: otherwise every update maps, zeroes and unmaps gigabytes.
 ALLOCATION = {
@@ -10,7 +11,7 @@ ALLOCATION = {
 }
 
 
-def flags(own: Iterable[Any], **defaults: Any) -> List[str]:
+def flags(own: Iterable[Any], **defaults: Any) -> list[str]:
     """``own``, then ``--name value`` of each default whose flag it does not give."""
     words = [str(word) for word in own]
     given = set(words)
@@ -21,7 +22,7 @@ def flags(own: Iterable[Any], **defaults: Any) -> List[str]:
     return words
 
 
-def training_flags(own: Sequence[Any], folder: Any, updates: int) -> List[str]:
+def training_flags(own: Sequence[Any], folder: Any, updates: int) -> list[str]:
     """Flags of every training; those in ``own`` come first and replace their like."""
     return flags(
         own, dropout="0.0", optimizer="adam", adam_betas="(0.9,0.98)", clip_norm="1.0",
@@ -32,14 +33,14 @@ def training_flags(own: Sequence[Any], folder: Any, updates: int) -> List[str]:
     )  # fmt: skip
 
 
-def one_pair(source: str, target: str, task: str = "translation_specdec") -> List[str]:
+def one_pair(source: str, target: str, task: str = "translation_specdec") -> list[str]:
     """The task of one pair of languages, as flags."""
     return ["--task", task, "-s", source, "-t", target]
 
 
 def distill_flags(
     own: Sequence[Any], plugin: str, teacher: Any, dest: Any, task: Sequence[str], beam: Any
-) -> List[str]:
+) -> list[str]:
     """Flags of every distillation, less those of the device. ``task``: as of ``one_pair``."""
     words = [
         "--user-dir", plugin, "--path", teacher, "--dest", dest, *task,
@@ -48,6 +49,6 @@ def distill_flags(
     return list(map(str, words))
 
 
-def words_of(flags: Mapping[str, str]) -> List[str]:
+def words_of(flags: Mapping[str, str]) -> list[str]:
     """Flags and their values, as the words of a command."""
     return [word for flag in flags.items() for word in flag]

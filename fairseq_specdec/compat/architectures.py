@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
-from typing import Any, Iterator, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf, open_dict
 
@@ -62,7 +63,7 @@ class _Source(NamedTuple):
     task: OwnTask
 
 
-_building: contextvars.ContextVar[Optional[_Source]] = contextvars.ContextVar("_building")
+_building: contextvars.ContextVar[_Source | None] = contextvars.ContextVar("_building")
 # Whether the weights of what is built are those of a checkpoint that this project decodes.
 _filled: contextvars.ContextVar[bool] = contextvars.ContextVar("_filled", default=False)
 _ours: contextvars.ContextVar[bool] = contextvars.ContextVar("_ours", default=False)
@@ -98,7 +99,7 @@ def building_from(path: str, state: Any = None) -> Iterator[None]:
         _building.reset(token)
 
 
-def built_from() -> Optional[str]:
+def built_from() -> str | None:
     """The checkpoint whose settings a model is being built from; None for a command line's."""
     source = _building.get(None)
     return None if source is None else source.path

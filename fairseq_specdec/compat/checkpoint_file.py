@@ -1,8 +1,9 @@
 """Read the checkpoints that a flag names; refuse other files."""
 
 import os
+from collections.abc import Sequence
 from pickle import UnpicklingError
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any
 
 from omegaconf import OmegaConf, open_dict
 
@@ -30,14 +31,14 @@ def check_file(flag: str, path: str) -> None:
         raise UsageError(flag, f"{path} is no regular file", "name a checkpoint")
 
 
-def read_state(flag: str, path: str) -> Dict[str, Any]:
+def read_state(flag: str, path: str) -> dict[str, Any]:
     """Content of a checkpoint of fairseq, on the CPU: its ``model`` and, in ``cfg`` or ``args``,
     its settings."""
     from fairseq import checkpoint_utils  # imported late, as in all of compat
 
     check_file(flag, path)
     try:
-        state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(path)
+        state: dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(path)
         if not state.get("model") or not (state.get("cfg") or state.get("args")):
             raise KeyError("no model in it")
     except _NAMED as error:
@@ -54,7 +55,7 @@ def read_state(flag: str, path: str) -> Dict[str, Any]:
 
 def load_models(
     flag: str, paths: Sequence[str], task: Any, misfit: str = "", **options: Any
-) -> Tuple[List[Any], Any]:
+) -> tuple[list[Any], Any]:
     """Build the models of checkpoints for this project, on the CPU, one by one.
 
     Args:
@@ -92,13 +93,13 @@ def load_models(
     return models, saved
 
 
-def settings_of(state: Dict[str, Any], part: str) -> Any:
+def settings_of(state: dict[str, Any], part: str) -> Any:
     """The settings of ``model`` or ``task`` in a checkpoint of any age."""
     own = (state.get("cfg") or {}).get(part)
     return state.get("args") if own is None else own
 
 
-def architecture(state: Dict[str, Any]) -> str:
+def architecture(state: dict[str, Any]) -> str:
     """``--arch`` of a checkpoint's model."""
     settings = settings_of(state, "model")
     return str(get_setting(settings, "_name") or get_setting(settings, "arch"))

@@ -4,7 +4,8 @@ import argparse
 import collections
 import types
 import typing
-from typing import Any, Callable, List
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ from .structure import check_structure
 from .unpickling_files import load_checked
 
 
-def checkpoint_types() -> List[Any]:
+def checkpoint_types() -> list[Any]:
     """The types of fairseq checkpoints that ``torch.load`` may make, beyond tensors.
 
     Found by ablation on checkpoints of fairseq 0.9 to 0.12.3. Entries are in the form of

@@ -6,7 +6,8 @@ import contextlib
 import contextvars
 import inspect
 import sys
-from typing import Any, Dict, Iterator, List, Optional
+from collections.abc import Iterator
+from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
@@ -28,7 +29,7 @@ _RANDOM = {
 }
 
 # Packed weights of the files that were read, by their paths; None outside of ``only_to_decode``.
-_Packed = Optional[Dict[str, Any]]
+_Packed = dict[str, Any] | None
 _decoding: contextvars.ContextVar[_Packed] = contextvars.ContextVar("_decoding", default=None)
 
 
@@ -101,7 +102,7 @@ def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     return state
 
 
-def _attach(models: List[Any], paths: List[str]) -> None:
+def _attach(models: list[Any], paths: list[str]) -> None:
     """Give the models of files with packed weights these."""
     packed = _decoding.get() or {}
     for model, path in zip(models, paths):

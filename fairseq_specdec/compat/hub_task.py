@@ -1,7 +1,7 @@
 """A task of this project that fairseq's hub is asked for."""
 
 from argparse import Namespace
-from typing import Any, Dict, Optional
+from typing import Any
 
 from .patch import wrap_once
 
@@ -31,7 +31,7 @@ def _ours(name: Any) -> bool:
 
 
 def _load(
-    original: Any, filenames: Any, arg_overrides: Optional[Dict[str, Any]] = None, *rest: Any,
+    original: Any, filenames: Any, arg_overrides: dict[str, Any] | None = None, *rest: Any,
     **more: Any,
 ) -> Any:  # fmt: skip
     """The name, and the flags beside the others."""
@@ -42,7 +42,7 @@ def _load(
     return original(filenames, arg_overrides, *rest, **more)
 
 
-def _overwrite(original: Any, cfg: Any, overrides: Dict[str, Any]) -> None:
+def _overwrite(original: Any, cfg: Any, overrides: dict[str, Any]) -> None:
     """A name becomes a dictionary where the checkpoint's task has a dataclass."""
     from fairseq.tasks import TASK_DATACLASS_REGISTRY
 

@@ -6,14 +6,15 @@ import contextlib
 import contextvars
 import dataclasses
 import re
-from typing import Any, FrozenSet, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from .patch import wrap_once
 from .settings import RefusedCheckpointError
 
 _FIX = "refuse_interpolations_of_checkpoints"
 # The checkpoint whose settings are converted; None for a command line's.
-_reading: contextvars.ContextVar[Optional[str]] = contextvars.ContextVar("_reading", default=None)
+_reading: contextvars.ContextVar[str | None] = contextvars.ContextVar("_reading", default=None)
 
 
 def refuse_interpolations_of_checkpoints() -> None:
@@ -63,7 +64,7 @@ def _override(original: Any, args: Any) -> Any:
     return lines, deleted
 
 
-def _check(lines: List[str], path: str) -> None:
+def _check(lines: list[str], path: str) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     known = _of_fairseq()
@@ -82,7 +83,7 @@ def _check(lines: List[str], path: str) -> None:
                 )
 
 
-def _of_fairseq() -> FrozenSet[Tuple[str, str]]:
+def _of_fairseq() -> frozenset[tuple[str, str]]:
     """(name, text) of the interpolations among the defaults of fairseq's dataclasses."""
     from fairseq.dataclass import FairseqDataclass
 

@@ -3,12 +3,13 @@
 import ast
 import operator
 import sys
-from typing import Any, Callable, Dict, Tuple
+from collections.abc import Callable
+from typing import Any
 
 # More elements than any setting has; "[0] * 10**9" is refused before it is made.
 _MOST = 10_000
 
-_OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Mult: operator.mul}
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Mult: operator.mul}
 
 
 class NotLiteralError(ValueError):
@@ -75,7 +76,7 @@ def _value(node: ast.AST) -> Any:
 
 def _combined(kind: type, left: Any, right: Any) -> Any:
     """Sum or product of two literals, if it is a number, list or tuple of a sensible size."""
-    sides: Tuple[type, type] = (type(left), type(right))
+    sides: tuple[type, type] = (type(left), type(right))
     numbers = [side in (int, float) for side in sides]
     sequences = [side in (list, tuple) for side in sides]
     if kind is ast.Mult and any(sequences):

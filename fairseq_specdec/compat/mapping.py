@@ -6,7 +6,7 @@ import mmap
 import os
 import sys
 import weakref
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -15,7 +15,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 @functools.lru_cache(maxsize=1)
-def _library() -> Optional[Any]:
+def _library() -> Any | None:
     """The C library's mmap and munmap; None where there are none."""
     if not sys.platform.startswith(("linux", "darwin")):
         return None
@@ -27,7 +27,7 @@ def _library() -> Optional[Any]:
     return library
 
 
-def mapped(file: int, start: int, count: int, dtype: torch.dtype) -> Optional[torch.Tensor]:
+def mapped(file: int, start: int, count: int, dtype: torch.dtype) -> torch.Tensor | None:
     """``count`` elements of a file from byte ``start`` on, [N]; what is written stays in memory.
 
     Python's own mmap keeps a file open for each mapping, and a model has hundreds of weights.

@@ -4,7 +4,8 @@ import inspect
 import logging
 import os
 import re
-from typing import Any, List, NoReturn, Sequence
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
@@ -74,7 +75,7 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
             _refuse_weights(error, [str(name) for name in filenames], given.get("task"))
         if "joined dictionary" in str(error):
             task = given.get("task")
-            words: List[Any] = [getattr(task, f"{s}_dictionary", None) for s in _SIDES.values()]
+            words: list[Any] = [getattr(task, f"{s}_dictionary", None) for s in _SIDES.values()]
             files = ", ".join(each.file for each in words if hasattr(each, "file"))
             raise UsageError(
                 ":".join(map(str, filenames)),
@@ -100,7 +101,7 @@ def _ours(task: Any) -> bool:
     return bool(getattr(task, "decodes_speculatively", False))
 
 
-def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
+def _refuse_weights(error: RuntimeError, names: list[str], task: Any) -> None:
     """Refuse a model whose embeddings do not have the sizes of ``task``'s dictionaries. Raises
     MisfitError: naming both sizes, if that is what the error is about, else RuntimeError: the first
     weight that does not fit."""
@@ -117,7 +118,7 @@ def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
         ) from error
 
 
-def _refuse_sizes(misfits: List[Any], names: List[str], task: Any, error: RuntimeError) -> NoReturn:
+def _refuse_sizes(misfits: list[Any], names: list[str], task: Any, error: RuntimeError) -> NoReturn:
     sizes = list(dict.fromkeys(sizes[1:] for sizes in misfits))
     if len(sizes) == 1:
         sizes_there = "dictionaries of {} symbols, and those of the data have {}".format(*sizes[0])

@@ -1,7 +1,7 @@
 """The task that a checkpoint was trained with, and the flags that decode with it."""
 
 import shlex
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -61,7 +61,7 @@ class OwnTask:
         several = self._settings.get("lang_pairs")
         return not several and None not in own and own[0] != own[1] and own == now[::-1]
 
-    def differences(self, task: Any) -> List[str]:
+    def differences(self, task: Any) -> list[str]:
         """What a task of this project does otherwise than training did with tokens of languages,
         with the remedies."""
         flags = _FLAGS.get(self.name, ()) if self.made(task) else ()
@@ -74,7 +74,7 @@ class OwnTask:
             texts += [f"{flag}: training {remedy}"] if there != here else []
         return texts + (self._order(task) if "langs" in flags else [])
 
-    def _order(self, task: Any) -> List[str]:
+    def _order(self, task: Any) -> list[str]:
         """The same of the languages whose tokens the task adds to its dictionary."""
         langs = _listed(self._settings.get("langs"))
         if not langs and not self._settings.get("lang_dict"):
@@ -110,7 +110,7 @@ class OwnTask:
         return " ".join(map(shlex.quote, words))
 
 
-def _listed(names: Any) -> List[str]:
+def _listed(names: Any) -> list[str]:
     """Names that a flag holds in one string or in a list."""
     return names.split(",") if isinstance(names, str) else list(names or ())
 
@@ -121,14 +121,14 @@ def _setting(task: Any, name: str) -> Any:
     return getattr(settings, name, None)
 
 
-def _registered(name: Any) -> Optional[type]:
+def _registered(name: Any) -> type | None:
     from fairseq.tasks import TASK_REGISTRY
 
-    kind: Optional[type] = TASK_REGISTRY.get(name) if isinstance(name, str) else None
+    kind: type | None = TASK_REGISTRY.get(name) if isinstance(name, str) else None
     return kind
 
 
-def _named(state: Dict[str, Any]) -> Tuple[Any, Dict[Any, Any]]:
+def _named(state: dict[str, Any]) -> tuple[Any, dict[Any, Any]]:
     """(name, settings) of the task, from either layout of a checkpoint."""
     if state.get("args") is not None:
         settings = dict(vars(state["args"]))  # those of the model too, whose name is _name

@@ -3,7 +3,8 @@
 import functools
 import inspect
 import types
-from typing import Any, Callable, List, NamedTuple, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 _MARK = "_fairseq_specdec_fixes"
 
@@ -16,7 +17,7 @@ class Patched(NamedTuple):
     stock: Callable[..., Any]
 
 
-PATCHED: List[Patched] = []
+PATCHED: list[Patched] = []
 
 
 def wrap_once(

@@ -2,7 +2,7 @@
 
 import argparse
 import collections
-from typing import Any, Dict, List, Set
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -53,8 +53,8 @@ def plain_settings(state: Any, path: str) -> Any:
 
 def _check_rest(part: Any, name: str, path: str) -> None:
     """Refuse a part of a checkpoint with configurations in it, at any depth."""
-    left: List[Any] = [part]
-    seen: Set[int] = set()
+    left: list[Any] = [part]
+    seen: set[int] = set()
     while left:
         value = left.pop()
         if id(value) in seen:
@@ -121,8 +121,8 @@ class _Plain:
         )
 
     def _items(
-        self, mapping: Dict[Any, Any], name: str, depth: int, attributes: bool = False
-    ) -> Dict[Any, Any]:
+        self, mapping: dict[Any, Any], name: str, depth: int, attributes: bool = False
+    ) -> dict[Any, Any]:
         """The entries of a dictionary or Namespace, plain, under plain names."""
         path, made = self._path, {}
         for key, value in mapping.items():

@@ -2,7 +2,7 @@
 
 import io
 from importlib.util import find_spec
-from typing import Any, List
+from typing import Any
 
 from fairseq_specdec.io.contents import WrongFileError, check_content
 from fairseq_specdec.io.printable import flat_message
@@ -99,7 +99,7 @@ def _sentencepiece(original: Any, made: Any, cfg: Any) -> None:
         raise WrongFileError(path, message) from error
 
 
-def check_codes(bpe: Any, dictionaries: List[Any], joined: bool) -> None:
+def check_codes(bpe: Any, dictionaries: list[Any], joined: bool) -> None:
     """Refuse codes of subword-nmt that did not split the text of any of these dictionaries. Raises
     WrongFileError: names the codes' file. ``bpe``: fairseq's object; any other kind, and None, is
     accepted, as is a dictionary of few subwords. ``joined``: the dictionaries are of both

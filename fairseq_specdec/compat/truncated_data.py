@@ -6,7 +6,8 @@ import contextlib
 import contextvars
 import os
 import struct
-from typing import Any, BinaryIO, Iterator, NamedTuple, Tuple
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -130,7 +131,7 @@ def check_tokens(index: str, data: str, layout: Layout, symbols: int) -> None:
         )
 
 
-def _unpack(stream: BinaryIO, form: str) -> Tuple[int, ...]:
+def _unpack(stream: BinaryIO, form: str) -> tuple[int, ...]:
     """Little-endian integers where the stream is; ``struct.error`` where it ends before."""
     return struct.unpack("<" + form, stream.read(struct.calcsize("<" + form)))
 
@@ -146,7 +147,7 @@ def _dtype(index: str, version: int, code: int) -> Any:
     return np.dtype(indexed_dataset._code_to_dtype[code])
 
 
-def _arrays(stream: BinaryIO, index: str, *parts: Tuple[str, int]) -> Tuple[Any, ...]:
+def _arrays(stream: BinaryIO, index: str, *parts: tuple[str, int]) -> tuple[Any, ...]:
     """The rest of an index: of each (type, count) an array, as int64."""
     length = stream.tell() + sum(np.dtype(kind).itemsize * count for kind, count in parts)
     have = os.fstat(stream.fileno()).st_size

@@ -2,8 +2,9 @@
 
 import pickle
 import struct
+from collections.abc import Callable
 from pickle import UnpicklingError
-from typing import IO, Any, Callable, Dict, List, Tuple
+from typing import IO, Any
 
 from fairseq_specdec.io.printable import flat_message
 
@@ -37,9 +38,9 @@ class Unpickler:
         self._limit = limit
         self._objects = objects
         self._storage = storage
-        self._stack: List[Any] = []
-        self._marked: List[List[Any]] = []
-        self._memo: Dict[int, Any] = {}
+        self._stack: list[Any] = []
+        self._marked: list[list[Any]] = []
+        self._memo: dict[int, Any] = {}
 
     def load(self) -> Any:
         try:
@@ -77,7 +78,7 @@ class Unpickler:
     def _push(self, value: Any) -> None:
         self._stack.append(value)
 
-    def _since_mark(self) -> List[Any]:
+    def _since_mark(self) -> list[Any]:
         items, self._stack = self._stack, self._marked.pop()
         return items
 
@@ -110,13 +111,13 @@ class Unpickler:
     def _get(self, form: str) -> None:
         self._push(self._memo[self._number(form)])
 
-    def _extend(self, items: List[Any]) -> None:
+    def _extend(self, items: list[Any]) -> None:
         into = self._stack[-1]
         if type(into) is not list:
             raise UnpicklingError(f"it appends to a {type(into).__name__}, no list")
         into.extend(items)
 
-    def _update(self, items: List[Any]) -> None:
+    def _update(self, items: list[Any]) -> None:
         into = self._stack[-1]
         if type(into) not in self._objects.mappings:
             raise UnpicklingError(f"it writes into a {type(into).__name__}, no dictionary")
@@ -128,7 +129,7 @@ class Unpickler:
                 raise UnpicklingError(f"it has a {type(key).__name__} for a key")
             into[key] = value
 
-    def _called(self) -> Tuple[Named, Any]:
+    def _called(self) -> tuple[Named, Any]:
         arguments, what = self._stack.pop(), self._stack.pop()
         if type(what) is not Named or type(arguments) is not tuple:
             raise UnpicklingError(f"it calls a {type(what).__name__}; it was not run")
@@ -148,7 +149,7 @@ class Unpickler:
         self._push(self._storage(self._stack.pop()))
 
 
-_STEPS: Dict[bytes, Callable[[Unpickler], None]] = {
+_STEPS: dict[bytes, Callable[[Unpickler], None]] = {
     pickle.PROTO: Unpickler._protocol,
     # values
     pickle.NONE: lambda self: self._push(None),

@@ -9,8 +9,9 @@ import io
 import os
 import struct
 import zipfile
+from collections.abc import Iterator
 from pickle import UnpicklingError
-from typing import IO, Any, Dict, Iterator, List, Optional, Tuple
+from typing import IO, Any
 
 import torch
 
@@ -63,7 +64,7 @@ def load_checked(file: Any) -> Any:
     return _zipped(file, size) if zipped else _Legacy(file, size).load()
 
 
-def _described(persistent_id: Any, entries: int) -> Tuple[torch.dtype, str, int]:
+def _described(persistent_id: Any, entries: int) -> tuple[torch.dtype, str, int]:
     """(dtype, key, elements) of a storage, from the file's description of it."""
     require(
         type(persistent_id) is tuple and len(persistent_id) == entries, "a reference to no storage"
@@ -89,7 +90,7 @@ def _filled(stream: IO[bytes], dtype: torch.dtype, count: int) -> torch.Tensor:
     return raw.clamp_(max=1).view(dtype) if dtype is torch.bool else raw.view(dtype)
 
 
-def _number_of(file: IO[bytes]) -> Optional[int]:
+def _number_of(file: IO[bytes]) -> int | None:
     """Of an open file, as the system has it; None where there is none."""
     try:
         return file.fileno()
@@ -106,12 +107,12 @@ class _Records:
         file: the system's number of the file, to map large storages; None to read all.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, root: str, file: Optional[int] = None) -> None:
+    def __init__(self, archive: zipfile.ZipFile, root: str, file: int | None = None) -> None:
         self._archive = archive
         self._root = root
         self._file = file
-        self._kept: Dict[str, Tuple[torch.dtype, Storage]] = {}
-        self._unchecked: Dict[int, zipfile.ZipInfo] = {}  # by the address of what was mapped
+        self._kept: dict[str, tuple[torch.dtype, Storage]] = {}
+        self._unchecked: dict[int, zipfile.ZipInfo] = {}  # by the address of what was mapped
 
     def storage(self, persistent_id: Any) -> Storage:
         dtype, key, count = _described(persistent_id, 5)
@@ -135,7 +136,7 @@ class _Records:
 
     def _mapped(
         self, entry: zipfile.ZipInfo, dtype: torch.dtype, count: int
-    ) -> Optional[torch.Tensor]:
+    ) -> torch.Tensor | None:
         """A record whose checksum is not checked, [N]; None where it is to be read."""
         if self._file is None or entry.file_size < LEAST_MAPPED or dtype is torch.bool:
             return None
@@ -147,7 +148,7 @@ class _Records:
             self._unchecked[flat.data_ptr()] = entry
         return flat
 
-    def check(self, but: List[torch.Tensor]) -> None:
+    def check(self, but: list[torch.Tensor]) -> None:
         """Compare what was mapped with the checksums, reading it once. ``but``: tensors that may
         differ from them."""
         for part in but:
@@ -187,7 +188,7 @@ def _root(archive: zipfile.ZipFile, size: int) -> str:
     return roots[0]
 
 
-def _check_entries(entries: List[zipfile.ZipInfo], size: int) -> None:
+def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
     """Refuse records that torch would not have written."""
     names = [entry.filename for entry in entries]
     if any(name.split("/")[-1] == "constants.pkl" for name in names):
@@ -206,7 +207,7 @@ class _Legacy:
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
         self._left = self._size = size
-        self._kept: Dict[str, Tuple[torch.dtype, Storage]] = {}
+        self._kept: dict[str, tuple[torch.dtype, Storage]] = {}
 
     def load(self) -> Any:
         if self._pickle() != _MAGIC or self._pickle() != _PROTOCOL:

@@ -5,8 +5,9 @@ import collections
 import math
 import re
 import typing
+from collections.abc import Callable
 from pickle import UnpicklingError
-from typing import Any, Callable, Dict, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -163,7 +164,7 @@ def _set_fields(made: Any, state: Any) -> None:
     made.__dict__.update(state)
 
 
-def _omegaconf() -> Tuple[Dict[str, Any], Dict[Any, Callable[[Any, Any], None]]]:
+def _omegaconf() -> tuple[dict[str, Any], dict[Any, Callable[[Any, Any], None]]]:
     """omegaconf's classes by name, and how the fields of each are set."""
     from omegaconf import DictConfig, ListConfig, base, nodes
 
@@ -193,17 +194,17 @@ def _omegaconf() -> Tuple[Dict[str, Any], Dict[Any, Callable[[Any, Any], None]]]
     classes = {f"{one.__module__}.{one.__qualname__}": one for one in held}
     plain = (base.ContainerMetadata, base.Metadata)
     classes.update({f"{one.__module__}.{one.__qualname__}": one for one in plain})
-    setters: Dict[Any, Callable[[Any, Any], None]] = {one: set_node for one in held}
+    setters: dict[Any, Callable[[Any, Any], None]] = {one: set_node for one in held}
     setters.update({one: _set_fields for one in plain})
     return classes, setters
 
 
-def _of_fairseq() -> Dict[str, Any]:
+def _of_fairseq() -> dict[str, Any]:
     """Classes of which fairseq's checkpoints hold plain instances, by name."""
     from fairseq.distributed import utils as distributed_utils
     from fairseq.logging import meters
 
-    made: Dict[str, Any] = {
+    made: dict[str, Any] = {
         "argparse.Namespace": argparse.Namespace,
         "fairseq.distributed.utils._TensorPlaceholder": distributed_utils._TensorPlaceholder,
     }
@@ -219,7 +220,7 @@ class Objects:
     mappings = (dict, collections.OrderedDict, collections.defaultdict)
 
     def __init__(self) -> None:
-        self._values: Dict[str, Any] = {
+        self._values: dict[str, Any] = {
             "typing.Any": typing.Any,
             "__builtin__.dict": dict,  # Python 2's names, which protocol 2 writes
             "__builtin__.list": list,
@@ -228,7 +229,7 @@ class Objects:
             **{str(dtype): dtype for dtype in _DTYPES.values()},
             "numpy.ndarray": Named("numpy.ndarray"),
         }
-        self._calls: Dict[str, Callable[..., Any]] = {
+        self._calls: dict[str, Callable[..., Any]] = {
             "collections.OrderedDict": lambda: collections.OrderedDict(),
             "collections.defaultdict": _defaultdict,
             "torch._utils._rebuild_tensor_v2": _tensor,
@@ -245,11 +246,11 @@ class Objects:
             "numpy._core.multiarray.scalar": _scalar,
         }
         made = _of_fairseq()
-        self._states: Dict[Any, Callable[[Any, Any], None]] = {
+        self._states: dict[Any, Callable[[Any, Any], None]] = {
             kind: _set_fields for kind in made.values()
         }
         classes, setters = _omegaconf()
-        self._classes: Dict[str, Any] = {**made, **classes}
+        self._classes: dict[str, Any] = {**made, **classes}
         self._states.update(setters)
         self._states[collections.OrderedDict] = _set_ordered
         self._states[np.ndarray] = _set_array
@@ -266,12 +267,12 @@ class Objects:
             )
         return Named(full)
 
-    def call(self, what: Named, arguments: Tuple[Any, ...]) -> Any:
+    def call(self, what: Named, arguments: tuple[Any, ...]) -> Any:
         """The result of a function of the table."""
         require(what.name in self._calls, f"a call of {what.name}")
         return self._calls[what.name](*arguments)
 
-    def new(self, what: Named, arguments: Tuple[Any, ...]) -> Any:
+    def new(self, what: Named, arguments: tuple[Any, ...]) -> Any:
         """An instance of a class of the table, without fields as yet."""
         require(what.name in self._classes and not arguments, f"a new {what.name}")
         made = self._classes[what.name]

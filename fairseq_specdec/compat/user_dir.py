@@ -1,7 +1,8 @@
 """Importing the plugin by name and as ``--user-dir`` in one process."""
 
 import os
-from typing import Any, Callable, Set
+from collections.abc import Callable
+from typing import Any
 
 from ..commands.in_fairseq import install
 from .patch import wrap_once
@@ -23,7 +24,7 @@ def know_own_folder() -> None:
     beside_fairseq = os.path.join(
         os.path.dirname(fairseq.__file__), "..", os.path.basename(PACKAGE)
     )
-    memo: Set[str] = getattr(utils.import_user_module, "memo", set())
+    memo: set[str] = getattr(utils.import_user_module, "memo", set())
     memo.add(PACKAGE)
     if os.path.exists(beside_fairseq) and os.path.samefile(beside_fairseq, PACKAGE):
         memo.add(beside_fairseq)

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import Optional, Sequence
+from collections.abc import Sequence
 
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
@@ -59,7 +59,7 @@ def _in_full(words: Sequence[str]) -> Sequence[str]:
     return words if not words or words[0] in known else ["drafter", *words]
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     log_to_stderr()
     with reporting("specdec-convert", arguments) as words:
         main(brief(get_parser()).parse_args(_in_full(words)))

@@ -8,7 +8,7 @@ import argparse
 import io
 import logging
 import os
-from typing import Any, Dict
+from typing import Any
 
 import torch
 
@@ -50,7 +50,7 @@ def _holds(path: str, content: bytes) -> bool:
     return equal(there, load_checkpoint(io.BytesIO(content)))
 
 
-def _add_digests(converted: Dict[str, Any], state: Dict[str, Any]) -> None:
+def _add_digests(converted: dict[str, Any], state: dict[str, Any]) -> None:
     """Give a drafter the digests of its dictionaries, where it has none and they are there."""
     for side, (file, dictionary) in trained_dictionaries(state).items():
         converted["cfg"]["model"].setdefault(setting_of(side), digest_of(dictionary))

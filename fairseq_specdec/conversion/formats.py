@@ -9,7 +9,7 @@ import argparse
 import copy
 import dataclasses
 import enum
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -51,13 +51,13 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _history() -> Dict[str, Any]:
+def _history() -> dict[str, Any]:
     """Fields that fairseq needs in a checkpoint, for one that no training resumes."""
     step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     return {"optimizer_history": [step], "task_state": {}, "last_optimizer_state": None}
 
 
-def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
+def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
     """A drafter's checkpoint in this project's format. ``state``: a checkpoint as fairseq's loader
     returns it. ``source``: what was read: ``file``, ``bytes``, ``sha256``."""
     name, settings = architecture(state), settings_of(state, "model")
@@ -65,7 +65,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     whole = copy.deepcopy(settings)
     if name in ARCH_CONFIG_REGISTRY:  # settings that the checkpoint leaves out
         ARCH_CONFIG_REGISTRY[name](whole)
-    record: Dict[str, Any] = dict(source)
+    record: dict[str, Any] = dict(source)
     if name in (OWN_ARCHITECTURE, *ARCHITECTURES):
         cfg, weights = legacy_config(whole), to_ours(weights)
         before = (state.get("extra_state") or {}).get(RECORD) or {}
@@ -97,7 +97,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def to_released(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
+def to_released(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
     """A drafter's checkpoint in the authors' layout, with the settings as flags in ``args``."""
     name = architecture(state)
     if name not in (OWN_ARCHITECTURE, *ARCHITECTURES):

@@ -3,7 +3,7 @@
 import argparse
 import logging
 import os
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from fairseq.models import build_model
@@ -82,7 +82,7 @@ def main(args: argparse.Namespace) -> None:
     # As saved: what fairseq's loader adds to the settings is no plain value.
     with weights_mapped():
         saved = load_checkpoint(args.input)
-    kept: Dict[str, Any] = {name: saved.get(name) for name in _KEPT}
+    kept: dict[str, Any] = {name: saved.get(name) for name in _KEPT}
     kept["optimizer_history"] = [_HISTORY]
     kept["model"] = _left(model, saved["model"])
     kept[KEY] = content
@@ -94,7 +94,7 @@ def main(args: argparse.Namespace) -> None:
     )  # fmt: skip
 
 
-def _model(state: Dict[str, Any], path: str) -> Any:
+def _model(state: dict[str, Any], path: str) -> Any:
     """The verifier of a checkpoint, with its weights in the file."""
     weights, settings = state["model"], state.get("args") or state["cfg"]["model"]
     with building_from(path, state), known_architectures_only():
@@ -119,9 +119,9 @@ def _check_packed(model: nn.Module, path: str) -> None:
         raise UsageError("input", f"{path} has a part that the native engine does not run")
 
 
-def _left(model: nn.Module, saved: Dict[str, Any]) -> Dict[str, Any]:
+def _left(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
     """What of a model's state is not packed; as it was saved, where it was saved."""
-    own: Dict[str, Any] = {}
+    own: dict[str, Any] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         prefix = f"{name}." if name else ""
         if isinstance(module, PackedModule):

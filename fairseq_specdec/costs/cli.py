@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import Optional, Sequence
+from collections.abc import Sequence
 
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.commands.own import brief, command_parser, reporting
@@ -43,7 +43,7 @@ def _shown(figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     """The console script ``python -m fairseq_specdec.costs.cli``."""
     with reporting("python -m fairseq_specdec.costs.cli", arguments) as words:
         args = brief(get_parser()).parse_args(words)

@@ -3,7 +3,8 @@
 import functools
 import json
 import pathlib
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -46,8 +47,8 @@ _TORCH = Device("cpu", "any", 0, 1 << 62, 0.15, 0.75)
 _GPU = Device("cuda", "any", 0, 1 << 62, 0.0, 0.5, graphs=32)
 
 
-@functools.lru_cache(maxsize=None)
-def read(path: pathlib.Path) -> Tuple[Device, ...]:
+@functools.cache
+def read(path: pathlib.Path) -> tuple[Device, ...]:
     """The rows of a table, read once.
 
     Raises:
@@ -59,7 +60,7 @@ def read(path: pathlib.Path) -> Tuple[Device, ...]:
         raise UsageError(path, f"no table as make gpu writes it ({error})") from error
 
 
-def merged(rows: Sequence[Device], more: Sequence[Device]) -> Tuple[Device, ...]:
+def merged(rows: Sequence[Device], more: Sequence[Device]) -> tuple[Device, ...]:
     """The rows of a table with others added, which replace those of the same place."""
     places = {row[:2] for row in more}
     return (*(row for row in rows if row[:2] not in places), *more)
@@ -86,7 +87,7 @@ def rows_for_graphs(models: Sequence[Any]) -> int:
     return of_models(models).graphs
 
 
-def _measured(models: Sequence[Any]) -> Optional[Device]:
+def _measured(models: Sequence[Any]) -> Device | None:
     weight = next(models[0].parameters())
     place = device_name(weight.device), str(weight.dtype).split(".")[1]
     size = sum(layer_bytes(model.decoder) for model in models)

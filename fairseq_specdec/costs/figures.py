@@ -2,7 +2,7 @@
 
 import json
 import math
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import PathLike, replacing
@@ -39,11 +39,11 @@ class Figures(NamedTuple):
     """
 
     processor: str
-    rows: Tuple[int, ...]
-    products: Dict[str, Tuple[float, ...]]
-    sizes: Tuple[float, ...]
-    reads: Tuple[float, ...]
-    between: Dict[str, float]
+    rows: tuple[int, ...]
+    products: dict[str, tuple[float, ...]]
+    sizes: tuple[float, ...]
+    reads: tuple[float, ...]
+    between: dict[str, float]
     start: float
 
     def multiply(self, number_format: str, rows: float, multiply_adds: float) -> float:
@@ -77,7 +77,7 @@ class Figures(NamedTuple):
         return float(longer * shares ** (1 / overlap))
 
 
-def _between_points(points: Tuple[float, ...], values: Any, at: float, grows: bool = True) -> float:
+def _between_points(points: tuple[float, ...], values: Any, at: float, grows: bool = True) -> float:
     """The value at a point, on the line through the two points around it; beyond the last one on
     the line from 0 through that (``grows``), or as there."""
     if at >= points[-1]:
@@ -145,7 +145,7 @@ def checked(given: Any) -> Figures:
     )
 
 
-def _of_formats(given: Any, part: str) -> Dict[str, Any]:
+def _of_formats(given: Any, part: str) -> dict[str, Any]:
     values = given[part]
     known = isinstance(values, dict) and set(values) <= set(FORMATS) <= set(values) | set(_SINCE)
     if not known:
@@ -153,7 +153,7 @@ def _of_formats(given: Any, part: str) -> Dict[str, Any]:
     return {name: values[name if name in values else _SINCE[name]] for name in FORMATS}
 
 
-def _numbers(given: Any, name: str, count: int = 0) -> Tuple[float, ...]:
+def _numbers(given: Any, name: str, count: int = 0) -> tuple[float, ...]:
     values = given[name]
     if not isinstance(values, list) or not values or (count and len(values) != count):
         raise ValueError(f"{name} is no list of {count or 'some'} numbers")

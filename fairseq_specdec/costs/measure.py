@@ -4,7 +4,8 @@ import ctypes
 import functools
 import platform
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -53,7 +54,7 @@ def measure(library: Library) -> Figures:
     return Figures(processor(), ROWS, products, sizes, reads, between, max(start, 1e-7))
 
 
-def _rising(seconds: Dict[int, float]) -> Dict[int, float]:
+def _rising(seconds: dict[int, float]) -> dict[int, float]:
     """By rows, none longer than with more rows: what took longer was disturbed in all its tries."""
     least, rising = float("inf"), {}
     for rows in sorted(seconds, reverse=True):
@@ -65,7 +66,7 @@ def _rising(seconds: Dict[int, float]) -> Dict[int, float]:
 _LAYER_PRODUCTS = 8
 
 
-def _layer_seconds(library: Library, matrix: NativeLinear) -> Tuple[float, float]:
+def _layer_seconds(library: Library, matrix: NativeLinear) -> tuple[float, float]:
     """The least seconds of passes over ``_FEW`` and ``_MANY`` rows through a decoder layer, all of
     whose products are of one matrix."""
     width, number_format = _WIDTH, matrix.number_format
@@ -121,14 +122,14 @@ def _timed(run: Callable[[], Any], clock: Callable[[], float] = time.perf_counte
     return clock() - started
 
 
-def _reads() -> Tuple[Tuple[float, ...], Tuple[float, ...]]:
+def _reads() -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(bytes, seconds to read a byte of so many), by a search that finds nothing.
 
     In the thread's own time: the longest search takes 8 ms, and on a busy machine hardly one of
     these passes without an interruption.
     """
     buffer = b"\2" * SIZES[-1]
-    reads: List[float] = []
+    reads: list[float] = []
     for size in SIZES:
         search = functools.partial(buffer.find, b"\1", 0, size)
         tries = 3 if size > SIZES[-2] else 10
@@ -149,7 +150,7 @@ def processor() -> str:
     """Its name, where the system has it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as stream:
-            facts: Dict[str, str] = {}
+            facts: dict[str, str] = {}
             for line in stream:
                 name, _, value = line.partition(":")
                 facts.setdefault(name.strip(), value.strip())

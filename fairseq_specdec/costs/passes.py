@@ -1,6 +1,7 @@
 """Seconds of passes and drafts, by how many tokens they are over."""
 
-from typing import Callable, NamedTuple, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from fairseq_specdec.engine.work import Pass
 

@@ -7,7 +7,6 @@ import logging
 import os
 import pathlib
 import time
-from typing import Optional, Tuple
 
 from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.errors import UsageError
@@ -49,7 +48,7 @@ def figures(asked: str, library: Library) -> Figures:
     return shipped() if asked == OFF else _named(asked, name)
 
 
-def source(asked: str) -> Tuple[str, str]:
+def source(asked: str) -> tuple[str, str]:
     """(what holds, the flag or variable that names it) of ``--cost-table``."""
     other = os.environ.get(ENVIRONMENT)
     return (other, ENVIRONMENT) if asked == AUTO and other else (asked, "--cost-table")
@@ -75,14 +74,14 @@ def _named(path: str, name: str) -> Figures:
         ) from None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def shipped() -> Figures:
     """The same on every machine: an Intel Emerald Rapids, held to AVX2."""
     return load(SHIPPED)
 
 
-@functools.lru_cache(maxsize=None)
-def known(variant: str) -> Optional[Figures]:
+@functools.cache
+def known(variant: str) -> Figures | None:
     """The package's figures of this processor with a variant of the library; None where it has
     none."""
     rows = json.loads(KNOWN.read_text(encoding="utf-8"))
@@ -90,7 +89,7 @@ def known(variant: str) -> Optional[Figures]:
     return next((each for each in measured if each.processor == processor()), None)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def of_machine(library: Library) -> Figures:
     """The figures of this machine, measured where they are not kept."""
     path = kept_at(library.variant)
@@ -117,7 +116,7 @@ def of_machine(library: Library) -> Figures:
     return fresh
 
 
-def measured(library: Library) -> Tuple[Figures, float]:
+def measured(library: Library) -> tuple[Figures, float]:
     """The figures, and the share of the time in which this thread had a processor."""
     started, used = time.perf_counter(), time.thread_time()
     fresh = measure(library)

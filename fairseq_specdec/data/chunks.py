@@ -2,7 +2,8 @@
 
 import os
 import zipfile
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,16 +67,16 @@ class DistilledChunks(ResumableJob):
     def has(self, chunk: int) -> bool:
         return os.path.isfile(self.path(self._name(chunk)))
 
-    def unfinished(self) -> List[int]:
+    def unfinished(self) -> list[int]:
         return [n for n in range(len(self.plan().chunk_ends)) if not self.has(n)]
 
     def write(self, chunk: int, hypotheses: Hypotheses, seconds: float) -> None:
         """Save a finished chunk; ``seconds`` is the time spent decoding it."""
-        arrays: Dict[str, Any] = dict(hypotheses._asdict(), seconds=np.float64(seconds))
+        arrays: dict[str, Any] = dict(hypotheses._asdict(), seconds=np.float64(seconds))
         with replacing(self.path(self._name(chunk)), "wb") as stream:
             np.savez(stream, **arrays)
 
-    def read(self, chunk: int) -> Tuple[Hypotheses, float]:
+    def read(self, chunk: int) -> tuple[Hypotheses, float]:
         """A chunk's hypotheses and the seconds it took."""
         arrays = self._load(self._name(chunk))
         hypotheses = Hypotheses(*(arrays[name] for name in Hypotheses._fields))
@@ -86,7 +87,7 @@ class DistilledChunks(ResumableJob):
     def _name(self, chunk: int) -> str:
         return f"chunk-{chunk:06d}.npz"
 
-    def _load(self, name: str) -> Dict[str, np.ndarray]:
+    def _load(self, name: str) -> dict[str, np.ndarray]:
         try:
             with np.load(self.path(name), allow_pickle=False) as arrays:
                 return dict(arrays)

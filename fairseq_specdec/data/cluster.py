@@ -11,7 +11,8 @@ import logging
 import os
 import socket
 import sys
-from typing import Any, Deque, Dict, List, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +37,7 @@ class Worker:
 
     def prepare(
         self, args: argparse.Namespace, folder: str, digest: str, words: Sequence[str]
-    ) -> Tuple[Dict[str, np.ndarray], Dict[str, Any]]:
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Load teacher and corpus; the plan's arrays, and the provenance of this process.
 
         Args:
@@ -59,7 +60,7 @@ class Worker:
             torch.set_num_threads(1)  # the core that Ray reserves
         return self.plan.arrays(), provenance(words, self.teacher.device_name)
 
-    def decode(self, chunk: int) -> Tuple[Hypotheses, float]:
+    def decode(self, chunk: int) -> tuple[Hypotheses, float]:
         """The teacher's output, and the seconds that it took."""
         chunks = decoded(self.teacher, self.dataset, self.plan, [chunk], lambda sentences: None)
         ((_, hypotheses, seconds),) = chunks
@@ -90,7 +91,7 @@ def _joined(args: argparse.Namespace) -> Any:
     """Ray, which is connected to the cluster that ``--ray`` names."""
     import ray
 
-    settings: Dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
     if args.ray == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         cpus = max(args.ray_workers or 1, os.cpu_count() or 1)
@@ -118,14 +119,14 @@ class _Driver:
     """Which worker is asked what: a chunk, or (None) to load the teacher."""
 
     def __init__(
-        self, ray: Any, chunks: DistilledChunks, actor: Any, given: Tuple[Any, ...]
+        self, ray: Any, chunks: DistilledChunks, actor: Any, given: tuple[Any, ...]
     ) -> None:
         self.ray, self.chunks, self.actor, self.given = ray, chunks, actor, given
-        self.asked: Dict[Any, Tuple[Any, Optional[int]]] = {}
-        self.free: List[Any] = []
-        self.todo: Deque[int] = collections.deque()
-        self.unfinished: Set[int] = set()
-        self.deaths: Dict[Optional[int], int] = collections.defaultdict(int)
+        self.asked: dict[Any, tuple[Any, int | None]] = {}
+        self.free: list[Any] = []
+        self.todo: collections.deque[int] = collections.deque()
+        self.unfinished: set[int] = set()
+        self.deaths: dict[int | None, int] = collections.defaultdict(int)
         self.loaded = 0
 
     def run(self, count: int) -> None:
@@ -160,7 +161,7 @@ class _Driver:
             worker, chunk = self.free.pop(), self.todo.popleft()
             self.asked[worker.decode.remote(chunk)] = (worker, chunk)
 
-    def _take(self) -> Optional[int]:
+    def _take(self) -> int | None:
         """Wait for one answer and save it; returns the chunk, if it was one."""
         errors = self.ray.exceptions
         (ready,), _ = self.ray.wait(list(self.asked), num_returns=1)
@@ -180,13 +181,13 @@ class _Driver:
             self.unfinished.remove(chunk)
         return chunk
 
-    def _agree(self, arrays: Dict[str, np.ndarray], run: Dict[str, Any]) -> None:
+    def _agree(self, arrays: dict[str, np.ndarray], run: dict[str, Any]) -> None:
         self.chunks.agree_on(plan_from(arrays))
         self.chunks.note_run(self.loaded, run)
         self.loaded += 1
         self.deaths[None] = 0
 
-    def _replace(self, worker: Any, chunk: Optional[int], error: Exception) -> None:
+    def _replace(self, worker: Any, chunk: int | None, error: Exception) -> None:
         """Start another worker for one that died."""
         self.ray.kill(worker)
         self.deaths[chunk] += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq.data import data_utils
 
@@ -37,7 +38,7 @@ class Corpus:
                     "binarise with fairseq-preprocess, or name the languages by "
                     "--source-lang and --target-lang",
                 )
-        self.splits: List[str] = []
+        self.splits: list[str] = []
         self.pair = ""
         for pair in (f"{source}-{target}", f"{target}-{source}"):
             while self._has_source(self._numbered(len(self.splits)), pair):
@@ -68,7 +69,7 @@ class Corpus:
         """The file name without ``.bin``/``.idx`` of one side, as fairseq-preprocess gives it."""
         return f"{split or self.split}.{self.pair}.{language}"
 
-    def own_files(self) -> List[str]:
+    def own_files(self) -> list[str]:
         """The names of the files that hold the split and the dictionaries, sorted."""
         names = [f"dict.{language}.txt" for language in (self.source, self.target)]
         for split in self.splits:
@@ -77,11 +78,11 @@ class Corpus:
                 names += [stem + end for end in ("", ".bin", ".idx")]
         return sorted({name for name in names if os.path.isfile(self._path(name))})
 
-    def fingerprint(self) -> Dict[str, str]:
+    def fingerprint(self) -> dict[str, str]:
         """The SHA-256 of every file of the split and of both dictionaries, by file name."""
         return {name: sha256(self._path(name)) for name in self.own_files()}
 
-    def untouched_files(self) -> List[str]:
+    def untouched_files(self) -> list[str]:
         """The names of the dictionaries and of every file of every other split, sorted."""
         pair = "(?:{0}-{1}|{1}-{0})".format(re.escape(self.source), re.escape(self.target))
         data = re.compile(rf"(?P<split>[^.]+)\.(?:align\.)?{pair}(?:\.[^.]+)?(?:\.bin|\.idx)?")
@@ -93,7 +94,7 @@ class Corpus:
                 names.append(name)
         return [name for name in names if os.path.isfile(self._path(name))]
 
-    def copy_untouched(self, destination: str) -> List[str]:
+    def copy_untouched(self, destination: str) -> list[str]:
         """Copy :meth:`untouched_files` byte for byte; return their names."""
         names = self.untouched_files()
         for name in names:

@@ -22,7 +22,8 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq import options
 
@@ -42,7 +43,7 @@ from .teacher import decode_chunks
 logger = logging.getLogger("fairseq_specdec.data.distill")
 
 
-def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
+def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> dict[str, Any] | None:
     """Distil, or continue to; the last process to finish publishes the corpus. Returns the report
     written to ``distill.json``, or None while other shards are at work."""
     pairs = pairs_of(args)
@@ -57,7 +58,7 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
 
 def _distill_pairs(
     args: argparse.Namespace, pairs: Sequence[str], arguments: Sequence[str]
-) -> Optional[Dict[str, Any]]:
+) -> dict[str, Any] | None:
     """Distil one pair after the other, and publish them as one corpus."""
     given = {pair: of_pair(args, pair) for pair in pairs}
     jobs = {pair: prepare(each) for pair, each in given.items()}
@@ -72,7 +73,7 @@ def _distill_pairs(
     return joint.run(_shard(args), work, joint.build)
 
 
-def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> Optional[Dict[str, Any]]:
+def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any] | None:
     shard = _shard(args)
 
     def work() -> None:
@@ -81,7 +82,7 @@ def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> Option
         else:
             _distill(job, args, shard, arguments)
 
-    def build(folder: str) -> Dict[str, Any]:
+    def build(folder: str) -> dict[str, Any]:
         about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
         impl = job.config.dataset.dataset_impl
         about.update(merge(job.corpus, job.task, impl, job.chunks, folder, job.filters))
@@ -102,7 +103,7 @@ def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequen
     decode_chunks(teacher, dataset, plan, job.chunks, shard)
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     with resumable_command("specdec-distill", arguments) as words:
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)

@@ -17,8 +17,8 @@ import collections
 import difflib
 import itertools
 import logging
-from typing import Counter as Counts
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from collections import Counter as Counts
+from collections.abc import Iterator, Sequence
 
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
@@ -32,15 +32,15 @@ from .parallel import Pairs, open_text, read_pairs
 
 logger = logging.getLogger("fairseq_specdec.data.edits")
 
-Tokens = Tuple[int, ...]
-Place = Tuple[int, ...]
+Tokens = tuple[int, ...]
+Place = tuple[int, ...]
 """Tokens before a token, how many they are coming first, the token and those after it."""
 
 
-def aligned(source: Sequence[int], output: Sequence[int]) -> List[Tokens]:
+def aligned(source: Sequence[int], output: Sequence[int]) -> list[Tokens]:
     """What became of each token of a source, in the order of the output. Both begin with the start
     symbol, which stays; what is inserted belongs to the token before it."""
-    parts: List[Tokens] = []
+    parts: list[Tokens] = []
     matcher = difflib.SequenceMatcher(None, source[1:], output[1:], autojunk=False)
     parts.append((source[0],))
     for change, begin, end, first, last in matcher.get_opcodes():
@@ -69,7 +69,7 @@ def shorter(place: Place) -> Iterator[Place]:
             yield (left, *text[before - left : before + right + 1])
 
 
-def sentences(pairs: Pairs, start: int) -> Iterator[Tuple[Tokens, Tokens]]:
+def sentences(pairs: Pairs, start: int) -> Iterator[tuple[Tokens, Tokens]]:
     """(source, output) of each pair: the start symbol, the sentence and its </s>."""
     sides = []
     for tokens, ends in ((pairs.source, pairs.source_ends), (pairs.target, pairs.target_ends)):
@@ -79,8 +79,8 @@ def sentences(pairs: Pairs, start: int) -> Iterator[Tuple[Tokens, Tokens]]:
 
 
 def learn(
-    pairs: Sequence[Tuple[Tokens, Tokens]], context: int, share: float, least: int
-) -> List[Edit]:
+    pairs: Sequence[tuple[Tokens, Tokens]], context: int, share: float, least: int
+) -> list[Edit]:
     """The edits that are made ``least`` times or more, in more than ``share`` of their places (of
     one place more than there are: what was seen seldom is less sure). Where fewer tokens around say
     the same, more are left out.
@@ -89,7 +89,7 @@ def learn(
         pairs: sources and outputs, with start symbol and </s>.
         context: most tokens on each side.
     """
-    made: Dict[Place, Counts[Tokens]] = collections.defaultdict(collections.Counter)
+    made: dict[Place, Counts[Tokens]] = collections.defaultdict(collections.Counter)
     seen: Counts[Place] = collections.Counter()
     with Counter(2 * len(pairs), "pair", logger, title="learning") as counter:
         for source, output in pairs:
@@ -104,7 +104,7 @@ def learn(
                 if (0, source[at]) in made:
                     seen.update(place for place in places(source, at, context) if place in made)
             counter.add(1)
-    chosen: Dict[Place, Edit] = {}
+    chosen: dict[Place, Edit] = {}
     for place in sorted(made, key=len):
         becomes, times = made[place].most_common(1)[0]
         found = times / (seen[place] + 1)
@@ -117,7 +117,7 @@ def learn(
     return list(chosen.values())
 
 
-def main(args: argparse.Namespace) -> List[Edit]:
+def main(args: argparse.Namespace) -> list[Edit]:
     """Learn the edits and write them."""
     check_new_file(args.out, "--out", args.force)
     text = open_text(args)
@@ -143,7 +143,7 @@ def main(args: argparse.Namespace) -> List[Edit]:
     return edits
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
     with reporting(PROGRAM, arguments, nothing_written(PROGRAM)) as words, logs_above():
         main(brief(get_parser()).parse_args(words))

@@ -3,7 +3,8 @@
 import contextlib
 import glob
 import os
-from typing import Any, Iterator, List
+from collections.abc import Iterator
+from typing import Any
 
 from fairseq import utils
 from fairseq.data import data_utils
@@ -58,7 +59,7 @@ def data_named(data: str) -> Iterator[None]:
         raise UsageError(folders[0], error, REMEDY) from error
 
 
-def splits(folder: str, pair: str = "*-*") -> List[str]:
+def splits(folder: str, pair: str = "*-*") -> list[str]:
     """Names of the splits that a folder holds, of a pair of languages or of any."""
     names = [os.path.basename(path) for path in glob.glob(os.path.join(folder, f"*.{pair}.*.idx"))]
     return sorted({name.split(".")[0] for name in names})

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from typing import Any, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -55,7 +55,7 @@ def job_of(args: argparse.Namespace) -> Job:
     return Job(config, task, corpus, filters, chunks)
 
 
-def load(job: Job, args: argparse.Namespace) -> Tuple[Teacher, Any, Plan]:
+def load(job: Job, args: argparse.Namespace) -> tuple[Teacher, Any, Plan]:
     """The teacher, the corpus, and which of its sentences are decoded together."""
     teacher = Teacher(job.config, job.task)
     split, batching = job.config.dataset.gen_subset, job.config.dataset

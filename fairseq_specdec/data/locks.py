@@ -9,7 +9,8 @@ import json
 import logging
 import os
 import shutil
-from typing import Any, Dict, Iterator, Optional
+from collections.abc import Iterator
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -30,7 +31,7 @@ def guarded(home: str) -> Iterator[bool]:
     Yields:
         whether that is so: False where the file system has no locks.
     """
-    guard: Optional[int] = None
+    guard: int | None = None
     while True:
         os.makedirs(home, exist_ok=True)
         try:
@@ -48,7 +49,7 @@ def guarded(home: str) -> Iterator[bool]:
             unlock(guard)
 
 
-def _others(home: str, but: str = "") -> Iterator[Dict[str, Any]]:
+def _others(home: str, but: str = "") -> Iterator[dict[str, Any]]:
     """The holders of locks, as ``_holder``; the files of dead ones are removed."""
     for name in sorted(os.listdir(home)):
         if not (name.startswith(SHARD) and name.endswith(END)) or name == but:
@@ -65,10 +66,10 @@ def _others(home: str, but: str = "") -> Iterator[Dict[str, Any]]:
             unlock(handle)
 
 
-def _holder(path: str) -> Dict[str, Any]:
+def _holder(path: str) -> dict[str, Any]:
     """Who holds a lock: ``who``, and of which ``run``, its digest and number of shards."""
     with open(path, encoding="utf-8") as stream:
-        holder: Dict[str, Any] = json.load(stream)
+        holder: dict[str, Any] = json.load(stream)
     return holder
 
 
@@ -76,7 +77,7 @@ def _name(shard: Shard) -> str:
     return f"{SHARD}{shard.rank}-of-{shard.world}{END}"
 
 
-def _enter(destination: str, home: str, digest: str, shard: Shard) -> Optional[int]:
+def _enter(destination: str, home: str, digest: str, shard: Shard) -> int | None:
     """Lock the shard, unless a process is at work that excludes this one. Returns None where the
     file system has no locks."""
     who = this_process()

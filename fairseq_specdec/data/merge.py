@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class Filters(NamedTuple):
     """Which of the teacher's outputs are kept."""
 
     on_length_limit: str = "drop"  # or "keep": outputs cut off at the length limit
-    max_length_ratio: Optional[float] = None  # longer side over shorter side, without </s>
+    max_length_ratio: float | None = None  # longer side over shorter side, without </s>
 
 
 def judge(
@@ -72,7 +72,7 @@ def judge(
     return codes
 
 
-def gather(chunks: DistilledChunks, plan: Plan) -> Tuple[Hypotheses, float]:
+def gather(chunks: DistilledChunks, plan: Plan) -> tuple[Hypotheses, float]:
     """All chunks as one, in the order of the corpus, and the seconds that they took together."""
     missing = chunks.unfinished()
     if missing:
@@ -117,7 +117,7 @@ def merge(
     chunks: DistilledChunks,
     folder: str,
     filters: Filters,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Write the distilled corpus into a folder.
 
     Args:
@@ -153,7 +153,7 @@ def merge(
     }
 
 
-def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
+def _count(plan: Plan, codes: np.ndarray) -> dict[str, Any]:
     both = np.bincount(np.concatenate([codes, plan.left_out_codes]), minlength=len(REASONS))
     chosen = len(codes) + len(plan.left_out)
     dropped = {reason: int(both[code]) for reason, code in CODE.items() if code}
@@ -169,7 +169,7 @@ def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
     }
 
 
-def losses(counts: Dict[str, Any]) -> str:
+def losses(counts: dict[str, Any]) -> str:
     """How many pairs were dropped, and why, the commonest reason first; "none dropped"."""
     chosen, lost = counts["chosen"], counts["dropped"]
     if not lost:
@@ -179,7 +179,7 @@ def losses(counts: Dict[str, Any]) -> str:
     return f"{lost:,} dropped ({100 * lost / chosen:.1f}%): {listed}"
 
 
-def log_counts(destination: str, counts: Dict[str, Any]) -> None:
+def log_counts(destination: str, counts: dict[str, Any]) -> None:
     """Log how many pairs are kept and dropped, and why; a warning where many are dropped."""
     chosen, lost = counts["chosen"], counts["dropped"]
     text = f"{destination}: {counts['kept']:,} of {chosen:,} sentence pairs kept, {losses(counts)}"
@@ -198,7 +198,7 @@ def _write_pair(
     hypotheses: Hypotheses,
     keep: np.ndarray,
     building: str,
-) -> Dict[str, int]:
+) -> dict[str, int]:
     """Write both sides as fairseq-preprocess does; return the tokens written, with </s>."""
     sides = {
         corpus.source: (corpus.prefix(corpus.source), task.source_dictionary),

@@ -4,7 +4,8 @@ import argparse
 import copy
 import os
 import shutil
-from typing import Any, Dict, List, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -12,7 +13,7 @@ from .merge import DROPPED
 from .resumable import ResumableJob
 
 
-def pairs_of(args: argparse.Namespace) -> List[str]:
+def pairs_of(args: argparse.Namespace) -> list[str]:
     """The pairs to distil, as in ``--lang-pairs``; [] for one pair, which other flags name."""
     given = getattr(args, "lang_pairs", None)
     named = [getattr(args, name, None) for name in ("source_lang", "target_lang")]
@@ -38,17 +39,17 @@ class PairsJob(ResumableJob):
     """The corpus of several pairs, each of which is a resumable job of its own."""
 
     def __init__(self, destination: str, report: str, jobs: Mapping[str, ResumableJob]) -> None:
-        settings: Dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for job in jobs.values():
             settings.update(job.settings)
         settings.update({"--source-lang": None, "--target-lang": None, "pairs": ",".join(jobs)})
         super().__init__(destination, report, settings, next(iter(jobs.values())).filters)
         self.jobs = jobs
 
-    def unfinished(self) -> List[int]:
+    def unfinished(self) -> list[int]:
         return [place for place, job in enumerate(self.jobs.values()) if job.completed() is None]
 
-    def build(self, folder: str) -> Dict[str, Any]:
+    def build(self, folder: str) -> dict[str, Any]:
         """Put the files of all pairs into one folder; their parts of the report, by pair."""
         about = {}
         for pair, job in self.jobs.items():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from fairseq.data import Dictionary, data_utils
@@ -39,11 +40,11 @@ class Text(NamedTuple):
     corpus: Corpus
     source: Any
     target: Any
-    pair: Optional[str] = None
+    pair: str | None = None
 
 
 def open_text(
-    args: argparse.Namespace, tokens: Sequence[str] = (), pair: Optional[str] = None
+    args: argparse.Namespace, tokens: Sequence[str] = (), pair: str | None = None
 ) -> Text:
     """Find the split and read its dictionaries."""
     check_data(args)
@@ -61,7 +62,7 @@ def open_text(
     return Text(corpus, *dictionaries, pair)
 
 
-def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
+def read_pairs(text: Text, most: int) -> tuple[Pairs, int]:
     """Sentence pairs, drawn at random where there are more; the same ones each time. Returns (the
     pairs, how many they are). Empty and very long sentences are left out."""
     corpus = text.corpus
@@ -97,6 +98,6 @@ def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
     return Pairs(*joined), len(kept)
 
 
-def _joined(sentences: Sequence[Any]) -> Tuple[Any, Any]:
+def _joined(sentences: Sequence[Any]) -> tuple[Any, Any]:
     """One after the other, and where each ends."""
     return np.concatenate(sentences), np.cumsum([len(each) for each in sentences])

@@ -2,7 +2,8 @@
 
 import math
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from fairseq.data import BaseWrapperDataset
@@ -30,7 +31,7 @@ class Shard(NamedTuple):
     world: int
 
 
-def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
+def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
     """Which shard this process is: ``--shard i/n``, else torchrun and the Slurm array, else 0/1.
 
     Under torchrun within a Slurm array both count: the array element's processes are its parts.
@@ -65,7 +66,7 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
     return Shard(rank, count)
 
 
-def select(total: int, limit: Optional[int], fraction: Optional[float], seed: int) -> np.ndarray:
+def select(total: int, limit: int | None, fraction: float | None, seed: int) -> np.ndarray:
     """A reproducible random subset; that of a smaller limit is part of that of a larger one.
     Returns bool [total]: which sentences to distil."""
     wanted = total
@@ -104,7 +105,7 @@ class Plan(NamedTuple):
     left_out_codes: np.ndarray  # int8 [D]: positions in REASONS
     total: int  # sentences in the corpus
 
-    def batches(self, chunk: int) -> List[List[int]]:
+    def batches(self, chunk: int) -> list[list[int]]:
         """The corpus indices of each batch of a chunk."""
         first = int(self.chunk_ends[chunk - 1]) if chunk else 0
         starts = np.concatenate([[0], self.batch_ends])
@@ -118,11 +119,11 @@ class Plan(NamedTuple):
         bounds = np.concatenate([[0], self.batch_ends])[np.concatenate([[0], self.chunk_ends])]
         return self.order[bounds[chunk] : bounds[chunk + 1]]
 
-    def chunks_of(self, shard: Shard) -> List[int]:
+    def chunks_of(self, shard: Shard) -> list[int]:
         """The chunks that a shard decodes."""
         return list(range(shard.rank, len(self.chunk_ends), shard.world))
 
-    def arrays(self) -> Dict[str, Any]:
+    def arrays(self) -> dict[str, Any]:
         """The plan as named arrays, to be saved."""
         return {name: np.asarray(value) for name, value in self._asdict().items()}
 
@@ -151,7 +152,7 @@ def make_plan(
     task: Any,
     dataset: Any,
     chosen: np.ndarray,
-    source_limit: Optional[int],
+    source_limit: int | None,
     chunk_size: int,
     **batching: Any,
 ) -> Plan:
@@ -211,7 +212,7 @@ def _check_same(order: np.ndarray, expected: np.ndarray) -> None:
         )
 
 
-def missing_and_doubled(seen: np.ndarray, expected: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def missing_and_doubled(seen: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which expected indices were not seen, and which were seen twice or were not expected."""
     values, counts = np.unique(seen, return_counts=True)
     extra = np.union1d(values[counts > 1], np.setdiff1d(values, expected))

@@ -12,7 +12,8 @@ import functools
 import logging
 import os
 import shutil
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -41,9 +42,7 @@ def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
 
 
 @contextlib.contextmanager
-def resumable_command(
-    program: str, arguments: Optional[Sequence[str]] = None
-) -> Iterator[List[str]]:
+def resumable_command(program: str, arguments: Sequence[str] | None = None) -> Iterator[list[str]]:
     """Log to stderr; end with one line after a mistake, and after Ctrl-C with how to go on."""
     log_to_stderr("%(asctime)s | %(levelname)s | %(name)s | %(message)s")
 
@@ -64,7 +63,7 @@ def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Val
     )
 
 
-def _flags(report: Mapping[str, Any]) -> Dict[str, Any]:
+def _flags(report: Mapping[str, Any]) -> dict[str, Any]:
     """All settings in a report, by flag."""
     filters = {"--" + k.replace("_", "-"): v for k, v in report.get("filters", {}).items()}
     return {**report.get("settings", {}), **filters}
@@ -84,8 +83,8 @@ class ResumableJob:
         self,
         destination: str,
         report: str,
-        settings: Dict[str, Any],
-        filters: Optional[Dict[str, Any]] = None,
+        settings: dict[str, Any],
+        filters: dict[str, Any] | None = None,
     ) -> None:
         self.destination, self.report = destination, report
         self.settings, self.filters = settings, filters or {}
@@ -97,11 +96,11 @@ class ResumableJob:
         """A file of the unfinished work."""
         return os.path.join(self.directory, name)
 
-    def unfinished(self) -> List[int]:
+    def unfinished(self) -> list[int]:
         """The chunks that are not finished yet."""
         raise NotImplementedError
 
-    def completed(self) -> Optional[Dict[str, Any]]:
+    def completed(self) -> dict[str, Any] | None:
         """The report of what these settings already made, or None."""
         path = os.path.join(self.destination, self.report)
         if not os.path.isfile(path):
@@ -134,21 +133,18 @@ class ResumableJob:
                 before = read_json(os.path.join(folder, MANIFEST))
                 raise refuse(self.home, before.get("settings", {}), self.settings)
 
-    def note_run(self, rank: int, run: Dict[str, Any]) -> None:
+    def note_run(self, rank: int, run: dict[str, Any]) -> None:
         """Keep the provenance of one process."""
         write_json(self.path(f"run-{rank:05d}-{own_suffix()}.json"), run)
 
-    def runs(self) -> List[Dict[str, Any]]:
+    def runs(self) -> list[dict[str, Any]]:
         """The provenance of every process that worked here."""
         names = sorted(name for name in os.listdir(self.directory) if name.startswith("run-"))
         return [read_json(self.path(name)) for name in names if name.endswith(".json")]
 
     def run(
-        self,
-        shard: Shard,
-        work: Optional[Callable[[], None]],
-        build: Callable[[str], Dict[str, Any]],
-    ) -> Optional[Dict[str, Any]]:
+        self, shard: Shard, work: Callable[[], None] | None, build: Callable[[str], dict[str, Any]]
+    ) -> dict[str, Any] | None:
         """Do a shard's part; the process that finishes the last chunk publishes.
 
         Args:
@@ -170,8 +166,8 @@ class ResumableJob:
         return done
 
     def _work(
-        self, work: Optional[Callable[[], None]], build: Callable[[str], Dict[str, Any]]
-    ) -> Optional[Dict[str, Any]]:
+        self, work: Callable[[], None] | None, build: Callable[[str], dict[str, Any]]
+    ) -> dict[str, Any] | None:
         os.makedirs(self.directory, exist_ok=True)
         if work is not None:
             if not os.path.isfile(self.path(MANIFEST)):
@@ -184,7 +180,7 @@ class ResumableJob:
         with guarded(self.home):  # several may have seen the last chunk finished
             return self.completed() or self._publish(build)
 
-    def _publish(self, build: Callable[[str], Dict[str, Any]]) -> Dict[str, Any]:
+    def _publish(self, build: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         building = self.path("merged-" + own_suffix())
         try:
             os.makedirs(building)

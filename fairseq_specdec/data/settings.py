@@ -3,7 +3,8 @@
 import argparse
 import os
 import sys
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -31,14 +32,14 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _fields(config: Any) -> Dict[str, Any]:
+def _fields(config: Any) -> dict[str, Any]:
     if OmegaConf.is_config(config):
         container: Any = OmegaConf.to_container(config, resolve=True)
         return dict(container)
     return dict(vars(config))
 
 
-def _task_fields(task: Any) -> Dict[str, Any]:
+def _task_fields(task: Any) -> dict[str, Any]:
     """A task's settings. Older tasks have no configuration: theirs are the command line's, of which
     those are taken that the task has added."""
     fields = _fields(task)
@@ -50,7 +51,7 @@ def _task_fields(task: Any) -> Dict[str, Any]:
     return {name: value for name, value in fields.items() if name in {*own, "task"}}
 
 
-def teacher_paths(config: Any) -> List[str]:
+def teacher_paths(config: Any) -> list[str]:
     """The checkpoints of ``--path a.pt:b.pt``."""
     if not config.common_eval.path:
         raise UsageError("--path", "name the teacher's checkpoint, or several joined by ':'")
@@ -61,7 +62,7 @@ def teacher_paths(config: Any) -> List[str]:
     return paths
 
 
-def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]:
+def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> dict[str, Any]:
     """Everything that the teacher's output depends on, flat, by the flag or file that sets it.
 
     Files (teacher, drafter, corpus) are recorded by their contents, so moving them changes nothing.
@@ -70,7 +71,7 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
         own: this command's own settings, by flag name without dashes.
     """
     task = _task_fields(config.task)
-    named: Dict[str, Any] = dict(task, **_fields(config.generation))
+    named: dict[str, Any] = dict(task, **_fields(config.generation))
     for name in list(named):
         if name == "data" or name.startswith(("eval_", "print_", "trace_")):  # change no output
             del named[name]
@@ -97,7 +98,7 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
 
 def provenance(
     arguments: Sequence[str], device: str, program: str = "specdec-distill"
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Who made it: command, time (UTC), versions, commit, platform, device, threads."""
     return {
         "command": command_line([program, *arguments]),

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ RECORD = "word_list"
 """Key of the record of a list in a drafter's checkpoint."""
 
 
-def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
+def open_texts(args: argparse.Namespace, state: Any) -> list[Text]:
     """The texts to count in: of a multilingual drafter one for each pair of its training, or that
     which the flags name."""
     settings = TrainingSettings(state)
@@ -73,7 +74,7 @@ def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
     return texts
 
 
-def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> Dict[str, torch.Tensor]:
+def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> dict[str, torch.Tensor]:
     """The list, as tensors of a checkpoint."""
     source_words, target_words = len(text.source), len(text.target)
     steps = len(chunks(pairs)) * (1 + args.rounds)
@@ -96,7 +97,7 @@ def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> Dict[str, torch
     return tensors_of(table, frequent, target_words, text.pair)
 
 
-def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> Dict[str, Any]:
+def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> dict[str, Any]:
     """A drafter's checkpoint without the lists to make, with the text's dictionaries."""
     state = load_model(path)  # as it was written, without what fairseq makes of old ones
     for each in (checked, state):
@@ -107,7 +108,7 @@ def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> Dict[str, Any]:
     return state
 
 
-def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
+def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any]:
     """Make the lists and write the drafter with them. Returns the record that the checkpoint
     holds."""
     check_new_file(args.out, "--out", args.force)
@@ -137,7 +138,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
 
 
 def _log(
-    args: argparse.Namespace, text: Text, tensors: Dict[str, torch.Tensor], pairs: int
+    args: argparse.Namespace, text: Text, tensors: dict[str, torch.Tensor], pairs: int
 ) -> None:
     """Log what a list is."""
     logger.info(
@@ -147,7 +148,7 @@ def _log(
     )  # fmt: skip
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
     with reporting(PROGRAM, arguments, nothing_written(PROGRAM)) as words, logs_above():
         main(brief(get_parser()).parse_args(words), words)

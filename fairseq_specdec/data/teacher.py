@@ -4,7 +4,8 @@ import ast
 import logging
 import os
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,8 +48,8 @@ class Teacher:
         self.most_positions = min(int(model.max_decoder_positions()) for model in self.models)
 
     def _load(
-        self, paths: Sequence[str], overrides: Dict[str, Any], task: Any, flag: str
-    ) -> Tuple[List[Any], Any]:
+        self, paths: Sequence[str], overrides: dict[str, Any], task: Any, flag: str
+    ) -> tuple[list[Any], Any]:
         checkpoint = self.config.checkpoint
         models, saved = load_models(
             flag, paths, task, arg_overrides=overrides, suffix=checkpoint.checkpoint_suffix,
@@ -78,7 +79,7 @@ class Teacher:
             return "fairseq's own decoding"
         return f"the {'native' if parts().verifier.is_native else 'torch'} backend"
 
-    def source_limit(self) -> Optional[int]:
+    def source_limit(self) -> int | None:
         """The longest source that task and models can read, in tokens."""
         limit = utils.resolve_max_positions(
             self.task.max_positions(), *[model.max_positions() for model in self.models]
@@ -86,7 +87,7 @@ class Teacher:
         first = limit[0] if isinstance(limit, tuple) else limit
         return None if first is None else int(first)
 
-    def length_limit(self, width: int) -> Optional[int]:
+    def length_limit(self, width: int) -> int | None:
         """The longest output for sources padded to ``width`` tokens, without </s>.
 
         None where --match-source-len ties the length to the source on purpose.
@@ -97,7 +98,7 @@ class Teacher:
         wanted = int(generation.max_len_a * width + generation.max_len_b)
         return min(wanted, self.most_positions - 1)
 
-    def decode(self, sample: Dict[str, Any]) -> Hypotheses:
+    def decode(self, sample: dict[str, Any]) -> Hypotheses:
         """Decode one collated batch; the best hypothesis of each sentence, as token ids."""
         # Seeded per batch: sampling gives the same output whatever was decoded before, so a resumed
         # run equals an undisturbed one.
@@ -115,7 +116,7 @@ class Teacher:
         at_limit = [limit is not None and len(sentence) > limit for sentence in tokens]
         return pack(sample["id"].tolist(), list(map(self._plain, tokens)), at_limit)
 
-    def _plain(self, tokens: List[int]) -> List[int]:
+    def _plain(self, tokens: list[int]) -> list[int]:
         """A sentence as fairseq-preprocess writes it: without the symbols that the task adds to it
         in training, such as language tokens, and ending in </s>."""
         eos = int(self.task.target_dictionary.eos())
@@ -143,7 +144,7 @@ def decode_chunks(
 
 def decoded(
     teacher: Teacher, dataset: Any, plan: Plan, chunks: Sequence[int], count: Callable[[int], Any]
-) -> Iterator[Tuple[int, Hypotheses, float]]:
+) -> Iterator[tuple[int, Hypotheses, float]]:
     """Yield each chunk with the teacher's output and the seconds spent decoding it.
 
     ``count`` is called with the sentences of each batch: a chunk may take minutes.

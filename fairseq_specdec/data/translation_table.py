@@ -1,6 +1,7 @@
 """Which target words each source word is likely to become: IBM model 1 (Brown et al. 1993)."""
 
-from typing import Any, Callable, List, NamedTuple, Tuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Model1:
     ) -> None:
         self._nothing = source_words  # the source of target words that come from no word
         self._targets = target_words
-        counted: List[Tuple[Any, Any, Any]] = []
+        counted: list[tuple[Any, Any, Any]] = []
         for first, last in chunks(pairs):
             sources, targets, begins = self._cells(pairs, first, last)
             keys = sources.astype(np.int64) * target_words + targets
@@ -46,7 +47,7 @@ class Model1:
         ]
         self.chances = np.ones(len(self._keys), dtype=np.float32)
 
-    def _cells(self, pairs: Pairs, first: int, last: int) -> Tuple[Any, Any, Any]:
+    def _cells(self, pairs: Pairs, first: int, last: int) -> tuple[Any, Any, Any]:
         """Source and target word of every cell of some sentence pairs, and where the cells of each
         target token begin: all source tokens, and the empty one."""
         source, source_sizes = _sentences(pairs.source, pairs.source_ends, first, last)
@@ -87,7 +88,7 @@ class Model1:
         return table
 
 
-def chunks(pairs: Pairs) -> List[Tuple[int, int]]:
+def chunks(pairs: Pairs) -> list[tuple[int, int]]:
     """(first, last + 1) of runs of sentence pairs with about ``CELLS`` cells each."""
     cells = (np.diff(pairs.source_ends, prepend=0) + 1) * np.diff(pairs.target_ends, prepend=0)
     numbers = (np.cumsum(cells) - 1) // CELLS
@@ -95,13 +96,13 @@ def chunks(pairs: Pairs) -> List[Tuple[int, int]]:
     return list(zip(firsts.tolist(), [*firsts[1:].tolist(), len(cells)]))
 
 
-def _sentences(tokens: Any, ends: Any, first: int, last: int) -> Tuple[Any, Any]:
+def _sentences(tokens: Any, ends: Any, first: int, last: int) -> tuple[Any, Any]:
     """Tokens of some sentences, and how many each has."""
     begin = int(ends[first - 1]) if first else 0
     return tokens[begin : int(ends[last - 1])], np.diff(ends[first:last], prepend=begin)
 
 
-def _distinct(keys: Any) -> Tuple[Any, Any]:
+def _distinct(keys: Any) -> tuple[Any, Any]:
     """The distinct keys, ascending, and for each key the position of its own among them.
 
     As numpy's ``unique`` with ``return_inverse``, with one sort of whole numbers, which newer
@@ -116,7 +117,7 @@ def _distinct(keys: Any) -> Tuple[Any, Any]:
     return keys[new], cells
 
 
-def _union(arrays: List[Any]) -> Any:
+def _union(arrays: list[Any]) -> Any:
     """Ascending numbers that occur in any of the arrays, two at a time: memory for all at once
     would be several times that of the result."""
     while len(arrays) > 1:

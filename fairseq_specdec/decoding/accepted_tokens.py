@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -39,7 +39,7 @@ class AcceptedTokens:
         self.task = task
         self.source, self.target = task.source_dictionary, task.target_dictionary
         self.left = sentences
-        self.verifier: Optional[Any] = None
+        self.verifier: Any | None = None
 
     def restart(self) -> None:
         """Training continues; the next validation starts a new measurement."""
@@ -57,7 +57,7 @@ class AcceptedTokens:
         return (ids % apart == 0).nonzero()[:, 0][: self.left]
 
     @torch.no_grad()
-    def measure(self, drafter: Any, sample: Dict[str, Any]) -> Dict[str, int]:
+    def measure(self, drafter: Any, sample: dict[str, Any]) -> dict[str, int]:
         """Decode a validation batch, while there are sentences left to decode.
 
         Returns:
@@ -109,11 +109,11 @@ class _Begun(NamedTuple):
     """Rows of a batch whose output begins alike."""
 
     rows: Tensor  # long [n]
-    start: Optional[int]  # the decoder's first input; None for </s>
-    prefix: Optional[Tensor]  # long [n, 1], what the task forces first; or None
+    start: int | None  # the decoder's first input; None for </s>
+    prefix: Tensor | None  # long [n, 1], what the task forces first; or None
 
 
-def _by_beginning(task: Any, sample: Dict[str, Any], wanted: Tensor) -> List[_Begun]:
+def _by_beginning(task: Any, sample: dict[str, Any], wanted: Tensor) -> list[_Begun]:
     """What the wanted rows begin with: a task with language tokens forces the target's, or starts
     from it in place of </s>."""
     settings = getattr(task, "args", None)

@@ -1,6 +1,7 @@
 """Advice from the figures of a run, for the log and for programs."""
 
-from typing import Any, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.engine.work import Work
 
@@ -25,7 +26,7 @@ class Advice(NamedTuple):
     text: str  # a sentence with the remedy
 
 
-def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) -> List[Advice]:
+def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) -> list[Advice]:
     """Advice for the user at the end of a run."""
     advices = []
     if not lossless:
@@ -50,7 +51,7 @@ def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) ->
     return advices
 
 
-def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
+def _about_drafts(stats: DecodingStats, strategy: str) -> list[Advice]:
     advices = []
     share = stats.undrafted_share
     if strategy in PAUSING and share >= MANY_UNDRAFTED:

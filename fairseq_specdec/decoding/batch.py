@@ -1,7 +1,8 @@
 """What the batches of greedy decoding and of beam search have in common."""
 
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,9 +37,9 @@ class OpenBatch:
     def __init__(
         self,
         parts: DecodingParts,
-        net_input: Dict[str, Any],
-        prefix: Optional[Tensor],
-        bos_token: Optional[int],
+        net_input: dict[str, Any],
+        prefix: Tensor | None,
+        bos_token: int | None,
     ) -> None:
         self.parts = parts
         self.started = time.perf_counter()
@@ -58,12 +59,12 @@ class OpenBatch:
         encoder_out = encoder_outs[0] if encoder_outs else {}
         source = Source(net_input, encoder_out, self.max_len, timer)
         self.drafts = SilentSession() if self.budget.over else parts.drafter.open(source)
-        self.iterations: List[Iteration] = []
-        self.finished: List[Any] = [None] * rows
-        self.ended: List[int] = []
+        self.iterations: list[Iteration] = []
+        self.finished: list[Any] = [None] * rows
+        self.ended: list[int] = []
         self.begin(src_tokens, parts.policy.eos if bos_token is None else bos_token, prefix)
 
-    def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
+    def begin(self, src_tokens: Tensor, start: int, prefix: Tensor | None) -> None:
         """Begin the search with this symbol."""
         raise NotImplementedError
 
@@ -77,8 +78,8 @@ class OpenBatch:
         raise NotImplementedError
 
     def results(
-        self, max_iterations: Optional[int] = None
-    ) -> Iterator[Tuple[int, List[Dict[str, Any]]]]:
+        self, max_iterations: int | None = None
+    ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         """Decode to the end, and hand out each sentence when it has ended: its number in the batch
         and its hypotheses, best first.
 
@@ -92,7 +93,7 @@ class OpenBatch:
             for sentence in self.ended[before:]:
                 yield sentence, self.finished[sentence]
 
-    def store(self, sentence: int, hypotheses: List[Dict[str, Any]]) -> None:
+    def store(self, sentence: int, hypotheses: list[dict[str, Any]]) -> None:
         """Keep the hypotheses of a sentence that has ended."""
         self.finished[sentence] = hypotheses
         self.ended.append(sentence)

@@ -1,6 +1,7 @@
 """From flags to a generator, or to an error that names the flag."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from fairseq.models.multilingual_transformer import MultilingualTransformerModel
 from fairseq.models.speech_to_text import S2TTransformerModel
@@ -132,12 +133,12 @@ class Overrides(NamedTuple):
         own_limits: as of ``DecodingOptions``.
     """
 
-    drafter: Optional[Drafter] = None
-    rule: Optional[AcceptanceRule] = None
-    strategy: Optional[str] = None
+    drafter: Drafter | None = None
+    rule: AcceptanceRule | None = None
+    strategy: str | None = None
     always_draft: bool = False
     keep_trace: bool = False
-    planning: Optional[Planning] = None
+    planning: Planning | None = None
     own_limits: bool = False
 
 
@@ -149,13 +150,13 @@ def _load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -
 
 
 def build_generator(
-    models: List[Any],
+    models: list[Any],
     src_dict: Any,
     tgt_dict: Any,
     args: Any,
     settings: Any,
-    extra: Optional[Dict[str, Any]] = None,
-    stats: Optional[DecodingStats] = None,
+    extra: dict[str, Any] | None = None,
+    stats: DecodingStats | None = None,
     load: Callable[..., Any] = _load,
     free_unpacked: bool = False,
     overrides: Overrides = _NO_OVERRIDES,
@@ -213,7 +214,7 @@ def build_generator(
     )
 
 
-def rule_of(settings: Any, sampler: Optional[Sampler]) -> AcceptanceRule:
+def rule_of(settings: Any, sampler: Sampler | None) -> AcceptanceRule:
     """The acceptance rule of the strategy, or its rule for sampling."""
     strategy = STRATEGIES[settings.strategy]
     if sampler is not None and strategy.sampled_rule is not None:
@@ -222,7 +223,7 @@ def rule_of(settings: Any, sampler: Optional[Sampler]) -> AcceptanceRule:
 
 
 def _options(
-    models: List[Any],
+    models: list[Any],
     args: Any,
     settings: Any,
     free_unpacked: bool,

@@ -1,6 +1,7 @@
 """Whether passes are recorded as CUDA graphs (``--cuda-graphs``)."""
 
-from typing import Any, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ def check_cuda_graphs(asked: str, device: torch.device) -> None:
         )
 
 
-def graphs_for(options: DecodingOptions, models: Sequence[Any], drafter: Any) -> Optional[Graphs]:
+def graphs_for(options: DecodingOptions, models: Sequence[Any], drafter: Any) -> Graphs | None:
     """The graphs of a generator; None where none are recorded."""
     if options.cuda_graphs == "off" or not next(models[0].parameters()).is_cuda:
         return None

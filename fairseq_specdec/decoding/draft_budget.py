@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Protocol, Tuple
+from typing import NamedTuple, Protocol
 
 from fairseq_specdec.drafting.plan import NOTHING, WHOLE, Plan
 
@@ -146,16 +146,16 @@ class DraftBudget:
 
     def __init__(
         self,
-        planning: Optional[Planning],
-        history: Optional[AcceptanceHistory] = None,
+        planning: Planning | None,
+        history: AcceptanceHistory | None = None,
         ends_early: bool = False,
     ) -> None:
         self.planning = planning
         self.history = history or AcceptanceHistory(0.5)
         self.ends_early = ends_early
         self.acceptance = self.history.acceptance
-        self.asked: Optional[int] = None
-        self.kept: Optional[Plan] = None
+        self.asked: int | None = None
+        self.kept: Plan | None = None
         self.live = 0
         self.rested = self.history.rested
         self.over = False
@@ -194,7 +194,7 @@ class DraftBudget:
         weight = _TRIAL_FORGETS if trial else FORGETS
         self.acceptance = self.acceptance.updated(accepted / rows, stopped / rows, weight)
 
-    def outcomes(self, iteration: Iteration) -> Tuple[int, int, int]:
+    def outcomes(self, iteration: Iteration) -> tuple[int, int, int]:
         """(draft tokens accepted, rows with fewer than were expected, all rows) of those rows for
         which something was drafted, or might have been."""
         accepted = stopped = rows = 0

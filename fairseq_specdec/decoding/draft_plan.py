@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import Any, Callable, Dict, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -131,7 +132,7 @@ class _Plans:
         pays = self.rates[np.arange(len(best)), best] > least_gain * self.rates[:, 0]
         self.best = best
         self.sizes = np.where(pays, best, 0)
-        self.made: Dict[int, Plan] = {}
+        self.made: dict[int, Plan] = {}
 
     def at(self, i: int) -> Plan:
         """For the i-th chance."""
@@ -155,7 +156,7 @@ class _Plans:
         gain = float(self.rates[i, size] / self.rates[i, 0])
         return Plan(size, tuple(costs.tolist()), low, high, rest, trial, gain)
 
-    def _kept(self, i: int) -> Tuple[int, int]:
+    def _kept(self, i: int) -> tuple[int, int]:
         """The first and the last chance around the i-th for which its size is good enough."""
         size = self.sizes[i]
         best = self.rates[np.arange(len(self.sizes)), self.sizes]

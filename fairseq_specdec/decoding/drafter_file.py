@@ -1,6 +1,6 @@
 """Read a drafter's checkpoint; refuse other files."""
 
-from typing import Any, Dict, Optional
+from typing import Any
 
 from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.speech_to_text.s2t_transformer import TransformerDecoderScriptable
@@ -41,7 +41,7 @@ class _DraftersTask(TranslationTask):
 
 
 def load_drafter(
-    path: Optional[str], src_dict: Any, tgt_dict: Any, state: Optional[Dict[str, Any]] = None
+    path: str | None, src_dict: Any, tgt_dict: Any, state: dict[str, Any] | None = None
 ) -> Any:
     """Load the checkpoint of a block drafter. Raises ValueError: no path, no such file, unreadable,
     not a drafter, or of other dictionaries."""
@@ -59,7 +59,7 @@ def load_drafter(
 
 
 @only_to_decode()
-def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
+def load_small_model(path: str | None, src_dict: Any, tgt_dict: Any) -> Any:
     """Load the checkpoint of a small autoregressive model that drafts token by token."""
     state = read_drafter(path)
     if _is_block_drafter(state):
@@ -82,7 +82,7 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
     return model
 
 
-def _given(path: Optional[str]) -> str:
+def _given(path: str | None) -> str:
     if not path:
         raise UsageError("--drafter-path", "this strategy needs a drafter", "give its checkpoint")
     return path
@@ -92,7 +92,7 @@ def _is_block_drafter(state: Any) -> bool:
     return MASK in state["model"] or architecture(state) in LEGACY
 
 
-def read_drafter(path: Optional[str]) -> Any:
+def read_drafter(path: str | None) -> Any:
     """The content of a drafter's checkpoint."""
     return read_state(FLAG, _given(path))
 

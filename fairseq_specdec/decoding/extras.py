@@ -1,6 +1,6 @@
 """What subclassed tasks hand to ``build_generator`` beside the flags: ``extra_gen_cls_kwargs``."""
 
-from typing import Any, Dict, NamedTuple, Optional, Set
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 
@@ -13,10 +13,10 @@ class Ending(NamedTuple):
     """How an output starts, ends and is shown."""
 
     eos: int  # token id that ends an output, and the decoder's first input
-    hidden: Set[int]  # token ids that fairseq's commands do not print; ``eos`` is among them
+    hidden: set[int]  # token ids that fairseq's commands do not print; ``eos`` is among them
 
 
-def stop_symbols(extra: Optional[Dict[str, Any]], tgt_dict: Any) -> Ending:
+def stop_symbols(extra: dict[str, Any] | None, tgt_dict: Any) -> Ending:
     """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does."""
     given = extra or {}
     if given.get("lm_model") is not None:

@@ -1,12 +1,12 @@
 """Why a sentence cannot be decoded, in words."""
 
-from typing import Any, List, NoReturn
+from typing import Any, NoReturn
 
 from fairseq_specdec.engine.eager.packed_module import not_finite
 from fairseq_specdec.errors import UsageError
 
 
-def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: int) -> NoReturn:
+def refuse_sentence(models: list[Any], broken: bool, position: int, sentence: int) -> NoReturn:
     """Raise for a sentence that no token continues.
 
     Args:
@@ -30,7 +30,7 @@ def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: in
     )
 
 
-def unsound(models: List[Any]) -> str:
+def unsound(models: list[Any]) -> str:
     """Where an ensemble holds NaN or infinity, or what else to look at."""
     for number, model in enumerate(models, start=1):
         name = not_finite(model)

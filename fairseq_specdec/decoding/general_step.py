@@ -1,7 +1,6 @@
 """One iteration on any backend: propose, lay out, score, constrain, advance, read back."""
 
 import dataclasses
-from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -33,17 +32,17 @@ class GeneralStep:
     budget: DraftBudget
     hypotheses: Hypotheses
     limits: LengthLimits
-    prefix: Optional[Tensor]  # long [B, P] forced first tokens, padded on the right
+    prefix: Tensor | None  # long [B, P] forced first tokens, padded on the right
     timer: Stopwatch
 
     def __post_init__(self) -> None:
         tokens = self.hypotheses.tokens
         self.rule = self.parts.rule.open(tokens.size(0), tokens.device)
-        self._forced: Optional[Draft] = None
+        self._forced: Draft | None = None
         if self.prefix is not None and self.rule.keeps_forced:
             self._forced = self.parts.policy.forced_draft(self.prefix, self.limits)
 
-    def step(self, draft: Optional[Draft] = None) -> Iteration:
+    def step(self, draft: Draft | None = None) -> Iteration:
         """One iteration for every live row; one host-device synchronisation. ``draft``: to verify;
         None for the forced one or the drafter's."""
         before = self.timer.lap() if self.parts.options.keep_trace else None
@@ -79,7 +78,7 @@ class GeneralStep:
             self.drafts = SilentSession()
         return plan
 
-    def take_forced(self) -> Optional[Draft]:
+    def take_forced(self) -> Draft | None:
         """The draft of the first iteration, where outputs must begin with a prefix; then None."""
         draft, self._forced = self._forced, None
         return draft
@@ -99,7 +98,7 @@ class GeneralStep:
             near = hypotheses.longest + draft.width > limits.shortest
             return draft.limited(max_tokens, limits.of_rows - hypotheses.lengths if near else None)
 
-    def lay_out(self, draft: Draft) -> Tuple[Tensor, Layout]:
+    def lay_out(self, draft: Draft) -> tuple[Tensor, Layout]:
         """(long [B, N + 1], the last accepted token and the draft; where they stand)."""
         hypotheses = self.hypotheses
         hypotheses.reserve(draft.width + 1)
@@ -117,7 +116,7 @@ class GeneralStep:
             hypotheses.write(hypotheses.lengths.unsqueeze(1) + columns, draft.tokens)
         return policy.edits(hypotheses, draft.width + 1, self.limits, self.prefix)
 
-    def ended(self, draft: Draft) -> Optional[Tensor]:
+    def ended(self, draft: Draft) -> Tensor | None:
         """Bool [B], rows whose draft is the rest of the sentence, unverified: the rule trusts it
         and the constraints allow it. None where there are none; asking waits for a GPU."""
         if not self.rule.trusts_endings or draft.scores is None or draft.width == 0:
@@ -132,7 +131,7 @@ class GeneralStep:
         ended &= allowed.all(1)
         return ended if bool(ended.any()) else None
 
-    def read_back(self, draft: Draft, scores: Optional[Scores], step: Step) -> Iteration:
+    def read_back(self, draft: Draft, scores: Scores | None, step: Step) -> Iteration:
         """What the host needs of every row: the iteration's one synchronisation."""
         columns = [step.sizes, step.done.long(), step.accepted, step.broken.long(), draft.sizes]
         table = [each.unsqueeze(1) for each in columns]
@@ -158,7 +157,7 @@ class GeneralStep:
             drafts=[row[drafted : drafted + size] for row, size in zip(rows, done.proposed)],
         )
 
-    def select(self, rows: Tensor, keep: List[int]) -> None:
+    def select(self, rows: Tensor, keep: list[int]) -> None:
         self.hypotheses.select(rows, keep)
         self.limits = self.limits.select(rows)
         if self.prefix is not None:
@@ -168,8 +167,8 @@ class GeneralStep:
         self.rule.select(rows)
 
     def _seconds_since(
-        self, before: Optional[Tuple[float, float, float]]
-    ) -> Tuple[float, float, float]:
+        self, before: tuple[float, float, float] | None
+    ) -> tuple[float, float, float]:
         """Seconds of an iteration: all of it, drafting, verification."""
         if before is None:
             return (0.0, 0.0, 0.0)

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from typing import Any, Dict, Optional
+from typing import Any
 
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.errors import UsageError
@@ -102,10 +102,10 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
     return int(asked)
 
 
-def sampler_of(args: Any) -> Optional[Sampler]:
+def sampler_of(args: Any) -> Sampler | None:
     """How to draw tokens, from ``--sampling``, ``--sampling-topk`` and ``--sampling-topp``. Returns
     None without ``--sampling``."""
-    given: Dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for name in ("sampling_topk", "sampling_topp"):
         value = getattr(args, name, REFUSED[name])
         given[name[len("sampling_") :]] = None if value == REFUSED[name] else value

@@ -2,7 +2,8 @@
 
 import contextlib
 import threading
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Type
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -57,8 +58,8 @@ class SpeculativeGenerator(SequenceGenerator):
         rule: AcceptanceRule,
         policy: DecodingConstraints,
         options: DecodingOptions,
-        stats: Optional[DecodingStats] = None,
-        planning: Optional[Planning] = None,
+        stats: DecodingStats | None = None,
+        planning: Planning | None = None,
     ) -> None:
         super().__init__(
             list(models),
@@ -82,10 +83,10 @@ class SpeculativeGenerator(SequenceGenerator):
         self.stats = stats or DecodingStats()
         self.planning = planning
         self._lock = threading.Lock()
-        self._parts: Optional[DecodingParts] = None
+        self._parts: DecodingParts | None = None
 
     @property
-    def models(self) -> List[Any]:
+    def models(self) -> list[Any]:
         """The ensemble that the generator was built for."""
         return list(self.model.models)
 
@@ -107,13 +108,13 @@ class SpeculativeGenerator(SequenceGenerator):
     @torch.no_grad()
     def generate(
         self,
-        models: List[Any],
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        constraints: Optional[Tensor] = None,
-        bos_token: Optional[int] = None,
+        models: list[Any],
+        sample: dict[str, Any],
+        prefix_tokens: Tensor | None = None,
+        constraints: Tensor | None = None,
+        bos_token: int | None = None,
         **unused: Any,
-    ) -> List[List[Dict[str, Any]]]:
+    ) -> list[list[dict[str, Any]]]:
         """Decode a batch.
 
         Args:
@@ -142,9 +143,9 @@ class SpeculativeGenerator(SequenceGenerator):
     def batch(
         self,
         models: Sequence[Any],
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        bos_token: Optional[int] = None,
+        sample: dict[str, Any],
+        prefix_tokens: Tensor | None = None,
+        bos_token: int | None = None,
     ) -> Iterator[OpenBatch]:
         """A batch to iterate by hand (arguments as for ``generate``); counted when left.
 
@@ -154,7 +155,7 @@ class SpeculativeGenerator(SequenceGenerator):
         # Inference mode where no training follows.
         with torch.inference_mode() if self.options.inference else torch.no_grad():
             parts = self._parts_for(models)
-            kind: Type[OpenBatch] = Batch if self.options.beam == 1 else BeamBatch
+            kind: type[OpenBatch] = Batch if self.options.beam == 1 else BeamBatch
             kind = kind if self.options.verifies else NarBatch
             net_input = sample["net_input"]
             rows = len(net_input["src_tokens"])
@@ -190,10 +191,10 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def forward(
         self,
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Any]]]:
+        sample: dict[str, Any],
+        prefix_tokens: Tensor | None = None,
+        bos_token: int | None = None,
+    ) -> list[list[dict[str, Any]]]:
         """As ``generate``, with the models that the generator was built for."""
         return self.generate(self.models, sample, prefix_tokens, bos_token=bos_token)
 
@@ -247,7 +248,7 @@ class SpeculativeGenerator(SequenceGenerator):
         )  # fmt: skip
 
 
-def _prefix(given: Optional[Tensor], rows: int) -> Optional[Tensor]:
+def _prefix(given: Tensor | None, rows: int) -> Tensor | None:
     """Prefixes of so many sentences as the loops read them; ValueError for those of others."""
     if given is None:
         return None

@@ -1,7 +1,8 @@
 """What an iteration did: to all rows of a batch, in columns, and to one sentence, for traces."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 OWN = "own"
 RELAXED = "relaxed"
@@ -10,7 +11,7 @@ REJECTED = "rejected"
 UNSEEN = "unseen"
 
 # What became of a draft token, and what that means.
-VERDICTS: Dict[str, str] = {
+VERDICTS: dict[str, str] = {
     OWN: "accepted: the verifier's own choice",
     RELAXED: "accepted by the relaxed rule: not the verifier's choice",
     DRAWN: "accepted by speculative sampling: not the verifier's likeliest token",
@@ -31,15 +32,15 @@ class Iteration(NamedTuple):
     passes: int = 0  # of a small model that drafts token by token; 0 for other drafters
     # wall time, for all rows together: all of it, drafting, verification; zeros where nothing was
     # timed
-    seconds: Tuple[float, float, float] = (0.0, 0.0, 0.0)
-    drafts: Sequence[List[int]] = ()  # the draft tokens. These columns are filled for traces only
+    seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    drafts: Sequence[list[int]] = ()  # the draft tokens. These columns are filled for traces only
     # the verifier's likeliest token at the position of each emitted one; not in beam search, nor
     # where nothing is verified
-    choices: Sequence[List[int]] = ()
+    choices: Sequence[list[int]] = ()
     # the tokens added; in beam search, those that all hypotheses now have
-    emitted: Sequence[List[int]] = ()
+    emitted: Sequence[list[int]] = ()
     rows: Sequence[int] = ()  # numbers of the sentences in the batch
-    beam: Optional[Sequence[Any]] = None  # beam search: what the pass did, a ``BeamPass`` each
+    beam: Sequence[Any] | None = None  # beam search: what the pass did, a ``BeamPass`` each
     forced: bool = False  # the draft was what the outputs must begin with, which no drafter made
     # so many such iterations one after the other; more than one only where nothing was drafted, no
     # sentence ended, and nothing is kept for traces
@@ -48,7 +49,7 @@ class Iteration(NamedTuple):
     unverified: Sequence[bool] = ()
 
     @property
-    def added(self) -> List[int]:
+    def added(self) -> list[int]:
         """Tokens that were added to each row."""
         return [size * self.times for size in self.sizes]
 
@@ -79,18 +80,18 @@ class TracedIteration:
     """
 
     position: int
-    draft: List[Any]
-    verdicts: List[str]
-    choices: List[Any]
-    own: Optional[Any]
+    draft: list[Any]
+    verdicts: list[str]
+    choices: list[Any]
+    own: Any | None
     steps: int = 0
     rows: int = 1
     ms: float = 0.0
     drafter_ms: float = 0.0
     verifier_ms: float = 0.0
-    agreed: Optional[List[Any]] = None
-    live: Optional[int] = None
-    beam: Optional[Any] = None
+    agreed: list[Any] | None = None
+    live: int | None = None
+    beam: Any | None = None
 
     @property
     def accepted(self) -> int:
@@ -98,7 +99,7 @@ class TracedIteration:
         return sum(verdict in ACCEPTED for verdict in self.verdicts)
 
     @property
-    def emitted(self) -> List[Any]:
+    def emitted(self) -> list[Any]:
         """Tokens that the round added to the output."""
         if self.agreed is not None:
             return self.agreed
@@ -111,7 +112,7 @@ def verdicts(
     emitted: Sequence[Any],
     choices: Sequence[Any],
     sampled: bool = False,
-) -> List[str]:
+) -> list[str]:
     """What became of each draft token.
 
     Args:

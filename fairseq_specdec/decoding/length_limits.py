@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Union
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -18,7 +18,7 @@ class LengthLimits(NamedTuple):
 
     shortest: int
     longest: int
-    rows: Optional[Tensor] = None
+    rows: Tensor | None = None
 
     @classmethod
     def same(cls, limit: int) -> LengthLimits:
@@ -26,16 +26,16 @@ class LengthLimits(NamedTuple):
         return cls(limit, limit)
 
     @property
-    def of_rows(self) -> Union[int, Tensor]:
+    def of_rows(self) -> int | Tensor:
         """To compare with a number of each row."""
         return self.longest if self.rows is None else self.rows
 
     @property
-    def of_entries(self) -> Union[int, Tensor]:
+    def of_entries(self) -> int | Tensor:
         """To compare with numbers of several entries of each row."""
         return self.longest if self.rows is None else self.rows.unsqueeze(1)
 
-    def listed(self, count: int) -> List[int]:
+    def listed(self, count: int) -> list[int]:
         """As Python ints, of so many rows; a synchronisation where they differ."""
         return [self.longest] * count if self.rows is None else self.rows.tolist()
 

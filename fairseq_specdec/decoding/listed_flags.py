@@ -6,7 +6,7 @@ is imported.
 
 import dataclasses
 import textwrap
-from typing import Iterator, Optional
+from collections.abc import Iterator
 
 from fairseq_specdec.config import OWN_FIELDS
 from fairseq_specdec.errors import UsageError
@@ -17,7 +17,7 @@ TASK = "translation_specdec"
 INDENT = " " * 6
 
 
-def _fields(strategy: Optional[str]) -> Iterator[dataclasses.Field]:
+def _fields(strategy: str | None) -> Iterator[dataclasses.Field]:
     for each in OWN_FIELDS:
         wanted = strategy is None or strategy in OWN_FLAGS.get(each.name, (strategy,))
         drafts = each.name != "drafter_path" or strategy is None
@@ -25,7 +25,7 @@ def _fields(strategy: Optional[str]) -> Iterator[dataclasses.Field]:
             yield each
 
 
-def listed(strategy: Optional[str] = None) -> str:
+def listed(strategy: str | None = None) -> str:
     """The flags with their help. Raises UsageError: there is no such strategy."""
     if strategy is not None and strategy not in STRATEGIES:
         raise UsageError(f"--flags {strategy}", "unknown", f"choose one of {', '.join(STRATEGIES)}")

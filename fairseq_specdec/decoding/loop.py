@@ -1,7 +1,7 @@
 """The loop over one batch: iterations, what they added, and the rows that end."""
 
 import operator
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -24,14 +24,14 @@ class Batch(OpenBatch):
 
     widest = 32  # the cache grows where a draft is longer
 
-    def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
+    def begin(self, src_tokens: Tensor, start: int, prefix: Tensor | None) -> None:
         parts, rows = self.parts, len(src_tokens)
         self.hypotheses = Hypotheses(rows, self.max_len + 3, start, parts.policy.pad, src_tokens)
         self.general = GeneralStep(
             parts, self.session, self.drafts, self.budget, self.hypotheses, self.limits, prefix,
             self.stats.stopwatch,
         )  # fmt: skip
-        self.native: Optional[NativeChains] = None
+        self.native: NativeChains | None = None
         if parts.native is not None:
             self.native = NativeChains(parts.native, self.general)
         self.origin = list(range(rows))
@@ -40,7 +40,7 @@ class Batch(OpenBatch):
     def iterate(self, max_iterations: int = 1) -> None:
         """One iteration for every live row, or several; then what they added is booked.
         ``max_iterations``: the native library may do up to so many iterations, until a row ends."""
-        rounds: List[Iteration] = []
+        rounds: list[Iteration] = []
         draft = None
         if self.native is not None:
             max_iterations = min(max_iterations, self.max_len + 1 - self.hypotheses.longest)

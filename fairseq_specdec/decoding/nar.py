@@ -1,6 +1,6 @@
 """Decoding without a verifier: blocks of a drafter, one after the other."""
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class NarBatch(OpenBatch):
 
     widest = 0
 
-    def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
+    def begin(self, src_tokens: Tensor, start: int, prefix: Tensor | None) -> None:
         if prefix is not None:
             raise UsageError(
                 "--prefix-size",
@@ -96,7 +96,7 @@ class NarBatch(OpenBatch):
             log_probs = torch.where(revealed, log_probs, again[1])
         return _Block(tokens, log_probs, passes)
 
-    def _choose(self, edits: Edits, revealed: Revealed = None) -> Tuple[Tensor, Tensor]:
+    def _choose(self, edits: Edits, revealed: Revealed = None) -> tuple[Tensor, Tensor]:
         """The likeliest token of each mask and its log-probability, [B, K]."""
         block, options = self.block, self.parts.options
         features, logits = block.block(self.hypotheses, self.columns.size(1), revealed)
@@ -138,7 +138,7 @@ class NarBatch(OpenBatch):
         self.stats.iterations += sum(passes)
         self.stats.emitted += sum(added)
         none = [0] * len(rows)
-        drafts: List[List[int]] = [[] for _ in rows]
+        drafts: list[list[int]] = [[] for _ in rows]
         emitted = [row[4 : 4 + row[0]] for row in rows]
         done = Iteration(added, ended, none, bad, none, drafts=drafts, emitted=emitted)
         return done._replace(rows=self.origin)

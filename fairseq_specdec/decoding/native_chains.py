@@ -9,7 +9,7 @@ and 9), the latter within a regret budget or not.
 
 import ctypes
 import time
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,10 +52,10 @@ class NativeChains:
         self.table = session.sessions[0].positions  # the call points into it
         self.call = VerifyCall(embedding=form.tables.of(self.table), rules=form.rules)
         self.call.read = self.layers.weights.read
-        self.states: List[Tensor] = []
-        self.undecided: Optional[Draft] = None
+        self.states: list[Tensor] = []
+        self.undecided: Draft | None = None
 
-    def run(self, max_iterations: int) -> Tuple[List[Iteration], Optional[Draft]]:
+    def run(self, max_iterations: int) -> tuple[list[Iteration], Draft | None]:
         """Do iterations, until a row ends or the general step must decide.
 
         Returns:
@@ -86,7 +86,7 @@ class NativeChains:
         rounds = self.verify(draft, max_iterations, drafting)
         return rounds, None if rounds else draft
 
-    def verify(self, draft: Draft, max_iterations: int, drafting: float = 0.0) -> List[Iteration]:
+    def verify(self, draft: Draft, max_iterations: int, drafting: float = 0.0) -> list[Iteration]:
         """Score a chain, accept, and add what follows to the hypotheses.
 
         Args:
@@ -121,7 +121,7 @@ class NativeChains:
             self._take_in(rounds)
         return rounds
 
-    def speculate(self, drafts: NativeDrafts, max_iterations: int, plan: Plan) -> List[Iteration]:
+    def speculate(self, drafts: NativeDrafts, max_iterations: int, plan: Plan) -> list[Iteration]:
         """Draft and verify by turns in one call, until a row ends or the plan no longer holds.
 
         Args:
@@ -156,8 +156,8 @@ class NativeChains:
         self,
         drafts: Drafts,
         max_iterations: int,
-        drafter: Optional[NativeDrafts] = None,
-        loop: Optional[LoopDrafts] = None,
+        drafter: NativeDrafts | None = None,
+        loop: LoopDrafts | None = None,
     ) -> _Answer:
         """One call of the library."""
         rows, width, call = drafts.rows, drafts.width, self.call
@@ -199,7 +199,7 @@ class NativeChains:
         view.lengths = pointer(self.general.hypotheses.lengths, torch.long)
         view.spent = pointer(self.general.rule.spent, torch.float64)
 
-    def _room_for_states(self, rows: int, width: int, max_iterations: int) -> Optional[Tensor]:
+    def _room_for_states(self, rows: int, width: int, max_iterations: int) -> Tensor | None:
         """Room for the hidden states of so many iterations, which a drafter may keep."""
         weights = self.layers.weights
         if not self.general.reads_states:
@@ -208,7 +208,7 @@ class NativeChains:
         return torch.empty(max_iterations, rows, width + 1, wide)
 
     def _iteration(
-        self, answer: _Answer, i: int, drafts: List[List[int]], drafting: float, passes: int = 0
+        self, answer: _Answer, i: int, drafts: list[list[int]], drafting: float, passes: int = 0
     ) -> Iteration:
         """Iteration ``i``."""
         rows, width = answer.rows, answer.width + 1
@@ -228,7 +228,7 @@ class NativeChains:
         ]
         return done._replace(drafts=drafts, choices=choices, emitted=emitted)
 
-    def _take_in(self, rounds: List[Iteration]) -> None:
+    def _take_in(self, rounds: list[Iteration]) -> None:
         """Take in what a call added to the hypotheses; the drafter is given hidden states."""
         if not rounds:
             return

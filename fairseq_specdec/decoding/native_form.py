@@ -1,7 +1,7 @@
 """Whether the native library decodes whole steps of greedy and of beam search."""
 
 import logging
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from .length_limits import LengthLimits
 from .policy import DecodingConstraints
 
 
-def native_tables(verifier: Verifier, policy: DecodingConstraints) -> Optional[EmbeddingTables]:
+def native_tables(verifier: Verifier, policy: DecodingConstraints) -> EmbeddingTables | None:
     """The embeddings of a verifier whose steps the library does as a whole; None for others, where
     it runs the layers at most.
 
@@ -43,7 +43,7 @@ class NativeForm(NamedTuple):
 
 def native_form(
     verifier: Verifier, rule: AcceptanceRule, policy: DecodingConstraints
-) -> Optional[NativeForm]:
+) -> NativeForm | None:
     """For ``NativeChains``; None where the general step does everything."""
     tables = native_tables(verifier, policy)
     if tables is None:
@@ -59,7 +59,7 @@ def native_form(
     return NativeForm(tables, rules)
 
 
-def point_to_rows(rules: Rules, prefix: Optional[Tensor], limits: LengthLimits) -> None:
+def point_to_rows(rules: Rules, prefix: Tensor | None, limits: LengthLimits) -> None:
     """Point to what rows have of their own, which the caller keeps. ``prefix``: long [B, P], what
     the outputs must begin with; or None."""
     rules.prefix = pointer(prefix, torch.long)

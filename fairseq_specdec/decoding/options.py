@@ -1,7 +1,7 @@
 """How to decode, in one validated object."""
 
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, Optional
+from typing import Any
 
 from fairseq_specdec.engine.exits import ExitOptions
 from fairseq_specdec.engine.transfer import to_device
@@ -50,25 +50,25 @@ class DecodingOptions:
     len_penalty: float = 1.0
     temperature: float = 1.0
     keep_trace: bool = False
-    max_expected_rejections: Optional[int] = None
+    max_expected_rejections: int | None = None
     whole_drafts: bool = False
     cost_table: str = "auto"
-    look_ahead: Optional[int] = None
+    look_ahead: int | None = None
     inference: bool = False
     free_unpacked: bool = False
-    hidden: FrozenSet[int] = frozenset()
+    hidden: frozenset[int] = frozenset()
     backend: str = "auto"
     verifier_format: str = "fp32"
     cuda_graphs: str = "auto"
-    planned_chance: Optional[float] = None
+    planned_chance: float | None = None
     verifies: bool = True
-    exits: Optional[ExitOptions] = None
+    exits: ExitOptions | None = None
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
             raise UsageError("--temperature", "must be greater than 0")
 
-    def length_limits(self, net_input: Dict[str, Any], min_len: int) -> LengthLimits:
+    def length_limits(self, net_input: dict[str, Any], min_len: int) -> LengthLimits:
         """Those of a batch, of which fairseq's ``net_input`` is given."""
         if not self.own_limits or self.max_len_a == 0:
             width = net_input["src_tokens"].size(1)

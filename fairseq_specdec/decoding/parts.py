@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional
+from collections.abc import Callable
+from typing import NamedTuple
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import ReadyDrafter
@@ -36,10 +37,10 @@ class DecodingParts(NamedTuple):
     policy: DecodingConstraints
     options: DecodingOptions
     ends_early: bool = False
-    native: Optional[NativeForm] = None
-    planning: Optional[Planning] = None
-    history: Optional[AcceptanceHistory] = None
-    verifying: Optional[Callable[[float], float]] = None
+    native: NativeForm | None = None
+    planning: Planning | None = None
+    history: AcceptanceHistory | None = None
+    verifying: Callable[[float], float] | None = None
 
     def of_batch(self, sentences: int) -> DecodingParts:
         """For a batch that has so many sentences when it is full."""

@@ -1,6 +1,6 @@
 """What decides how much a generator's batches draft."""
 
-from typing import Callable, Optional
+from collections.abc import Callable
 
 from fairseq_specdec.costs import devices
 from fairseq_specdec.costs.passes import PassTimes, linear, seconds
@@ -56,7 +56,7 @@ def planning_for(
 
 
 def verifying(
-    planning: Optional[Planning], verifier: Verifier, drafter: Drafter, ready: ReadyDrafter
+    planning: Planning | None, verifier: Verifier, drafter: Drafter, ready: ReadyDrafter
 ) -> Callable[[float], float]:
     """Seconds of a pass of the verifier over so many tokens: as drafts are planned by, else by the
     shipped figures.

@@ -1,6 +1,6 @@
 """The constraints that stock ``SequenceGenerator`` applies, for a block of positions."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class DecodingConstraints(NamedTuple):
         return self.no_repeat_ngram_size > 0
 
     def edits(
-        self, hypotheses: Hypotheses, width: int, limits: LengthLimits, prefix: Optional[Tensor]
+        self, hypotheses: Hypotheses, width: int, limits: LengthLimits, prefix: Tensor | None
     ) -> Edits:
         """What to change for a block of ``width`` entries.
 
@@ -57,10 +57,10 @@ class DecodingConstraints(NamedTuple):
     def edits_at(
         self,
         steps: Tensor,
-        reach: Tuple[int, int],
+        reach: tuple[int, int],
         limits: LengthLimits,
-        prefix: Optional[Tensor],
-        listed: Optional[Tensor] = None,
+        prefix: Tensor | None,
+        listed: Tensor | None = None,
     ) -> Edits:
         """What to change for entries anywhere in the output.
 
@@ -90,15 +90,13 @@ class DecodingConstraints(NamedTuple):
         sizes = prefix.ne(self.pad).long().cumprod(1).sum(1).clamp(max=limits.of_rows)
         return Draft(prefix[:, : int(sizes.max())], sizes, forced=True)
 
-    def _everywhere(self) -> Tuple[Tuple[int, float], ...]:
+    def _everywhere(self) -> tuple[tuple[int, float], ...]:
         """The constraints that hold at every entry."""
         if self.unk_penalty == 0:
             return ((self.pad, MINUS_INFINITY),)
         return ((self.pad, MINUS_INFINITY), (self.unk, -self.unk_penalty))
 
-    def _matters(
-        self, reach: Tuple[int, int], limits: LengthLimits, prefix: Optional[Tensor]
-    ) -> bool:
+    def _matters(self, reach: tuple[int, int], limits: LengthLimits, prefix: Tensor | None) -> bool:
         """Whether a constraint depends on the step, for steps within ``reach``."""
         first, last = reach
         inside = prefix is not None and first < prefix.size(1)

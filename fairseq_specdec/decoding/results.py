@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,7 +95,7 @@ def hypothesis(
     normalize: bool,
     len_penalty: float,
     trace: SentenceTrace,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """What stock ``finalize_hypos`` would return for this sentence, and the iterations.
 
     Args:

@@ -1,6 +1,6 @@
 """How hypotheses grow after a draft was scored."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,9 +34,9 @@ def advance(
     rule: AcceptanceRule,
     hypotheses: Hypotheses,
     draft: Draft,
-    scores: Optional[Scores],
+    scores: Scores | None,
     eos: int,
-    ended: Optional[Tensor] = None,
+    ended: Tensor | None = None,
 ) -> Step:
     """Greedy search: add to every hypothesis the accepted draft tokens and the bonus token.
 
@@ -92,7 +92,7 @@ def _one_token(
     return Step(none + 1, token == eos, none, broken, emitted)
 
 
-def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> Tuple[Tensor, Tensor]:
+def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> tuple[Tensor, Tensor]:
     """How many tokens an iteration adds; </s> accepted inside a draft ends the sentence there.
 
     Args:

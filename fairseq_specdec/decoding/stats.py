@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -34,9 +34,9 @@ class Stopwatch:
     """
 
     def __init__(self) -> None:
-        self.seconds: Dict[str, float] = {name: 0.0 for name in SECTIONS}
-        self._events: List[Tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
-        self._device: Optional[torch.device] = None
+        self.seconds: dict[str, float] = {name: 0.0 for name in SECTIONS}
+        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+        self._device: torch.device | None = None
 
     def on(self, device: torch.device) -> None:
         """Time what runs on this device from now on; a batch begins."""
@@ -63,7 +63,7 @@ class Stopwatch:
         """What was timed elsewhere."""
         self.seconds[section] += seconds
 
-    def lap(self) -> Tuple[float, float, float]:
+    def lap(self) -> tuple[float, float, float]:
         """Now, and the seconds of drafter and verifier so far; on a GPU it waits for them."""
         self.settle()
         return time.perf_counter(), self.seconds["drafter"], self.seconds["verifier"]
@@ -116,7 +116,7 @@ class DecodingStats:
         self.draft_steps = 0
         self.left_early = 0
         self.layers_run = 0
-        self.judged: Counter[Tuple[int, int]] = Counter()
+        self.judged: Counter[tuple[int, int]] = Counter()
         self.block_seconds = self.step_seconds = 0.0
         self.total_seconds = 0.0
         self.native_work: Sequence[Work] = ()
@@ -190,7 +190,7 @@ class DecodingStats:
         return self.accepted / self.drafted if self.drafted else 0.0
 
     @property
-    def acceptance_by_position(self) -> List[float]:
+    def acceptance_by_position(self) -> list[float]:
         """Of each position of a draft, from the first, the share of its judged tokens that was
         accepted: how likely it is right given that all before it were."""
         last = max((judged for judged, _ in self.judged), default=0)
@@ -247,7 +247,7 @@ class DecodingStats:
         """Whether decoding without drafts would have been faster, by measurement and cost model."""
         return self.drafted > 0 and self.mean_accepted_tokens < self.draft_cost
 
-    def times(self) -> Dict[str, float]:
+    def times(self) -> dict[str, float]:
         """Seconds by section; ``rest`` is all other time."""
         self.stopwatch.settle()
         seconds = dict(self.stopwatch.seconds)
@@ -255,7 +255,7 @@ class DecodingStats:
         seconds["rest"] = max(0.0, self.total_seconds - known)
         return seconds
 
-    def as_dict(self) -> Dict[str, float]:
+    def as_dict(self) -> dict[str, float]:
         """All figures by name."""
         figures = {
             "sentences": float(self.sentences),

@@ -6,7 +6,7 @@ alone.
 """
 
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from fairseq.data import Dictionary, data_utils
 from fairseq.data.multilingual.multilingual_utils import augment_dictionary
@@ -26,11 +26,11 @@ class TrainingSettings:
     def get(self, name: str) -> Any:
         return get_setting(self._settings, name)
 
-    def _listed(self, name: str) -> List[str]:
+    def _listed(self, name: str) -> list[str]:
         value = self.get(name)
         return value.split(",") if isinstance(value, str) else list(value or ())
 
-    def sides(self, folder: str) -> List[Optional[str]]:
+    def sides(self, folder: str) -> list[str | None]:
         """The languages whose dictionaries were the source's and the target's."""
         pairs = [pair.split("-") for pair in self._listed("lang_pairs")]
         guess = pairs[0] if pairs else data_utils.infer_language_pair(folder)
@@ -41,12 +41,12 @@ class TrainingSettings:
         """Whether the model has language tokens, of several pairs."""
         return self.get("lang_tok_style") is not None
 
-    def pairs(self) -> List[str]:
+    def pairs(self) -> list[str]:
         """The pairs of a model with language tokens of several pairs, as far as the settings name
         them; [] of any other."""
         return self._listed("lang_pairs") if self.several else []
 
-    def languages(self) -> Optional[List[str]]:
+    def languages(self) -> list[str] | None:
         """In the order of their tokens; None where the settings do not say, [] without tokens."""
         if self.get("lang_pairs") is None:  # one pair
             return self._listed("langs")
@@ -58,7 +58,7 @@ class TrainingSettings:
             return None
         return self._listed("langs") or sorted(pairs)
 
-    def tokens(self) -> Optional[List[str]]:
+    def tokens(self) -> list[str] | None:
         """What follows the words of the file in a dictionary; None where the settings do not say.
 
         Where the file itself holds them (``--fixed-dictionary``) nothing follows.
@@ -77,7 +77,7 @@ class TrainingSettings:
         return list(made.symbols[own:])
 
 
-def trained_dictionaries(state: Any) -> Dict[str, Tuple[str, Any]]:
+def trained_dictionaries(state: Any) -> dict[str, tuple[str, Any]]:
     """(file, dictionary) by side, of a checkpoint's training, where they are still there.
 
     A multilingual model's have its language tokens; where its settings do not name these, there is
@@ -118,7 +118,7 @@ def check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
             )
 
 
-def _check_languages(path: str, tokens: Optional[List[str]], dictionary: Any) -> None:
+def _check_languages(path: str, tokens: list[str] | None, dictionary: Any) -> None:
     """Refuse language tokens of another order, which sizes do not show."""
     if not tokens:
         return

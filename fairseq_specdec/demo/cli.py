@@ -7,7 +7,8 @@ decode one after another, so that each is timed alone.
 import argparse
 import logging
 import sys
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.decoding.strategies import STRATEGIES
@@ -26,7 +27,7 @@ from .server import ADDRESS, DemoServer
 PORT = 8642
 REPEATS = 3
 # Decoding flags of fairseq-generate that are flags here too, with what they are made of.
-DECODING: Dict[str, Any] = {
+DECODING: dict[str, Any] = {
     "block_size": int,
     "draft_confidence": float,
     "draft_budget": int,
@@ -83,7 +84,7 @@ def start(words: Sequence[str]) -> DemoServer:
     return server
 
 
-def cli_main(arguments: Optional[List[str]] = None) -> None:
+def cli_main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     with reporting("specdec-demo", arguments, reworded=at_the_prompt) as words:
         server = start(words)

@@ -4,7 +4,8 @@ import contextlib
 import dataclasses
 import statistics
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fairseq_specdec.hub import SpeculativeTranslator
 
@@ -55,7 +56,7 @@ def check_stock(stock: Any) -> bool:
     return bool(stock)
 
 
-def check_names(names: Any, racers: Racers, beam: int = 1) -> List[str]:
+def check_names(names: Any, racers: Racers, beam: int = 1) -> list[str]:
     """The strategies to race, in the order in which they were loaded; None is all of them."""
     translators = racers.translators
     if names is None:
@@ -80,7 +81,7 @@ def _since(began: float) -> float:
     return round(1000 * (time.perf_counter() - began), 3)
 
 
-def watched(name: str, translator: SpeculativeTranslator, text: str) -> Iterator[Dict[str, Any]]:
+def watched(name: str, translator: SpeculativeTranslator, text: str) -> Iterator[dict[str, Any]]:
     """One strategy's decoding: ``block`` for each iteration, then ``finish``.
 
     ``at_ms`` counts from the beginning, tokenizing and encoding included. Passing the blocks on
@@ -88,7 +89,7 @@ def watched(name: str, translator: SpeculativeTranslator, text: str) -> Iterator
     """
     yield {"event": "go", "name": name}
     emitted = drafted = accepted = iterations = 0
-    pieces: List[str] = []
+    pieces: list[str] = []
     began = time.perf_counter()
     with contextlib.closing(translator.translate_stream(text, return_trace=True)) as stream:  # type: ignore[type-var]
         for piece in stream:
@@ -132,8 +133,8 @@ def race(
     text: str,
     names: Sequence[str],
     repeats: int,
-    stock: Optional[StockTranslator] = None,
-) -> Iterator[Dict[str, Any]]:
+    stock: StockTranslator | None = None,
+) -> Iterator[dict[str, Any]]:
     """Events of a race, ready for JSON.
 
     Every strategy decodes once while it is watched (``go``, ``block`` ..., ``finish``). Then they
@@ -144,7 +145,7 @@ def race(
     yield {"event": "start", "names": list(names), "repeats": repeats}
     for name in names:
         yield from watched(name, translators[name], text)
-    times: Dict[str, List[float]] = {name: [] for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(1, repeats + 1):
         for name in names:
             began = time.perf_counter()

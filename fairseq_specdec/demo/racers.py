@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.decoding.builder import rule_of
 from fairseq_specdec.decoding.strategies import BLOCK_DRAFTED, OWN_FLAGS, STRATEGIES
@@ -26,31 +27,31 @@ class Pair(NamedTuple):
 
     path: str  # a checkpoint, several joined by a colon, a folder or a demo pair's name
     # block drafter's checkpoint (default: ``drafter.pt`` in the folder, if it is there)
-    drafter: Optional[str] = None
-    small: Optional[str] = None  # small model's checkpoint
-    data: Optional[str] = None  # folder of the dictionaries (default: looked for)
+    drafter: str | None = None
+    small: str | None = None  # small model's checkpoint
+    data: str | None = None  # folder of the dictionaries (default: looked for)
     # source_lang, target_lang: languages (default: the checkpoint's)
-    source_lang: Optional[str] = None
-    target_lang: Optional[str] = None
+    source_lang: str | None = None
+    target_lang: str | None = None
     # tokenizer, bpe, bpe_codes: as in ``SpeculativeTranslator.from_pretrained``
     tokenizer: Choice = "auto"
     bpe: Choice = "auto"
-    bpe_codes: Optional[str] = None
+    bpe_codes: str | None = None
     # device, dtype: where and in which number format
     device: Any = None
     dtype: str = "fp32"
 
 
-Translators = Dict[str, SpeculativeTranslator]
+Translators = dict[str, SpeculativeTranslator]
 
 
 class Racers(NamedTuple):
     """Strategies on one verifier."""
 
     translators: Translators  # by strategy, beam 1
-    languages: Tuple[str, str]
-    examples: List[str]  # sentences to try
-    wide: List[str]  # the strategies that can have a beam
+    languages: tuple[str, str]
+    examples: list[str]  # sentences to try
+    wide: list[str]  # the strategies that can have a beam
     make: Callable[[int], Translators]  # their translators at a beam
     stock: Callable[[int], StockTranslator]  # fairseq's own translation at a beam
     verifier: str
@@ -60,14 +61,14 @@ class Racers(NamedTuple):
         return self.make(beam) if beam > 1 else self.translators
 
 
-def warmed(translators: Translators, examples: List[str]) -> Translators:
+def warmed(translators: Translators, examples: list[str]) -> Translators:
     """After a first decoding, which takes longer."""
     for translator in translators.values():
         translator.translate(examples[:1] or ["."])
     return translators
 
 
-def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
+def _drafter_of(name: str, pair: Pair, beside: str | None) -> str | None:
     """The strategy's ``--drafter-path``."""
     if not STRATEGIES[name].needs_drafter:
         return None
@@ -90,7 +91,7 @@ def drafts(name: str) -> bool:
     return STRATEGIES[name] is not STRATEGIES["greedy"]
 
 
-def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
+def own_flags(name: str, flags: dict[str, Any]) -> dict[str, Any]:
     """Those of the decoding flags that a strategy uses."""
     kept = {}
     for flag, value in flags.items():
@@ -100,7 +101,7 @@ def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
     return kept
 
 
-def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[str]:
+def default_strategies(pair: Pair, beside: str | None, joined: bool) -> list[str]:
     """The strategies that the given files allow."""
     names = ["greedy"]
     if beside is not None:
@@ -110,7 +111,7 @@ def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[
     return names if len(names) > 1 or not joined else [*names, "iad"]
 
 
-def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -> Racers:
+def load_racers(pair: Pair, names: list[str] | None, flags: dict[str, Any]) -> Racers:
     """Load the verifier once, each drafter once, and make a translator of every strategy.
     ``flags``: decoding flags by field name; each goes to the strategies that use it; None is left
     out."""
@@ -156,7 +157,7 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
 
     translators, wide = make(names, 1), list(dict.fromkeys(wide))
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def stock(beam: int) -> StockTranslator:
         decoding = decodings.of_call("greedy", ("greedy", {}), {})
         return stock_translator(decodings, decoding, beam)
@@ -166,13 +167,13 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
 
 
 def _flags(
-    name: str, pair: Pair, place: loading.Place, flags: Dict[str, Any], beam: int = 1
-) -> Tuple[Optional[str], Dict[str, Any]]:
+    name: str, pair: Pair, place: loading.Place, flags: dict[str, Any], beam: int = 1
+) -> tuple[str | None, dict[str, Any]]:
     """(drafter's checkpoint, decoding flags) of a strategy."""
     return _drafter_of(name, pair, place.drafter), {**own_flags(name, flags), "beam": beam}
 
 
-def _examples(folder: str, language: str) -> List[str]:
+def _examples(folder: str, language: str) -> list[str]:
     """The first fitting sentences of the demo pair's held-out text; [] without such a file."""
     path = os.path.join(folder, f"heldout.{language}")
     if not os.path.isfile(path):

@@ -6,8 +6,9 @@ import json
 import logging
 import socketserver
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.local_http import ADDRESS, HEADERS, RefusedError, check_host, check_origin
@@ -36,8 +37,8 @@ class DemoServer(ThreadingHTTPServer):
         self.repeats = repeats
         # One race at a time: two would slow each other down and time nothing.
         self.turn = threading.Lock()
-        self.racers: Optional[Racers] = None
-        self.page: Optional[Page] = None
+        self.racers: Racers | None = None
+        self.page: Page | None = None
         try:
             super().__init__((ADDRESS, port), Handler)
         except OverflowError as error:
@@ -127,13 +128,13 @@ class Handler(BaseHTTPRequestHandler):
                     return
 
     def _race(
-        self, racers: Racers, text: str, names: List[str], beam: int, stock: bool
-    ) -> Iterator[Dict[str, Any]]:
+        self, racers: Racers, text: str, names: list[str], beam: int, stock: bool
+    ) -> Iterator[dict[str, Any]]:
         """The events; translators are made in the race's turn, where the beam is a new one."""
         own = racers.stock(beam) if stock else None
         yield from race(racers.at(beam), text, names, self.server.repeats, own)
 
-    def _in_turn(self, events: Iterator[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
+    def _in_turn(self, events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """The events, once no other race runs; what fails becomes an ``error`` event."""
         turn = self.server.turn
         if not turn.acquire(blocking=False):
@@ -160,7 +161,7 @@ class Handler(BaseHTTPRequestHandler):
         sites = self.headers.get_all("Sec-Fetch-Site", [])
         check_origin(origins, sites, self.server.server_port)
 
-    def _body(self) -> Dict[str, Any]:
+    def _body(self) -> dict[str, Any]:
         if self.headers.get_content_type() != "application/json":
             raise RefusedError(415, "send JSON, with Content-Type: application/json")
         length = self.headers.get("Content-Length", "")
@@ -185,9 +186,7 @@ class Handler(BaseHTTPRequestHandler):
                 got = len(self.rfile.read(min(length, BODY)))
                 length = length - got if got else 0
 
-    def send_error(
-        self, code: int, message: Optional[str] = None, explain: Optional[str] = None
-    ) -> None:
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer what the base class refuses (501, 400, 414, 431, 505) as everything else."""
         self._refuse(RefusedError(code, message or self.responses[code][0]))
 
@@ -198,7 +197,7 @@ class Handler(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-    def _head(self, status: int, kind: str, more: Optional[Dict[str, str]] = None) -> None:
+    def _head(self, status: int, kind: str, more: dict[str, str] | None = None) -> None:
         # A request line that is none or has no version counts as HTTP/0.9, which has no headers.
         self.request_version = self.protocol_version
         policy = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
@@ -208,5 +207,5 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def _error(message: str) -> Dict[str, Any]:
+def _error(message: str) -> dict[str, Any]:
     return {"event": "error", "message": message}

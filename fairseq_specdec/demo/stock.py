@@ -1,6 +1,7 @@
 """fairseq's own generator, with the flags that the strategies of a race have."""
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from fairseq.tasks import FairseqTask
 

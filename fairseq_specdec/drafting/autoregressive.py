@@ -1,6 +1,7 @@
 """A small autoregressive Transformer as drafter, decoded token by token with its own cache."""
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -65,7 +66,7 @@ class ReadyAutoregressiveDrafter(NamedTuple):
     def in_library(self) -> bool:
         return False
 
-    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
         work = self.weights.work()
         return None if work is None else [Pass(each, 1) for each in work] * size
 
@@ -108,8 +109,8 @@ class AutoregressiveSession(DraftSession):
         return self._draft(hypotheses, steps)
 
     def forecast(
-        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, steps: int, count: int
-    ) -> Optional[Forecast]:
+        self, hypotheses: Hypotheses, kept: list[int], hidden_states: States, steps: int, count: int
+    ) -> Forecast | None:
         lengths_cpu, cached = hypotheses.lengths_cpu, self.session.layers.cache.lengths_cpu
         # The last token is read in any case.
         known = [min(*three) for three in zip(cached, lengths_cpu, (keep + 1 for keep in kept))]
@@ -142,7 +143,7 @@ class AutoregressiveSession(DraftSession):
         pairs = zip(cache.lengths_cpu, hypotheses.lengths_cpu)
         self.session.commit(lengths, [min(known, have) for known, have in pairs])
 
-    def _unread(self, hypotheses: Hypotheses) -> Tuple[Tensor, Tensor]:
+    def _unread(self, hypotheses: Hypotheses) -> tuple[Tensor, Tensor]:
         """(tokens long [B, W], positions long [B, W]) accepted since the last draft.
 
         Columns end at each row's last accepted token, so rows with fewer new tokens run some tokens
@@ -162,9 +163,9 @@ class AutoregressiveSession(DraftSession):
         room = (self.last - lengths).clamp(min=0, max=steps)
         counts = torch.zeros_like(lengths)
         open_rows = room > 0
-        drafted: List[Tensor] = []
-        chances: List[Tensor] = []
-        scores: List[Tensor] = []
+        drafted: list[Tensor] = []
+        chances: list[Tensor] = []
+        scores: list[Tensor] = []
         for step in range(steps):
             layout = Layout.at(at, [have + step for have in lengths_cpu])
             token, sure = self._choose(self.step_logits(inputs, layout), chances, scores)
@@ -196,8 +197,8 @@ class AutoregressiveSession(DraftSession):
         return self.session.logits(self.session.run(inputs, layout)[:, -1])
 
     def _choose(
-        self, logits: Tensor, chances: List[Tensor], scores: List[Tensor]
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        self, logits: Tensor, chances: list[Tensor], scores: list[Tensor]
+    ) -> tuple[Tensor, Tensor | None]:
         """The next token of each row, long [B], and bool [B] where the model is sure enough, or
         None where that does not matter.
 
@@ -223,7 +224,7 @@ class AutoregressiveSession(DraftSession):
             scores.append(log_probs.gather(1, token.unsqueeze(1)).squeeze(1))
         return token, sure
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         self.session.select(rows, rows_cpu)
 
     def close(self) -> None:

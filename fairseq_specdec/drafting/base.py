@@ -1,7 +1,9 @@
 """The contract between a drafter and the decoding loop."""
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -19,20 +21,20 @@ from fairseq_specdec.errors import UsageError
 from .native_loop import LoopDrafts
 from .plan import Plan
 
-Budget = Optional[int]
-Costs = Optional[Sequence[float]]
-Means = Tuple[float, float, float]
+Budget = int | None
+Costs = Sequence[float] | None
+Means = tuple[float, float, float]
 """Running means of accepted tokens and of stops of a row, and the weight of the newest iteration in
 them, as of ``DraftBudget``."""
 
-States = Optional[Tuple[Tensor, Tensor]]
+States = tuple[Tensor, Tensor] | None
 """Hidden states [B, W, n C], and how many of each row count, long [B]."""
 
 
 class Timer(Protocol):
     """``with timer("drafter_encoder")`` times a section."""
 
-    def __call__(self, section: str) -> ContextManager[None]: ...
+    def __call__(self, section: str) -> AbstractContextManager[None]: ...
 
 
 class Source(NamedTuple):
@@ -45,13 +47,13 @@ class Source(NamedTuple):
         timer: times ``drafter_encoder``, and the start of a batch as ``drafter``.
     """
 
-    net_input: Dict[str, Any]
-    encoder_out: Dict[str, Any]
+    net_input: dict[str, Any]
+    encoder_out: dict[str, Any]
     max_len: int
     timer: Timer
 
     @property
-    def padded(self) -> Optional[bool]:
+    def padded(self) -> bool | None:
         """Whether a source is padded, as the verifier's encoder found; None where it did not."""
         masks = self.encoder_out.get("encoder_padding_mask")
         return None if masks is None else len(masks) > 0
@@ -87,12 +89,12 @@ class DraftOptions:
     block_size: int
     pad: int
     eos: int
-    dtype: Optional[torch.dtype] = None
+    dtype: torch.dtype | None = None
     collapse_repeats: bool = False
     confidence: float = 0.0
     stop_below: float = 0.0
     temperature: float = 1.0
-    sampler: Optional[Sampler] = None
+    sampler: Sampler | None = None
     any_dtype: bool = False
     any_confidence: bool = False
     row_independent: bool = False
@@ -112,11 +114,11 @@ class NativeDrafts(Protocol):
     library's drafter and session."""
 
     @property
-    def pointers(self) -> Tuple[Any, Any]: ...
+    def pointers(self) -> tuple[Any, Any]: ...
 
     def begin_loop(
         self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
-    ) -> Optional[LoopDrafts]:
+    ) -> LoopDrafts | None:
         """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
 
         Args:
@@ -144,7 +146,7 @@ class DraftSession:
     never_drafts = False
     forecasts = False
 
-    def native_form(self) -> Optional[NativeDrafts]:
+    def native_form(self) -> NativeDrafts | None:
         """How the native library drafts as ``propose`` does; None where it cannot."""
         return None
 
@@ -161,7 +163,7 @@ class DraftSession:
         """
         raise NotImplementedError
 
-    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+    def commit(self, sizes: Tensor, hidden_states: Tensor | None) -> None:
         """Called after a verification.
 
         Args:
@@ -172,8 +174,8 @@ class DraftSession:
         """
 
     def forecast(
-        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, steps: int, count: int
-    ) -> Optional[Forecast]:
+        self, hypotheses: Hypotheses, kept: list[int], hidden_states: States, steps: int, count: int
+    ) -> Forecast | None:
         """The likeliest next tokens, for a beam search: instead of ``propose`` and ``commit``.
 
         Args:
@@ -193,7 +195,7 @@ class DraftSession:
         """The tokens, in their order, that the hypotheses of a beam search probably repeat."""
         return ()
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
 
     def close(self) -> None:
@@ -210,7 +212,7 @@ class ReadyDrafter(Protocol):
     def open(self, source: Source) -> DraftSession:
         """Begin a batch."""
 
-    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
         """What drafting ``size`` tokens of each of ``rows`` rows computes, for a row; None where it
         is not known."""
 
@@ -239,7 +241,7 @@ class Drafter:
     ends_early = False
     whole_on_gpu = False
     first_chance = 0.75
-    block_size: Optional[int] = None
+    block_size: int | None = None
     read_layers: Sequence[int] = ()
     adaptive = True
 
@@ -261,7 +263,7 @@ class Drafter:
         """Begin a batch; for drafters that do not override ``prepare``."""
         raise NotImplementedError
 
-    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
         """As of ``ReadyDrafter``; nothing, for drafters that run no model."""
         return None if self.runs_model else ()
 
@@ -337,7 +339,7 @@ def _check_packed(packed: str, options: DraftOptions, backend: Backend) -> None:
         )
 
 
-def _asked_format(options: DraftOptions) -> Optional[str]:
+def _asked_format(options: DraftOptions) -> str | None:
     """The name of the drafter's number format; None for the verifier's."""
     asked = options.dtype
     names = (name for name, form in NUMBER_FORMATS.items() if asked and form.dtype is asked)

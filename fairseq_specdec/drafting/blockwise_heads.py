@@ -1,6 +1,7 @@
 """The drafter of blockwise parallel decoding: heads of the verifier itself."""
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ class _Weights(NamedTuple):
     """Heads 2 .. k and the products after them."""
 
     heads: PackedHeads
-    project_out: Optional[Linear]
+    project_out: Linear | None
     vocabulary: Callable[[Tensor], Tensor]
 
 
@@ -63,8 +64,8 @@ class ReadyBlockwiseHeadsDrafter(NamedTuple):
     """Drafts with heads whose weights were read. ``native``: heads 2 .. k in the library.
     ``weights``: the same in torch, where the library has none. Both are None where k is 1."""
 
-    weights: Optional[_Weights]
-    native: Optional[NativeHeads]
+    weights: _Weights | None
+    native: NativeHeads | None
     block_size: int
     pad: int
 
@@ -72,7 +73,7 @@ class ReadyBlockwiseHeadsDrafter(NamedTuple):
     def in_library(self) -> bool:
         return self.native is not None
 
-    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
         return None if self.native is None else self.native.passes(rows, size, 1)
 
     def open(self, source: Source) -> DraftSession:
@@ -85,14 +86,12 @@ class ReadyBlockwiseHeadsDrafter(NamedTuple):
 class BlockwiseHeadsSession(DraftSession):
     """The hidden states of one batch that the heads read."""
 
-    def __init__(
-        self, weights: Optional[_Weights], block_size: int, pad: int, max_len: int
-    ) -> None:
+    def __init__(self, weights: _Weights | None, block_size: int, pad: int, max_len: int) -> None:
         self.weights = weights
         self.block_size = block_size
         self.pad = pad
         self.max_len = max_len
-        self.state: Optional[Tensor] = None
+        self.state: Tensor | None = None
 
     def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         room = min(self.block_size - 1, self.max_len - hypotheses.shortest)
@@ -105,11 +104,11 @@ class BlockwiseHeadsSession(DraftSession):
         logits[..., self.pad] = float("-inf")
         return Draft(logits.argmax(-1), torch.full_like(hypotheses.lengths, room))
 
-    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+    def commit(self, sizes: Tensor, hidden_states: Tensor | None) -> None:
         assert hidden_states is not None
         last = (sizes - 1)[:, None, None].expand(-1, 1, hidden_states.size(2))
         self.state = hidden_states.gather(1, last).squeeze(1)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         if self.state is not None:
             self.state = self.state.index_select(0, rows)

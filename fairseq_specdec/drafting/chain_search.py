@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from .token_choice import kept_lengths
 _CANDIDATES = (64, 32)
 
 
-def chain_candidates(options: DraftOptions) -> Tuple[int, int]:
+def chain_candidates(options: DraftOptions) -> tuple[int, int]:
     """Candidates of the chain at each mask: for one row, and for each of several rows."""
     return (_CANDIDATES[0],) * 2 if options.row_independent else _CANDIDATES
 
@@ -39,7 +40,7 @@ class ChainSearch:
         candidates: m, tokens of each mask to choose among: of a row alone, and of each of several.
     """
 
-    def __init__(self, decoder: Any, candidates: Tuple[int, int]) -> None:
+    def __init__(self, decoder: Any, candidates: tuple[int, int]) -> None:
         chain = decoder.chain
         dim = decoder.embed_dim
         of_past = chain.of_past.weight.detach().float()
@@ -59,9 +60,9 @@ class ChainSearch:
         logits: Tensor,
         previous: Tensor,
         confidence: float = 0.0,
-        costs: Optional[Sequence[float]] = None,
+        costs: Sequence[float] | None = None,
         words: Callable[[Tensor], Tensor] = all_words,
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Choose the tokens of a block.
 
         Args:
@@ -80,8 +81,8 @@ class ChainSearch:
         if features.is_cuda:
             return self.whole(features, logits, previous, confidence, costs)
         given = self._candidates(features, logits, words)
-        chosen: List[Tensor] = []
-        chances: List[Tensor] = []
+        chosen: list[Tensor] = []
+        chances: list[Tensor] = []
         run = _Run(self, given, previous)
         judges = confidence > 0 or costs is not None
         for step in range(features.size(1)):
@@ -109,7 +110,7 @@ class ChainSearch:
 
     def rank(
         self, features: Tensor, logits: Tensor, previous: Tensor, count: int
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """The likeliest tokens of each mask, after the likeliest of those before.
 
         Args:
@@ -135,8 +136,8 @@ class ChainSearch:
         logits: Tensor,
         previous: Tensor,
         confidence: float,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Tuple[Tensor, Tensor]:
+        costs: Sequence[float] | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """As a call, always with K tokens, in fewer kernels: what any candidate gives to the next
         state is looked up at once, and a chosen one is known by its rank until the end."""
         scores, candidates, rows, of_mask = self._candidates(features, logits)
@@ -144,8 +145,8 @@ class ChainSearch:
         following = nn.functional.embedding(candidates[:, :-1], self.of_token)
         following += of_mask[:, 1:].unsqueeze(2)
         bonus = scores.unsqueeze(3)
-        ranks: List[Tensor] = []
-        chances: List[Tensor] = []
+        ranks: list[Tensor] = []
+        chances: list[Tensor] = []
         judges = confidence > 0 or costs is not None
         for place in range(candidates.size(1)):
             state = torch.tanh(known)
@@ -185,7 +186,7 @@ class _Run:
         self.scores = given.scores.unsqueeze(3).unbind(1)
         self.rows = given.rows.unbind(1)
         self.choices = given.tokens.unbind(1)
-        self.state: Optional[Tensor] = None  # zero
+        self.state: Tensor | None = None  # zero
         self.token = previous
 
     def totals(self, step: int) -> Tensor:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import check_content
@@ -22,10 +23,10 @@ class Edit(NamedTuple):
         share: of the places like this one where it does, above 0, at most 1.
     """
 
-    before: Tuple[int, ...]
+    before: tuple[int, ...]
     token: int
-    after: Tuple[int, ...]
-    becomes: Tuple[int, ...]
+    after: tuple[int, ...]
+    becomes: tuple[int, ...]
     share: float
 
 
@@ -34,8 +35,8 @@ class EditTable:
 
     def __init__(self, edits: Iterable[Edit]) -> None:
         # By token how many tokens around it are compared; by these what it becomes.
-        self._shapes: Dict[int, List[Tuple[int, int]]] = {}
-        self._edits: Dict[Tuple[int, ...], Edit] = {}
+        self._shapes: dict[int, list[tuple[int, int]]] = {}
+        self._edits: dict[tuple[int, ...], Edit] = {}
         for edit in edits:
             shape = len(edit.before), len(edit.after)
             shapes = self._shapes.setdefault(edit.token, [])
@@ -48,9 +49,9 @@ class EditTable:
     def __len__(self) -> int:
         return len(self._edits)
 
-    def edited(self, source: Sequence[int]) -> List[int]:
+    def edited(self, source: Sequence[int]) -> list[int]:
         """The likely output. ``source``: the start symbol, the sentence and its </s>."""
-        output: List[int] = []
+        output: list[int] = []
         for place, token in enumerate(source[:-1]):
             output += self._becomes(source, place) if token in self._shapes else (token,)
         return [*output, source[-1]]
@@ -133,7 +134,7 @@ def _parsed(line: str, dictionary: Any) -> Edit:
     return Edit(before, token[0], after, becomes, share)
 
 
-def _tokens(text: str, dictionary: Any) -> Tuple[int, ...]:
+def _tokens(text: str, dictionary: Any) -> tuple[int, ...]:
     words = text.split()
     for word in words:
         if word not in dictionary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from fairseq_specdec.engine.layout import Layout, horizon_mask
 from .hidden_state_queue import HiddenStateQueue
 from .token_choice import likeliest, without_repeats
 
-CopiedSource = Optional[Tuple[Tensor, ...]]
+CopiedSource = tuple[Tensor, ...] | None
 
 
 class WholeDraft(NamedTuple):
@@ -32,7 +32,7 @@ class WholeDraft(NamedTuple):
 
     def __call__(
         self, tokens: Tensor, cached: Tensor, lengths: Tensor, *observed: Tensor
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Draft after the accepted tokens; their keys and values are in the cache then.
 
         Args:
@@ -62,7 +62,7 @@ class WholeDraft(NamedTuple):
         return self._choose(features, tokens.gather(1, lengths.unsqueeze(1)).squeeze(1))
 
     def _embed(
-        self, tokens: Tensor, tokens_at: Tensor, masks_at: Tensor, observed: Tuple[Tensor, ...]
+        self, tokens: Tensor, tokens_at: Tensor, masks_at: Tensor, observed: tuple[Tensor, ...]
     ) -> Tensor:
         """[R, F + K, C], what the layers take."""
         read = last = None
@@ -77,7 +77,7 @@ class WholeDraft(NamedTuple):
         assert bias is None, "a decoder with a leftward prefix adds nothing between layers"
         return x  # type: ignore[no-any-return]
 
-    def _choose(self, features: Tensor, previous: Tensor) -> Tuple[Tensor, Tensor]:
+    def _choose(self, features: Tensor, previous: Tensor) -> tuple[Tensor, Tensor]:
         """As ``NarBlockSession`` chooses, with K tokens of each row."""
         options, chain = self.weights.options, self.weights.chain
         logits = self.layers.logits(features)
@@ -118,7 +118,7 @@ class GraphedBlock:
     @classmethod
     def find(
         cls, weights: Any, layers: Any, source: CopiedSource, first: int
-    ) -> Optional[GraphedBlock]:
+    ) -> GraphedBlock | None:
         """For a batch; None where graphs do not serve (a bidirectional prefix, which is computed
         anew and longer each time, or sampled drafts). Arguments as of the class."""
         bidirectional = weights.model.decoder.bidirectional_prefix
@@ -134,9 +134,7 @@ class GraphedBlock:
             return None
         return tuple(each.view(rows, self.layers.sources) for each in self._source)
 
-    def draft(
-        self, hypotheses: Hypotheses, masks: int, states: HiddenStateQueue
-    ) -> Optional[Draft]:
+    def draft(self, hypotheses: Hypotheses, masks: int, states: HiddenStateQueue) -> Draft | None:
         """A draft of ``masks`` tokens; None where it is to be made without a graph.
 
         Args:
@@ -167,16 +165,16 @@ class GraphedBlock:
     def _run(
         self,
         hypotheses: Hypotheses,
-        observed: Optional[Tuple[Tensor, Tensor]],
+        observed: tuple[Tensor, Tensor] | None,
         fresh: int,
         masks: int,
         upto: int,
-    ) -> Optional[Outputs]:
+    ) -> Outputs | None:
         """A ``WholeDraft`` of these shapes, if it is recorded."""
         layers, padded_rows = self.layers, row_bucket(len(hypotheses.lengths_cpu))
         inputs = [hypotheses.tokens[:, : upto + 1], layers.cache.lengths, hypotheses.lengths]
         one: Shape = ((padded_rows,), torch.long)
-        shapes: List[Shape] = [((padded_rows, upto + 1), torch.long), one, one]
+        shapes: list[Shape] = [((padded_rows, upto + 1), torch.long), one, one]
         if observed is not None:
             states, sizes = observed
             inputs += [states[:, :fresh], sizes]

@@ -1,6 +1,6 @@
 """The verifier's hidden states that a drafter has not read yet."""
 
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from .base import DraftSession
 
 # A verification, (hidden states [B, W, n C], sizes long [B]), or the rows kept after it.
-_Event = Union[Tensor, Tuple[Tensor, Tensor]]
+_Event = Tensor | tuple[Tensor, Tensor]
 
 
 class HiddenStateQueue:
@@ -16,7 +16,7 @@ class HiddenStateQueue:
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
-        self.events: List[_Event] = []
+        self.events: list[_Event] = []
 
     def add(self, states: Tensor, sizes: Tensor) -> None:
         """Those of a verification: [B, W, n C], of which so many of each row count (long [B])."""
@@ -26,13 +26,13 @@ class HiddenStateQueue:
         if self.events:
             self.events.append(rows)
 
-    def take(self) -> Optional[Tuple[Tensor, Tensor]]:
+    def take(self) -> tuple[Tensor, Tensor] | None:
         """All that were added and not taken: [B, W, n C], and how many count, long [B]; or None.
 
         Iterations without a draft leave theirs unread; they are put side by side here.
         """
-        unread: List[Tuple[Tensor, Tensor]] = []
-        rows: Optional[Tensor] = None
+        unread: list[tuple[Tensor, Tensor]] = []
+        rows: Tensor | None = None
         for event in reversed(self.events):
             if isinstance(event, Tensor):
                 rows = event if rows is None else event[rows]
@@ -58,11 +58,11 @@ class BlockSession(DraftSession):
     layers: Any
     states: HiddenStateQueue
 
-    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+    def commit(self, sizes: Tensor, hidden_states: Tensor | None) -> None:
         if hidden_states is not None:
             self.states.add(hidden_states, sizes)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         self.layers.select(rows, rows_cpu)
         self.states.select(rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ MOST_DELETED = 3
 """Source tokens that the output may have skipped for ``realigned_place`` to see it."""
 
 
-def matched_suffixes(source: Sequence[int], suffix: Sequence[int]) -> List[int]:
+def matched_suffixes(source: Sequence[int], suffix: Sequence[int]) -> list[int]:
     """How many tokens up to each source column equal the last ones of ``suffix``: the prefix
     lengths of the reversed text (Z algorithm), in linear time."""
     text = [*reversed(suffix), -1, *reversed(source)]  # -1 equals no token
@@ -37,8 +37,8 @@ def matched_suffixes(source: Sequence[int], suffix: Sequence[int]) -> List[int]:
 
 
 def unique_place(
-    source: Sequence[int], output: Sequence[int], max_suffix: Optional[int] = MAX_SUFFIX
-) -> Optional[int]:
+    source: Sequence[int], output: Sequence[int], max_suffix: int | None = MAX_SUFFIX
+) -> int | None:
     """The column of the source where the output continues (Ge et al. 2022, section 3.1 and
     Algorithm 1).
 
@@ -109,10 +109,10 @@ class InputCopyDrafter(Drafter):
         self,
         pad: int,
         start_symbol: int,
-        longest: Optional[int] = None,
+        longest: int | None = None,
         realign: bool = False,
-        max_suffix: Optional[int] = MAX_SUFFIX,
-        edits: Optional[EditTable] = None,
+        max_suffix: int | None = MAX_SUFFIX,
+        edits: EditTable | None = None,
     ) -> None:
         self.pad = pad
         self.start_symbol = start_symbol
@@ -142,7 +142,7 @@ class InputCopySession(HostSession):
         self.begin = [0] * len(self.sources)
         self.seen = [0] * len(self.sources)
 
-    def draft(self, row: int, output: Sequence[int]) -> List[int]:
+    def draft(self, row: int, output: Sequence[int]) -> list[int]:
         """The rest of a row's source after the place that its output has reached."""
         source, settings = self.sources[row], self.settings
         begin = unique_place(source, output, settings.max_suffix)
@@ -162,7 +162,7 @@ class InputCopySession(HostSession):
 
     def begin_loop(
         self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
-    ) -> Optional[LoopDrafts]:
+    ) -> LoopDrafts | None:
         if hypotheses.shortest >= self.max_len:
             return None
         sizes = list(map(len, self.sources))
@@ -188,7 +188,7 @@ class InputCopySession(HostSession):
     def likely_copied(self, row: int) -> Sequence[int]:
         return self.sources[row][1:-1]  # without start symbol and </s>
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         for name in ("sources", "begin", "seen"):
             values = getattr(self, name)
             setattr(self, name, [values[row] for row in rows_cpu])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +47,7 @@ class ListedWords:
     @classmethod
     def find(
         cls, decoder: Any, layers: Any, word_list: Any, src_tokens: Tensor
-    ) -> Optional[ListedWords]:
+    ) -> ListedWords | None:
         """For a batch; None where any word is drafted: without a list, and on a GPU, where the
         product takes little of a draft's time and recorded computations have fixed sizes.
 

@@ -1,7 +1,7 @@
 """Draft what followed the last tokens of the output where they occurred before."""
 
 import dataclasses
-from typing import Dict, List, Optional, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ class SearchedText:
         self.output_start = len(source)
         self.taken = 0  # tokens of the output
         self.expected = 0  # where the output goes on if what it copied last goes on
-        self._after: Dict[int, List[int]] = {}
+        self._after: dict[int, list[int]] = {}
         # A match must leave something to copy, so it ends before the final </s>.
         for column, token in enumerate(source[:-1], start=1):
             self._after.setdefault(token, []).append(column)
@@ -35,7 +35,7 @@ class SearchedText:
         self.taken = len(output)
         self.expected += len(added)
 
-    def place(self, max_suffix: Optional[int]) -> Optional[int]:
+    def place(self, max_suffix: int | None) -> int | None:
         """The column after the longest suffix of the output that occurred before; where it did so
         more than once, the one nearest to the expected column."""
         columns = self._after.get(self.tokens[-1], ())
@@ -50,7 +50,7 @@ class SearchedText:
             size += 1
         return size
 
-    def continuation(self, place: int, max_tokens: int) -> List[int]:
+    def continuation(self, place: int, max_tokens: int) -> list[int]:
         """At most so many tokens from a column on. Copied output that ends goes on with its copy,
         as a text does that repeats itself."""
         self.expected = place
@@ -75,7 +75,7 @@ class LookupDrafter(Drafter):
     block_size: int  # longest draft
     # source and target have one dictionary; else only the output is searched
     reads_source: bool = True
-    max_suffix: Optional[int] = MAX_SUFFIX  # longest suffix matched, in tokens; None for no limit
+    max_suffix: int | None = MAX_SUFFIX  # longest suffix matched, in tokens; None for no limit
 
     def open(self, source: Source) -> DraftSession:
         if self.reads_source:
@@ -88,12 +88,12 @@ class LookupDrafter(Drafter):
 class LookupSession(HostSession):
     """The texts of one batch."""
 
-    def __init__(self, settings: LookupDrafter, sources: List[List[int]]) -> None:
+    def __init__(self, settings: LookupDrafter, sources: list[list[int]]) -> None:
         super().__init__(settings.pad)
         self.settings = settings
         self.texts = [SearchedText(source) for source in sources]
 
-    def draft(self, row: int, output: Sequence[int]) -> List[int]:
+    def draft(self, row: int, output: Sequence[int]) -> list[int]:
         text, settings = self.texts[row], self.settings
         text.extend(output)
         place = text.place(settings.max_suffix)
@@ -103,5 +103,5 @@ class LookupSession(HostSession):
         text = self.texts[row]
         return text.tokens[: text.output_start][1:-1]  # without start symbol and </s>
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         self.texts = [self.texts[row] for row in rows_cpu]

@@ -1,7 +1,6 @@
 """How many masks a block drafter may have in an iteration."""
 
 import dataclasses
-from typing import Optional
 
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
@@ -13,13 +12,13 @@ class MaskLimits:
     block_size: int  # k
     max_len: int  # most target tokens before </s>
     first: int  # position of the first token
-    positions: Optional[int]  # how many a learned table holds; None where there is no limit
+    positions: int | None  # how many a learned table holds; None where there is no limit
     whole_blocks: bool  # the drafter knows blocks of k masks only
     reads: bool  # the drafter reads hidden states
     row_independent: bool = False  # the length limit takes no mask, as rows reach it apart
     _missed: bool = dataclasses.field(default=False, init=False)  # hidden states went by unread
 
-    def of_iteration(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> int:
+    def of_iteration(self, hypotheses: Hypotheses, budget: int | None = None) -> int:
         """K, the masks of this iteration (arguments as for ``masks``). Once there was no room, a
         drafter that reads hidden states has missed some, and drafts no more."""
         if budget == 0:
@@ -28,7 +27,7 @@ class MaskLimits:
         self._missed = self._missed or (masks == 0 and self.reads)
         return 0 if self._missed else masks
 
-    def masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
+    def masks(self, hypotheses: Hypotheses, budget: int | None) -> int:
         """K, as many as there is room for, as in block_drafter.cpp. ``hypotheses``: what was
         accepted. ``budget``: draft tokens of a row that the loop can use; None for any number."""
         room = self.max_len - hypotheses.shortest

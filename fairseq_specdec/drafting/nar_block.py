@@ -1,6 +1,7 @@
 """The non-autoregressive block drafter of GAD and SpecDec, decoded with a cached prefix."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -91,13 +92,13 @@ class ReadyNarBlockDrafter(NamedTuple):
     model: Any  # the drafter's model, for its settings and embeddings
     options: DraftOptions
     layers: AnyDecoder  # of its decoder
-    encode: Optional[AnyEncoder]  # its encoder; None for an ``AttachedDrafter``
+    encode: AnyEncoder | None  # its encoder; None for an ``AttachedDrafter``
     # its products of the verifier's hidden states; None for any but an ``AttachedDrafter``
-    states: Optional[StateProducts]
+    states: StateProducts | None
     # chooses among candidates of neighbouring masks; None without a chain head
-    chain: Optional[ChainSearch]
+    chain: ChainSearch | None
     # all of it in the native library; then ``states`` and ``chain`` are None
-    native: Optional[NativeBlockDrafter]
+    native: NativeBlockDrafter | None
     # the words to draft, a ``WordList``; None for all words, as drafts whose distributions are over
     # the vocabulary need
     word_list: Any
@@ -106,7 +107,7 @@ class ReadyNarBlockDrafter(NamedTuple):
     def in_library(self) -> bool:
         return self.native is not None and not self.options.collapse_repeats
 
-    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
         if not isinstance(self.layers, NativeDecoder):
             return None
         # The next draft reads what was accepted of this one, and the token after it.
@@ -138,7 +139,7 @@ class ReadyNarBlockDrafter(NamedTuple):
             return NarBlockSession(self, source, encoder_out)
 
 
-Revealed = Optional[Tuple[Tensor, Tensor]]
+Revealed = tuple[Tensor, Tensor] | None
 """Tokens of a block, long [B, K], and bool [B, K], which of its masks they stand for."""
 
 
@@ -148,7 +149,7 @@ class _Columns(NamedTuple):
     tokens_at: Tensor  # long [B, W], positions of the new tokens
     masks_at: Tensor  # long [B, K], positions of the masks
     layout: Layout  # slots of both
-    mask: Optional[Tensor]  # bool [B, 1, W + K, T], or None where all is seen
+    mask: Tensor | None  # bool [B, 1, W + K, T], or None where all is seen
     known: Tensor  # long [B], positions that hold tokens
 
 
@@ -158,7 +159,7 @@ class NarBlockSession(BlockSession):
     forecasts = True
 
     def __init__(
-        self, drafter: ReadyNarBlockDrafter, source: Source, encoder_out: Dict[str, Any]
+        self, drafter: ReadyNarBlockDrafter, source: Source, encoder_out: dict[str, Any]
     ) -> None:
         decoder, options = drafter.model.decoder, drafter.options
         self.decoder = decoder
@@ -200,8 +201,8 @@ class NarBlockSession(BlockSession):
         return self._choose(hypotheses, self._features(hypotheses, masks), costs)
 
     def forecast(
-        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, steps: int, count: int
-    ) -> Optional[Forecast]:
+        self, hypotheses: Hypotheses, kept: list[int], hidden_states: States, steps: int, count: int
+    ) -> Forecast | None:
         masks = self.limits.masks(hypotheses, steps)
         if masks == 0:
             return None
@@ -221,7 +222,7 @@ class NarBlockSession(BlockSession):
 
     def block(
         self, hypotheses: Hypotheses, masks: int, revealed: Revealed = None
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """What K masks predict, however long the hypotheses are: features [B, K, C'] and logits
         [B, K, V]."""
         features = self._features(hypotheses, masks, revealed)
@@ -271,7 +272,7 @@ class NarBlockSession(BlockSession):
 
     def _embed(
         self, hypotheses: Hypotheses, columns: _Columns, revealed: Revealed = None
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+    ) -> tuple[Tensor, Tensor | None]:
         """What the layers take: [B, W + K, C], and the bias of every layer but the first."""
         fresh = columns.tokens_at.size(1)
         read = last = None
@@ -286,13 +287,13 @@ class NarBlockSession(BlockSession):
         # Column 0 of the hypotheses is the start symbol.
         column = columns.tokens_at if self.first == 1 else columns.tokens_at + (1 - self.first)
         tokens = hypotheses.tokens.gather(1, column)
-        embedded: Tuple[Tensor, Optional[Tensor]] = self.decoder.embed_block(
+        embedded: tuple[Tensor, Tensor | None] = self.decoder.embed_block(
             tokens, columns.tokens_at, columns.masks_at, self.source, read, last, revealed
         )
         return embedded
 
     def _choose(
-        self, hypotheses: Hypotheses, features: Tensor, costs: Optional[Sequence[float]]
+        self, hypotheses: Hypotheses, features: Tensor, costs: Sequence[float] | None
     ) -> Draft:
         """The draft, from the masks' features [B, K, C']."""
         options, lengths = self.options, hypotheses.lengths
@@ -318,7 +319,7 @@ class NarBlockSession(BlockSession):
             drafted, counts = without_repeats(drafted, counts)
         return Draft(drafted, counts)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         super().select(rows, rows_cpu)
         if self.listed is not None:
             self.listed.select(rows)

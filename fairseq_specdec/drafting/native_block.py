@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +49,7 @@ class Masks(NamedTuple):
     """
 
     embedding: Tensor
-    positions: Optional[nn.Module] = None
+    positions: nn.Module | None = None
     padding_idx: int = 0
     start_symbol: bool = True
     whole_blocks: bool = False
@@ -101,8 +102,8 @@ class NativeBlockDrafter:
         if word_list is not None:
             library.call("specdec_drafter_lists", self.pointer)
         # Those of batches that are over; list operations are atomic, so threads may share it.
-        self._spare: List[NativeWords] = []
-        self._positions: Optional[Tensor] = None
+        self._spare: list[NativeWords] = []
+        self._positions: Tensor | None = None
 
     def _read_states(self, decoder: Any) -> None:
         """The projections of the verifier's states, as one product."""
@@ -150,7 +151,7 @@ class NativeBlockDrafter:
     @classmethod
     def find(
         cls, decoder: Any, layers: AnyDecoder, options: DraftOptions, word_list: Any = None
-    ) -> Optional[NativeBlockDrafter]:
+    ) -> NativeBlockDrafter | None:
         """For a drafter that the library runs as a whole; None for others."""
         if not isinstance(layers, NativeDecoder) or not layers.plain:
             return None
@@ -168,7 +169,7 @@ class NativeBlockDrafter:
             drafter._read_chain(decoder, chain_candidates(options)[0])
         return drafter
 
-    def passes(self, rows: int, size: int, fresh: float) -> List[Pass]:
+    def passes(self, rows: int, size: int, fresh: float) -> list[Pass]:
         """What drafts of ``size`` tokens take beside the layers and the vocabulary, with so many
         fresh tokens since the last ones."""
         return [
@@ -177,7 +178,7 @@ class NativeBlockDrafter:
             Pass(self.place_work, 1 / rows, rows * size),  # a row after the other
         ]
 
-    def words_of(self, src_tokens: Tensor) -> Optional[NativeWords]:
+    def words_of(self, src_tokens: Tensor) -> NativeWords | None:
         """The words to draft for a batch; None for all words."""
         if self.word_list is None:
             return None
@@ -192,7 +193,7 @@ class NativeBlockDrafter:
         """Keep the memory of lists that are not needed any more for a later batch."""
         self._spare.append(words)
 
-    def positions(self, count: int) -> Optional[Tensor]:
+    def positions(self, count: int) -> Tensor | None:
         """[count or more, C], the embeddings of positions 0, 1, ...; all there are of learned ones;
         None for a model without."""
         embed, padding_idx = self.masks.positions, self.masks.padding_idx
@@ -264,7 +265,7 @@ class NativeBlockSession(BlockSession):
     def native_form(self) -> NativeBlockSession:
         return self
 
-    def _costs(self, costs: Optional[Sequence[float]]) -> Any:
+    def _costs(self, costs: Sequence[float] | None) -> Any:
         """As an array, where the drafter may judge by them; the call only points to it."""
         if costs is None or not self.options.any_confidence:
             return None
@@ -305,7 +306,7 @@ class NativeBlockSession(BlockSession):
 
     def begin_loop(
         self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
-    ) -> Optional[LoopDrafts]:
+    ) -> LoopDrafts | None:
         if self.options.collapse_repeats or self.limits.of_iteration(hypotheses, plan.size) == 0:
             return None
         read, own = self.states.take(), self.call.request
@@ -336,7 +337,7 @@ class NativeBlockSession(BlockSession):
         cached = list(drafts.cached)
         self.layers.commit(torch.tensor(cached), cached)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         super().select(rows, rows_cpu)
         if self.words is not None:
             self.words.select(rows)

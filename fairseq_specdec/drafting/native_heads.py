@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any
 
 import torch
 
@@ -33,7 +33,7 @@ class NativeHeads(NativeBlockDrafter):
     verifier's last state. Use ``of``."""
 
     @classmethod
-    def of(cls, decoder: Any, backend: Backend, size: int, pad: int) -> Optional[NativeHeads]:
+    def of(cls, decoder: Any, backend: Backend, size: int, pad: int) -> NativeHeads | None:
         """For a decoder whose heads the library runs; None for others.
 
         Args:
@@ -68,5 +68,5 @@ class NativeHeads(NativeBlockDrafter):
             "specdec_drafter_heads", self.pointer, hidden.pointer, activation, output.pointer
         )
 
-    def passes(self, rows: int, size: int, fresh: float) -> List[Pass]:
+    def passes(self, rows: int, size: int, fresh: float) -> list[Pass]:
         return [Pass(self.layers.stack.vocabulary_work, size), Pass(self.states_work, 1)]

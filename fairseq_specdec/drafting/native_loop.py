@@ -1,7 +1,7 @@
 """The drafts of a call of the native library that drafts in each of its iterations."""
 
 import ctypes
-from typing import Any, List, Optional
+from typing import Any
 
 import torch
 
@@ -22,7 +22,7 @@ class LoopDrafts:
         kept: what ``loop`` points to.
     """
 
-    def __init__(self, loop: DraftLoop, cached: List[int], max_iterations: int, kept: Any) -> None:
+    def __init__(self, loop: DraftLoop, cached: list[int], max_iterations: int, kept: Any) -> None:
         rows, block = len(cached), loop.block
         self.loop, self.rows, self.kept = loop, rows, kept
         self.cached = (ctypes.c_int64 * rows)(*cached)
@@ -32,13 +32,13 @@ class LoopDrafts:
         for name in ("cached", "tokens", "sizes", "seconds"):
             setattr(loop, name, ctypes.addressof(getattr(self, name)))
 
-    def of(self, iteration: int) -> List[List[int]]:
+    def of(self, iteration: int) -> list[list[int]]:
         """Draft tokens of each row."""
         block, first = self.loop.block, iteration * self.rows
         rows = range(first, first + self.rows)
         return [self.tokens[row * block : row * block + self.sizes[row]] for row in rows]
 
-    def pending_draft(self, done: int) -> Optional[Draft]:
+    def pending_draft(self, done: int) -> Draft | None:
         """The draft that was made after ``done`` iterations and not verified, if there is one."""
         if self.loop.drafts == done:
             return None

@@ -4,7 +4,7 @@ A source has a few dozen tokens. The host searches it in some microseconds, whic
 of torch would take longer to be launched.
 """
 
-from typing import List, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ MAX_SUFFIX = 3
 """Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
 
 
-def sources_of(src_tokens: Tensor, start_symbol: int, pad: int) -> List[List[int]]:
+def sources_of(src_tokens: Tensor, start_symbol: int, pad: int) -> list[list[int]]:
     """The start symbol, the sentence and its </s> of each row (long [B, S], padded on either
     side)."""
     return [
@@ -42,7 +42,7 @@ class HostSession(DraftSession):
         there = to_device(torch.tensor(table), hypotheses.lengths.device)  # one copy
         return Draft(there[:, 1:], there[:, 0])
 
-    def draft(self, row: int, output: Sequence[int]) -> List[int]:
+    def draft(self, row: int, output: Sequence[int]) -> list[int]:
         """The tokens to draft for a row. ``row``: of the batch. ``output``: the start symbol and
         the accepted tokens."""
         raise NotImplementedError

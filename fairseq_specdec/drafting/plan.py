@@ -1,6 +1,6 @@
 """How much a drafter is asked for."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 
 class Plan(NamedTuple):
@@ -19,8 +19,8 @@ class Plan(NamedTuple):
         gain: how many times as many tokens it promises to emit in a time as no draft.
     """
 
-    size: Optional[int]
-    costs: Optional[Tuple[float, ...]] = None
+    size: int | None
+    costs: tuple[float, ...] | None = None
     low: float = -1.0
     high: float = 2.0
     rest: int = 0

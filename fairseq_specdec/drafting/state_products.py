@@ -1,13 +1,13 @@
 """The projections of a verifier's hidden states, in one product."""
 
-from typing import Any, Optional, Tuple
+from typing import Any
 
 from torch import Tensor
 
 from fairseq_specdec.engine.eager.linear import Linear
 
 
-def state_projections(decoder: Any) -> Tuple[Any, ...]:
+def state_projections(decoder: Any) -> tuple[Any, ...]:
     """Those of a decoder that reads states: of the prefix and of masks; of masks alone without
     layers; none for others."""
     both = decoder.prefix_states, decoder.mask_states
@@ -25,7 +25,7 @@ class StateProducts:
         modules = [each.project for each in state_projections(decoder)]
         self.product = Linear.of(*modules, free_unpacked=free_unpacked)
 
-    def __call__(self, states: Tensor, sizes: Tensor) -> Tuple[Optional[Tensor], Tensor]:
+    def __call__(self, states: Tensor, sizes: Tensor) -> tuple[Tensor | None, Tensor]:
         """What ``embed_prefix`` and ``embed_masks`` take.
 
         Args:

@@ -1,14 +1,14 @@
 """The tokens of a draft, from the logits of parallel masks (pure functions)."""
 
-from typing import Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 
 def likeliest(
-    logits: Tensor, confidence: float, whole: bool = False, costs: Optional[Sequence[float]] = None
-) -> Tuple[Tensor, Tensor]:
+    logits: Tensor, confidence: float, whole: bool = False, costs: Sequence[float] | None = None
+) -> tuple[Tensor, Tensor]:
     """The best token of each mask, and how many of a row the drafter is confident of.
 
     Args:
@@ -30,7 +30,7 @@ def likeliest(
     return drafted, counts
 
 
-def kept_lengths(chances: Tensor, confidence: float, costs: Optional[Sequence[float]]) -> Tensor:
+def kept_lengths(chances: Tensor, confidence: float, costs: Sequence[float] | None) -> Tensor:
     """How many tokens of each row's draft to keep, long [B].
 
     Args:
@@ -49,14 +49,14 @@ def kept_lengths(chances: Tensor, confidence: float, costs: Optional[Sequence[fl
     return gains.argmax(1)
 
 
-def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+def without_repeats(tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Drop tokens that repeat the one before them: ``unrepeated`` tokens, and how many there are of
     each row."""
     order, counts = unrepeated(tokens, lengths)
     return tokens.gather(1, order), counts
 
 
-def unrepeated(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+def unrepeated(tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Which tokens do not repeat the one before them.
 
     Masks decoded in parallel do not depend on one another's choice and often predict the same word

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from typing import Any, Callable, Optional, Sequence, Union
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,9 +31,9 @@ from .native.stack import NativeStack, refusal
 
 logger = logging.getLogger(__name__)
 
-AnyDecoder = Union[DecoderWeights, NativeDecoder]
-AnyDecoderSession = Union[DecoderSession, NativeDecoderSession]
-AnyEncoder = Union[EncoderWeights, NativeEncoder]
+AnyDecoder = DecoderWeights | NativeDecoder
+AnyDecoderSession = DecoderSession | NativeDecoderSession
+AnyEncoder = EncoderWeights | NativeEncoder
 
 
 class Backend:
@@ -45,7 +46,7 @@ class Backend:
 
     name = "torch"
 
-    def __init__(self, graphs: Optional[Graphs] = None, frees: bool = False) -> None:
+    def __init__(self, graphs: Graphs | None = None, frees: bool = False) -> None:
         self.graphs = graphs
         self.frees = frees
 
@@ -74,7 +75,7 @@ class Backend:
             "use bf16, or see --backend",
         )
 
-    def linear(self, weight: Tensor, bias: Optional[Tensor]) -> Callable[[Tensor], Tensor]:
+    def linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         """A product of [out, in] and [out] or None."""
         return functools.partial(F.linear, weight=weight.detach(), bias=bias)
 
@@ -119,7 +120,7 @@ class NativeBackend(Backend):
     def packing(self, number_format: str) -> Backend:
         return NativeBackend(self.library, number_format, self.frees)
 
-    def linear(self, weight: Tensor, bias: Optional[Tensor]) -> Callable[[Tensor], Tensor]:
+    def linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         return NativeLinear(self.library, weight, bias, self.number_format)
 
     def _leaves_to_torch(self, stack: Any, name: str) -> bool:
@@ -144,7 +145,7 @@ def choose_backend(
     asked: str,
     models: Sequence[Any],
     number_format: str = "fp32",
-    graphs: Optional[Graphs] = None,
+    graphs: Graphs | None = None,
     frees: bool = False,
 ) -> Backend:
     """The backend for models that are on their device and in their number format. ``asked``: one of
@@ -171,7 +172,7 @@ def choose_backend(
     return Backend(graphs, frees)
 
 
-def _check_packed(models: Sequence[Any], number_format: str, reason: Optional[str]) -> None:
+def _check_packed(models: Sequence[Any], number_format: str, reason: str | None) -> None:
     """Refuse to run weights of ``specdec-convert pack`` otherwise than they were packed for."""
     for model in models:
         packed = number_format_of(model)
@@ -196,13 +197,13 @@ def missing_engine() -> str:
     return f"the native engine is missing, torch is {COST} on a CPU: {why_not()}"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def tell_once(message: str, level: int = logging.WARNING) -> None:
     """Log a message, once a process."""
     logger.log(level, "%s", message)
 
 
-def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:
+def quickest_format(asked: str, models: Sequence[Any]) -> torch.dtype | None:
     """The number format in which a model takes least time beside these, where its output need not
     be theirs; None for their own."""
     if asked == "torch" or _why_not_native(models) is not None:
@@ -213,7 +214,7 @@ def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:
     return None if library.variant == "aarch64" else torch.int8
 
 
-def _why_not_native(models: Sequence[Any]) -> Optional[str]:
+def _why_not_native(models: Sequence[Any]) -> str | None:
     """Why models cannot run natively, in words; the library last, as it may be mended."""
     for model in models:
         parameter = next(model.parameters())

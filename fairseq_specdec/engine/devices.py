@@ -1,7 +1,7 @@
 """What a GPU can run, asked before the first kernel fails."""
 
 import logging
-from typing import Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 import torch
 
@@ -9,14 +9,14 @@ from fairseq_specdec.errors import UsageError
 
 logger = logging.getLogger(__name__)
 
-Capability = Tuple[int, int]
+Capability = tuple[int, int]
 
 BF16_SINCE: Capability = (8, 0)
 """Compute capability of the first cards with bf16 units (A100)."""
 
 _INDEX = "https://download.pytorch.org/whl/"
 # From this capability on, what to install; the first line that fits, from below.
-_WHEELS: Sequence[Tuple[Capability, str]] = (
+_WHEELS: Sequence[tuple[Capability, str]] = (
     ((10, 0), f"pip install 'torch>=2.7' --index-url {_INDEX}cu128"),
     ((9, 0), f"pip install 'torch>=2.0' --index-url {_INDEX}cu126"),
     ((5, 0), f"pip install torch==2.10.0 --index-url {_INDEX}cu126"),
@@ -43,7 +43,7 @@ def runs_on(capability: Capability, archs: Sequence[str]) -> bool:
     return False
 
 
-def why_not(capability: Capability, archs: Sequence[str], card: str) -> Optional[str]:
+def why_not(capability: Capability, archs: Sequence[str], card: str) -> str | None:
     """Why a card cannot run this build of torch and what to install; None where it can."""
     if not archs or runs_on(capability, archs):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,10 +23,10 @@ class Draft(NamedTuple):
 
     tokens: Tensor
     sizes: Tensor
-    log_probs: Optional[Tensor] = None
+    log_probs: Tensor | None = None
     passes: int = 0
     forced: bool = False
-    scores: Optional[Tensor] = None
+    scores: Tensor | None = None
 
     @property
     def width(self) -> int:
@@ -38,7 +38,7 @@ class Draft(NamedTuple):
         """No draft for any row (``lengths``: long [B])."""
         return cls(lengths.new_empty(lengths.size(0), 0), torch.zeros_like(lengths))
 
-    def limited(self, max_tokens: int, room: Optional[Tensor] = None) -> Draft:
+    def limited(self, max_tokens: int, room: Tensor | None = None) -> Draft:
         """The first ``max_tokens`` tokens of every row, and at most ``room`` (long [B]) of each."""
         sizes = self.sizes if room is None else torch.minimum(self.sizes, room)
         if self.width <= max_tokens:

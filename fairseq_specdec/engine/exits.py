@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +41,7 @@ class ExitOptions:
 
     threshold: float
     confidence: str = "softmax"
-    decay: Optional[float] = None
+    decay: float | None = None
 
     def threshold_at(self, step: int, longest: int) -> float:
         """For token number ``step`` of an output, from 0. ``longest``: N, most tokens of it."""
@@ -63,10 +64,10 @@ class DecoderPart:
         return getattr(self._decoder, name)
 
 
-def exits_of(model: Any, strategy: str) -> Tuple[int, ...]:
+def exits_of(model: Any, strategy: str) -> tuple[int, ...]:
     """The decoder layers, counted from 1, after which a model of ``--path`` predicts too. Raises
     ValueError: there are none. ``strategy``: to use with another model."""
-    exits: Optional[Tuple[int, ...]] = getattr(model, "exits", None)
+    exits: tuple[int, ...] | None = getattr(model, "exits", None)
     if exits is None:
         raise UsageError(
             "",
@@ -101,7 +102,7 @@ class ExitVerifier(Verifier):
         read = (first - 1,) if saturates and first > 1 else ()
         both = SimpleNamespace(encoder=model.encoder, decoder=lower)
         self.weights = [TransformerWeights(both, "--path", read, backend)]
-        self.upper: List[AnyDecoder] = [
+        self.upper: list[AnyDecoder] = [
             backend.decoder(DecoderPart(decoder, [layer], **bare), "--path")
             for layer in decoder.layers[first:]
         ]
@@ -114,13 +115,13 @@ class ExitVerifier(Verifier):
         self.vocabulary: AnyDecoder = backend.decoder(head, "--path", (), model.encoder)
         restore(decoder)
 
-    def work(self) -> Optional[List[Work]]:
+    def work(self) -> list[Work] | None:
         return None  # it differs from token to token
 
     def native_form(self) -> None:
         return None
 
-    def open(self, encoder_outs: List[Any], max_len: int, widest: int) -> ExitSession:
+    def open(self, encoder_outs: list[Any], max_len: int, widest: int) -> ExitSession:
         return ExitSession(self, encoder_outs[0], max_len)
 
 
@@ -136,14 +137,14 @@ class ExitSession(VerifierSession):
         max_len: most target tokens before </s>.
     """
 
-    def __init__(self, verifier: ExitVerifier, encoder_out: Dict[str, Any], max_len: int) -> None:
+    def __init__(self, verifier: ExitVerifier, encoder_out: dict[str, Any], max_len: int) -> None:
         capacity = first_slots(max_len + 1) + 1
         lower = verifier.weights[0].open(encoder_out, max_len, capacity)
         super().__init__([lower], verifier.temperature)
         masks, source = encoder_out["encoder_padding_mask"], encoder_out["encoder_out"][0]
         mask = masks[0] if len(masks) > 0 else None
         upper = [weights.open(source, mask, capacity) for weights in verifier.upper]
-        self.parts: List[AnyDecoderSession] = [lower.layers, *upper]
+        self.parts: list[AnyDecoderSession] = [lower.layers, *upper]
         self.vocabulary: AnyDecoderSession = verifier.vocabulary.open(source, mask, 1)
         self.verifier, self.options = verifier, verifier.options
         self.max_len = max_len
@@ -163,7 +164,7 @@ class ExitSession(VerifierSession):
         state = self.sessions[0].embed(tokens, layout)
         done = torch.zeros_like(tokens, dtype=torch.bool)
         staying = len(tokens)
-        logits: Optional[Tensor] = None
+        logits: Tensor | None = None
         for number, part in enumerate(self.parts):
             before, after = state, self._run(number, state, step)
             if number == 0 and part.hidden_states is not None:
@@ -207,11 +208,11 @@ class ExitSession(VerifierSession):
         logits = self.vocabulary.logits(features)
         return logits if self.temperature == 1.0 else logits / self.temperature
 
-    def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+    def commit(self, lengths: Tensor, lengths_cpu: list[int]) -> None:
         for part in self.parts:
             part.commit(lengths, lengths_cpu)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         for part in self.parts:
             part.select(rows, rows_cpu)
         self.left = self.left.index_select(0, rows)

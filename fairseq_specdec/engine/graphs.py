@@ -12,19 +12,8 @@ all other shapes the caller computes as it would without graphs.
 import inspect
 import logging
 import threading
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Hashable,
-    Iterable,
-    List,
-    NamedTuple,
-    Optional,
-    Protocol,
-    Sequence,
-    Tuple,
-)
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -49,8 +38,8 @@ MOST = 32
 MOST_ROWS = 64
 """Shapes of more rows do not serve for fewer."""
 
-Outputs = Tuple[Tensor, ...]
-Shape = Tuple[Tuple[int, ...], torch.dtype]
+Outputs = tuple[Tensor, ...]
+Shape = tuple[tuple[int, ...], torch.dtype]
 Function = Callable[..., Outputs]
 
 
@@ -64,7 +53,7 @@ def row_bucket(rows: int) -> int:
     return 1 << (rows - 1).bit_length()
 
 
-def more_rows(rows: int) -> List[int]:
+def more_rows(rows: int) -> list[int]:
     """The buckets after this one, up to ``MOST_ROWS``."""
     sizes = []
     while rows < MOST_ROWS:
@@ -91,7 +80,7 @@ class Fixed(NamedTuple):
 class Recorder(Protocol):
     """Records the computations of one cache."""
 
-    def record(self, function: Callable[[], Outputs]) -> Tuple[Callable[[], Any], Outputs]:
+    def record(self, function: Callable[[], Outputs]) -> tuple[Callable[[], Any], Outputs]:
         """(does all of it again, its outputs at their addresses); outputs of one recording hold
         until any of this recorder is run. Raises RuntimeError: it cannot be recorded."""
 
@@ -108,11 +97,11 @@ class CudaRecorder:
         with torch.cuda.device(device):
             self.side = torch.cuda.Stream()  # one for all: libraries keep a workspace for each
 
-    def record(self, function: Callable[[], Outputs]) -> Tuple[Callable[[], Any], Outputs]:
+    def record(self, function: Callable[[], Outputs]) -> tuple[Callable[[], Any], Outputs]:
         graph = torch.cuda.CUDAGraph()
         # Other threads may allocate meanwhile; torch before 2.1 cannot tell them apart.
         known = inspect.signature(torch.cuda.graph.__init__).parameters
-        mode: Dict[str, Any] = {}
+        mode: dict[str, Any] = {}
         if "capture_error_mode" in known:
             mode["capture_error_mode"] = "thread_local"
         with _RECORDING, torch.cuda.device(self.device):
@@ -141,8 +130,8 @@ class Graphs:
 
     def __init__(
         self,
-        block_size: Optional[int] = None,
-        rows: Optional[int] = None,
+        block_size: int | None = None,
+        rows: int | None = None,
         recorder: Callable[[torch.device], Recorder] = CudaRecorder,
         after: int = AFTER,
     ) -> None:
@@ -200,17 +189,17 @@ class StaticCalls:
 
     def clear(self) -> None:
         """Forget all recordings: buffers that they use have moved."""
-        self._calls: Dict[Hashable, _Call] = {}
-        self._asked: Dict[Hashable, int] = {}
-        self._recorder: Optional[Recorder] = None
+        self._calls: dict[Hashable, _Call] = {}
+        self._asked: dict[Hashable, int] = {}
+        self._recorder: Recorder | None = None
 
     def run(
         self,
         key: Hashable,
         make: Callable[[], Fixed],
-        inputs: List[Tensor],
+        inputs: list[Tensor],
         wider: Iterable[Hashable] = (),
-    ) -> Optional[Outputs]:
+    ) -> Outputs | None:
         """Run a computation, if it is recorded or to be recorded now.
 
         Args:
@@ -235,8 +224,8 @@ class StaticCalls:
         return None if call is None else call(inputs)
 
     def _record(
-        self, key: Hashable, make: Callable[[], Fixed], inputs: List[Tensor]
-    ) -> Optional[_Call]:
+        self, key: Hashable, make: Callable[[], Fixed], inputs: list[Tensor]
+    ) -> _Call | None:
         asked = self._asked[key] = self._asked.get(key, 0) + 1
         if asked <= self.graphs.after or len(self._calls) >= MOST:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ class Hypotheses:
         self._outputs = [[start] for _ in range(rows)] if like.is_cuda else None
 
     @classmethod
-    def of(cls, tokens: Tensor, lengths: List[int]) -> Hypotheses:
+    def of(cls, tokens: Tensor, lengths: list[int]) -> Hypotheses:
         """Hypotheses that are there already. ``tokens``: long [B, T], as the attribute.
         ``lengths``: accepted tokens of each row."""
         made = cls(tokens.size(0), tokens.size(1), 0, 0, tokens)
@@ -60,7 +60,7 @@ class Hypotheses:
         """Whether all rows have one length."""
         return self.longest == self.shortest
 
-    def outputs(self) -> List[List[int]]:
+    def outputs(self) -> list[list[int]]:
         """The start symbol and the accepted tokens of each row. On a GPU they are those that
         ``emit`` was given: nobody waits for them here."""
         if self._outputs is not None:
@@ -92,7 +92,7 @@ class Hypotheses:
         """Put the log-probabilities (float [B, W]) of the tokens after columns ``after``."""
         self.scores.scatter_(1, after, scores)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         self.tokens = self.tokens.index_select(0, rows)
         self.scores = self.scores.index_select(0, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,8 +28,8 @@ class Layout(NamedTuple):
     positions: Tensor
     slots: Tensor
     upto: int
-    run_from: Optional[int] = None
-    seen: Optional[Tensor] = None
+    run_from: int | None = None
+    seen: Tensor | None = None
 
     @classmethod
     def scattered(cls, positions: Tensor, slots: Tensor, seen: Tensor) -> Layout:
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
         return cls(positions, slots, seen.size(2), seen=seen)
 
     @classmethod
-    def at(cls, positions: Tensor, last_cpu: List[int]) -> Layout:
+    def at(cls, positions: Tensor, last_cpu: list[int]) -> Layout:
         """Tokens whose slots are their positions.
 
         Args:
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
         return cls(positions, positions, upto, upto - positions.size(1) if even else None)
 
     @classmethod
-    def chain(cls, lengths: Tensor, lengths_cpu: List[int], width: int) -> Layout:
+    def chain(cls, lengths: Tensor, lengths_cpu: list[int], width: int) -> Layout:
         """A block of ``width`` tokens after ``lengths`` (long [B]) committed ones."""
         return cls.at(causal_horizon(lengths, width), [have + width - 1 for have in lengths_cpu])
 
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
         """Whether the positions are the slots."""
         return self.seen is None
 
-    def mask(self) -> Optional[Tensor]:
+    def mask(self) -> Tensor | None:
         """Bool [B, 1, W, upto], True where attention is allowed; None where all slots are seen."""
         if self.seen is not None:
             return self.seen.unsqueeze(1)

@@ -1,6 +1,6 @@
 """The number formats of weights, by the names that flags have for them."""
 
-from typing import Dict, NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 
@@ -15,12 +15,12 @@ class NumberFormat(NamedTuple):
             where it packs none.
     """
 
-    dtype: Optional[torch.dtype]
+    dtype: torch.dtype | None
     nbytes: int
-    packed: Optional[int]
+    packed: int | None
 
 
-NUMBER_FORMATS: Dict[str, NumberFormat] = {
+NUMBER_FORMATS: dict[str, NumberFormat] = {
     "fp32": NumberFormat(torch.float32, 4, 0),
     "fp16": NumberFormat(torch.float16, 2, None),
     "bf16": NumberFormat(torch.bfloat16, 2, 1),

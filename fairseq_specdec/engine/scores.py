@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,11 +25,11 @@ class Edits(NamedTuple):
         forced: long [B, W], the only possible token, -1 where any is; or None.
     """
 
-    everywhere: Tuple[Tuple[int, float], ...] = ()
+    everywhere: tuple[tuple[int, float], ...] = ()
     token: int = 0
-    banned: Optional[Tensor] = None
-    listed: Optional[Tensor] = None
-    forced: Optional[Tensor] = None
+    banned: Tensor | None = None
+    listed: Tensor | None = None
+    forced: Tensor | None = None
 
     def allow(self, tokens: Tensor) -> Tensor:
         """Bool [B, N], whether tokens (long [B, N]) are possible at the first N entries."""
@@ -62,11 +62,11 @@ class Scores:
         self.edits = Edits()
         # With the constraints, which do not renormalise, as in stock fairseq, so both are needed.
         self.edited = self.logits
-        self._best: Optional[Tensor] = None
-        self._log_probs: Optional[Tensor] = None
+        self._best: Tensor | None = None
+        self._log_probs: Tensor | None = None
 
     @classmethod
-    def of_ensemble(cls, logits: List[Tensor]) -> Scores:
+    def of_ensemble(cls, logits: list[Tensor]) -> Scores:
         """The mean of the models' distributions (each float [B, W, V])."""
         if len(logits) == 1:
             if not logits[0].is_cuda:
@@ -137,7 +137,7 @@ class Scores:
         ranked[asked] = (logits[asked] > own[asked]).sum(1) < count
         return ranked
 
-    def topk(self, count: int) -> Tuple[Tensor, Tensor]:
+    def topk(self, count: int) -> tuple[Tensor, Tensor]:
         """(log-probabilities float32 [B, W, k], tokens long [B, W, k]), in falling order."""
         values, tokens = self.dense().topk(min(count, self.logits.size(-1)), dim=-1)
         return values, tokens

@@ -1,6 +1,6 @@
 """Numbers on their way to the device, and back."""
 
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ def to_device(numbers: Any, device: torch.device) -> Tensor:
     return torch.as_tensor(numbers).to(device, non_blocking=True)
 
 
-def read_back(log_probs: Tensor, tokens: Tensor) -> Tuple[np.ndarray, np.ndarray]:
+def read_back(log_probs: Tensor, tokens: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """float32 and long tensors of one shape as arrays; the host waits for a GPU once."""
     if not log_probs.is_cuda:
         return log_probs.numpy(), tokens.numpy()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -50,16 +51,16 @@ class TransformerWeights:
         self.products = [backend.linear(x.weight, x.bias) for x in products if x is not None]
         for part in (model.decoder, model.encoder):  # what is not packed, as untied embeddings
             restore(part)
-        self._positions: Optional[Tensor] = None
+        self._positions: Tensor | None = None
 
-    def work(self) -> Optional[List[Work]]:
+    def work(self) -> list[Work] | None:
         """What a pass over one token computes; None where it is not known."""
         if not isinstance(self.layers, NativeDecoder):
             return None
         stack = self.layers.stack
         return [stack.layer_work, stack.end_work, stack.vocabulary_work]
 
-    def position_table(self, count: int, like: Tensor) -> Optional[Tensor]:
+    def position_table(self, count: int, like: Tensor) -> Tensor | None:
         """[count or more, C], the embeddings of positions 0, 1, ...; None for a model without.
         Raises ValueError: learned positions are fewer."""
         decoder = self.decoder
@@ -91,7 +92,7 @@ class TransformerSession:
     positions."""
 
     def __init__(
-        self, weights: TransformerWeights, layers: AnyDecoderSession, positions: Optional[Tensor]
+        self, weights: TransformerWeights, layers: AnyDecoderSession, positions: Tensor | None
     ) -> None:
         self.weights = weights
         self.layers = layers
@@ -129,14 +130,14 @@ class TransformerSession:
         """[.., V] of features [.., C']."""
         return self.layers.logits(features)
 
-    def padded(self, width: int, upto: int) -> Tuple[int, int]:
+    def padded(self, width: int, upto: int) -> tuple[int, int]:
         """To how many columns, and slots to look at, a block of scattered tokens has to be filled
         up for ``run_graph``; as they are where nothing is recorded."""
         if not isinstance(self.layers, StaticSession):
             return width, upto
         return scattered_columns(width), bucket(upto)
 
-    def run_graph(self, tokens: Tensor, layout: Layout, finish: Finish) -> Optional[Tensor]:
+    def run_graph(self, tokens: Tensor, layout: Layout, finish: Finish) -> Tensor | None:
         """``finish(self, run(tokens, layout))`` by a CUDA graph, where there is one for these
         shapes.
 
@@ -156,7 +157,7 @@ class TransformerSession:
         if layout.seen is None:
             kind, columns = "block", calls.graphs.columns(width)
             upto = bucket(layout.upto - width + columns)
-            places: List[Tuple[Tensor, Tuple[int, ...]]] = [(layout.slots[:, 0], (padded_rows,))]
+            places: list[tuple[Tensor, tuple[int, ...]]] = [(layout.slots[:, 0], (padded_rows,))]
         else:
             kind, columns, upto = "scattered", width, layout.upto
             if self.padded(width, upto) != (width, upto):
@@ -171,7 +172,7 @@ class TransformerSession:
             # Of this batch nothing but the length of the position table.
             session = TransformerSession(self.weights, layers.bucketed(padded_rows), self.positions)
             function = functools.partial(_whole_pass, session, upto, finish)
-            shapes: List[Shape] = [((padded_rows, columns), torch.long)]
+            shapes: list[Shape] = [((padded_rows, columns), torch.long)]
             return Fixed(function, shapes + [(size, place.dtype) for place, size in places])
 
         key, *wider = (
@@ -185,11 +186,11 @@ class TransformerSession:
             layers.hidden_states = outputs[1][:rows, :width].clone()
         return outputs[0][:rows, :width]
 
-    def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+    def commit(self, lengths: Tensor, lengths_cpu: list[int]) -> None:
         """Keep so many slots of each row; roll back the rest."""
         self.layers.commit(lengths, lengths_cpu)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         self.layers.select(rows, rows_cpu)
 

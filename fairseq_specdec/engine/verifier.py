@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,13 +55,13 @@ class Verifier:
         """Whether the native library runs the layers of the (first) model."""
         return isinstance(self.weights[0].layers, NativeDecoder)
 
-    def work(self) -> Optional[List[Work]]:
+    def work(self) -> list[Work] | None:
         """What a pass over one token computes; None where it is not known."""
         works = [weights.work() for weights in self.weights]
         known = [work for work in works if work is not None]
         return [each for work in known for each in work] if len(known) == len(works) else None
 
-    def native_form(self) -> Optional[EmbeddingTables]:
+    def native_form(self) -> EmbeddingTables | None:
         """The embeddings of one model that the native library runs as a whole; None for others."""
         weights = self.weights[0]
         layers = weights.layers
@@ -68,15 +69,15 @@ class Verifier:
             return None
         return EmbeddingTables.find(weights.decoder)
 
-    def encode(self, net_input: Dict[str, Any]) -> List[Any]:
+    def encode(self, net_input: dict[str, Any]) -> list[Any]:
         """One encoder output per model, for ``open``."""
-        outputs: List[Any] = []
+        outputs: list[Any] = []
         for weights in self.weights:
             padded = len(outputs[0]["encoder_padding_mask"]) > 0 if outputs else None
             outputs.append(weights.encode(net_input, padded))
         return outputs
 
-    def open(self, encoder_outs: List[Any], max_len: int, widest: int) -> VerifierSession:
+    def open(self, encoder_outs: list[Any], max_len: int, widest: int) -> VerifierSession:
         """Begin a batch.
 
         Args:
@@ -102,7 +103,7 @@ class VerifierSession:
     left_early = 0
     layers_run = 0
 
-    def __init__(self, sessions: List[TransformerSession], temperature: float) -> None:
+    def __init__(self, sessions: list[TransformerSession], temperature: float) -> None:
         self.sessions = sessions
         self.temperature = temperature
 
@@ -133,7 +134,7 @@ class VerifierSession:
             logits.append(scored)
         return Scores.of_ensemble(logits)
 
-    def padded(self, width: int, upto: int) -> Tuple[int, int]:
+    def padded(self, width: int, upto: int) -> tuple[int, int]:
         """As ``TransformerSession.padded``."""
         return self.sessions[0].padded(width, upto)
 
@@ -157,12 +158,12 @@ class VerifierSession:
         assert states is not None, "no block scored, or no layers to read"
         return states
 
-    def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+    def commit(self, lengths: Tensor, lengths_cpu: list[int]) -> None:
         """Keep so many slots of each row; the rest of the block is rolled back."""
         for session in self.sessions:
             session.commit(lengths, lengths_cpu)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         for session in self.sessions:
             session.select(rows, rows_cpu)

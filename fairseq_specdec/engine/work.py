@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, NamedTuple
+from typing import NamedTuple
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Work:
             the model, and a tenth of the entries of a distribution, which are only compared.
     """
 
-    multiply_adds: Dict[str, int] = field(default_factory=dict)
+    multiply_adds: dict[str, int] = field(default_factory=dict)
     nbytes: int = 0
     breadth: float = 0.0
 

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from typing import Optional, Sequence
+from collections.abc import Sequence
 
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, command_parser, reporting
@@ -27,7 +27,7 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     with reporting("specdec-env", arguments) as words:
         args = brief(get_parser()).parse_args(words)
         if args.user_dir:

@@ -3,8 +3,9 @@
 import importlib
 import os
 import platform
+from collections.abc import Callable, Iterable
 from importlib import metadata
-from typing import Any, Callable, Iterable, List, Tuple
+from typing import Any
 
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.native.variants import PROBE
@@ -12,7 +13,7 @@ from fairseq_specdec.io import provenance
 from fairseq_specdec.io.printable import printable
 from fairseq_specdec.version import __version__
 
-Row = Tuple[str, str]
+Row = tuple[str, str]
 
 # Distributions that import as ``fairseq``; setup.py chooses one.
 FAIRSEQS = ("fairseq", "ve-fairseq", "fairseq-fixed")
@@ -26,7 +27,7 @@ PREFIX = "FAIRSEQ_SPECDEC_"
 GIGABYTE = 1e9
 
 
-def rows() -> List[Row]:
+def rows() -> list[Row]:
     """Names and values, in the order in which they are asked for."""
     return [
         ("fairseq_specdec", _package()),

@@ -1,6 +1,6 @@
 """The languages of a multilingual task: those that are missing are named."""
 
-from typing import Any, Optional
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import flag_of
@@ -42,7 +42,7 @@ def of_task(drafter: Any, flags: Any) -> Any:
     return of_pair(drafter, *[getattr(flags, side, None) for side in SIDES])
 
 
-def of_pair(drafter: Any, source: Optional[str], target: Optional[str]) -> Any:
+def of_pair(drafter: Any, source: str | None, target: str | None) -> Any:
     """What drafts for a pair of languages; another model than a block drafter itself."""
     choose = getattr(drafter, "for_pair", None)
     return drafter if choose is None or None in (source, target) else choose(f"{source}-{target}")

@@ -5,7 +5,8 @@ import logging
 import os
 import weakref
 from argparse import Namespace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -41,7 +42,7 @@ _USUAL_LENGTH = 32
 
 def _log_is_open() -> bool:
     """Whether every stream that this module logs to can still be written."""
-    current: Optional[logging.Logger] = logger
+    current: logging.Logger | None = logger
     while current is not None:
         for handler in current.handlers:
             if getattr(getattr(handler, "stream", None), "closed", False):
@@ -57,7 +58,7 @@ def _report(strategy: str, stats: DecodingStats, options: Any, lossless: bool) -
             logger.info("advice: %s", each.text)
 
 
-def _ended(batches: List[Any]) -> Optional[bool]:
+def _ended(batches: list[Any]) -> bool | None:
     """Whether every batch was asked for; None where there was no iterator."""
     if not batches:
         return None
@@ -96,11 +97,11 @@ class SpecDecMixin:
         # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
         self._generators: weakref.WeakSet = weakref.WeakSet()
         self._recorders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-        self._drafters: Dict[Tuple[Any, ...], Any] = {}
-        self._batches: List[Any] = []  # the iterator that was asked for last
-        self._full_batch: Optional[int] = None  # sentences of its full batches
+        self._drafters: dict[tuple[Any, ...], Any] = {}
+        self._batches: list[Any] = []  # the iterator that was asked for last
+        self._full_batch: int | None = None  # sentences of its full batches
         self._told = False  # that --fp16 is slow
-        self._unsplit: Optional[UnsplitInput] = None
+        self._unsplit: UnsplitInput | None = None
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -282,8 +283,8 @@ class SpecDecMixin:
     def get_batch_iterator(
         self,
         dataset: Any,
-        max_tokens: Optional[int] = None,
-        max_sentences: Optional[int] = None,
+        max_tokens: int | None = None,
+        max_sentences: int | None = None,
         *args: Any,
         **kwargs: Any,
     ) -> Any:

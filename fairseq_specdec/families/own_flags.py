@@ -1,7 +1,7 @@
 """The flags that decode a checkpoint with the task of its own."""
 
 import shlex
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from fairseq_specdec.compat.own_task import STOCK, OwnTask
 from fairseq_specdec.decoding.training_dictionaries import TrainingSettings
@@ -9,8 +9,8 @@ from fairseq_specdec.errors import UsageError
 
 
 def task_of(
-    state: Dict[str, Any], asked: Optional[str], pair: Optional[str] = None
-) -> Tuple[List[str], List[str]]:
+    state: dict[str, Any], asked: str | None, pair: str | None = None
+) -> tuple[list[str], list[str]]:
     """(flags of the task, pairs) of a verifier; no flags of fairseq's translation, and no pairs of
     a task of one pair. ``asked``: pairs to use, joined by commas; ``pair``: the only one; None for
     all of its training."""

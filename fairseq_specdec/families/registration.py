@@ -1,7 +1,7 @@
 """``--task NAME_specdec`` for any task NAME."""
 
 import dataclasses
-from typing import Any, Optional
+from typing import Any
 
 from fairseq.tasks import TASK_REGISTRY, register_task
 
@@ -13,7 +13,7 @@ from .mixin import SpecDecMixin
 SUFFIX = "_specdec"
 
 
-def register_specdec(name: str, task: Optional[type] = None) -> Any:
+def register_specdec(name: str, task: type | None = None) -> Any:
     """Register ``NAME_specdec``: a task that does what the task ``NAME`` does, decoded with this
     project's strategies, and that has their flags beside its own.
 

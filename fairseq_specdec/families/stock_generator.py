@@ -1,7 +1,7 @@
 """What a task has decided for its generator, read from the stock generator that it builds."""
 
 from argparse import Namespace
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
@@ -14,7 +14,7 @@ class Decided(NamedTuple):
 
     args: Namespace  # the generation flags with them in place of those of the command line
     # end symbol, and what is not printed; as fairseq's ``extra_gen_cls_kwargs``
-    extra: Dict[str, Any]
+    extra: dict[str, Any]
 
 
 def decided(stock: Any, args: Namespace, task: str) -> Decided:

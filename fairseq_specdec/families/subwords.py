@@ -1,6 +1,7 @@
 """Dictionaries of subwords, and input that is not split into them."""
 
-from typing import Any, Iterable, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from fairseq_specdec.io.flag_values import flag_of
 
@@ -10,7 +11,7 @@ FLAGS = {"subword_nmt": "bpe_codes", "fastbpe": "bpe_codes", "sentencepiece": "s
 FEW = 100
 
 
-def marked(symbols: Sequence[str]) -> Optional[Tuple[str, str]]:
+def marked(symbols: Sequence[str]) -> tuple[str, str] | None:
     """(kind, an entry) of a dictionary's subwords; None where its entries are words."""
     parts = [each for each in symbols if each.endswith("@@") and each != "@@"]
     pieces = [each for each in symbols if each.startswith("\u2581") and each != "\u2581"]
@@ -25,7 +26,7 @@ class UnsplitInput:
         self._dictionary = dictionary
         self._marks = None if dictionary is None else marked(dictionary.symbols)
 
-    def look(self, sentences: Iterable[Any]) -> Optional[str]:
+    def look(self, sentences: Iterable[Any]) -> str | None:
         """What to tell the user of sentences (long [S] each), once: words of them are unknown, and
         no word so far has the mark of a subword."""
         if self._marks is None:

@@ -1,7 +1,8 @@
 """Texts to batches: which sentences are decoded together, and as what."""
 
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import data_utils
@@ -25,10 +26,10 @@ class Parts(NamedTuple):
         error: why nothing is decoded, or None.
     """
 
-    copied: List[str]
-    sentences: List[str]
-    rows: List[List[int]]
-    error: Optional[str] = None
+    copied: list[str]
+    sentences: list[str]
+    rows: list[list[int]]
+    error: str | None = None
 
 
 def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
@@ -48,7 +49,7 @@ def check_reading(split: Split, on_error: str) -> None:
         raise UsageError(f"on_error {on_error!r}", "choose raise or skip")
 
 
-def check_seed(seed: Optional[int]) -> None:
+def check_seed(seed: int | None) -> None:
     """Refuse what torch takes for no seed; None is none."""
     if seed is None:
         return
@@ -58,7 +59,7 @@ def check_seed(seed: Optional[int]) -> None:
         raise UsageError(f"seed {seed}", "must be from -2**63 to 2**64 - 1")
 
 
-def listed(texts: Iterable[str]) -> List[str]:
+def listed(texts: Iterable[str]) -> list[str]:
     """The texts in a list."""
     if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
         raise TypeError(f"texts: expected a string or several, got {type(texts).__name__}")
@@ -69,15 +70,15 @@ def listed(texts: Iterable[str]) -> List[str]:
     return strings
 
 
-def encoded(codec: TextCodec, texts: List[str], limit: int, too_long: str) -> List[List[int]]:
+def encoded(codec: TextCodec, texts: list[str], limit: int, too_long: str) -> list[list[int]]:
     """Token ids of each text; [] for one without a visible character. ``limit``: most tokens of a
     text, </s> included. ``too_long``: ``refuse`` or ``truncate`` longer ones."""
     return [parts.rows[0] for parts in read(codec, texts, limit, too_long, False, "raise")]
 
 
 def read(
-    codec: TextCodec, texts: List[str], limit: int, too_long: str, split: Split, on_error: str
-) -> List[Parts]:
+    codec: TextCodec, texts: list[str], limit: int, too_long: str, split: Split, on_error: str
+) -> list[Parts]:
     """The sentences of each text. ``limit``, ``too_long``: as of ``encoded``. ``split``,
     ``on_error``: as of ``Calls.translate``."""
     found = []
@@ -102,7 +103,7 @@ def read(
 
 def _parts(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
     """The sentences of a text, however long they are."""
-    rows: Dict[str, List[int]] = {}
+    rows: dict[str, list[int]] = {}
     match = _CODE.match(text)
     code = match.group() if match and split else ""
 
@@ -117,7 +118,7 @@ def _parts(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
     return Parts(copied(parts, *codec.languages), sentences, encoded)
 
 
-def collated(rows: List[List[int]], task: Any, device: torch.device) -> Dict[str, Any]:
+def collated(rows: list[list[int]], task: Any, device: torch.device) -> dict[str, Any]:
     """A fairseq batch of these sentences, padded on the side of the task."""
     words = task.source_dictionary
     left = task.cfg.left_pad_source
@@ -127,7 +128,7 @@ def collated(rows: List[List[int]], task: Any, device: torch.device) -> Dict[str
     return {"net_input": {"src_tokens": tokens.to(device), "src_lengths": lengths.to(device)}}
 
 
-def by_length(lengths: Sequence[int], batch_size: int, max_tokens: int) -> List[List[int]]:
+def by_length(lengths: Sequence[int], batch_size: int, max_tokens: int) -> list[list[int]]:
     """Batches of similar length, longest first, so that memory fails early if it must.
 
     Args:
@@ -138,7 +139,7 @@ def by_length(lengths: Sequence[int], batch_size: int, max_tokens: int) -> List[
     Returns:
         Indices of the sentences of each batch.
     """
-    batches: List[List[int]] = []
+    batches: list[list[int]] = []
     for i in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i]):
         last = batches[-1] if batches else []
         fits = last and lengths[last[0]] * (len(last) + 1) <= max_tokens

@@ -6,19 +6,8 @@ import abc
 import contextlib
 import functools
 import threading
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Generator,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Tuple,
-    Union,
-    overload,
-)
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, overload
 
 from tqdm import tqdm
 
@@ -39,11 +28,11 @@ class Calls(abc.ABC):
     max_tokens: int
     too_long: str
     split: Split
-    _flags: Dict[str, Any]
+    _flags: dict[str, Any]
     _threads: Threads
 
     @abc.abstractmethod
-    def _open(self) -> Tuple[Decodings, Decoding]:
+    def _open(self) -> tuple[Decodings, Decoding]:
         """What makes decodings, and the one where a call does not choose."""
 
     @property
@@ -58,9 +47,9 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
-        split: Optional[Split] = None,
+        split: Split | None = None,
         on_error: str = "raise",
-        strategy: Optional[str] = None,
+        strategy: str | None = None,
         **flags: Any,
     ) -> Translation: ...
 
@@ -71,23 +60,23 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
-        split: Optional[Split] = None,
+        split: Split | None = None,
         on_error: str = "raise",
-        strategy: Optional[str] = None,
+        strategy: str | None = None,
         **flags: Any,
-    ) -> List[Translation]: ...
+    ) -> list[Translation]: ...
 
     def translate(
         self,
-        texts: Union[str, Iterable[str]],
+        texts: str | Iterable[str],
         return_trace: bool = False,
         *,
         progress: bool = False,
-        split: Optional[Split] = None,
+        split: Split | None = None,
         on_error: str = "raise",
-        strategy: Optional[str] = None,
+        strategy: str | None = None,
         **flags: Any,
-    ) -> Union[Translation, List[Translation]]:
+    ) -> Translation | list[Translation]:
         """Translate one text, or several in batches of similar length.
 
         A text is split into sentences, which are decoded in the same batches. Line ends, blank
@@ -131,9 +120,9 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
-        split: Optional[Split] = None,
+        split: Split | None = None,
         on_error: str = "raise",
-        strategy: Optional[str] = None,
+        strategy: str | None = None,
         **flags: Any,
     ) -> Translation: ...
 
@@ -144,23 +133,23 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
-        split: Optional[Split] = None,
+        split: Split | None = None,
         on_error: str = "raise",
-        strategy: Optional[str] = None,
+        strategy: str | None = None,
         **flags: Any,
-    ) -> List[Translation]: ...
+    ) -> list[Translation]: ...
 
     async def translate_async(
         self,
-        texts: Union[str, Iterable[str]],
+        texts: str | Iterable[str],
         return_trace: bool = False,
         *,
         progress: bool = False,
-        split: Optional[Split] = None,
+        split: Split | None = None,
         on_error: str = "raise",
-        strategy: Optional[str] = None,
+        strategy: str | None = None,
         **flags: Any,
-    ) -> Union[Translation, List[Translation]]:
+    ) -> Translation | list[Translation]:
         """``translate`` in a thread, while the event loop goes on.
 
         As many calls run at once as processors leave room for (one on a GPU); others wait. Texts of
@@ -170,7 +159,7 @@ class Calls(abc.ABC):
         Args, returns and raises: as ``translate``.
         """
 
-        def work(ended: threading.Event) -> Union[Translation, List[Translation]]:
+        def work(ended: threading.Event) -> Translation | list[Translation]:
             decoding = self._chosen(strategy, flags)
             return self._all(texts, (split, on_error), return_trace, progress, decoding, ended)
 
@@ -182,11 +171,11 @@ class Calls(abc.ABC):
         texts: Iterable[str],
         return_trace: bool = False,
         *,
-        split: Optional[Split] = None,
+        split: Split | None = None,
         on_error: str = "raise",
-        strategy: Optional[str] = None,
+        strategy: str | None = None,
         **flags: Any,
-    ) -> Iterator[Tuple[int, Translation]]:
+    ) -> Iterator[tuple[int, Translation]]:
         """Yield each text's index and translation as soon as its row has ended.
 
         Batches are those of ``translate``. They are decoded in a thread of their own; abandoning
@@ -198,7 +187,7 @@ class Calls(abc.ABC):
         decoding = self._chosen(strategy, flags)
         read = self.encode_sentences(sources, split, on_error)
 
-        def produce(put: Callable[[Tuple[int, Translation]], None], ended: threading.Event) -> None:
+        def produce(put: Callable[[tuple[int, Translation]], None], ended: threading.Event) -> None:
             completed = self._completed(read, return_trace, decoding)
             with contextlib.closing(completed):
                 for result in completed:
@@ -208,7 +197,7 @@ class Calls(abc.ABC):
 
         return in_background(produce, "specdec-completed")
 
-    def _chosen(self, strategy: Optional[str], flags: Dict[str, Any]) -> Decoding:
+    def _chosen(self, strategy: str | None, flags: dict[str, Any]) -> Decoding:
         """The decoding of a call."""
         decodings, base = self._open()
         if not flags and strategy in (None, self.strategy):
@@ -217,16 +206,16 @@ class Calls(abc.ABC):
 
     def _all(
         self,
-        texts: Union[str, Iterable[str]],
-        choices: Tuple[Optional[Split], str],
+        texts: str | Iterable[str],
+        choices: tuple[Split | None, str],
         traced: bool,
         progress: bool,
         decoding: Decoding,
         ended: threading.Event,
-    ) -> Union[Translation, List[Translation]]:
+    ) -> Translation | list[Translation]:
         """All translations; fewer once nobody waits for them."""
         sources = [texts] if isinstance(texts, str) else listed(texts)
-        by_place: Dict[int, Translation] = {}
+        by_place: dict[int, Translation] = {}
         completed = self._completed(self.encode_sentences(sources, *choices), traced, decoding)
         bar = tqdm(completed, total=len(sources), unit=" texts", disable=not progress)
         for i, result in bar:
@@ -237,10 +226,10 @@ class Calls(abc.ABC):
         return ordered[0] if isinstance(texts, str) else ordered
 
     def _completed(
-        self, read: List[Parts], traced: bool, decoding: Decoding
-    ) -> Generator[Tuple[int, Translation], None, None]:
+        self, read: list[Parts], traced: bool, decoding: Decoding
+    ) -> Generator[tuple[int, Translation], None, None]:
         """Each text's index and translation when its last sentence has ended."""
-        found: List[List[Any]] = [[None for _ in parts.rows] for parts in read]
+        found: list[list[Any]] = [[None for _ in parts.rows] for parts in read]
         places = [(i, j) for i, parts in enumerate(read) for j in range(len(parts.rows))]
         rows = [read[i].rows[j] for i, j in places]
         for (i, j), row in zip(places, rows):
@@ -258,13 +247,13 @@ class Calls(abc.ABC):
                     if all(found[i]):
                         yield i, joined(read[i], found[i])
 
-    def encode(self, texts: Iterable[str]) -> List[List[int]]:
+    def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Token ids of each text as one, </s> included; [] for one without a visible character."""
         return encoded(self.codec, listed(texts), self.longest_source, self.too_long)
 
     def encode_sentences(
-        self, texts: Iterable[str], split: Optional[Split] = None, on_error: str = "raise"
-    ) -> List[Parts]:
+        self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise"
+    ) -> list[Parts]:
         """The sentences of each text, and what is copied around them. ``split``, ``on_error``: as
         for ``translate``."""
         split = self.split if split is None else split
@@ -272,7 +261,7 @@ class Calls(abc.ABC):
         limit = self.longest_source
         return read(self.codec, listed(texts), limit, self.too_long, split, on_error)
 
-    def translate_encoded(self, rows: List[List[int]]) -> Iterator[Tuple[int, Translation]]:
+    def translate_encoded(self, rows: list[list[int]]) -> Iterator[tuple[int, Translation]]:
         """Translate sentences as one batch, and yield each with its number when it has ended.
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
@@ -282,7 +271,7 @@ class Calls(abc.ABC):
             for i, ranked in opened.results():
                 yield i, decoding.result(i, "", rows[i], ranked, False)
 
-    def decode_growing(self, row: List[int], put: Put, ended: Callable[[], bool]) -> None:
+    def decode_growing(self, row: list[int], put: Put, ended: Callable[[], bool]) -> None:
         """Decode one text in this thread, and give it to ``put`` while it grows.
 
         Args:
@@ -297,10 +286,10 @@ class Calls(abc.ABC):
         text: str,
         return_trace: bool = False,
         *,
-        split: Optional[Split] = None,
-        strategy: Optional[str] = None,
+        split: Split | None = None,
+        strategy: str | None = None,
         **flags: Any,
-    ) -> Iterator[Union[str, Piece]]:
+    ) -> Iterator[str | Piece]:
         """Translate one text, and yield pieces of the translation while it is decoded.
 
         The pieces put together are the text that ``translate`` gives. Sentences are decoded one
@@ -325,7 +314,7 @@ class Calls(abc.ABC):
 
     def _pieces(
         self, parts: Parts, return_trace: bool, decoding: Decoding
-    ) -> Iterator[Union[str, Piece]]:
+    ) -> Iterator[str | Piece]:
         trace_builder = decoding.trace_builder if return_trace else None
         for copied, row in zip(parts.copied, [*parts.rows, []]):
             if copied:

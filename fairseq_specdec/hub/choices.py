@@ -2,7 +2,8 @@
 
 import functools
 import os
-from typing import Any, Callable, Dict, Optional, Union
+from collections.abc import Callable
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -13,10 +14,10 @@ from .loading import Loaded, Place
 from .subwords import completed, kind_of_file
 from .text import TextCodec
 
-Choice = Union[str, Dict[str, Any], None]
+Choice = str | dict[str, Any] | None
 
 
-def settings_in(saved: Any, kind: str) -> Dict[str, Any]:
+def settings_in(saved: Any, kind: str) -> dict[str, Any]:
     """fairseq's flags for the ``tokenizer`` or ``bpe`` that a checkpoint was trained with."""
     # omegaconf 2.0 raises for a key that a configuration does not have
     part = saved[kind] if saved is not None and kind in saved else None
@@ -31,7 +32,7 @@ def settings_in(saved: Any, kind: str) -> Dict[str, Any]:
 
 
 def choose_codec(
-    loaded: Loaded, place: Place, tokenizer: Choice, bpe: Choice, bpe_codes: Optional[str]
+    loaded: Loaded, place: Place, tokenizer: Choice, bpe: Choice, bpe_codes: str | None
 ) -> TextCodec:
     """The codec that ``SpeculativeTranslator.from_pretrained``'s arguments ask for."""
     cfg = loaded.task.cfg
@@ -55,11 +56,8 @@ def choose_codec(
 
 
 def _subwords(
-    saved: Any,
-    bpe: Choice,
-    bpe_codes: Optional[str],
-    look: Callable[[Dict[str, Any]], Dict[str, Any]],
-) -> Dict[str, Any]:
+    saved: Any, bpe: Choice, bpe_codes: str | None, look: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     """fairseq's flags for the subword model. ``look``: adds a file that was not named, or has moved
     since training."""
     if bpe_codes is not None:
@@ -77,7 +75,7 @@ def _subwords(
     return chosen if flag is None or flag in chosen else look(chosen)
 
 
-def _named(kind: str, choice: Choice) -> Dict[str, Any]:
+def _named(kind: str, choice: Choice) -> dict[str, Any]:
     if choice is None:
         return {}
     if isinstance(choice, str):

@@ -4,7 +4,8 @@ import argparse
 import dataclasses
 import functools
 import re
-from typing import Any, Dict, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from fairseq.dataclass.configs import GenerationConfig
 
@@ -60,7 +61,7 @@ def verifier_of(args: argparse.Namespace) -> str:
     return str(args.path if args.path is not None else args.pair or "demo_ende")
 
 
-def loading_arguments(args: argparse.Namespace) -> Dict[str, Any]:
+def loading_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """Data, languages, text, device and number format, as ``from_pretrained`` takes them."""
     arguments = {
         name: getattr(args, name)
@@ -72,7 +73,7 @@ def loading_arguments(args: argparse.Namespace) -> Dict[str, Any]:
     return arguments
 
 
-def described(path: str, source: Optional[str], target: Optional[str]) -> Described:
+def described(path: str, source: str | None, target: str | None) -> Described:
     """``describe`` for a checkpoint in a converted folder; its errors name flags."""
     try:
         description = describe([path], source, target)

@@ -2,7 +2,8 @@
 
 import os
 import re
-from typing import Any, Callable, Dict, List, Tuple
+from collections.abc import Callable
+from typing import Any
 
 from fairseq.data import Dictionary
 
@@ -43,11 +44,11 @@ class ConvertedCodec(TextCodec):
         inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
         self._inner = inner(described, src_dict, tgt_dict)
 
-    def encode(self, text: str) -> List[int]:
+    def encode(self, text: str) -> list[int]:
         if not is_visible(text):
             return []
         text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
-        ids: List[int] = []
+        ids: list[int] = []
         for word in self._around:
             ids += self._inner.ids(text) if word == "{text}" else [self.src_dict.index(word)]
         return ids
@@ -61,11 +62,11 @@ class ConvertedCodec(TextCodec):
         kept = [i for i in ids[:first] if i == self.src_dict.bos()] + ids[first:last]
         return " ".join(self.src_dict.symbols[i] for i in kept)
 
-    def words(self, tokens: List[int]) -> List[str]:
+    def words(self, tokens: list[int]) -> list[str]:
         words = [self.tgt_dict.symbols[token] for token in tokens]
         return [word for word in words if word not in self._hidden]
 
-    def join(self, words: List[str]) -> str:
+    def join(self, words: list[str]) -> str:
         text = self._inner.text(words)
         if self._clean_up:
             for before, after in _CLEANED:
@@ -76,16 +77,16 @@ class ConvertedCodec(TextCodec):
 class _Split:
     """Splits a text at the special tokens in it, as transformers' tokenizers in Python do."""
 
-    def __init__(self, special: Dict[str, List[Any]], dictionary: Any) -> None:
+    def __init__(self, special: dict[str, list[Any]], dictionary: Any) -> None:
         self._ids = {token: dictionary.index(word) for token, (word, _) in special.items()}
         self._strips = {token for token, (_, strips) in special.items() if strips}
         longest = sorted(map(re.escape, special), key=len, reverse=True)
         self._pattern = re.compile("(" + "|".join(longest) + ")") if longest else None
 
-    def ids(self, text: str, encode: Callable[[str], List[int]]) -> List[int]:
+    def ids(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
         """Ids of a text, whose plain parts ``encode`` encodes."""
         parts = [text] if self._pattern is None else self._pattern.split(text)
-        numbers: List[int] = []
+        numbers: list[int] = []
         for i, part in enumerate(parts):
             if i % 2:
                 numbers.append(self._ids[part])
@@ -112,15 +113,15 @@ class _Pieces:
             special["<pad>"] = ["<s>", special["<pad>"][1]]
         self._split = _Split(special, src_dict)
         renamed = described.description["renamed"]
-        self._renamed: Dict[str, str] = renamed[0]
+        self._renamed: dict[str, str] = renamed[0]
         self._back = {word: token for token, word in renamed[1].items()}
         self._ends = {src_dict.symbols[i] for i in (src_dict.bos(), src_dict.pad(), src_dict.eos())}
 
-    def ids(self, text: str) -> List[int]:
+    def ids(self, text: str) -> list[int]:
         return self._split.ids(text, self._encode)
 
-    def _encode(self, text: str) -> List[int]:
-        codes: List[str] = []
+    def _encode(self, text: str) -> list[int]:
+        codes: list[str] = []
         if self._marian and text.startswith(">>"):
             code = _MARIAN_CODE.match(text)
             if code is not None:
@@ -128,7 +129,7 @@ class _Pieces:
         pieces = codes + self._model.encode(text, out_type=str)
         return [self._dictionary.index(self._renamed.get(piece, piece)) for piece in pieces]
 
-    def text(self, words: List[str]) -> str:
+    def text(self, words: list[str]) -> str:
         pieces = [self._back.get(word, word) for word in words]
         return "".join(pieces).replace(_SPACE, " ").strip()
 
@@ -149,13 +150,13 @@ class _Bytes:
         self._dictionary = src_dict
         self._split = _Split(described.description["special"][0], src_dict)
 
-    def ids(self, text: str) -> List[int]:
+    def ids(self, text: str) -> list[int]:
         return self._split.ids(text, self._encode)
 
-    def _encode(self, text: str) -> List[int]:
+    def _encode(self, text: str) -> list[int]:
         return [self._dictionary.index(word) for word in self._bpe.encode(text).split()]
 
-    def text(self, words: List[str]) -> str:
+    def text(self, words: list[str]) -> str:
         return str(self._bpe.decode(" ".join(word for word in words if word.isdigit())))
 
 
@@ -180,16 +181,16 @@ class _Fast:
             ) from error
         self._index = tgt_dict.index
 
-    def ids(self, text: str) -> List[int]:
-        numbers: List[int] = self._model.encode(text, add_special_tokens=False).ids
+    def ids(self, text: str) -> list[int]:
+        numbers: list[int] = self._model.encode(text, add_special_tokens=False).ids
         return numbers
 
-    def text(self, words: List[str]) -> str:
+    def text(self, words: list[str]) -> str:
         text: str = self._model.decode([self._index(word) for word in words])
         return text
 
 
-def _spare(described: Described) -> List[str]:
+def _spare(described: Described) -> list[str]:
     """The kind of subword model of fairseq's own that is there too, or none."""
     files = {"encoder.json": "gpt2", "source.spm": "sentencepiece", PIECES: "sentencepiece"}
     folder = described.folder
@@ -211,7 +212,7 @@ def open_sentencepiece(path: str) -> Any:
         raise UsageError(path, "is no sentencepiece model", "copy it again") from error
 
 
-def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> ConvertedCodec:
+def choose(described: Described, bpe: Any, dictionaries: tuple[Any, Any]) -> ConvertedCodec:
     """The codec of a converted model. ``bpe``: ``auto`` for what transformers uses; or the name of
     a kind."""
     kinds = dict.fromkeys([described.description["kind"], *_spare(described)])

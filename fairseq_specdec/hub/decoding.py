@@ -4,7 +4,9 @@ import contextlib
 import functools
 import threading
 from argparse import Namespace
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
@@ -57,10 +59,10 @@ class Turn:
         device: where it draws.
     """
 
-    def __init__(self, seed: Optional[int], device: torch.device) -> None:
+    def __init__(self, seed: int | None, device: torch.device) -> None:
         self._seed = seed
         self._cards = [device] if device.type == "cuda" else []
-        self._alone: ContextManager[Any] = contextlib.nullcontext()
+        self._alone: AbstractContextManager[Any] = contextlib.nullcontext()
         if seed is not None:
             self._alone = threading.Lock()
 
@@ -84,7 +86,7 @@ class Decoding:
         loaded: Loaded,
         codec: TextCodec,
         generator: Any,
-        settings: Dict[str, Any],
+        settings: dict[str, Any],
         nbest: int,
         batch_size: int,
         turn: Turn,
@@ -98,26 +100,26 @@ class Decoding:
         self._codec = codec
         self._turn = turn
 
-    def given(self, rows: List[List[int]]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    def given(self, rows: list[list[int]]) -> tuple[dict[str, Any], dict[str, Any]]:
         """fairseq's sample of these texts' token ids, and what their outputs begin with."""
         device = next(self._loaded.models[0].parameters()).device
         sample = collated(rows, self._loaded.task, device)
         sample["batch_size"] = self.batch_size
-        first: Dict[str, Any] = {"bos_token": self._codec.start}
+        first: dict[str, Any] = {"bos_token": self._codec.start}
         if self._codec.first is not None:
             first["prefix_tokens"] = torch.full((len(rows), 1), self._codec.first, device=device)
         return sample, first
 
     @contextlib.contextmanager
-    def batch(self, rows: List[List[int]]) -> Iterator[Any]:
+    def batch(self, rows: list[list[int]]) -> Iterator[Any]:
         """A batch of these texts' token ids, ready to decode, none of them empty."""
         sample, first = self.given(rows)
         with self._turn(), self.generator.batch(self._loaded.models, sample, **first) as opened:
             yield opened
 
-    def stream(self, row: List[int], put: Put, ended: Callable[[], bool]) -> None:
+    def stream(self, row: list[int], put: Put, ended: Callable[[], bool]) -> None:
         """As ``Calls.decode_growing``."""
-        tokens: List[int] = []
+        tokens: list[int] = []
         with self.batch([row]) as batch:
             while batch.live and not ended():
                 batch.iterate()
@@ -127,7 +129,7 @@ class Decoding:
         put(None, self._codec.words(tokens))
 
     def result(
-        self, i: int, source: str, row: List[int], ranked: List[Dict[str, Any]], traced: bool
+        self, i: int, source: str, row: list[int], ranked: list[dict[str, Any]], traced: bool
     ) -> Translation:
         """The translation of a text, from its hypotheses."""
         unknown = row.count(self._loaded.task.source_dictionary.unk())
@@ -143,8 +145,8 @@ class Decoding:
 
 
 def checked(
-    strategy: str, drafter: Optional[str], flags: Dict[str, Any]
-) -> Tuple[Namespace, Namespace]:
+    strategy: str, drafter: str | None, flags: dict[str, Any]
+) -> tuple[Namespace, Namespace]:
     """Flags as ``build_generator`` wants them; no model is needed."""
     settings, args = split_flags(strategy, drafter, flags)
     check_settings(settings)
@@ -169,9 +171,9 @@ class Decodings:
         self,
         loaded: Loaded,
         codec: TextCodec,
-        drafter_of: Callable[[str], Optional[str]],
-        batch_size: Optional[int] = None,
-        seed: Optional[int] = None,
+        drafter_of: Callable[[str], str | None],
+        batch_size: int | None = None,
+        seed: int | None = None,
         freeing: bool = True,
     ) -> None:
         self.loaded = loaded
@@ -181,11 +183,11 @@ class Decodings:
         self._batch_size = batch_size
         self._freeing = freeing
         self._turn = Turn(seed, next(loaded.models[0].parameters()).device)
-        self._drafters: Dict[Tuple[Any, ...], Any] = {}
+        self._drafters: dict[tuple[Any, ...], Any] = {}
         self._lock = threading.Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._of_call)
 
-    def made(self, strategy: str, drafter: Optional[str], flags: Dict[str, Any]) -> Decoding:
+    def made(self, strategy: str, drafter: str | None, flags: dict[str, Any]) -> Decoding:
         """A new one."""
         settings, args = checked(strategy, drafter, flags)
         check_dictionaries(strategy, *self.loaded.dictionaries, settings)
@@ -201,7 +203,7 @@ class Decodings:
         return Decoding(self.loaded, self.codec, generator, facts, args.nbest, size, self._turn)
 
     def of_call(
-        self, strategy: str, base: Tuple[str, Dict[str, Any]], flags: Dict[str, Any]
+        self, strategy: str, base: tuple[str, dict[str, Any]], flags: dict[str, Any]
     ) -> Decoding:
         """The one of a call. ``base``: strategy and flags of the translator, which hold where the
         call does not choose. Raises TypeError or ValueError: a flag or file that cannot be

@@ -3,7 +3,8 @@
 import difflib
 import json
 import os
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import flag_of
@@ -12,7 +13,7 @@ DESCRIPTION = "converted.json"
 VERIFIER = "verifier.pt"
 FORMAT = 1
 LISTED = 12  # languages that a message names
-_KINDS: Dict[str, type] = {
+_KINDS: dict[str, type] = {
     "family": str, "kind": str, "dictionaries": list, "pair": list, "languages": dict,
     "source": list, "start": str, "special": list, "renamed": list, "clean_up": bool,
     "flags": dict,
@@ -23,33 +24,33 @@ class Described(NamedTuple):
     """A converted model in one direction."""
 
     folder: str  # of it
-    description: Dict[str, Any]  # the content of its file DESCRIPTION
-    languages: Tuple[str, str]  # source and target, as the user names them
+    description: dict[str, Any]  # the content of its file DESCRIPTION
+    languages: tuple[str, str]  # source and target, as the user names them
 
     @property
-    def dictionaries(self) -> Tuple[str, str]:
+    def dictionaries(self) -> tuple[str, str]:
         """NAME of the dict.NAME.txt of source and target."""
         source, target = self.description["dictionaries"]
         return str(source), str(target)
 
     @property
-    def flags(self) -> Dict[str, Any]:
+    def flags(self) -> dict[str, Any]:
         """Decoding flags under which the folder's own settings hold."""
         return dict(self.description["flags"])
 
     @property
-    def command_flags(self) -> Dict[str, str]:
+    def command_flags(self) -> dict[str, str]:
         """``flags`` as fairseq's commands have them, with their values."""
         given = {"max_len_a": 0, **self.flags}
         return {flag_of(name): str(value) for name, value in given.items()}
 
-    def source(self) -> List[str]:
+    def source(self) -> list[str]:
         """Words around a source: ``{text}`` stands for the text."""
         lang = self.description["languages"].get(self.languages[0], "")
         return [lang if each == "{lang}" else each for each in self.description["source"]]
 
     @property
-    def start(self) -> Optional[str]:
+    def start(self) -> str | None:
         """The word that decoding starts with, if it is not </s>."""
         if self.description["start"] != "{lang}":
             return None
@@ -57,7 +58,7 @@ class Described(NamedTuple):
         return word
 
     @property
-    def first(self) -> Optional[str]:
+    def first(self) -> str | None:
         """The word that every output begins with, if there is one."""
         if self.description["languages"] and self.description["start"] != "{lang}":
             word: str = self.description["languages"][self.languages[1]]
@@ -88,8 +89,8 @@ def nearest(code: str, languages: Iterable[str]) -> str:
 
 
 def describe(
-    verifiers: List[str], source_lang: Optional[str], target_lang: Optional[str]
-) -> Optional[Described]:
+    verifiers: list[str], source_lang: str | None, target_lang: str | None
+) -> Described | None:
     """The description in a checkpoint's folder; None where no conversion wrote it.
     ``verifiers``: checkpoints; an ensemble has no description. ``source_lang``, ``target_lang``: as
     asked for."""
@@ -107,7 +108,7 @@ def describe(
     return Described(folder, description, (languages[0], languages[1]))
 
 
-def _language(argument: str, code: Optional[str], usual: Any, known: Dict[str, str]) -> str:
+def _language(argument: str, code: str | None, usual: Any, known: dict[str, str]) -> str:
     if not known:
         if code not in (None, usual):
             raise UsageError(f"{argument} {code}", f"the model's is {usual}")
@@ -124,7 +125,7 @@ def _language(argument: str, code: Optional[str], usual: Any, known: Dict[str, s
     return code
 
 
-def _check_two(asked: Sequence[Tuple[str, Optional[str]]], languages: Sequence[str]) -> None:
+def _check_two(asked: Sequence[tuple[str, str | None]], languages: Sequence[str]) -> None:
     """Refuse one language that was asked for beside the same one, which was not."""
     left_out = [argument for argument, code in asked if code is None]
     if languages[0] == languages[1] and len(left_out) == 1:
@@ -135,7 +136,7 @@ def _check_two(asked: Sequence[Tuple[str, Optional[str]]], languages: Sequence[s
         )
 
 
-def _read(path: str) -> Dict[str, Any]:
+def _read(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as stream:
             description = json.load(stream)

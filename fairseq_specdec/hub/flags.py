@@ -5,7 +5,7 @@ import dataclasses
 import difflib
 import numbers
 import re
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from fairseq.dataclass.configs import GenerationConfig
 
@@ -38,11 +38,11 @@ INSTEAD = {
 
 
 def split_flags(
-    strategy: str, drafter: Any, flags: Dict[str, Any]
-) -> Tuple[argparse.Namespace, argparse.Namespace]:
+    strategy: str, drafter: Any, flags: dict[str, Any]
+) -> tuple[argparse.Namespace, argparse.Namespace]:
     """Sort keyword arguments into this project's settings and fairseq's generation flags. Returns
     ``settings`` and ``args`` as ``builder.build_generator`` wants them."""
-    own: Dict[str, Any] = {}
+    own: dict[str, Any] = {}
     generation = dict(dataclasses.asdict(GenerationConfig()), beam=1)
     for name, value in flags.items():
         if name in OWN:
@@ -81,7 +81,7 @@ def _why_not(name: str) -> str:
         return f"no decoding flag of this call; {INSTEAD[name]}"
     if name in REFUSED:
         return "cannot be honoured by speculative decoding; leave it out"
-    known: List[str] = [*OWN, *GENERATION]
+    known: list[str] = [*OWN, *GENERATION]
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
     return f"no such decoding flag{hint}"

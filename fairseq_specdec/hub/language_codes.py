@@ -1,7 +1,8 @@
 """Codes of languages: those of clients (``de``, ``en-GB``), of models (``deu_Latn``, ``de_DE``)."""
 
 import re
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 # ISO 639-3, of models that use it, and ISO 639-1; of a macrolanguage its usual member.
 _PAIRS = """
@@ -18,7 +19,7 @@ uzn uz vie vi wol wo xho xh ydd yi yor yo zho zh zsm ms zul zu fil tl in id iw h
 ns nso
 """
 _WORDS = _PAIRS.split()
-_ISO: Dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2]))
+_ISO: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2]))
 # Scripts of a language that is written in several: without one, and by region.
 _SCRIPTS = {
     "az": "latn", "kr": "latn", "ks": "arab", "ku": "latn", "mn": "cyrl", "pa": "guru",
@@ -31,8 +32,8 @@ class _Tag(NamedTuple):
     """The parts of a code, in lower case; None for what it leaves open."""
 
     language: str
-    script: Optional[str]
-    region: Optional[str]
+    script: str | None
+    region: str | None
 
 
 def _tag(code: str) -> _Tag:
@@ -52,7 +53,7 @@ def _plain(code: str) -> str:
     return code.lower().replace("_", "-")
 
 
-def matching(asked: str, codes: Sequence[str]) -> List[str]:
+def matching(asked: str, codes: Sequence[str]) -> list[str]:
     """Those of ``codes`` that a client's code means: one, none, or several it leaves open.
 
     A code without a script means the usual one of its language. A region that no code has is
@@ -75,10 +76,10 @@ def matching(asked: str, codes: Sequence[str]) -> List[str]:
     return fitting
 
 
-def short(code: str, codes: Sequence[str]) -> Optional[str]:
+def short(code: str, codes: Sequence[str]) -> str | None:
     """The shortest code of ISO 639-1 that means one of ``codes``; None where that is its own."""
     tag = _tag(code)
-    tries: Tuple[Optional[str], ...] = (None, tag.script, tag.region)
+    tries: tuple[str | None, ...] = (None, tag.script, tag.region)
     for part in tries:
         name = tag.language if part is None else f"{tag.language}-{part}"
         if len(tag.language) == 2 and matching(name, codes) == [code]:

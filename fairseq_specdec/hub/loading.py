@@ -3,7 +3,8 @@
 import contextlib
 import os
 from argparse import Namespace
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Union
 
 import torch
 from fairseq.data import data_utils
@@ -25,7 +26,7 @@ from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
 # Demo pairs, and the languages that their tokenizer speaks where the dictionaries' names are none.
-DEMOS: Dict[str, Dict[str, str]] = {
+DEMOS: dict[str, dict[str, str]] = {
     "demo_ende": {},
     "demo_edit": {"source_lang": "en", "target_lang": "en"},
 }
@@ -35,13 +36,13 @@ DTYPES = {name: NUMBER_FORMATS[name].dtype for name in COMPUTED}
 class Place(NamedTuple):
     """The files that a name means."""
 
-    verifiers: List[str]  # checkpoints, an ensemble if several
-    drafter: Optional[str]  # the drafter's checkpoint, or None
-    data: Optional[str]  # folder of the dictionaries, or None where the checkpoint must say
-    spoken: Dict[str, str]  # languages for the tokenizer, where they are known
+    verifiers: list[str]  # checkpoints, an ensemble if several
+    drafter: str | None  # the drafter's checkpoint, or None
+    data: str | None  # folder of the dictionaries, or None where the checkpoint must say
+    spoken: dict[str, str]  # languages for the tokenizer, where they are known
 
 
-def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> Place:
+def find(verifier: Paths, drafter: Any, data: Any, strategy: str | None) -> Place:
     """Resolve a demo pair's name, a folder with ``verifier.pt`` in it, or checkpoints.
 
     Args:
@@ -76,9 +77,7 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> P
     return place
 
 
-def _find_name(
-    name: str, drafter: Optional[str], data: Optional[str], strategy: Optional[str]
-) -> Place:
+def _find_name(name: str, drafter: str | None, data: str | None, strategy: str | None) -> Place:
     """``find`` for a demo pair's name, a folder, or checkpoints joined by colons; not checked."""
     if name in DEMOS and not os.path.exists(name):
         name = _demo_folder(name)
@@ -118,17 +117,17 @@ class Loaded(NamedTuple):
     ``--arch``."""
 
     task: Any
-    models: List[Any]
+    models: list[Any]
     saved: Any
     arch: str = ""
 
     @property
-    def dictionaries(self) -> Tuple[Any, Any]:
+    def dictionaries(self) -> tuple[Any, Any]:
         """Of the source and the target language."""
         return self.task.source_dictionary, self.task.target_dictionary
 
 
-def _dictionaries(data: Optional[str], first: str, saved_task: Any) -> str:
+def _dictionaries(data: str | None, first: str, saved_task: Any) -> str:
     """The folder with the dictionaries: as given, beside the checkpoint, or as trained with."""
     trained = str((saved_task or {}).get("data") or "").split(os.pathsep)[0]
     places = [data] if data is not None else [os.path.dirname(os.path.abspath(first)), trained]
@@ -157,10 +156,10 @@ def _task(config: TranslationSpecDecConfig) -> Any:
 
 
 def _languages(
-    folder: str, asked: Tuple[Optional[str], Optional[str]], saved_task: Any
-) -> Tuple[str, str]:
+    folder: str, asked: tuple[str | None, str | None], saved_task: Any
+) -> tuple[str, str]:
     """Source and target language: as asked for, as trained with, or as the folder's files say."""
-    guesses: Tuple[Optional[str], Optional[str]]
+    guesses: tuple[str | None, str | None]
     try:
         guesses = data_utils.infer_language_pair(folder)
     except OSError:
@@ -181,9 +180,9 @@ def _languages(
 
 
 def load(
-    paths: List[str],
-    data: Optional[str],
-    languages: Tuple[Optional[str], Optional[str]],
+    paths: list[str],
+    data: str | None,
+    languages: tuple[str | None, str | None],
     decoding: bool = False,
 ) -> Loaded:
     """Load a verifier and its dictionaries, to the CPU.
@@ -200,9 +199,7 @@ def load(
         return _load(paths, data, languages)
 
 
-def _load(
-    paths: List[str], data: Optional[str], languages: Tuple[Optional[str], Optional[str]]
-) -> Loaded:
+def _load(paths: list[str], data: str | None, languages: tuple[str | None, str | None]) -> Loaded:
     state = read_state("verifier", paths[0])
     if reads_speech(state["model"]):
         raise UsageError(

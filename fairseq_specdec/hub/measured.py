@@ -2,7 +2,8 @@
 
 import logging
 import os
-from typing import Any, Dict, Mapping, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.errors import UsageError
@@ -20,13 +21,11 @@ def note(folder: str, drafter: str, ways: Mapping[str, Mapping[int, str]]) -> No
     write_json(os.path.join(folder, MEASURED), {"drafter": _identity(drafter), "pairs": ways})
 
 
-def _identity(path: str) -> Dict[str, Any]:
+def _identity(path: str) -> dict[str, Any]:
     return {"bytes": os.path.getsize(path), "sha256": sha256(path)}
 
 
-def fastest(
-    folder: str, drafter: str, pair: Tuple[str, str], flags: Dict[str, Any]
-) -> Optional[str]:
+def fastest(folder: str, drafter: str, pair: tuple[str, str], flags: dict[str, Any]) -> str | None:
     """The fastest strategy of a pair, ``greedy``, ``gad`` or ``iad``, one sentence at a time.
 
     Args:
@@ -63,7 +62,7 @@ def fastest(
     return way
 
 
-def _nearest(beams: Any, asked: Any) -> Optional[Tuple[int, str]]:
+def _nearest(beams: Any, asked: Any) -> tuple[int, str] | None:
     """Of ``{beam: strategy}``, the beam nearest to the one asked for, and its strategy."""
     if not beams or not isinstance(asked, int):
         return None

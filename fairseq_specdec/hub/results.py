@@ -1,6 +1,7 @@
 """What a translator returns."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.trace.record import Trace
@@ -15,9 +16,9 @@ class Alternative(NamedTuple):
     ``tokens``, ``score``, ``scores``: as of ``Translation``."""
 
     text: str
-    tokens: List[str]
+    tokens: list[str]
     score: float
-    scores: Tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -48,17 +49,17 @@ class Translation(NamedTuple):
     """
 
     text: str
-    tokens: List[str]
+    tokens: list[str]
     score: float
     iterations: int
-    accepted: List[int]
-    drafted: List[int]
+    accepted: list[int]
+    drafted: list[int]
     unknown: int
-    trace: Optional[Trace] = None
-    alternatives: Tuple[Alternative, ...] = ()
-    scores: Tuple[float, ...] = ()
-    sentences: Tuple["Translation", ...] = ()
-    error: Optional[str] = None
+    trace: Trace | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    scores: tuple[float, ...] = ()
+    sentences: tuple["Translation", ...] = ()
+    error: str | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -74,10 +75,10 @@ class Piece(NamedTuple):
     """
 
     text: str
-    iteration: Optional[TracedIteration]
+    iteration: TracedIteration | None
 
 
-def translation(codec: TextCodec, ranked: List[Dict[str, Any]], unknown: int) -> Translation:
+def translation(codec: TextCodec, ranked: list[dict[str, Any]], unknown: int) -> Translation:
     """The translation of a text."""
     alternatives = []
     for hypothesis in ranked:
@@ -118,7 +119,7 @@ def joined(parts: Parts, found: Sequence[Translation]) -> Translation:
     )
 
 
-def _in_turns(copied: List[str], found: Sequence[Union[Translation, Alternative]]) -> Alternative:
+def _in_turns(copied: list[str], found: Sequence[Translation | Alternative]) -> Alternative:
     """What is copied and what was decoded, one after the other."""
     text = copied[0] + "".join(each.text + after for each, after in zip(found, copied[1:]))
     total = sum(each.score * len(each.scores) for each in found)

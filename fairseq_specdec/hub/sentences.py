@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Callable, List, Union
+from collections.abc import Callable
 
 import sentencex
 
 from .language_codes import language_of
 from .text import is_visible
 
-Split = Union[bool, str]
+Split = bool | str
 SPLITS = (True, False, "nonewlines")
 
 _LINE_END = re.compile("(\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029])")
@@ -30,7 +30,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACELESS = frozenset({"cmn", "ja", "lzh", "wuu", "yue", "zh"})
 
 
-def sentences_of(text: str, language: str, split: Split = True) -> List[str]:
+def sentences_of(text: str, language: str, split: Split = True) -> list[str]:
     """A text's parts.
 
     Line ends, the white space around sentences, the markers of list items, and what has no letter
@@ -57,7 +57,7 @@ def sentences_of(text: str, language: str, split: Split = True) -> List[str]:
     return ["", text, ""] if single and len(parts) <= 3 else parts
 
 
-def fitting(parts: List[str], fits: Callable[[str], bool]) -> List[str]:
+def fitting(parts: list[str], fits: Callable[[str], bool]) -> list[str]:
     """The same text in parts whose sentences fit, as far as clauses and spaces allow. One that does
     not is divided after the comma, semicolon or colon that is nearest to its middle; where it has
     none, at a space."""
@@ -68,7 +68,7 @@ def fitting(parts: List[str], fits: Callable[[str], bool]) -> List[str]:
     return found
 
 
-def copied(parts: List[str], source: str, target: str) -> List[str]:
+def copied(parts: list[str], source: str, target: str) -> list[str]:
     """What is copied, with a space between sentences of a line or none, as the target language is
     written."""
     before = parts[::2]
@@ -82,11 +82,11 @@ def copied(parts: List[str], source: str, target: str) -> List[str]:
     return ["" if i in inner and blank[i] else each for i, each in enumerate(before)]
 
 
-def _of_line(line: str, language: str) -> List[str]:
+def _of_line(line: str, language: str) -> list[str]:
     """The sentences of a line, with the white space after them."""
     # sentencex stops the program at some white space of several bytes, and refuses surrogates.
     plain = _SURROGATE.sub("x", re.sub(r"\s", " ", line))
-    found: List[str] = []
+    found: list[str] = []
     for each in sentencex.segment(language_of(language), plain):
         if found and not found[-1][-1].isspace() and (found[-1][-1] + each[0]).isascii():
             found[-1] += each  # a name, such as java.util.List
@@ -96,7 +96,7 @@ def _of_line(line: str, language: str) -> List[str]:
     return [line[begin:end] for begin, end in zip(begins, [*begins[1:], len(line)])]
 
 
-def _trimmed(sentence: str) -> List[str]:
+def _trimmed(sentence: str) -> list[str]:
     """Its parts: a sentence and the white space around it, or what has no letter."""
     if not any(map(str.isalpha, sentence)):
         return [sentence]
@@ -105,7 +105,7 @@ def _trimmed(sentence: str) -> List[str]:
     return [sentence[:begin], body, sentence[begin + len(body) :]]
 
 
-def _divided(sentence: str, fits: Callable[[str], bool]) -> List[str]:
+def _divided(sentence: str, fits: Callable[[str], bool]) -> list[str]:
     """As ``fitting``, of one sentence."""
     if fits(sentence):
         return ["", sentence, ""]
@@ -122,7 +122,7 @@ def _divided(sentence: str, fits: Callable[[str], bool]) -> List[str]:
     return ["", sentence, ""]
 
 
-def _extend(parts: List[str], more: List[str]) -> None:
+def _extend(parts: list[str], more: list[str]) -> None:
     """Append the parts of what follows."""
     parts[-1] += more[0]
     parts += more[1:]

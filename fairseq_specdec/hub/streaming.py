@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Callable, Iterator, List, Tuple, Union
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from .results import Piece
 from .text import GrowingText, TextCodec
 from .threads import in_background
 
-Put = Callable[[Any, List[str]], None]
+Put = Callable[[Any, list[str]], None]
 """Takes an iteration and the words so far; None and all words at the end."""
 
 
 def pieces(
     decode: Callable[[Put, Callable[[], bool]], None], codec: TextCodec, trace_builder: Any
-) -> Iterator[Union[str, Piece]]:
+) -> Iterator[str | Piece]:
     """Run ``decode`` in a thread, and yield the text as it grows.
 
     Args:
@@ -27,7 +28,7 @@ def pieces(
             to yield strings that are not empty.
     """
 
-    def produce(put: Callable[[Tuple[Any, List[str]]], None], ended: threading.Event) -> None:
+    def produce(put: Callable[[tuple[Any, list[str]]], None], ended: threading.Event) -> None:
         decode(lambda iteration, words: put((iteration, words)), ended.is_set)
 
     growing = GrowingText(codec)

@@ -4,7 +4,8 @@ import filecmp
 import fnmatch
 import os
 import re
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.subwords import FLAGS, marked
@@ -20,10 +21,10 @@ def kind_of_file(path: str) -> str:
     return "sentencepiece" if path.endswith((".model", ".spm")) else "subword_nmt"
 
 
-def files_of(kind: str, folders: Iterable[str], languages: Tuple[Any, Any]) -> List[str]:
+def files_of(kind: str, folders: Iterable[str], languages: tuple[Any, Any]) -> list[str]:
     """Files of this kind in the folders, each content once. ``languages``: source and target; a
     file that names the target is left out where one names the source."""
-    files: List[str] = []
+    files: list[str] = []
     for folder in dict.fromkeys(map(os.path.realpath, folders)):
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         for name in _of_source(_fitting(names, kind), languages):
@@ -34,11 +35,11 @@ def files_of(kind: str, folders: Iterable[str], languages: Tuple[Any, Any]) -> L
     return files
 
 
-def _fitting(names: Iterable[str], kind: str) -> List[str]:
+def _fitting(names: Iterable[str], kind: str) -> list[str]:
     return [n for n in names if any(fnmatch.fnmatchcase(n, each) for each in PATTERNS[kind])]
 
 
-def _of_source(names: List[str], languages: Tuple[Any, Any]) -> List[str]:
+def _of_source(names: list[str], languages: tuple[Any, Any]) -> list[str]:
     for source, target in (("source", "target"), languages):
         word = re.compile(rf"\b{re.escape(str(source))}\b")
         of_target = {word.sub(str(target), name) for name in names if word.search(name)}
@@ -47,8 +48,8 @@ def _of_source(names: List[str], languages: Tuple[Any, Any]) -> List[str]:
 
 
 def completed(
-    chosen: Dict[str, Any], folders: List[str], dictionaries: Sequence[Any], languages: Any
-) -> Dict[str, Any]:
+    chosen: dict[str, Any], folders: list[str], dictionaries: Sequence[Any], languages: Any
+) -> dict[str, Any]:
     """fairseq's flags for the subword model, with the file that the folders hold. ``chosen``: flags
     so far, the kind under ``bpe``; {} for whatever is there."""
     marks = next(filter(None, (marked(words.symbols) for words in dictionaries)), None)

@@ -3,7 +3,7 @@
 import os
 import unicodedata
 from argparse import Namespace
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from fairseq.data import encoders
 
@@ -42,14 +42,14 @@ class TextCodec:
         first: token id that every output begins with, or None.
     """
 
-    start: Optional[int] = None
-    first: Optional[int] = None
+    start: int | None = None
+    first: int | None = None
 
     def __init__(
         self,
-        tokenizer: Dict[str, Any],
-        bpe: Dict[str, Any],
-        languages: List[str],
+        tokenizer: dict[str, Any],
+        bpe: dict[str, Any],
+        languages: list[str],
         src_dict: Any,
         tgt_dict: Any,
     ) -> None:
@@ -69,7 +69,7 @@ class TextCodec:
             and spoken["target_lang"] not in NOT_GROWING_LANGUAGES
         )
 
-    def encode(self, text: str) -> List[int]:
+    def encode(self, text: str) -> list[int]:
         """Token ids, </s> included; [] for text without a visible character."""
         if not is_visible(text):
             return []
@@ -83,12 +83,12 @@ class TextCodec:
         ids = self.src_dict.encode_line(text, add_if_not_exist=False, append_eos=True)
         return [int(token) for token in ids] if len(ids) > 1 else []
 
-    def words(self, tokens: List[int]) -> List[str]:
+    def words(self, tokens: list[int]) -> list[str]:
         """Tokens as strings, </s> and padding left out."""
         words, unseen = self.tgt_dict.symbols, (self.tgt_dict.eos(), self.tgt_dict.pad())
         return [words[token] for token in tokens if token not in unseen]
 
-    def join(self, words: List[str]) -> str:
+    def join(self, words: list[str]) -> str:
         """Plain text of tokens as ``words`` gives them."""
         text = " ".join(words)
         if self.bpe is not None:
@@ -98,7 +98,7 @@ class TextCodec:
         return str(text).strip()
 
 
-def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
+def _built(kind: str, flags: dict[str, Any]) -> Any | None:
     choice = flags.get(kind)
     if choice is None:
         return None
@@ -116,7 +116,7 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
         raise UsageError("", f"{named}{error}") from error
 
 
-def _file(flags: Dict[str, Any]) -> Optional[str]:
+def _file(flags: dict[str, Any]) -> str | None:
     """The subword model's file among these flags, if they name one and it is no address."""
     file = flags.get(FLAGS.get(flags["bpe"], ""))
     if file is None or "://" in str(file):
@@ -140,11 +140,11 @@ class GrowingText:
         self.codec = codec
         self.given = ""
 
-    def next(self, words: List[str], last: bool) -> str:
+    def next(self, words: list[str], last: bool) -> str:
         """What is new and certain; the rest, if these words are the last."""
         return self.finish(self.codec.join(words)) if last else self.grow(words)
 
-    def grow(self, words: List[str]) -> str:
+    def grow(self, words: list[str]) -> str:
         """What is new and certain."""
         if not self.codec.grows:
             return ""
@@ -165,14 +165,14 @@ class GrowingText:
         self.given = text
         return piece
 
-    def _complete(self, words: List[str], below: Optional[int] = None) -> int:
+    def _complete(self, words: list[str], below: int | None = None) -> int:
         """Most of the first tokens that end with a whole word, fewer than ``below``."""
         end = len(words) if below is None else max(0, below - 1)
         while end > 0 and self._continues(words, end):
             end -= 1
         return end
 
-    def _continues(self, words: List[str], end: int) -> bool:
+    def _continues(self, words: list[str], end: int) -> bool:
         """Whether the word that token ``end - 1`` belongs to may continue at ``end``."""
         if self.codec.bpe_name == "sentencepiece":
             return end == len(words) or not words[end].startswith("\u2581")

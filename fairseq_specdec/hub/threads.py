@@ -4,7 +4,8 @@ import asyncio
 import concurrent.futures
 import queue
 import threading
-from typing import Any, Callable, Generator, Optional, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 import torch
 
@@ -26,7 +27,7 @@ class Threads:
     def __init__(self, count: int) -> None:
         self._count = count
         self._lock = threading.Lock()
-        self._pool: Optional[concurrent.futures.ThreadPoolExecutor] = None
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[[threading.Event], T]) -> T:
         """What ``work`` returns, called in a thread; its event is set once nobody waits for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 import torch
 
@@ -39,8 +39,8 @@ class SpeculativeTranslator(Calls):
         self,
         decodings: Decodings,
         strategy: str,
-        drafter: Optional[str],
-        flags: Dict[str, Any],
+        drafter: str | None,
+        flags: dict[str, Any],
         max_tokens: int,
         too_long: str,
         split: Split = False,
@@ -56,7 +56,7 @@ class SpeculativeTranslator(Calls):
         self.split = split
         self.stats: DecodingStats = decodings.stats
         self._flags = flags
-        self._held: Optional[Tuple[Decodings, Decoding]] = (decodings, base)
+        self._held: tuple[Decodings, Decoding] | None = (decodings, base)
         self._threads = Threads(workers(self.device))
 
     @classmethod
@@ -65,20 +65,20 @@ class SpeculativeTranslator(Calls):
         verifier: loading.Paths,
         drafter: Any = None,
         data: Any = None,
-        strategy: Optional[str] = None,
+        strategy: str | None = None,
         *,
-        source_lang: Optional[str] = None,
-        target_lang: Optional[str] = None,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
         tokenizer: Choice = "auto",
         bpe: Choice = "auto",
-        bpe_codes: Optional[str] = None,
+        bpe_codes: str | None = None,
         device: Any = None,
         dtype: Any = "fp32",
-        batch_size: Optional[int] = None,
+        batch_size: int | None = None,
         max_tokens: int = 4096,
         too_long: str = "refuse",
-        split: Optional[Split] = None,
-        seed: Optional[int] = None,
+        split: Split | None = None,
+        seed: int | None = None,
         **flags: Any,
     ) -> SpeculativeTranslator:
         """Load a verifier, and a drafter where the strategy uses one.
@@ -183,7 +183,7 @@ class SpeculativeTranslator(Calls):
         flags = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         return f"<SpeculativeTranslator {self.strategy}{flags}>"
 
-    def _open(self) -> Tuple[Decodings, Decoding]:
+    def _open(self) -> tuple[Decodings, Decoding]:
         if self._held is None:
             raise UsageError("", "this translator is closed", "load another with from_pretrained")
         return self._held
@@ -194,7 +194,7 @@ class SpeculativeTranslator(Calls):
         return self._open()[1].generator
 
     @property
-    def languages(self) -> Tuple[str, str]:
+    def languages(self) -> tuple[str, str]:
         """Source and target language."""
         return self.codec.languages
 

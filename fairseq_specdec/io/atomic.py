@@ -6,7 +6,8 @@ import json
 import os
 import socket
 import time
-from typing import IO, Any, Dict, Iterator, Union
+from collections.abc import Iterator
+from typing import IO, Any, Union
 
 from fairseq_specdec.errors import UsageError
 
@@ -114,7 +115,7 @@ def write_json(path: PathLike, value: Any, make_folder: bool = False) -> None:
     write_text(path, text + "\n", make_folder)
 
 
-def read_json(path: PathLike) -> Dict[str, Any]:
+def read_json(path: PathLike) -> dict[str, Any]:
     """Read a JSON object. Raises ValueError: the file holds none."""
     try:
         with open(path, encoding="utf-8") as stream:

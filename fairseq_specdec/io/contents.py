@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from typing import Union
 
 from fairseq_specdec.errors import UsageError
 
@@ -19,7 +18,7 @@ class WrongFileError(UsageError):
     """A file that is not what it is read as; the message begins with its path."""
 
 
-def check_content(path: Union[str, os.PathLike[str]], kind: str) -> None:
+def check_content(path: str | os.PathLike[str], kind: str) -> None:
     """Refuse a file that is empty, a pointer of Git LFS or a web page, by its first bytes. Raises
     WrongFileError: says what it is, and the remedy. What is no regular file is left to its reader.
     ``kind``: what it should be, as "a checkpoint".

@@ -6,7 +6,7 @@ import fcntl
 import os
 import socket
 import time
-from typing import Iterator, Optional
+from collections.abc import Iterator
 
 from fairseq_specdec.errors import UsageError
 
@@ -36,7 +36,7 @@ def lock_file(path: str, wait: bool = False, create: bool = True) -> int:
         handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            named: Optional[os.stat_result] = os.stat(path)
+            named: os.stat_result | None = os.stat(path)
         except FileNotFoundError:
             named = None
         except BaseException:
@@ -65,7 +65,7 @@ def alone(path: str, owner: str) -> Iterator[None]:
     Raises:
         ValueError: another process holds it.
     """
-    handle: Optional[int] = None
+    handle: int | None = None
     try:
         handle = lock_file(path)
     except BlockingIOError:

@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import math
-from typing import Any, Optional, Tuple, Union
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -38,7 +38,7 @@ class Range:
 
 
 # Words to choose from are a tuple of them.
-Values = Union[Range, Tuple[str, ...]]
+Values = Range | tuple[str, ...]
 AT_LEAST_1 = Range(1, whole=True)
 AT_LEAST_0 = Range(0, whole=True)
 SHARE = Range(0, 1)
@@ -59,7 +59,7 @@ def check_value(flag: str, value: Any, values: Values) -> None:
         raise UsageError(f"{flag} {value}", f"choose one of {', '.join(values)}")
 
 
-def numbers(text: str, flag: str) -> Tuple[int, ...]:
+def numbers(text: str, flag: str) -> tuple[int, ...]:
     """The different whole numbers from 1 that a flag lists, as in 1,8,32."""
     words = text.split(",")
     listed = tuple(int(word) if word.strip().isdecimal() else 0 for word in words)
@@ -71,8 +71,8 @@ def numbers(text: str, flag: str) -> Tuple[int, ...]:
 def flag(
     default: Any,
     text: str,
-    values: Optional[Values] = None,
-    used_by: Tuple[str, ...] = (),
+    values: Values | None = None,
+    used_by: tuple[str, ...] = (),
     otherwise: Any = None,
 ) -> Any:
     """A dataclass's field that fairseq makes a flag of. Its help is made from all of these.
@@ -90,7 +90,7 @@ def flag(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def _help(text: str, values: Optional[Values], default: Any, otherwise: Any) -> str:
+def _help(text: str, values: Values | None, default: Any, otherwise: Any) -> str:
     allowed = f"; {values}" if isinstance(values, Range) else ""
     if otherwise is None:
         otherwise = "none" if default is None else "off" if default is False else default
@@ -122,7 +122,7 @@ def add_flag(
     group: Any,
     names: str,
     text: str,
-    values: Optional[Values] = None,
+    values: Values | None = None,
     default: Any = None,
     otherwise: Any = None,
     **settings: Any,

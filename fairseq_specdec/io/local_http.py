@@ -1,6 +1,6 @@
 """What the servers share: headers of their answers, and which sites they answer."""
 
-from typing import Iterable, Optional, Set
+from collections.abc import Iterable
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -22,13 +22,13 @@ class RefusedError(Exception):
         retry_after: seconds after which to ask again, or None.
     """
 
-    def __init__(self, status: int, message: str, retry_after: Optional[int] = None) -> None:
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
 
 
-def hosts_of(port: int) -> Set[str]:
+def hosts_of(port: int) -> set[str]:
     """The Host headers with which this machine's own clients name a loopback server."""
     names = {f"{name}:{port}" for name in (ADDRESS, "localhost")}
     return names | {ADDRESS, "localhost"} if port == 80 else names

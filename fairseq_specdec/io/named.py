@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Iterator, Union
+from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def naming(path: Union[str, os.PathLike[str]]) -> Iterator[None]:
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     """Give a file's name to the system's errors inside that have none.
 
     Python names the file where opening fails, and not where reading, writing or closing does.

@@ -1,7 +1,5 @@
 """Text of files and of errors in messages."""
 
-from typing import Optional
-
 
 def printable(text: str) -> str:
     """``text`` with control characters, which a terminal would obey, as escapes (``\\x1b``)."""
@@ -10,6 +8,6 @@ def printable(text: str) -> str:
     )
 
 
-def flat_message(error: BaseException, longest: Optional[int] = None) -> str:
+def flat_message(error: BaseException, longest: int | None = None) -> str:
     """The message of an error in one line, every run of white space a blank."""
     return " ".join(str(error).split())[:longest]

@@ -10,7 +10,8 @@ import logging
 import math
 import sys
 import time
-from typing import Any, Iterable, Optional
+from collections.abc import Iterable
+from typing import Any
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -21,9 +22,9 @@ LOG_EVERY = 60.0
 
 
 def bar(
-    items: Optional[Iterable[Any]] = None,
-    title: Optional[str] = None,
-    total: Optional[int] = None,
+    items: Iterable[Any] | None = None,
+    title: str | None = None,
+    total: int | None = None,
     initial: int = 0,
     unit: str = "it",
     erase: bool = False,
@@ -72,7 +73,7 @@ class Counter:
         unit: str,
         logger: logging.Logger,
         initial: int = 0,
-        title: Optional[str] = None,
+        title: str | None = None,
     ) -> None:
         self._bar = bar(title=title, total=total, initial=initial, unit=unit)
         self._planned, self._unit, self._logger = total - initial, unit, logger

@@ -10,8 +10,9 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from importlib import metadata
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
+from typing import Any
 
 from .named import naming
 
@@ -20,7 +21,7 @@ CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 UNKNOWN = "unknown"
 
 
-def sha256(path: Union[str, os.PathLike[str]]) -> str:
+def sha256(path: str | os.PathLike[str]) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
     with naming(path), open(path, "rb") as stream:
@@ -51,7 +52,7 @@ def commit(checkout: str = CHECKOUT) -> str:
     return done.stdout.decode("ascii", "replace").strip()
 
 
-def _version(name: str) -> Optional[str]:
+def _version(name: str) -> str | None:
     """Of the imported module, for that is what runs; else of the installed distribution."""
     imported = getattr(sys.modules.get(name), "__version__", None)
     if imported is not None:
@@ -62,7 +63,7 @@ def _version(name: str) -> Optional[str]:
         return None
 
 
-def versions(packages: Iterable[str]) -> Dict[str, str]:
+def versions(packages: Iterable[str]) -> dict[str, str]:
     """Releases of Python and of those packages that are imported or installed, by name."""
     by_name = {name: _version(name) for name in packages}
     given = {name: version for name, version in by_name.items() if version is not None}
@@ -79,7 +80,7 @@ def command_line(words: Sequence[str]) -> str:
     return " ".join(map(shlex.quote, words))
 
 
-def origin(packages: Iterable[str]) -> Dict[str, Any]:
+def origin(packages: Iterable[str]) -> dict[str, Any]:
     """What every record of a result holds: time, commit, and versions of ``packages``."""
     return {"time": now(), "commit": commit(), "versions": versions(packages)}
 
@@ -108,7 +109,7 @@ def memory_bytes() -> int:
         return 0
 
 
-def load() -> Optional[List[float]]:
+def load() -> list[float] | None:
     """The machine's load averages over 1, 5 and 15 minutes; None where they are not known."""
     try:
         return [round(each, 2) for each in os.getloadavg()]

@@ -4,7 +4,7 @@ Xia et al. 2023 released drafters whose weights carry the names of fairseq's non
 Transformer. The tensors are used as they are: only names change.
 """
 
-from typing import Dict, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -27,7 +27,7 @@ _SHARED = {
 _DROPPED = ("decoder.version",)
 
 
-def to_ours(weights: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+def to_ours(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights under this project's names.
 
     Args:
@@ -43,7 +43,7 @@ def to_ours(weights: Mapping[str, Tensor]) -> Dict[str, Tensor]:
     return ours
 
 
-def to_authors(weights: Mapping[str, Tensor], version: Tensor) -> Dict[str, Tensor]:
+def to_authors(weights: Mapping[str, Tensor], version: Tensor) -> dict[str, Tensor]:
     """The inverse of ``to_ours``. ``version``: float [1], what to store as the decoder's layout
     version."""
     back = {ours: theirs for theirs, ours in _RENAMED.items()}

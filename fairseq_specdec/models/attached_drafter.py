@@ -11,7 +11,7 @@ With ``--decoder-layers 0`` a draft takes one product of the last verifier state
 blockwise heads, and the chain and the list of words of other drafters.
 """
 
-from typing import Any, List, Optional, Tuple
+from typing import Any
 
 import torch
 from fairseq.models import register_model
@@ -37,7 +37,7 @@ from .verifier_states import VerifierReader, layers_at_thirds
 from .verifier_tables import attach_tables, verifier_tables, why_not, with_tables
 
 
-def read_layers(asked: str) -> List[int]:
+def read_layers(asked: str) -> list[int]:
     """The numbers of ``--read-layers``."""
     try:
         layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
@@ -104,8 +104,8 @@ class AttachedDrafter(SpecDrafter):
         src_tokens: Tensor,
         src_lengths: Tensor,
         prev_output_tokens: Tensor,
-        last: Optional[Tensor] = None,
-    ) -> Tuple[Any, Optional[Tensor], Optional[Tensor]]:
+        last: Tensor | None = None,
+    ) -> tuple[Any, Tensor | None, Tensor | None]:
         """The verifier's encoder output, the states that predicted each token, the last layer's.
 
         Returns:

@@ -5,7 +5,7 @@ engine reads its weights like those of any stock decoder.
 """
 
 import math
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -52,9 +52,9 @@ class BlockDecoder(FairseqDecoder):
         cfg: Any,
         dictionary: Any,
         embed_tokens: nn.Embedding,
-        source_copy: Optional[SourceCopy] = None,
-        state_widths: Optional[Tuple[int, int]] = None,
-        projection: Optional[nn.Module] = None,
+        source_copy: SourceCopy | None = None,
+        state_widths: tuple[int, int] | None = None,
+        projection: nn.Module | None = None,
     ):
         super().__init__(dictionary)
         self.cfg = cfg
@@ -98,7 +98,7 @@ class BlockDecoder(FairseqDecoder):
         smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
         return fsdp_wrap(layer, min_num_params=smallest)
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Complete a checkpoint of another fairseq, in place (fairseq's hook).
 
         Up to 0.12.2 a sinusoidal table keeps a tensor in checkpoints, only to know its own type;
@@ -119,7 +119,7 @@ class BlockDecoder(FairseqDecoder):
         """Longest target, in tokens with ``</s>``."""
         return self.max_target_positions
 
-    def position_table(self, positions: Tensor) -> Optional[Tensor]:
+    def position_table(self, positions: Tensor) -> Tensor | None:
         """Positional embeddings [.., C] of 0-based ``positions`` (long [..]), or None.
 
         Positions past the table take its last row. Drafts there may be poor, which costs speed and
@@ -143,9 +143,7 @@ class BlockDecoder(FairseqDecoder):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def embed_prefix(
-        self, tokens: Tensor, positions: Tensor, read: Optional[Tensor] = None
-    ) -> Tensor:
+    def embed_prefix(self, tokens: Tensor, positions: Tensor, read: Tensor | None = None) -> Tensor:
         """States of known tokens before the first layer.
 
         Args:
@@ -163,7 +161,7 @@ class BlockDecoder(FairseqDecoder):
         embedded = self.position_table(positions)
         return self._finish_embedding(x if embedded is None else x + embedded)
 
-    def start_source(self, src_tokens: Tensor, positions: int = 0) -> Optional[SourceState]:
+    def start_source(self, src_tokens: Tensor, positions: int = 0) -> SourceState | None:
         """What :meth:`embed_masks` needs of the source (long [B, S]), rows in dim 0; or None.
 
         Decoding uses at most so many ``positions``.
@@ -171,7 +169,7 @@ class BlockDecoder(FairseqDecoder):
         return None if self.source_copy is None else self.source_copy.start(src_tokens)
 
     def embed_masks(
-        self, positions: Tensor, source_state: Optional[SourceState], read: Optional[Tensor] = None
+        self, positions: Tensor, source_state: SourceState | None, read: Tensor | None = None
     ) -> Tensor:
         """States of masks before the first layer.
 
@@ -198,11 +196,11 @@ class BlockDecoder(FairseqDecoder):
         tokens: Tensor,
         token_positions: Tensor,
         mask_positions: Tensor,
-        source_state: Optional[SourceState],
-        read: Optional[Tensor] = None,
-        last: Optional[Tensor] = None,
-        revealed: Optional[Tuple[Tensor, Tensor]] = None,
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        source_state: SourceState | None,
+        read: Tensor | None = None,
+        last: Tensor | None = None,
+        revealed: tuple[Tensor, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         """Known tokens and, after them, masks, as decoding runs them.
 
         Arguments as for :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``).
@@ -225,14 +223,14 @@ class BlockDecoder(FairseqDecoder):
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Dict[str, List[Tensor]],
+        encoder_out: dict[str, list[Tensor]],
         cuts: Tensor,
-        source_state: Optional[SourceState] = None,
-        targets: Optional[Tensor] = None,
-        revealed: Optional[Tensor] = None,
-        plan: Optional[BlockPlan] = None,
-        states: Optional[Tensor] = None,
-        wanted: Optional[Tensor] = None,
+        source_state: SourceState | None = None,
+        targets: Tensor | None = None,
+        revealed: Tensor | None = None,
+        plan: BlockPlan | None = None,
+        states: Tensor | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """Features of masks.
 
@@ -279,7 +277,7 @@ class BlockDecoder(FairseqDecoder):
         self,
         prefix: Tensor,
         blocks: Tensor,
-        encoder_out: Dict[str, List[Tensor]],
+        encoder_out: dict[str, list[Tensor]],
         cuts: Tensor,
         plan: BlockPlan,
         picked: Tensor,
@@ -296,8 +294,8 @@ class BlockDecoder(FairseqDecoder):
         return x[:, width:].flatten(0, 1)[picked]
 
     def _project_states(
-        self, states: Optional[Tensor], cuts: Tensor, plan: BlockPlan
-    ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        self, states: Tensor | None, cuts: Tensor, plan: BlockPlan
+    ) -> tuple[Tensor | None, Tensor | None]:
         """What :meth:`embed_prefix` and :meth:`embed_masks` read, in training.
 
         Args:

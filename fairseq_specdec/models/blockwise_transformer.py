@@ -6,7 +6,8 @@ and 6). It is an ordinary translation model whose output is that of head 1, and 
 
 import logging
 from argparse import Namespace
-from typing import Any, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -94,7 +95,7 @@ class BlockwiseTransformer(TransformerModelBase):
             self.decoder.block_heads.train(mode)
         return self
 
-    def trained_heads(self) -> List[int]:
+    def trained_heads(self) -> list[int]:
         """Heads that have something to learn: all, except for the identity on a frozen base."""
         if self.base_is_frozen:
             return list(self.decoder.block_heads.learned)
@@ -105,8 +106,8 @@ class BlockwiseTransformer(TransformerModelBase):
         src_tokens: Tensor,
         src_lengths: Tensor,
         prev_output_tokens: Tensor,
-        heads: Optional[Sequence[int]] = None,
-        where: Optional[Sequence[Tensor]] = None,
+        heads: Sequence[int] | None = None,
+        where: Sequence[Tensor] | None = None,
         **options: Any,
     ) -> Any:
         """The logits of head 1 as stock models give them, or of chosen heads at chosen places.

@@ -1,7 +1,5 @@
 """Dependence between the tokens of a block, which parallel masks lack."""
 
-from typing import List, Optional
-
 import torch
 from torch import Tensor, nn
 
@@ -33,9 +31,7 @@ class ChainHead(nn.Module):
         self.out = nn.Linear(width, dim, bias=False)
         nn.init.zeros_(self.out.weight)  # contributes nothing at the start of training
 
-    def forward(
-        self, features: Tensor, previous: Tensor, lengths: Optional[Tensor] = None
-    ) -> Tensor:
+    def forward(self, features: Tensor, previous: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Features with the chain's contribution.
 
         Args:
@@ -53,7 +49,7 @@ class ChainHead(nn.Module):
         # Longest first: the blocks that reach step j are then the first ones of step j - 1.
         lengths, order = lengths.sort(descending=True, stable=True)
         at = torch.arange(steps, device=lengths.device)
-        reach: List[int] = (lengths[:, None] > at).sum(0).tolist()
+        reach: list[int] = (lengths[:, None] > at).sum(0).tolist()
         places = torch.cat([order[:n] * steps + j for j, n in enumerate(reach)])
         of_token, of_state = self.of_past.weight.split([dim, self.width], 1)
         known = self.of_mask(features.flatten(0, 1)[places])

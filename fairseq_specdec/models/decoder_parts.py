@@ -1,6 +1,6 @@
 """Parts of a ``BlockDecoder``, made from its settings."""
 
-from typing import Any, Optional, Tuple
+from typing import Any
 
 from fairseq.modules import LayerDropModuleList, LayerNorm, PositionalEmbedding
 from torch import nn
@@ -8,7 +8,7 @@ from torch import nn
 from .verifier_states import StateProjection
 
 
-def position_embedding(cfg: Any, padding_idx: int) -> Optional[nn.Module]:
+def position_embedding(cfg: Any, padding_idx: int) -> nn.Module | None:
     """The position table, or None; without layers nothing compares positions.
 
     The last block may start at the last position of a sentence, so masks need room after it.
@@ -24,9 +24,7 @@ def position_embedding(cfg: Any, padding_idx: int) -> Optional[nn.Module]:
     return table
 
 
-def state_projection(
-    state_widths: Optional[Tuple[int, int]], dim: int
-) -> Optional[StateProjection]:
+def state_projection(state_widths: tuple[int, int] | None, dim: int) -> StateProjection | None:
     """From the verifier's states to the drafter's width; None for a drafter that reads none."""
     return None if state_widths is None else StateProjection(*state_widths, dim)
 
@@ -45,7 +43,7 @@ def layer_list(cfg: Any) -> nn.ModuleList:
     return nn.ModuleList()
 
 
-def output_projection(dim: int, symbols: int, tied: Optional[nn.Embedding]) -> nn.Linear:
+def output_projection(dim: int, symbols: int, tied: nn.Embedding | None) -> nn.Linear:
     """From features to logits; with the weight of ``tied`` embeddings, or one of its own."""
     projection = nn.Linear(dim, symbols, bias=False)
     if tied is not None:

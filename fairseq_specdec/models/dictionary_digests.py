@@ -6,7 +6,7 @@ with without a word.
 
 import hashlib
 import re
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.compat.architectures import built_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting
@@ -26,7 +26,7 @@ def digest_of(dictionary: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def kept_digests(settings: Any, path: str) -> Dict[str, str]:
+def kept_digests(settings: Any, path: str) -> dict[str, str]:
     """The digests that a checkpoint's settings have, by setting; none in older ones."""
     kept = {}
     for name in map(setting_of, SIDES):

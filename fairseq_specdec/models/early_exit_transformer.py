@@ -7,7 +7,7 @@ and 7.2.1. With ``--exit-every-layer`` so are the layers between them, as CALM d
 (``fairseq-train --finetune-from-model``) and the whole decoder decodes like any other verifier.
 """
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
@@ -45,7 +45,7 @@ class EarlyExitTransformer(TransformerModel):
             the layers of the small model.
     """
 
-    exits: Tuple[int, ...] = (1,)
+    exits: tuple[int, ...] = (1,)
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -96,13 +96,13 @@ class EarlyExitTransformer(TransformerModel):
     def forward(
         self,
         src_tokens: Tensor,
-        src_lengths: Optional[Tensor],
+        src_lengths: Tensor | None,
         prev_output_tokens: Tensor,
         return_all_hiddens: bool = True,
         features_only: bool = False,
-        alignment_layer: Optional[int] = None,
-        alignment_heads: Optional[int] = None,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
         """fairseq's forward pass, and the logits of the exits.
 
         Returns:
@@ -116,7 +116,7 @@ class EarlyExitTransformer(TransformerModel):
             alignment_heads=alignment_heads,
         )  # fmt: skip
         if not features_only:
-            states: List[Tensor] = extra["inner_states"]
+            states: list[Tensor] = extra["inner_states"]
             extra["exit_logits"] = [self.exit_logits(states[layer]) for layer in self.exits]
         return out, extra
 

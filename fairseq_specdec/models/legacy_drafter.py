@@ -4,7 +4,7 @@ It is the papers' drafter (:class:`SpecDrafter` with a bidirectional prefix) in 
 see :class:`LegacyBlockDecoder`. It decodes; new drafters are trained as ``spec_drafter``.
 """
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 import torch
 from fairseq.models import register_model, register_model_architecture
@@ -49,7 +49,7 @@ class LegacyBlockDecoder(BlockDecoder):
         cfg: Any,
         dictionary: Any,
         embed_tokens: nn.Embedding,
-        source_copy: Optional[SourceCopy] = None,
+        source_copy: SourceCopy | None = None,
     ):
         super().__init__(cfg, dictionary, embed_tokens, source_copy)
         self.mask = dictionary.unk()
@@ -67,11 +67,11 @@ class LegacyBlockDecoder(BlockDecoder):
         tokens: Tensor,
         token_positions: Tensor,
         mask_positions: Tensor,
-        source_state: Optional[SourceState],
-        read: Optional[Tensor] = None,
-        last: Optional[Tensor] = None,
-        revealed: Optional[Tuple[Tensor, Tensor]] = None,
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        source_state: SourceState | None,
+        read: Tensor | None = None,
+        last: Tensor | None = None,
+        revealed: tuple[Tensor, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         placed = self.position_table(token_positions)
         x = self._known(tokens, token_positions, source_state)
         masks = self._masks(mask_positions, source_state)
@@ -83,9 +83,7 @@ class LegacyBlockDecoder(BlockDecoder):
             return x, None
         return x, torch.cat([placed, self.position_table(mask_positions)], 1)
 
-    def _known(
-        self, tokens: Tensor, positions: Tensor, source_state: Optional[SourceState]
-    ) -> Tensor:
+    def _known(self, tokens: Tensor, positions: Tensor, source_state: SourceState | None) -> Tensor:
         """[B, T, C] before the first layer, of tokens at positions (both long [B, T])."""
         placed = self.position_table(positions)
         x = self.embed_tokens(tokens)
@@ -95,7 +93,7 @@ class LegacyBlockDecoder(BlockDecoder):
             x = torch.where(unknown.unsqueeze(2), self._masks(positions, source_state), x)
         return x
 
-    def start_source(self, src_tokens: Tensor, positions: int = 0) -> Optional[SourceState]:
+    def start_source(self, src_tokens: Tensor, positions: int = 0) -> SourceState | None:
         """[B, positions, C], what a mask at each position starts from, once and for all."""
         if self.source_copy is None:
             return None
@@ -105,7 +103,7 @@ class LegacyBlockDecoder(BlockDecoder):
         copied = self.source_copy(placed.expand(src_tokens.size(0), -1, -1), state)
         return (copied + placed,)
 
-    def _masks(self, positions: Tensor, source_state: Optional[SourceState]) -> Tensor:
+    def _masks(self, positions: Tensor, source_state: SourceState | None) -> Tensor:
         """[B, K, C] before the first layer, for masks at ``positions`` (long [B, K])."""
         if source_state is None:
             x = self.embed_tokens(torch.full_like(positions, self.mask))
@@ -152,7 +150,7 @@ class LegacyDrafter(SpecDrafter):
         copy = SourceCopy(encoder) if cfg.source_copy else None
         return cls(cfg, encoder, LegacyBlockDecoder(cfg, target, target_table, copy))
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Give the weights of a checkpoint this project's names, in place (fairseq's hook)."""
         super().upgrade_state_dict_named(state_dict, name)
         ours = to_ours(state_dict)

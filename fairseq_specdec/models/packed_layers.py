@@ -13,7 +13,8 @@ The stock layers are the reference: they run where a layer is another than fairs
 (:func:`can_pack`), and a test compares losses and gradients.
 """
 
-from typing import Any, Dict, Iterator, List, Optional
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention
@@ -129,7 +130,7 @@ class _SelfAttention:
         self.keys, self.own_keys = self._parts(attention.k_proj(x))
         self.values, self.own_values = self._parts(attention.v_proj(x))
 
-    def _parts(self, x: Tensor) -> List[Tensor]:
+    def _parts(self, x: Tensor) -> list[Tensor]:
         """Packed states as heads of the prefix, [B, h, T, d], and of the masks, [B, h, C k, d]."""
         plan, heads = self.plan, self.attention.num_heads
         first = len(plan.live)
@@ -184,7 +185,7 @@ class _SelfAttention:
 class _Source:
     """The encoder's output as every layer's cross-attention takes it: [B S, D'] and its padding."""
 
-    def __init__(self, encoder_out: Dict[str, List[Tensor]]):
+    def __init__(self, encoder_out: dict[str, list[Tensor]]):
         states = encoder_out["encoder_out"][0].transpose(0, 1)
         self.rows = states.size(0)
         self.states = states.flatten(0, 1)
@@ -204,7 +205,7 @@ def _residual(layer: Any, norm: Any, residual: Tensor, x: Tensor) -> Tensor:
     return x if layer.normalize_before else norm(x)
 
 
-def _own(layer: Any, x: Tensor, plan: BlockPlan, picked: Optional[Tensor]) -> Tensor:
+def _own(layer: Any, x: Tensor, plan: BlockPlan, picked: Tensor | None) -> Tensor:
     norm = layer.self_attn_layer_norm
     attention = _SelfAttention(layer.self_attn, norm(x) if layer.normalize_before else x, plan)
     if picked is None:
@@ -213,7 +214,7 @@ def _own(layer: Any, x: Tensor, plan: BlockPlan, picked: Optional[Tensor]) -> Te
 
 
 def _cross(
-    layer: Any, x: Tensor, plan: BlockPlan, source: _Source, picked: Optional[Tensor]
+    layer: Any, x: Tensor, plan: BlockPlan, source: _Source, picked: Tensor | None
 ) -> Tensor:
     norm, attention = layer.encoder_attn_layer_norm, layer.encoder_attn
     queries = attention.q_proj(norm(x) if layer.normalize_before else x)
@@ -238,10 +239,10 @@ def _feed_forward(layer: Any, x: Tensor) -> Tensor:
 
 
 def run_packed(
-    layers: List[Any],
+    layers: list[Any],
     prefix: Tensor,
     blocks: Tensor,
-    encoder_out: Dict[str, List[Tensor]],
+    encoder_out: dict[str, list[Tensor]],
     plan: BlockPlan,
     picked: Tensor,
 ) -> Tensor:
@@ -269,7 +270,7 @@ def run_packed(
 
 
 def run_prefix(
-    layers: List[Any], prefix: Tensor, encoder_out: Dict[str, List[Tensor]], plan: BlockPlan
+    layers: list[Any], prefix: Tensor, encoder_out: dict[str, list[Tensor]], plan: BlockPlan
 ) -> Iterator[Tensor]:
     """The states [P, D] of a prefix after each layer, without the final norm.
 
@@ -289,7 +290,7 @@ def run_prefix(
 
 
 def run_stock(
-    layers: List[Any], x: Tensor, encoder_out: Dict[str, List[Tensor]], allowed: Tensor, heads: int
+    layers: list[Any], x: Tensor, encoder_out: dict[str, list[Tensor]], allowed: Tensor, heads: int
 ) -> Tensor:
     """All layers by their own ``forward``, for prefix and masks.
 

@@ -1,11 +1,9 @@
 """Initial states of a drafter's masks, copied from the source."""
 
-from typing import Tuple
-
 import torch
 from torch import Tensor, nn
 
-SourceState = Tuple[Tensor, ...]
+SourceState = tuple[Tensor, ...]
 
 
 class SourceCopy(nn.Module):

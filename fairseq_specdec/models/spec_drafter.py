@@ -4,7 +4,7 @@ Deep encoder and shallow decoder (Xia et al. 2023, section 3.1: Spec-Drafter, 12
 6+6 of Ge et al. 2022 (section 3.2).
 """
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -66,7 +66,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         super().__init__(encoder, decoder)
         self.cfg = cfg
         self.num_updates = 0
-        self.word_list: Optional[WordList] = None  # a checkpoint may have one
+        self.word_list: WordList | None = None  # a checkpoint may have one
         self.word_lists = nn.ModuleDict()  # by pair, of several languages
 
     @classmethod
@@ -124,7 +124,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 set_setting(settings, init_decoder_layers=None)
         return model
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Make room for a list of words where a checkpoint has one (fairseq's hook)."""
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." if name else ""
@@ -156,8 +156,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         src_tokens: Tensor,
         src_lengths: Tensor,
         prev_output_tokens: Tensor,
-        last: Optional[Tensor] = None,
-    ) -> Tuple[Any, Optional[Tensor], Optional[Tensor]]:
+        last: Tensor | None = None,
+    ) -> tuple[Any, Tensor | None, Tensor | None]:
         """The decoder's inputs: an encoder's output, and a verifier's hidden states or None, up to
         the positions ``last`` (long [B]; None for all).
 
@@ -170,11 +170,11 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         src_tokens: Tensor,
         src_lengths: Tensor,
         prev_output_tokens: Tensor,
-        cuts: Optional[Tensor] = None,
-        targets: Optional[Tensor] = None,
+        cuts: Tensor | None = None,
+        targets: Tensor | None = None,
         glancing_ratio: float = 0.0,
         soft_targets: bool = False,
-    ) -> Dict[str, Optional[Tensor]]:
+    ) -> dict[str, Tensor | None]:
         """Logits for the block positions to learn from, with glancing.
 
         The encoder runs once. With a ratio above 0 the decoder runs twice: without gradients to
@@ -241,7 +241,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         return torch.zeros_like(valid).flatten().index_copy(0, places, right).view_as(valid)
 
     def _expected(
-        self, final: Optional[Tensor], cuts: Tensor, block_size: int, places: Tensor
+        self, final: Tensor | None, cuts: Tensor, block_size: int, places: Tensor
     ) -> Tensor:
         """The verifier's logits [N, V] at ``places`` (long [N], in [B C k]) of the masks."""
         if final is None:

@@ -1,6 +1,7 @@
 """A verifier's encoder output and decoder states, as input of a drafter."""
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from fairseq.models import FairseqEncoder
@@ -13,7 +14,7 @@ from ..training.state_cache import Rows, StateCache, model_digest, sentence_key
 from .packed_layers import BlockPlan, can_pack, run_prefix
 
 
-def layers_at_thirds(layers: int) -> List[int]:
+def layers_at_thirds(layers: int) -> list[int]:
     """Decoder layers to read, counted from 1: a third of the way, two thirds, and the last."""
     return sorted({max(1, layers // 3), max(1, 2 * layers // 3), layers})
 
@@ -48,7 +49,7 @@ class StateProjection(nn.Module):
         return self.project(self.normalise(states))
 
 
-def _sentences(encoder_out: Any, states: Tensor, final: Tensor, lengths: List[int]) -> List[Rows]:
+def _sentences(encoder_out: Any, states: Tensor, final: Tensor, lengths: list[int]) -> list[Rows]:
     """What :meth:`VerifierReader.read` returns, sentence by sentence, for the cache."""
     source = encoder_out["encoder_out"][0].transpose(0, 1).half().cpu().numpy()
     target = torch.cat([states, final], 2).half().cpu().numpy()
@@ -57,7 +58,7 @@ def _sentences(encoder_out: Any, states: Tensor, final: Tensor, lengths: List[in
     return [(source[i][there[i]], target[i, :length]) for i, length in enumerate(lengths)]
 
 
-def _padded(rows: List[Any], like: Tensor, width: int = 0) -> Tuple[Tensor, Tensor]:
+def _padded(rows: list[Any], like: Tensor, width: int = 0) -> tuple[Tensor, Tensor]:
     """Arrays [n, D] as one batch [B, W, D] on the device of ``like``; its padding, bool [B, W]."""
     width = width or max(map(len, rows))
     batch = torch.zeros(len(rows), width, rows[0].shape[1], dtype=torch.float16)
@@ -93,10 +94,10 @@ class VerifierReader(FairseqEncoder):
     def __init__(self, dictionary: Any, layers: Sequence[int]):
         super().__init__(dictionary)
         self.read_layers = list(layers)
-        self._verifier: List[Any] = []  # in a list, nn.Module does not register it
-        self._cache: Optional[StateCache] = None
+        self._verifier: list[Any] = []  # in a list, nn.Module does not register it
+        self._cache: StateCache | None = None
 
-    def attach(self, verifier: Any, cache: Optional[str] = None) -> None:
+    def attach(self, verifier: Any, cache: str | None = None) -> None:
         """Freeze this verifier and read it.
 
         Args:
@@ -118,8 +119,8 @@ class VerifierReader(FairseqEncoder):
         src_lengths: Tensor,
         prev_output_tokens: Tensor,
         like: Tensor,
-        last: Optional[Tensor] = None,
-    ) -> Tuple[Any, Tensor, Tensor]:
+        last: Tensor | None = None,
+    ) -> tuple[Any, Tensor, Tensor]:
         """Run the verifier over known sentences.
 
         Args:
@@ -163,8 +164,8 @@ class VerifierReader(FairseqEncoder):
         src_lengths: Tensor,
         prev_output_tokens: Tensor,
         like: Tensor,
-        last: Optional[Tensor] = None,
-    ) -> Tuple[Any, Tensor, Tensor]:
+        last: Tensor | None = None,
+    ) -> tuple[Any, Tensor, Tensor]:
         verifier = self._verifier[0]
         encoder_out = verifier.encoder(src_tokens, src_lengths=src_lengths)
         if runs_packed(verifier.decoder):
@@ -173,7 +174,7 @@ class VerifierReader(FairseqEncoder):
             states, final = self._stock(prev_output_tokens, encoder_out)
         return encoder_out, states, final
 
-    def _stock(self, prev_output_tokens: Tensor, encoder_out: Any) -> Tuple[Tensor, Tensor]:
+    def _stock(self, prev_output_tokens: Tensor, encoder_out: Any) -> tuple[Tensor, Tensor]:
         """The decoder's states and its last ones, by its own forward."""
         decoder = self._verifier[0].decoder
         final, extra = decoder.extract_features_scriptable(prev_output_tokens, encoder_out)
@@ -184,8 +185,8 @@ class VerifierReader(FairseqEncoder):
         return torch.cat(states, -1), final
 
     def _packed(
-        self, prev_output_tokens: Tensor, encoder_out: Any, last: Optional[Tensor]
-    ) -> Tuple[Tensor, Tensor]:
+        self, prev_output_tokens: Tensor, encoder_out: Any, last: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The same for positions up to ``last``, without padding; zeros after them."""
         decoder = self._verifier[0].decoder
         ends = prev_output_tokens.ne(decoder.padding_idx).sum(1) - 1
@@ -210,7 +211,7 @@ class VerifierReader(FairseqEncoder):
         padding: int = self._verifier[0].decoder.padding_idx
         return padding
 
-    def _keys(self, src_tokens: Tensor, src_lengths: Tensor, previous: Tensor) -> List[bytes]:
+    def _keys(self, src_tokens: Tensor, src_lengths: Tensor, previous: Tensor) -> list[bytes]:
         """A key of each sentence, whatever its padding."""
         pad, keys = self._padding(), []
         sources, targets = src_tokens.cpu(), previous.cpu()
@@ -219,12 +220,12 @@ class VerifierReader(FairseqEncoder):
             keys.append(sentence_key(own.numpy(), target[target.ne(pad)].numpy()))
         return keys
 
-    def _assemble(self, known: List[Rows], width: int, like: Tensor) -> Tuple[Any, Tensor, Tensor]:
+    def _assemble(self, known: list[Rows], width: int, like: Tensor) -> tuple[Any, Tensor, Tensor]:
         """A batch of sentences whose states were kept: as :meth:`read` returns it."""
         source, padding = _padded([rows[0] for rows in known], like)
         states, _ = _padded([rows[1] for rows in known], like, width)
         dim = states.size(2) // (len(self.read_layers) + 1)
-        encoder_out: Dict[str, List[Tensor]] = {
+        encoder_out: dict[str, list[Tensor]] = {
             "encoder_out": [source.transpose(0, 1)],
             "encoder_padding_mask": [padding],
         }
@@ -235,6 +236,6 @@ class VerifierReader(FairseqEncoder):
         """The verifier's logits [N, V] from its last layer's states [N, C]."""
         return self._verifier[0].decoder.output_layer(final)
 
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Any:
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **_: Any) -> Any:
         """Not to be called alone: :meth:`read` needs the target too."""
         raise NotImplementedError("an attached drafter has no encoder of its own")

@@ -5,7 +5,7 @@ million numbers of 256,206 words 1,024 wide. The drafter that uses its verifier'
 loads none.
 """
 
-from typing import Any, List, Tuple
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -22,7 +22,7 @@ class VerifierTable(nn.Module):
     def __init__(self, padding_idx: int) -> None:
         super().__init__()
         self.padding_idx = padding_idx
-        self._theirs: List[Any] = []  # in a list, nn.Module does not register it
+        self._theirs: list[Any] = []  # in a list, nn.Module does not register it
 
     def attach(self, module: nn.Module) -> None:
         """Use this module of the verifier."""
@@ -40,7 +40,7 @@ class VerifierTable(nn.Module):
         return embedded
 
 
-def verifier_tables(padding_idx: int) -> Tuple[VerifierTable, VerifierTable]:
+def verifier_tables(padding_idx: int) -> tuple[VerifierTable, VerifierTable]:
     """Token embeddings and output projection, of no verifier yet."""
     return VerifierTable(padding_idx), VerifierTable(padding_idx)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -59,14 +60,14 @@ class WordList(nn.Module):
     @classmethod
     def find(
         cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str = ""
-    ) -> Optional[WordList]:
+    ) -> WordList | None:
         """The list of a checkpoint; None where it has none."""
         return cls._find(weights, source, target, prefix, (TRANSLATIONS, FREQUENT))
 
     @classmethod
     def find_pairs(
         cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str = ""
-    ) -> Dict[str, WordList]:
+    ) -> dict[str, WordList]:
         """The lists of a checkpoint by pair of languages; {} where it has none.
 
         Args, Raises: as of :meth:`find`.
@@ -87,8 +88,8 @@ class WordList(nn.Module):
         source: Any,
         target: Any,
         prefix: str,
-        names: Tuple[str, str],
-    ) -> Optional[WordList]:
+        names: tuple[str, str],
+    ) -> WordList | None:
         """The list of two tensors, by their names."""
         both = [weights.get(prefix + name) for name in names]
         if both == [None, None]:
@@ -129,7 +130,7 @@ class WordList(nn.Module):
         return Lists(listed.sum(1), listed.nonzero()[:, 1])
 
 
-def names_of(pair: Optional[str]) -> Tuple[str, str]:
+def names_of(pair: str | None) -> tuple[str, str]:
     """The names of a list's two tensors in a drafter's checkpoint. ``pair``: of languages, as
     ``en-de``; None for the list of a drafter of one pair."""
     if pair is None:
@@ -160,8 +161,8 @@ def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:
 
 
 def tensors_of(
-    translations: Any, frequent: Any, words: int, pair: Optional[str] = None
-) -> Dict[str, Tensor]:
+    translations: Any, frequent: Any, words: int, pair: str | None = None
+) -> dict[str, Tensor]:
     """What a checkpoint holds of a list, in the smallest whole numbers that it needs.
 
     Args:

@@ -5,7 +5,8 @@ alone, so that the corpus does not depend on which process made which part.
 """
 
 import os
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -39,7 +40,7 @@ class NoisedChunks(ResumableJob):
     """
 
     def __init__(
-        self, destination: str, settings: Dict[str, Any], source: str, size: int, total: int
+        self, destination: str, settings: dict[str, Any], source: str, size: int, total: int
     ) -> None:
         super().__init__(destination, REPORT, settings)
         self.source, self.size, self.total = source, size, total
@@ -49,11 +50,11 @@ class NoisedChunks(ResumableJob):
         """The file of a chunk's faulty lines when it is finished."""
         return self.path(f"chunk-{number:07d}.txt")
 
-    def unfinished(self) -> List[int]:
+    def unfinished(self) -> list[int]:
         there = set(os.listdir(self.directory)) if os.path.isdir(self.directory) else set()
         return [c for c in range(self.count) if os.path.basename(self.chunk(c)) not in there]
 
-    def clean_lines(self, wanted: List[int]) -> Iterator[Tuple[int, List[Tuple[int, str]]]]:
+    def clean_lines(self, wanted: list[int]) -> Iterator[tuple[int, list[tuple[int, str]]]]:
         """Each wanted chunk, in increasing order, with its lines and their numbers."""
         want, held = set(wanted), []
         with open(self.source, "rb") as stream:
@@ -70,11 +71,11 @@ class NoisedChunks(ResumableJob):
                     yield number // self.size, held
                     held = []
 
-    def write_lines(self, chunk: int, lines: List[str]) -> None:
+    def write_lines(self, chunk: int, lines: list[str]) -> None:
         """Save a finished chunk."""
         write_text(self.chunk(chunk), "".join(line + "\n" for line in lines))
 
-    def join(self, folder: str, name: str, suffixes: Tuple[str, str]) -> Dict[str, int]:
+    def join(self, folder: str, name: str, suffixes: tuple[str, str]) -> dict[str, int]:
         """Write the pairs of all chunks. Returns the numbers of lines, pairs, changed pairs and
         empty lines."""
         faulty_path, clean_path = (os.path.join(folder, f"{name}.{s}") for s in suffixes)
@@ -96,7 +97,7 @@ class NoisedChunks(ResumableJob):
         pairs = self.total - dropped
         return {"lines": self.total, "pairs": pairs, "changed": changed, "empty": dropped}
 
-    def _read(self, chunk: int, expected: int) -> List[str]:
+    def _read(self, chunk: int, expected: int) -> list[str]:
         try:
             with open(self.chunk(chunk), encoding="utf-8", newline="\n") as stream:
                 lines = [line.rstrip("\n") for line in stream]
@@ -116,7 +117,7 @@ class NoisedChunks(ResumableJob):
 
 def noise_chunks(
     chunks: NoisedChunks,
-    todo: List[int],
+    todo: list[int],
     noise: Callable[[str, int], str],
     saved: Callable[[int], Any],
 ) -> None:

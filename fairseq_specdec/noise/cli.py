@@ -14,7 +14,8 @@ import argparse
 import functools
 import logging
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 
@@ -116,7 +117,7 @@ def check(args: argparse.Namespace) -> NoiseSettings:
 def prepare(args: argparse.Namespace) -> Job:
     """Check flags, files and earlier results; no dictionary is loaded."""
     noise = check(args)
-    settings: Dict[str, Any] = {
+    settings: dict[str, Any] = {
         "--" + name.replace("_", "-"): getattr(args, name) for name in RECORDED
     }
     settings["input"] = "sha256:" + sha256(args.input)
@@ -130,7 +131,7 @@ def prepare(args: argparse.Namespace) -> Job:
     return Job(noise, chunks)
 
 
-def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
+def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> dict[str, Any] | None:
     """Noise, or continue to; the last process to finish publishes the corpus. Returns the report
     written to ``noise.json``, or None while other shards are at work."""
     shard = resolve_shard(args.shard, os.environ)
@@ -145,7 +146,7 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
             chunks.note_run(shard.rank, provenance(arguments, "cpu", program="specdec-noise"))
             _noise(job, args, mine)
 
-    def build(folder: str) -> Dict[str, Any]:
+    def build(folder: str) -> dict[str, Any]:
         counts = chunks.join(folder, args.name, (args.source_suffix, args.target_suffix))
         logger.info("%s: %s", chunks.destination, counts)
         return {"input": os.path.basename(args.input), "counts": counts}
@@ -153,7 +154,7 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
     return chunks.run(shard, None if args.merge else work, build)
 
 
-def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
+def _noise(job: Job, args: argparse.Namespace, mine: list[int]) -> None:
     confusions: Confusions
     if args.confusion_sets:
         confusions = ConfusionFile(args.confusion_sets)
@@ -171,7 +172,7 @@ def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
         )
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     with resumable_command("specdec-noise", arguments) as words:
         main(brief(get_parser()).parse_args(words), words)
 

@@ -7,7 +7,8 @@ that sound the same are proposed as well.
 """
 
 import os
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -19,7 +20,7 @@ DISTANCE = 2  # edits between a word and what the spell-checker proposes
 DICTIONARY = "frequency_dictionary_en_82_765.txt"
 
 
-def _tools() -> Tuple[Any, Any]:
+def _tools() -> tuple[Any, Any]:
     try:
         import jellyfish
         import symspellpy
@@ -48,12 +49,12 @@ class SpellChecker(Confusions):
             raise UsageError(path, "holds no 'word count' line")
         self.vocabulary = sorted(self._speller.words)
         self.letters = _letters(self.vocabulary)
-        self._sound: Dict[str, str] = {}
-        self._by_sound: Dict[str, List[str]] = {}
+        self._sound: dict[str, str] = {}
+        self._by_sound: dict[str, list[str]] = {}
         for word in self.vocabulary:
             self._sound[word] = self._jellyfish.metaphone(word)
             self._by_sound.setdefault(self._sound[word], []).append(word)
-        self._known: Dict[str, Tuple[str, ...]] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
 
     def candidates(self, word: str) -> Sequence[str]:
         """At most ``size`` words of the dictionary, the nearest first; not ``word`` itself."""
@@ -61,7 +62,7 @@ class SpellChecker(Confusions):
             self._known[word] = self._find(word)
         return self._known[word]
 
-    def _find(self, word: str) -> Tuple[str, ...]:
+    def _find(self, word: str) -> tuple[str, ...]:
         if word not in self._speller.words:
             return ()  # a name, a number or a word of another language
         sound = self._sound[word]
@@ -86,7 +87,7 @@ class ConfusionFile(Confusions):
     then what it may be mistaken for."""
 
     def __init__(self, path: str) -> None:
-        self._known: Dict[str, Tuple[str, ...]] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
         for number, line in enumerate(_read_lines(path), 1):
             words = [word for word in line.split("\t") if word]
             if len(words) == 1:
@@ -109,7 +110,7 @@ def _letters(words: Sequence[str]) -> Sequence[str]:
     return sorted({letter for word in words for letter in word if letter.isalpha()})
 
 
-def _read_lines(path: str) -> List[str]:
+def _read_lines(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8-sig", newline="\n") as stream:
             return [line.rstrip("\r\n") for line in stream]
@@ -117,8 +118,8 @@ def _read_lines(path: str) -> List[str]:
         raise UsageError(path, "is not UTF-8", "convert it") from error
 
 
-def _read_counts(path: str) -> List[Tuple[str, int]]:
-    counts: Dict[str, int] = {}
+def _read_counts(path: str) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
     for number, line in enumerate(_read_lines(path), 1):
         fields = line.split()
         if not fields:
@@ -130,7 +131,7 @@ def _read_counts(path: str) -> List[Tuple[str, int]]:
     return list(counts.items())
 
 
-def describe(size: int, dictionary: str, file: str) -> Dict[str, Any]:
+def describe(size: int, dictionary: str, file: str) -> dict[str, Any]:
     """What the confusion sets depend on, to be compared and recorded."""
     if file:
         return {"--confusion-sets": "sha256:" + sha256(file)}

@@ -10,7 +10,8 @@ All draws come from ``random.Random.random``, whose sequence Python keeps betwee
 import random
 import re
 import statistics
-from typing import List, NamedTuple, Sequence, Tuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 # A word between the punctuation that may be attached to it in raw text.
@@ -78,7 +79,7 @@ def draw_count(rng: random.Random, settings: NoiseSettings, size: int) -> int:
     return min(max(round(share * size), 0), size)
 
 
-def draw_places(rng: random.Random, candidates: Sequence[int], count: int) -> List[int]:
+def draw_places(rng: random.Random, candidates: Sequence[int], count: int) -> list[int]:
     """``count`` different items of ``candidates``, in increasing order."""
     left = list(candidates)
     chosen = []
@@ -87,7 +88,7 @@ def draw_places(rng: random.Random, candidates: Sequence[int], count: int) -> Li
     return sorted(chosen)
 
 
-def split_signs(token: str) -> Tuple[str, str, str]:
+def split_signs(token: str) -> tuple[str, str, str]:
     """The signs before a word, the word, and the signs after it."""
     match = WORD.fullmatch(token)
     if match is None:  # cannot be: every string matches
@@ -116,7 +117,7 @@ def misspell(word: str, rng: random.Random, settings: NoiseSettings, letters: Se
     return "".join(slots) or word
 
 
-def _swap(slots: List[Item], place: int) -> None:
+def _swap(slots: list[Item], place: int) -> None:
     """Exchange an item and its right neighbour (the last one: its left neighbour), in place."""
     other = place + 1 if place + 1 < len(slots) else place - 1
     if other >= 0:
@@ -136,7 +137,7 @@ def add_errors(
     tokens = line.split()
     parts = [split_signs(token) for token in tokens]
     words = [place for place, part in enumerate(parts) if any(map(str.isalpha, part[1]))]
-    slots: List[List[str]] = [[token] for token in tokens]
+    slots: list[list[str]] = [[token] for token in tokens]
     for place in draw_places(rng, words, draw_count(rng, settings, len(words))):
         operation = choose(rng, settings)
         if operation == "swap":
@@ -153,12 +154,12 @@ def add_errors(
 
 
 def _changed(
-    slot: List[str],
-    part: Tuple[str, str, str],
+    slot: list[str],
+    part: tuple[str, str, str],
     operation: str,
     rng: random.Random,
     confusions: Confusions,
-) -> List[str]:
+) -> list[str]:
     """The tokens of one place after an operation on its word. ``slot``: its tokens. ``part``:
     punctuation before its word, the word, and punctuation after it."""
     before, word, after = part

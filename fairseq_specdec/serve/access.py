@@ -4,7 +4,8 @@ import hmac
 import logging
 import os
 import stat
-from typing import Any, Dict, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -24,7 +25,7 @@ OPEN = ("/health", "/ready")
 _IN_FIELDS = ("/translate", "/translate/stream", "/detect", "/languages", "/frontend/settings")
 
 
-def token_of(file: Optional[str], environment: Mapping[str, str] = os.environ) -> Optional[str]:
+def token_of(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
     """The token in a file, or that of the environment; None for none."""
     name = f"--token-file {file}" if file is not None else VARIABLE
     if file is not None:
@@ -49,7 +50,7 @@ class Access:
     """Decides who is answered. ``token``: that requests must bring; None for none. ``port``: of a
     loopback server without a token, which answers no other site; None for others."""
 
-    def __init__(self, token: Optional[str], port: Optional[int]) -> None:
+    def __init__(self, token: str | None, port: int | None) -> None:
         self._token = token
         self._port = port if token is None else None
 
@@ -59,7 +60,7 @@ class Access:
             check_host(headers.getlist("host"), self._port)
             check_origin(headers.getlist("origin"), headers.getlist("sec-fetch-site"), self._port)
 
-    async def check_token(self, scope: Dict[str, Any], receive: Any) -> None:
+    async def check_token(self, scope: dict[str, Any], receive: Any) -> None:
         """Refuse requests without the token.
 
         Args:

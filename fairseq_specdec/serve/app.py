@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import html
-from typing import Any, AsyncIterator, Dict, Optional
+from collections.abc import AsyncIterator
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -31,7 +32,7 @@ _LIST = """<!DOCTYPE html>
 """
 
 
-def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
+def make_app(pairs: Pairs, token: str | None, port: int | None) -> Any:
     """The ASGI application of some pairs, which it closes at its end. ``token``: that requests must
     bring; None for none. ``port``: of a loopback server, which answers no other site without a
     token; None for others."""
@@ -60,12 +61,12 @@ def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
 
 def _add_states(app: FastAPI, pairs: Pairs, metrics: Metrics) -> None:
     @app.get("/health")
-    async def health() -> Dict[str, str]:
+    async def health() -> dict[str, str]:
         """Whether the process lives."""
         return {"status": "ok"}
 
     @app.get("/ready")
-    async def ready() -> Dict[str, str]:
+    async def ready() -> dict[str, str]:
         """Whether requests are taken."""
         if pairs.stopping:
             raise RefusedError(503, "the server ends")

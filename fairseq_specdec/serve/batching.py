@@ -2,7 +2,8 @@
 
 import functools
 import math
-from typing import Any, Callable, List, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.planning import times
@@ -59,7 +60,7 @@ def paying(seconds: Callable[[int], float], widest: int) -> float:
     return math.inf
 
 
-def choose(lengths: Sequence[int], idle: int, widest: int, smallest: float) -> List[int]:
+def choose(lengths: Sequence[int], idle: int, widest: int, smallest: float) -> list[int]:
     """Which sentences to decode next: the oldest, and with it those of nearest length if that pays.
 
     Args:

@@ -1,14 +1,15 @@
 """What clients send: JSON objects, forms and query strings."""
 
 import json
-from typing import Any, Dict, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 from starlette.requests import Request
 
 from fairseq_specdec.io.local_http import RefusedError
 
 
-async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
+async def asked(request: Request, lists: Iterable[str]) -> dict[str, Any]:
     """The fields of a request: those of its body, and those of its query string that the body
     does not have.
 
@@ -22,7 +23,7 @@ async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
     return {**_fields(request.query_params, lists), **await _of_body(request, lists)}
 
 
-async def _of_body(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
+async def _of_body(request: Request, lists: Iterable[str]) -> dict[str, Any]:
     if not await request.body():
         return {}
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -38,7 +39,7 @@ async def _of_body(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
         raise RefusedError(400, "Invalid request: the form is not in its charset") from None
 
 
-def _fields(given: Any, lists: Iterable[str]) -> Dict[str, Any]:
+def _fields(given: Any, lists: Iterable[str]) -> dict[str, Any]:
     """The last value of each field; all values of a field of ``lists`` that has several."""
     every = {name: given.getlist(name) for name in given}
     return {
@@ -47,7 +48,7 @@ def _fields(given: Any, lists: Iterable[str]) -> Dict[str, Any]:
     }
 
 
-def _object(body: bytes) -> Dict[str, Any]:
+def _object(body: bytes) -> dict[str, Any]:
     content = json_of(body)
     if not isinstance(content, dict):
         raise RefusedError(400, "Invalid request: the body is no JSON object")
@@ -67,7 +68,7 @@ def shown(value: Any) -> str:
     return ascii(value)[:40]
 
 
-def body_schema(schema: Dict[str, Any]) -> Dict[str, Any]:
+def body_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """OpenAPI's description of a body that is JSON or a form."""
     kinds = ("application/json", "application/x-www-form-urlencoded")
     content = {kind: {"schema": schema} for kind in kinds}

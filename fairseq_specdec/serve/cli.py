@@ -8,7 +8,8 @@ import math
 import signal
 import socket
 import sys
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.engine.threads import set_threads
@@ -38,7 +39,7 @@ class Server(NamedTuple):
     pairs: Any
 
 
-def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
+def start(words: Sequence[str], make: Make | None = None) -> Server:
     """A server with its model loaded, listening. ``make``: makes the service (default: of the model
     that the flags name)."""
     args = brief(get_parser()).parse_args(list(words))
@@ -92,7 +93,7 @@ def _patient(server: Any) -> Any:
 def _pairs(args: argparse.Namespace, limits: Limits, make: Make) -> Any:
     """The pairs of a command line, ready to translate."""
     pairs: Any = importlib.import_module("fairseq_specdec.serve.pairs")
-    services: List[Any] = []
+    services: list[Any] = []
     with contextlib.ExitStack() as undone:
         if args.config is None:
             services.append(make(args, limits))
@@ -112,7 +113,7 @@ def _pair_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _entries(args: argparse.Namespace) -> List[Entry]:
+def _entries(args: argparse.Namespace) -> list[Entry]:
     """The pairs of ``--config``."""
     if args.config is None:
         return []
@@ -140,7 +141,7 @@ def translator_of(args: argparse.Namespace) -> SpeculativeTranslator:
     )  # fmt: skip
 
 
-def serve(words: Sequence[str], make: Optional[Make] = None) -> None:
+def serve(words: Sequence[str], make: Make | None = None) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     server = start(words, make)
     server.socket.listen(_BACKLOG)  # who reads the line below can connect
@@ -162,7 +163,7 @@ def measure(args: argparse.Namespace, words: Sequence[str]) -> None:
     run.run(args, words, loads, translator_of(args))
 
 
-def cli_main(arguments: Optional[List[str]] = None) -> None:
+def cli_main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("fairseq_specdec.hub").setLevel(logging.INFO)
     with reporting("specdec-serve", arguments, reworded=at_the_prompt) as words:

@@ -3,7 +3,8 @@
 import asyncio
 import dataclasses
 import time
-from typing import Any, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from starlette.requests import Request
 

@@ -3,7 +3,8 @@
 import argparse
 import contextlib
 import re
-from typing import Any, Dict, Iterator, List, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -16,7 +17,7 @@ class Entry(NamedTuple):
     flags."""
 
     place: str
-    words: List[str]
+    words: list[str]
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
@@ -37,13 +38,13 @@ class Entry(NamedTuple):
         return parser.parse_args(self.words)
 
 
-def fields_of(parser: argparse.ArgumentParser) -> Dict[str, argparse.Action]:
+def fields_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     """The flags of a parser, by their names without dashes in front."""
     known = parser._option_string_actions
     return {name[2:]: known[name] for name in known if name.startswith("--")}
 
 
-def entries(file: str, parser: argparse.ArgumentParser) -> List[Entry]:
+def entries(file: str, parser: argparse.ArgumentParser) -> list[Entry]:
     """The pairs of a file in YAML: a list of mappings. Raises OSError: it cannot be read. Raises
     ValueError: it is no such list, or a field is unknown."""
     with open(file, encoding="utf-8", errors="replace") as stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from http import HTTPStatus
-from typing import Any, Optional
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -22,7 +22,7 @@ def protocol(limits: Limits) -> Any:
         uvicorn bounds the time between two requests, from the answer to the first byte.
         """
 
-        _arrival: Optional[asyncio.TimerHandle] = None
+        _arrival: asyncio.TimerHandle | None = None
 
         @property
         def _between_requests(self) -> bool:
@@ -46,7 +46,7 @@ def protocol(limits: Limits) -> Any:
             else:
                 self._wait_no_more()
 
-        def connection_lost(self, exc: Optional[Exception]) -> None:
+        def connection_lost(self, exc: Exception | None) -> None:
             """Drop the timer with the connection."""
             self._wait_no_more()
             super().connection_lost(exc)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -43,7 +43,7 @@ def deepl(pairs: Pairs) -> APIRouter:
     characters = 0  # billed since the start
 
     @router.post("/translate", openapi_extra=body_schema(_SCHEMA))
-    async def translate(request: Request) -> Dict[str, Any]:
+    async def translate(request: Request) -> dict[str, Any]:
         """Translate a list of texts."""
         fields = await asked(request, ["text"])
         source = fields.get("source_lang") or None
@@ -76,7 +76,7 @@ def deepl(pairs: Pairs) -> APIRouter:
         }
 
     @router.get("/languages")
-    async def languages(request: Request) -> List[Dict[str, Any]]:
+    async def languages(request: Request) -> list[dict[str, Any]]:
         """The source languages, or with ``type=target`` the target languages."""
         # DeepL's own client sends a form.
         kind = (await asked(request, [])).get("type", "source")
@@ -89,7 +89,7 @@ def deepl(pairs: Pairs) -> APIRouter:
         return [{"language": code.upper(), "name": code.upper(), **more} for code in codes]
 
     @router.get("/usage")
-    async def usage() -> Dict[str, int]:
+    async def usage() -> dict[str, int]:
         """Characters of the texts that ``/v2/translate`` answered since the start; no limit."""
         return {"character_count": characters, "character_limit": _UNLIMITED}
 

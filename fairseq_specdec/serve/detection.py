@@ -1,7 +1,8 @@
 """Which of the served languages a text is in, by py3langid."""
 
 import functools
-from typing import Any, Dict, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
@@ -18,14 +19,14 @@ def _identifier() -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _labels(codes: Tuple[str, ...]) -> Dict[str, str]:
+def _labels(codes: tuple[str, ...]) -> dict[str, str]:
     """The library's languages that mean one of some codes, each with that code."""
     _identifier().set_languages()
     meant = {label: matching(label, codes) for label in _identifier().nb_classes}
     return {label: found[0] for label, found in meant.items() if found}
 
 
-def likeliest(texts: Sequence[str], codes: Sequence[str]) -> Optional[Tuple[str, int]]:
+def likeliest(texts: Sequence[str], codes: Sequence[str]) -> tuple[str, int] | None:
     """The language of some texts together, with how likely it is in percent. ``codes``: to choose
     from; None where the library has none of them. All calls are of one thread."""
     if len(codes) == 1:

@@ -2,7 +2,7 @@
 
 import argparse
 import functools
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.commands.own import command_parser
 from fairseq_specdec.hub.command_line import add_decoding_flags, add_model_flags
@@ -18,13 +18,13 @@ DESCRIPTION = """``specdec-serve``: a translation server for clients of LibreTra
 One process holds the models; threads decode.
 """
 # Decoding flags of this project, with what they are made of.
-DECODING: Dict[str, Any] = {
+DECODING: dict[str, Any] = {
     "block_size": int, "drafter_dtype": str, "verifier_dtype": str, "backend": str,
     "draft_confidence": float, "draft_budget": int, "top_beta": int, "tau": float,
     "regret_budget": float,
 }  # fmt: skip
 # fairseq's, with values, default and what they set.
-SEARCH: Dict[str, Any] = {
+SEARCH: dict[str, Any] = {
     "beam": (AT_LEAST_1, 1, "hypotheses that the search keeps"),
     "nbest": (AT_LEAST_1, 1, "hypotheses that can be asked for, as alternatives"),
     "max_len_a": (Range(0, below=True), 0.0, "a of ax+b, the most tokens for x source tokens"),

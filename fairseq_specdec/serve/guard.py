@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from typing import Any, Container, Dict, List
+from collections.abc import Container
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -38,7 +39,7 @@ class Guard:
     metrics: Metrics
     open: int = 0  # requests
 
-    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -46,7 +47,7 @@ class Guard:
         began = time.perf_counter()
         status = GONE
 
-        async def sending(message: Dict[str, Any]) -> None:
+        async def sending(message: dict[str, Any]) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -67,7 +68,7 @@ class Guard:
             path = scope["path"] if scope["path"] in self.paths else "other"
             self.metrics.count(path, status, time.perf_counter() - began)
 
-    async def _answer(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+    async def _answer(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         headers = Headers(scope=scope)
         if self.open > self.limits.requests and scope["path"] not in OPEN:
             raise RefusedError(503, f"over {self.limits.requests} requests are open", 1)
@@ -93,7 +94,7 @@ class _LeftError(Exception):
 
 
 async def _read(receive: Any, most: int) -> bytes:
-    parts: List[bytes] = []
+    parts: list[bytes] = []
     size, more = 0, True
     while more:
         message = await receive()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -36,7 +36,7 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post("/translate", openapi_extra=body_schema(_SCHEMA))
-    async def translate(request: Request) -> Dict[str, Any]:
+    async def translate(request: Request) -> dict[str, Any]:
         """Translate one text, or a list of them."""
         fields = await asked(request, ["q"])
         service, texts, single, alternatives, percent = checked(fields, pairs)
@@ -48,7 +48,7 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
             )
         client = client_of(request, service.limits.deadline)
         translations = await service.translate(service.check(texts), client)
-        answer: Dict[str, Any] = {"translatedText": [each.text for each in translations]}
+        answer: dict[str, Any] = {"translatedText": [each.text for each in translations]}
         if alternatives:
             answer["alternatives"] = [
                 [other.text for other in each.alternatives[:alternatives]] for each in translations
@@ -59,7 +59,7 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
         return {name: value[0] for name, value in answer.items()} if single else answer
 
     @router.post("/detect", openapi_extra=body_schema(_DETECTED))
-    async def detect(request: Request) -> List[Dict[str, Any]]:
+    async def detect(request: Request) -> list[dict[str, Any]]:
         """The likeliest source language of a text, or of a list of them together."""
         fields = await asked(request, ["q"])
         _need(fields, "q")
@@ -67,7 +67,7 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
         return [{"confidence": percent, "language": pairs.source_of(service)}]
 
     @router.get("/languages")
-    async def languages() -> List[Dict[str, Any]]:
+    async def languages() -> list[dict[str, Any]]:
         """The pairs that are translated."""
         return [
             {"code": source, "name": source, "targets": pairs.targets(source)}
@@ -75,7 +75,7 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
         ]
 
     @router.get("/frontend/settings")
-    async def settings() -> Dict[str, Any]:
+    async def settings() -> dict[str, Any]:
         """What a user interface shows first."""
         source = pairs.sources()[0]
         first = {"source": source, "target": pairs.targets(source)[0]}
@@ -93,17 +93,17 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
     return router
 
 
-def _need(fields: Dict[str, Any], *names: str) -> None:
+def _need(fields: dict[str, Any], *names: str) -> None:
     for name in names:
         if not fields.get(name):
             raise RefusedError(400, f"Invalid request: missing {name} parameter")
 
 
-def _texts(fields: Dict[str, Any]) -> List[Any]:
+def _texts(fields: dict[str, Any]) -> list[Any]:
     return fields["q"] if isinstance(fields["q"], list) else [fields["q"]]
 
 
-def checked(fields: Dict[str, Any], pairs: Pairs) -> Tuple[Service, List[str], bool, int, int]:
+def checked(fields: dict[str, Any], pairs: Pairs) -> tuple[Service, list[str], bool, int, int]:
     """Who translates, the texts, whether they are one without a list, how many alternatives, and
     how likely the source language is in percent."""
     _need(fields, "q", "source", "target")

@@ -1,6 +1,7 @@
 """The counters for Prometheus."""
 
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,

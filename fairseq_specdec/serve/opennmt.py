@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -31,7 +31,7 @@ def opennmt(pairs: Pairs) -> APIRouter:
     body = {"required": True, "content": {"application/json": {"schema": _SCHEMA}}}
 
     @router.post("/translate", openapi_extra={"requestBody": body})
-    async def translate(request: Request) -> List[List[Dict[str, Any]]]:
+    async def translate(request: Request) -> list[list[dict[str, Any]]]:
         """Translate a list of texts: the answer lists their best hypotheses, then the next."""
         given = json_of(await request.body())
         if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
@@ -47,7 +47,7 @@ def opennmt(pairs: Pairs) -> APIRouter:
         ]
 
     @router.get("/models")
-    async def models() -> List[Dict[str, Any]]:
+    async def models() -> list[dict[str, Any]]:
         """The pairs, by the id that requests name."""
         return [
             {"model_id": FIRST + i, "status": "loaded", "name": "-".join(each.languages)}
@@ -57,7 +57,7 @@ def opennmt(pairs: Pairs) -> APIRouter:
     return router
 
 
-def _service(pairs: Pairs, ids: List[Any]) -> Service:
+def _service(pairs: Pairs, ids: list[Any]) -> Service:
     """The pair of an id."""
     number = ids[0] if ids else FIRST
     known = range(FIRST, FIRST + len(pairs.services))
@@ -68,7 +68,7 @@ def _service(pairs: Pairs, ids: List[Any]) -> Service:
     return pairs.services[number - FIRST]
 
 
-def _hypothesis(text: str, ranked: List[Any], count: int) -> Dict[str, Any]:
+def _hypothesis(text: str, ranked: list[Any], count: int) -> dict[str, Any]:
     """One of a text's hypotheses; an empty one where there are fewer."""
     score, words = (ranked[0].score, ranked[0].text) if ranked else (0.0, "")
     return {"src": text, "tgt": words, "n_best": count, "pred_score": score}

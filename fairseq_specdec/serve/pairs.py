@@ -1,6 +1,7 @@
 """The language pairs that a server translates, and which of them a request asks for."""
 
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.language_codes import matching, short
@@ -34,11 +35,11 @@ class Pairs:
         for each in self.services:
             each.close()
 
-    def sources(self) -> List[str]:
+    def sources(self) -> list[str]:
         """The source languages, each once, by the models' codes and by the short ones of each."""
         return _named(_different(self.services, 0))
 
-    def targets(self, source: Any = None) -> List[str]:
+    def targets(self, source: Any = None) -> list[str]:
         """The target languages, or those of one source language, likewise."""
         fitting = self.services
         if source is not None:
@@ -53,7 +54,7 @@ class Pairs:
 
     def detected(
         self, texts: Any, name: str, services: Sequence[Service] = ()
-    ) -> Tuple[Service, int]:
+    ) -> tuple[Service, int]:
         """A service of the source language that texts are in, with how likely that is in percent.
         ``name``: of the field that names it. ``services``: to choose from (default: all)."""
         services = services or self.services
@@ -65,8 +66,8 @@ class Pairs:
         return next(each for each in services if each.languages[0] == code), percent
 
     def asked(
-        self, source: Any, target: Any, names: Tuple[str, str], texts: Any
-    ) -> Tuple[Service, int]:
+        self, source: Any, target: Any, names: tuple[str, str], texts: Any
+    ) -> tuple[Service, int]:
         """The service of the languages that a request names, and how likely the source language
         is in percent. ``source``: None to detect it. ``names``: of the two fields."""
         fitting = _of_language(self.services, 1, target, names[1])
@@ -83,15 +84,15 @@ def check_new(services: Sequence[Service], service: Service) -> None:
         )
 
 
-def _different(services: Sequence[Service], side: int) -> List[str]:
+def _different(services: Sequence[Service], side: int) -> list[str]:
     return list(dict.fromkeys(each.languages[side] for each in services))
 
 
-def _named(codes: Sequence[str]) -> List[str]:
+def _named(codes: Sequence[str]) -> list[str]:
     return [*codes, *filter(None, (short(code, codes) for code in codes))]
 
 
-def _of_language(services: Sequence[Service], side: int, value: Any, what: str) -> List[Service]:
+def _of_language(services: Sequence[Service], side: int, value: Any, what: str) -> list[Service]:
     """Those of a language."""
     codes = _different(services, side)
     fitting = matching(value, codes) if isinstance(value, str) else []

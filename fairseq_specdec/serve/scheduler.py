@@ -6,14 +6,15 @@ import itertools
 import logging
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from .batching import WINDOW, Smallest, choose
 
 logger = logging.getLogger(__name__)
 
-Row = List[int]
-Decode = Callable[[List[Row]], Iterator[Tuple[int, Any]]]
+Row = list[int]
+Decode = Callable[[list[Row]], Iterator[tuple[int, Any]]]
 """Decodes a batch, and yields each sentence's number and result when it has ended."""
 
 # Weight of the newest batch in the running mean of seconds a token.
@@ -76,7 +77,7 @@ class Scheduler:
         self._pace = pace
         self._widest = widest
         self._smallest = smallest
-        self._waiting: List[Job] = []
+        self._waiting: list[Job] = []
         self._idle = 0
         self._tokens = 0  # of what waits or is being decoded
         self._changed = threading.Condition()
@@ -110,8 +111,8 @@ class Scheduler:
             raise FullError(seconds)
 
     def submit(
-        self, rows: List[Row], until: float, decode: Optional[Decode] = None
-    ) -> List[concurrent.futures.Future]:
+        self, rows: list[Row], until: float, decode: Decode | None = None
+    ) -> list[concurrent.futures.Future]:
         """Put sentences into the queue, all or none.
 
         Args:
@@ -165,7 +166,7 @@ class Scheduler:
                 if wanted:
                     self._pace += _FORGETS * (seconds / _tokens(wanted) - self._pace)
 
-    def _take(self) -> List[Job]:
+    def _take(self) -> list[Job]:
         """What to decode next; [] when the server ends and nothing is left."""
         with self._changed:
             while not self._waiting:
@@ -185,9 +186,9 @@ class Scheduler:
                 del self._waiting[mates[i]]
             return jobs
 
-    def _serve(self, jobs: List[Job]) -> None:
+    def _serve(self, jobs: list[Job]) -> None:
         """Decode some jobs together; if that fails, those that are left one at a time."""
-        left: Dict[int, Job] = dict(enumerate(jobs))
+        left: dict[int, Job] = dict(enumerate(jobs))
         try:
             with contextlib.closing(jobs[0].decode([job.row for job in jobs])) as decoding:  # type: ignore[type-var]
                 for i, translation in decoding:
@@ -207,7 +208,7 @@ def _nothing(count: int) -> None:
     """Where nobody observes."""
 
 
-def _tokens(jobs: List[Job]) -> int:
+def _tokens(jobs: list[Job]) -> int:
     return sum(len(job.row) for job in jobs)
 
 
@@ -218,7 +219,7 @@ def _wanted(job: Job) -> bool:
     return not job.future.done()
 
 
-def _answer(job: Job, result: Any = None, error: Optional[Exception] = None) -> None:
+def _answer(job: Job, result: Any = None, error: Exception | None = None) -> None:
     """Set the result of a job, unless nobody waits for it any more."""
     with contextlib.suppress(concurrent.futures.InvalidStateError):
         if error is None:

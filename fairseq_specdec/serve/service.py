@@ -6,7 +6,8 @@ import contextlib
 import itertools
 import math
 import time
-from typing import Any, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
@@ -38,7 +39,7 @@ class Service:
         translator: SpeculativeTranslator,
         limits: Limits,
         workers: int,
-        smallest: Optional[Smallest] = None,
+        smallest: Smallest | None = None,
     ) -> None:
         if translator.generator.rule.needs_draft_probabilities:
             raise UsageError("--sampling", "a server gives one answer to a text", "leave it out")
@@ -52,7 +53,7 @@ class Service:
         self._encoders = concurrent.futures.ThreadPoolExecutor(1, "specdec-serve-encode")
 
     @property
-    def languages(self) -> Tuple[str, str]:
+    def languages(self) -> tuple[str, str]:
         return self.translator.languages
 
     def close(self) -> None:
@@ -60,7 +61,7 @@ class Service:
         self.scheduler.stop()
         self._encoders.shutdown()
 
-    def check(self, texts: Any) -> List[str]:
+    def check(self, texts: Any) -> list[str]:
         """The texts of a request, if they are some."""
         limits = self.limits
         if not isinstance(texts, list) or not texts:
@@ -81,8 +82,8 @@ class Service:
         return texts
 
     async def translate(
-        self, texts: List[str], client: Client, split: Optional[Split] = None
-    ) -> List[Translation]:
+        self, texts: list[str], client: Client, split: Split | None = None
+    ) -> list[Translation]:
         """Translate the texts of one request.
 
         Args:
@@ -102,8 +103,8 @@ class Service:
         return [joined(parts, sentences) for parts, sentences in zip(read, found)]
 
     async def read(
-        self, texts: List[str], client: Client, split: Optional[Split] = None
-    ) -> List[Parts]:
+        self, texts: list[str], client: Client, split: Split | None = None
+    ) -> list[Parts]:
         """The sentences of each text, made beside the event loop. Raises FullError or StoppedError:
         before that is done. Raises RefusedError: a sentence is too long."""
         self.scheduler.check(client.until)
@@ -141,7 +142,7 @@ class Service:
             ) from None
 
 
-async def _answered(jobs: List[Any], client: Client) -> List[Translation]:
+async def _answered(jobs: list[Any], client: Client) -> list[Translation]:
     """The results, unless the deadline passes or the client leaves first."""
     if not jobs:
         return []

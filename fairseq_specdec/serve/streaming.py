@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import Any, AsyncIterator, Iterator, List, Optional, Tuple
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -60,7 +61,7 @@ async def _some(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
         return
 
 
-async def _events(first: List[str], pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+async def _events(first: list[str], pieces: AsyncIterator[str]) -> AsyncIterator[str]:
     text = "".join(first)
     try:
         if first:
@@ -81,7 +82,7 @@ def _event(kind: str, **data: str) -> str:
     return f"{name}data: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-async def _pieces(service: Service, texts: List[str], client: Client) -> AsyncIterator[str]:
+async def _pieces(service: Service, texts: list[str], client: Client) -> AsyncIterator[str]:
     """The pieces of one text, which waits in the queue and is decoded alone, one sentence after
     another. Raises RefusedError or GoneError: as of ``Service.translate``."""
     with service.refusing(client):
@@ -94,14 +95,14 @@ async def _pieces(service: Service, texts: List[str], client: Client) -> AsyncIt
         feed: asyncio.Queue = asyncio.Queue()
         ended = threading.Event()
 
-        def send(piece: Optional[str]) -> None:
+        def send(piece: str | None) -> None:
             loop.call_soon_threadsafe(feed.put_nowait, piece)
 
-        def decode(rows: List[Row]) -> Iterator[Tuple[int, Any]]:
+        def decode(rows: list[Row]) -> Iterator[tuple[int, Any]]:
             for copied, row in zip(parts.copied, [*parts.rows, []]):
                 growing = GrowingText(service.translator.codec)
 
-                def put(iteration: Any, words: List[str], growing: GrowingText = growing) -> None:
+                def put(iteration: Any, words: list[str], growing: GrowingText = growing) -> None:
                     piece = growing.next(words, iteration is None)
                     if piece:
                         send(piece)

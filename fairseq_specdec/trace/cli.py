@@ -7,7 +7,8 @@ one with several strategies in it, show the strategies side by side.
 import argparse
 import os
 import sys
-from typing import Any, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.io.atomic import write_text
@@ -85,7 +86,7 @@ def main(words: Sequence[str], stream: Any) -> None:
         stream.write(f"{args.output}: {len(ids)}{more} sentences, {len(systems)} systems\n")
 
 
-def cli_main(arguments: Optional[List[str]] = None) -> None:
+def cli_main(arguments: list[str] | None = None) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal that cannot show a character shows its escape.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,7 +1,8 @@
 """The same sentences, decoded by several systems."""
 
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .record import Trace, TraceError
 
@@ -10,20 +11,20 @@ class TracedSystem(NamedTuple):
     """Traces made by one strategy with one choice of settings, from one file."""
 
     name: str  # differs from every other system's
-    settings: Dict[str, Any]  # its flags
-    traces: Dict[int, Trace]  # by sentence id
+    settings: dict[str, Any]  # its flags
+    traces: dict[int, Trace]  # by sentence id
 
 
-def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[TracedSystem]:
+def systems_of(files: Sequence[tuple[str, Sequence[Trace]]]) -> list[TracedSystem]:
     """Sort traces by the system that made them."""
-    groups: Dict[Tuple[str, str, str], List[Trace]] = {}
+    groups: dict[tuple[str, str, str], list[Trace]] = {}
     for file, traces in files:
         for trace in traces:
             key = (file, trace.strategy, repr(sorted(trace.settings.items())))
             groups.setdefault(key, []).append(trace)
     systems = []
     for name, (file, _, _), traces in zip(_names(groups), groups, groups.values()):
-        by_id: Dict[int, Trace] = {}
+        by_id: dict[int, Trace] = {}
         for trace in traces:
             if trace.id in by_id:
                 raise TraceError(file, f"sentence {trace.id} is there twice for {name}")
@@ -33,7 +34,7 @@ def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[TracedSyste
     return systems
 
 
-def _names(groups: Dict[Tuple[str, str, str], List[Trace]]) -> List[str]:
+def _names(groups: dict[tuple[str, str, str], list[Trace]]) -> list[str]:
     """The strategy's name; where that is no name yet, the settings that differ, or the file's."""
     names = []
     for file, strategy, shown in groups:
@@ -50,7 +51,7 @@ def _names(groups: Dict[Tuple[str, str, str], List[Trace]]) -> List[str]:
     return names
 
 
-def _differing(mine: Dict[str, Any], all_settings: List[Dict[str, Any]]) -> str:
+def _differing(mine: dict[str, Any], all_settings: list[dict[str, Any]]) -> str:
     """Those of a system's settings that are not the same in all of them, in one line."""
     keys = sorted({key for settings in all_settings for key in settings})
     differing = [k for k in keys if len({repr(s.get(k)) for s in all_settings}) > 1]
@@ -63,13 +64,13 @@ def setting_text(value: Any) -> str:
     return os.path.basename(value) if isinstance(value, str) and os.sep in value else str(value)
 
 
-def settings_text(settings: Dict[str, Any]) -> str:
+def settings_text(settings: dict[str, Any]) -> str:
     """Settings in one line."""
     return ", ".join(f"{key} {setting_text(value)}" for key, value in settings.items())
 
 
-def _check_sources(systems: List[TracedSystem]) -> None:
-    sources: Dict[int, Tuple[str, List[str]]] = {}
+def _check_sources(systems: list[TracedSystem]) -> None:
+    sources: dict[int, tuple[str, list[str]]] = {}
     for system in systems:
         for number, trace in system.traces.items():
             name, source = sources.setdefault(number, (system.name, trace.source))
@@ -82,8 +83,8 @@ def _check_sources(systems: List[TracedSystem]) -> None:
 
 
 def chosen(
-    systems: List[TracedSystem], ids: Optional[Sequence[int]], limit: Optional[int]
-) -> Tuple[List[int], int]:
+    systems: list[TracedSystem], ids: Sequence[int] | None, limit: int | None
+) -> tuple[list[int], int]:
     """Which sentences to show.
 
     Args:

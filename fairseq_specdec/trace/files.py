@@ -3,7 +3,8 @@
 import contextlib
 import fcntl
 import os
-from typing import IO, Iterable, List
+from collections.abc import Iterable
+from typing import IO
 
 from fairseq_specdec.io.atomic import check_new_file, sync, write_text
 from fairseq_specdec.io.file_locks import lock_file
@@ -89,7 +90,7 @@ def write_traces(path: str, traces: Iterable[Trace]) -> None:
     write_text(path, "".join(trace.to_json() + "\n" for trace in traces))
 
 
-def read_traces(path: str) -> List[Trace]:
+def read_traces(path: str) -> list[Trace]:
     """Read a trace file."""
     traces = []
     try:

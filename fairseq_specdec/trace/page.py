@@ -6,7 +6,8 @@ import hashlib
 import html
 import json
 import pkgutil
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.decoding.iteration import VERDICTS
 
@@ -55,7 +56,7 @@ def part(package: str, name: str) -> str:
     return data.decode("utf-8")
 
 
-def style_and_script(package: str) -> Tuple[str, str]:
+def style_and_script(package: str) -> tuple[str, str]:
     """What a page of ``package`` is styled and drawn by: ``shared.*`` of this one, then its own."""
     style, script = (
         part(HERE, f"shared.{kind}") + part(package, f"page.{kind}") for kind in ("css", "js")
@@ -68,10 +69,10 @@ def digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
 
 
-def _sentence(number: int, systems: Sequence[TracedSystem]) -> Dict[str, Any]:
+def _sentence(number: int, systems: Sequence[TracedSystem]) -> dict[str, Any]:
     traces = {i: s.traces[number] for i, s in enumerate(systems) if number in s.traces}
     first: Trace = next(iter(traces.values()))
-    runs: List[Dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
     for i, trace in traces.items():
         run = trace.to_dict()
         runs.append(

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
 from fairseq_specdec.decoding.iteration import VERDICTS, TracedIteration
@@ -36,13 +36,13 @@ class Trace:
 
     id: int
     strategy: str
-    settings: Dict[str, Any]
-    source: List[str]
-    output: List[str]
-    score: Optional[float]
-    iterations: List[TracedIteration] = field(default_factory=list)
-    source_text: Optional[str] = None
-    output_text: Optional[str] = None
+    settings: dict[str, Any]
+    source: list[str]
+    output: list[str]
+    score: float | None
+    iterations: list[TracedIteration] = field(default_factory=list)
+    source_text: str | None = None
+    output_text: str | None = None
 
     @property
     def ms(self) -> float:
@@ -59,7 +59,7 @@ class Trace:
         """Draft tokens put before the verifier."""
         return sum(len(iteration.draft) for iteration in self.iterations)
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain lists, dictionaries and numbers, ready for JSON."""
         plain = dict(dataclasses.asdict(self), version=VERSION)
         if plain["score"] is not None and not math.isfinite(plain["score"]):
@@ -95,12 +95,12 @@ class Trace:
         return trace
 
 
-def _iteration(plain: Dict[str, Any]) -> TracedIteration:
+def _iteration(plain: dict[str, Any]) -> TracedIteration:
     beam = plain.pop("beam", None)
     return TracedIteration(**plain, beam=None if beam is None else _beam_pass(beam))
 
 
-def _beam_pass(plain: Dict[str, Any]) -> BeamPass:
+def _beam_pass(plain: dict[str, Any]) -> BeamPass:
     """Raises TypeError where it is something else than a pass in words."""
     live = [LiveHypothesis(**one) for one in plain.pop("hypotheses")]
     drafts = [DraftedPrefix(**one) for one in plain.pop("draft")]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 from fairseq_specdec.config import OWN_FIELDS
 from fairseq_specdec.decoding.iteration import TracedIteration
@@ -19,10 +20,10 @@ logger = logging.getLogger(__name__)
 GENERATION = {"sampling": False, "sampling_topk": -1, "sampling_topp": -1.0, "temperature": 1.0}
 
 
-def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
+def settings_of(settings: Any, args: Any, generator: Any) -> dict[str, Any]:
     """The flags that matter to a strategy."""
     stated = STRATEGIES[settings.strategy].stated
-    flags: Dict[str, Any] = {}
+    flags: dict[str, Any] = {}
     for field in OWN_FIELDS:
         name = field.name
         if name in ("strategy", "trace_path"):
@@ -51,11 +52,11 @@ class TraceBuilder:
     """Makes traces of hypotheses."""
 
     strategy: str
-    settings: Dict[str, Any]
+    settings: dict[str, Any]
     src_dict: Any  # None of speech
     tgt_dict: Any
 
-    def _words(self, source: List[Any]) -> List[str]:
+    def _words(self, source: list[Any]) -> list[str]:
         """The words of a source, without padding; none of speech."""
         if self.src_dict is None:
             return []
@@ -66,7 +67,7 @@ class TraceBuilder:
         """An iteration in words."""
         symbols = self.tgt_dict.symbols
 
-        def words(tokens: Optional[List[int]]) -> Any:
+        def words(tokens: list[int] | None) -> Any:
             return None if tokens is None else [symbols[token] for token in tokens]
 
         return dataclasses.replace(
@@ -81,10 +82,10 @@ class TraceBuilder:
     def sentence(
         self,
         number: int,
-        source: List[int],
-        hypothesis: Dict[str, Any],
-        source_text: Optional[str] = None,
-        output_text: Optional[str] = None,
+        source: list[int],
+        hypothesis: dict[str, Any],
+        source_text: str | None = None,
+        output_text: str | None = None,
     ) -> Trace:
         """A sentence decoded with ``keep_trace``."""
         theirs = self.tgt_dict.symbols
@@ -106,7 +107,7 @@ class Recorder:
     every batch was asked for; None where that is not known."""
 
     def __init__(
-        self, file: TraceFile, trace_builder: TraceBuilder, ended: Callable[[], Optional[bool]]
+        self, file: TraceFile, trace_builder: TraceBuilder, ended: Callable[[], bool | None]
     ) -> None:
         self.file = file
         self.trace_builder = trace_builder
@@ -123,7 +124,7 @@ class Recorder:
             self.file.discard()
             self._log_discarded()
 
-    def add(self, sample: Dict[str, Any], hypotheses: List[List[Dict[str, Any]]]) -> None:
+    def add(self, sample: dict[str, Any], hypotheses: list[list[dict[str, Any]]]) -> None:
         """It was: append its sentences. ``sample``: fairseq's batch; without ``id`` sentences are
         numbered as they come. ``hypotheses``: what the generator made of it; the best one of each
         sentence is traced."""

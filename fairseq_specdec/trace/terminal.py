@@ -1,7 +1,8 @@
 """Traces in a terminal, in colours, and legible without them."""
 
 import unicodedata
-from typing import Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fairseq_specdec.decoding.iteration import (
     DRAWN,
@@ -24,7 +25,7 @@ class Style(NamedTuple):
     codes: str
 
 
-STYLES: Dict[str, Style] = {
+STYLES: dict[str, Style] = {
     OWN: Style("+", "32"),
     RELAXED: Style("~", "33"),
     DRAWN: Style("%", "36"),
@@ -122,7 +123,7 @@ class Painter:
         return "\n".join(lines)
 
 
-def show(systems: Sequence[TracedSystem], ids: Sequence[int], colour: bool) -> List[str]:
+def show(systems: Sequence[TracedSystem], ids: Sequence[int], colour: bool) -> list[str]:
     """Paragraphs: a legend, then each sentence as every system decoded it."""
     paint = Painter(colour)
     beams = any("beam" in system.settings for system in systems)

@@ -1,6 +1,6 @@
 """A stand-in for a task that has dictionaries only."""
 
-from typing import Any, Optional, Tuple
+from typing import Any
 
 from fairseq.data import Dictionary
 
@@ -13,7 +13,7 @@ class Dictionaries:
         self.target_dictionary = self.tgt_dict = target
 
 
-def placeholders(weights: Any) -> Tuple[Optional[Dictionary], Optional[Dictionary]]:
+def placeholders(weights: Any) -> tuple[Dictionary | None, Dictionary | None]:
     """Dictionaries of the sizes that a checkpoint's weights say, for source and target; one where
     they are equal, which embeddings that are shared need. None of a side without words."""
     tables = [weights.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ def total_variation(logits: Tensor, expected: Tensor) -> Tensor:
     return (q - p).abs().sum(1) / 2
 
 
-DIVERGENCES: Dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "forward-kl": forward_kl,
     "reverse-kl": reverse_kl,
     "jsd": jensen_shannon,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,9 +31,9 @@ NO_TRAINING = {
 class Report(NamedTuple):
     """What became of a checkpoint's parameters."""
 
-    kept: List[int]  # decoder layers of the source, in the order of the result's
-    dropped: List[int]  # decoder layers left out
-    heads: List[str]  # parameters that only BART's classification has, left out
+    kept: list[int]  # decoder layers of the source, in the order of the result's
+    dropped: list[int]  # decoder layers left out
+    heads: list[str]  # parameters that only BART's classification has, left out
     mask_row: bool  # whether the embedding of <mask>, the last, was left out
     copied: int  # parameters (tensors) taken over
 
@@ -72,8 +73,8 @@ def _adjust(settings: Any, layers: int) -> None:
 
 
 def select(
-    state: Dict[str, Any], layers: Sequence[int], symbols: Optional[int] = None
-) -> tuple[Dict[str, Any], Report]:
+    state: dict[str, Any], layers: Sequence[int], symbols: int | None = None
+) -> tuple[dict[str, Any], Report]:
     """A checkpoint with some decoder layers of another one.
 
     A BART becomes a plain ``transformer`` of the same settings, which is the same function; what
@@ -88,7 +89,7 @@ def select(
     Returns:
         The new checkpoint, and what was done.
     """
-    model: Dict[str, torch.Tensor] = state["model"]
+    model: dict[str, torch.Tensor] = state["model"]
     settings = copy.deepcopy(settings_of(state, "model"))
     if settings is None:
         raise UsageError("", "holds no settings of its model (args or cfg)")
@@ -125,7 +126,7 @@ def _check_layers(layers: Sequence[int], total: int) -> None:
         )
 
 
-def _has_mask_row(model: Dict[str, torch.Tensor], symbols: Optional[int]) -> bool:
+def _has_mask_row(model: dict[str, torch.Tensor], symbols: int | None) -> bool:
     """Whether the embeddings have one row more than the dictionary has ``symbols``."""
     rows = {model[name].size(0) for name in (*TABLES, OUTPUT) if name in model}
     mask_row = symbols is not None and rows == {symbols + 1}
@@ -139,10 +140,10 @@ def _has_mask_row(model: Dict[str, torch.Tensor], symbols: Optional[int]) -> boo
     return mask_row
 
 
-def _renumbered(model: Dict[str, torch.Tensor], layers: Sequence[int]) -> Dict[str, torch.Tensor]:
+def _renumbered(model: dict[str, torch.Tensor], layers: Sequence[int]) -> dict[str, torch.Tensor]:
     """The parameters without the other decoder layers; these are numbered from 0 in this order."""
     place = {old: new for new, old in enumerate(layers)}
-    chosen: Dict[str, torch.Tensor] = {}
+    chosen: dict[str, torch.Tensor] = {}
     for name, value in model.items():
         match = DECODER_LAYER.fullmatch(name)
         if match is None:
@@ -153,7 +154,7 @@ def _renumbered(model: Dict[str, torch.Tensor], layers: Sequence[int]) -> Dict[s
     return chosen
 
 
-def count_layers(model: Dict[str, torch.Tensor]) -> int:
+def count_layers(model: dict[str, torch.Tensor]) -> int:
     """Decoder layers of an encoder-decoder transformer's parameters."""
     matches = filter(None, map(DECODER_LAYER.fullmatch, model))
     numbers = {int(match.group(1)) for match in matches}

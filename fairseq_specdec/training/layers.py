@@ -1,11 +1,9 @@
 """Which layers of a deep model a shallower one takes."""
 
-from typing import List, Optional, Tuple
-
 from fairseq_specdec.errors import UsageError
 
 
-def evenly_spaced(keep: int, total: int, single: int) -> List[int]:
+def evenly_spaced(keep: int, total: int, single: int) -> list[int]:
     """``keep`` of ``total`` layers, counted from 0, evenly from the first to the last. ``single``:
     the one that is taken where ``keep`` is 1. A copy of a whole model keeps the first, whose input
     is that of the deep model; a drafter takes the last, whose output is."""
@@ -14,7 +12,7 @@ def evenly_spaced(keep: int, total: int, single: int) -> List[int]:
     return [round(index * (total - 1) / (keep - 1)) for index in range(keep)]
 
 
-def growth_plan(there: int, here: int) -> List[Tuple[int, bool]]:
+def growth_plan(there: int, here: int) -> list[tuple[int, bool]]:
     """How ``here`` encoder layers come from ``there``.
 
     Returns:
@@ -32,7 +30,7 @@ def growth_plan(there: int, here: int) -> List[Tuple[int, bool]]:
     return plan
 
 
-def decoder_layers(asked: Optional[str], there: int, here: int) -> List[int]:
+def decoder_layers(asked: str | None, there: int, here: int) -> list[int]:
     """The verifier's layers that the drafter's take, from ``--init-decoder-layers``."""
     flag = "--init-decoder-layers"
     if not asked:

@@ -1,6 +1,6 @@
 """Averages over the logs of all workers of a training."""
 
-from typing import Any, Dict, List
+from typing import Any
 
 from fairseq import utils
 from fairseq.logging import metrics
@@ -9,7 +9,7 @@ from fairseq.logging import metrics
 class LoggedSums:
     """Sums over the logs of all workers, for a criterion's ``reduce_metrics``."""
 
-    def __init__(self, logging_outputs: List[Dict[str, Any]]) -> None:
+    def __init__(self, logging_outputs: list[dict[str, Any]]) -> None:
         self.outputs = logging_outputs
 
     def __contains__(self, key: str) -> bool:

@@ -13,7 +13,8 @@ import logging
 import os
 import pickle
 import re
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -38,14 +39,14 @@ from .layers import evenly_spaced
 logger = logging.getLogger(__name__)
 
 
-def parse_layers(text: str) -> List[int]:
+def parse_layers(text: str) -> list[int]:
     """``"0,11"`` to numbers."""
     if not re.fullmatch(r"\d+(,\d+)*", text):
         raise UsageError(f"--decoder-layers {text}", "expected numbers from 0, as in 0,11")
     return [int(number) for number in text.split(",")]
 
 
-def load(state: Dict[str, Any]) -> TransformerModelBase:
+def load(state: dict[str, Any]) -> TransformerModelBase:
     """The model that a checkpoint of :func:`select` holds, on the CPU, in eval mode."""
     settings = settings_of(state, "model")
     if isinstance(settings, dict):
@@ -63,12 +64,12 @@ def load(state: Dict[str, Any]) -> TransformerModelBase:
     return model.eval()
 
 
-def read(path: str) -> Dict[str, Any]:
+def read(path: str) -> dict[str, Any]:
     """A fairseq checkpoint on the CPU, as saved."""
     if not os.path.isfile(path):
         raise UsageError(path, "no such file")
     try:
-        state: Dict[str, Any] = load_model(path)
+        state: dict[str, Any] = load_model(path)
     except (EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(path, f"cannot be read, it may be truncated: {text}") from error
@@ -110,8 +111,8 @@ def main(args: argparse.Namespace) -> Report:
 
 
 def _select_and_check(
-    state: Dict[str, Any], args: argparse.Namespace
-) -> tuple[Dict[str, Any], Report]:
+    state: dict[str, Any], args: argparse.Namespace
+) -> tuple[dict[str, Any], Report]:
     """``select`` as the flags say, and build the model of the result; errors name the file."""
     try:
         layers = _asked_layers(args, count_layers(state["model"]))
@@ -126,7 +127,7 @@ def _select_and_check(
     return result, report
 
 
-def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
+def _asked_layers(args: argparse.Namespace, total: int) -> list[int]:
     """``--decoder-layers``, or those that ``--keep`` spreads over the decoder's ``total``."""
     if args.decoder_layers is not None:
         return parse_layers(args.decoder_layers)
@@ -135,7 +136,7 @@ def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
     return evenly_spaced(args.keep, total, single=0)
 
 
-def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+def cli_main(arguments: Sequence[str] | None = None) -> None:
     log_to_stderr()
     with reporting("select_layers", arguments) as words:
         main(brief(get_parser(), "select_layers").parse_args(words))

@@ -18,7 +18,7 @@ import shutil
 import struct
 import uuid
 import zlib
-from typing import Any, BinaryIO, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ VERSION = b"1"
 RECORD = struct.Struct("<16sQIIII")  # digest, offset, source rows, target rows, CRC-32, its own
 LEAST_FREE = 1 << 30  # bytes that stay free on the disk
 
-Rows = Tuple[Any, Any]  # float16 [S, C] and [T, D]
+Rows = tuple[Any, Any]  # float16 [S, C] and [T, D]
 
 
 class _Place(NamedTuple):
@@ -63,11 +63,11 @@ class StateCache:
     """States of sentences by :func:`sentence_key`. ``digest``: of the verifier, from
     :func:`model_digest`. ``widths``: C of the encoder's output and D of the decoder's states."""
 
-    def __init__(self, folder: str, digest: str, widths: Tuple[int, int]):
+    def __init__(self, folder: str, digest: str, widths: tuple[int, int]):
         self.folder = os.path.join(folder, digest)
         self.widths = widths
-        self._places: Dict[bytes, _Place] = {}
-        self._own: Optional[List[BinaryIO]] = None
+        self._places: dict[bytes, _Place] = {}
+        self._own: list[BinaryIO] | None = None
         self._full = False
         try:
             os.makedirs(self.folder, exist_ok=True)
@@ -106,7 +106,7 @@ class StateCache:
     def __len__(self) -> int:
         return len(self._places)
 
-    def find(self, key: bytes) -> Optional[Rows]:
+    def find(self, key: bytes) -> Rows | None:
         """A sentence's states, float16 [S, C] and [T, D], or None."""
         place = self._places.get(key)
         if place is None:
@@ -145,7 +145,7 @@ class StateCache:
         index.flush()
         self._places[key] = _Place(states, offset, len(source), len(target), checksum)
 
-    def _own_files(self) -> List[BinaryIO]:
+    def _own_files(self) -> list[BinaryIO]:
         """This process's states and index, made when they are first needed."""
         if self._own is None:
             stem = os.path.join(self.folder, uuid.uuid4().hex)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ def target_nll(
     logits: Tensor,
     gold: Tensor,
     epsilon: float,
-    expected: Optional[Tensor] = None,
+    expected: Tensor | None = None,
     share: float = 0.0,
     overwrite: bool = False,
 ) -> tuple[Tensor, Tensor]:
@@ -68,7 +69,7 @@ class _TargetNLL(torch.autograd.Function):
         logits: Tensor,
         gold: Tensor,
         epsilon: float,
-        expected: Optional[Tensor],
+        expected: Tensor | None,
         share: float,
         overwrite: bool,
     ) -> tuple[Tensor, Tensor]:

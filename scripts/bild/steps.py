@@ -1,13 +1,11 @@
 """Decoding with the small models of Big Little Decoder."""
 
-from typing import Dict, List
-
 from models import decode_each
 from recipe import Settings
 from step import Step
 
 
-def systems(settings: Settings, folder: str) -> Dict[str, List[str]]:
+def systems(settings: Settings, folder: str) -> dict[str, list[str]]:
     """Model and flags of each system, by its name. ``folder``: of this recipe's models."""
     verifier = settings["VERIFIER"]
     exits = ["--alpha-fb", settings["EXIT_ALPHA_FB"], "--alpha-rb", settings["EXIT_ALPHA_RB"]]

@@ -2,7 +2,7 @@
 
 import pathlib
 import re
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 from launch import Devices
 from models import corpus_files, decode_each, direction, train_model
@@ -23,7 +23,7 @@ class Heads(NamedTuple):
     k: str
 
 
-def chosen(settings: Settings) -> List[Heads]:
+def chosen(settings: Settings) -> list[Heads]:
     """The models that MODELS names."""
     heads = []
     for name in settings.words("MODELS"):

@@ -1,7 +1,8 @@
 """Every strategy on one verifier in one table."""
 
 import shlex
-from typing import Any, Dict, Iterator, List, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from bild.steps import systems as bild_systems
 from blockwise.steps import chosen
@@ -24,7 +25,7 @@ def train(step: Step) -> None:
     run_recipe(step, "bild", *training, OUT=step["BILD"])
 
 
-def systems(step: Step) -> Dict[str, List[Any]]:
+def systems(step: Step) -> dict[str, list[Any]]:
     """Flags of each row of the table, by its name."""
     settings, rows = step.settings, {"greedy": ["--strategy", "greedy"]}
     for heads in chosen(settings):
@@ -50,7 +51,7 @@ def systems(step: Step) -> Dict[str, List[Any]]:
     return rows
 
 
-def _block_drafters(step: Step) -> Iterator[Tuple[str, List[str]]]:
+def _block_drafters(step: Step) -> Iterator[tuple[str, list[str]]]:
     """What a row's name ends in, and flags, of each drafter that there is."""
     for name, setting in (("", "DRAFTER"), (" separate", "SEPARATE_DRAFTER")):
         if step[setting]:

@@ -5,7 +5,6 @@ import logging
 import pathlib
 import shutil
 import sys
-from typing import List
 
 from models import corpus_files, distill, train
 from prepare import apply_codes, binarise
@@ -17,7 +16,7 @@ from fairseq_specdec.commands.words import flags
 logger = logging.getLogger("demo")
 
 
-def own_files(step: Step, *names: str) -> List[str]:
+def own_files(step: Step, *names: str) -> list[str]:
     """The files that settings name; nothing where all of them are empty."""
     if not any(step[name] for name in names):
         return []
@@ -181,7 +180,7 @@ def pack(
 
 
 def test_set(
-    step: Step, new: pathlib.Path, texts: List[pathlib.Path], languages: List[str], pair: List[str]
+    step: Step, new: pathlib.Path, texts: list[pathlib.Path], languages: list[str], pair: list[str]
 ) -> None:
     """The held-out texts as a test set for fairseq-generate; codes and dictionaries are in new."""
     scratch = new / "scratch"
@@ -198,7 +197,7 @@ def test_set(
     step.call("shutil.rmtree", scratch)
 
 
-def join_history(folder: pathlib.Path, records: List[pathlib.Path]) -> None:
+def join_history(folder: pathlib.Path, records: list[pathlib.Path]) -> None:
     """Copy the records of the steps before, by their steps' names."""
     folder.mkdir()
     for path in records:

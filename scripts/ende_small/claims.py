@@ -16,7 +16,8 @@ on a busy machine. A claim holds where all its tests do, and does not where one 
 
 import json
 import pathlib
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy
 from recipe import read_table
@@ -44,7 +45,7 @@ class Line(NamedTuple):
     set: str
     figure: str
     test: str
-    systems: List[str]
+    systems: list[str]
 
 
 class Result(NamedTuple):
@@ -72,7 +73,7 @@ class Run:
     """One set, as measured at batch size 1, and resamples of its sentences. ``sentences``: how many
     were decoded. ``busy``: why its times mean little; empty where they do."""
 
-    def __init__(self, results: Dict[str, Any]) -> None:
+    def __init__(self, results: dict[str, Any]) -> None:
         (part,) = (part for part in results["runs"] if part["batch_size"] == 1)
         if "by_sentence" not in part:
             raise ValueError("has no figures of sentences: measure again with --by-sentence")
@@ -118,7 +119,7 @@ class Run:
         )  # fmt: skip
 
 
-def interval(values: Any) -> Tuple[float, float]:
+def interval(values: Any) -> tuple[float, float]:
     """The 95 percent interval of a figure's resamples."""
     low, high = numpy.percentile(values[1:], INTERVAL)
     return float(low), float(high)
@@ -166,7 +167,7 @@ def peaking(figures: Sequence[Any]) -> Result:
     return Result(together([rise, fall]), words)
 
 
-def judge(line: Line, run: Optional[Run]) -> Result:
+def judge(line: Line, run: Run | None) -> Result:
     """What a line of claims.tsv comes to. ``run``: its set; None where it was not measured."""
     if run is None or not all(run.has(system) for system in line.systems):
         return Result(NOT_RUN, "-")
@@ -186,7 +187,7 @@ def judge(line: Line, run: Optional[Run]) -> Result:
 
 def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
     """A table of the claims, and a list of the tests behind them."""
-    by_claim: Dict[Tuple[str, str], List[Result]] = {}
+    by_claim: dict[tuple[str, str], list[Result]] = {}
     for line, result in zip(lines, results):
         by_claim.setdefault((line.claim, line.source), []).append(result)
     claims = [[claim, source, together(verdicts)] for (claim, source), verdicts in by_claim.items()]
@@ -207,7 +208,7 @@ def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
 
 def write(table: pathlib.Path, folder: pathlib.Path, note: str, output: pathlib.Path) -> None:
     lines = read_table(table, Line, make_line)
-    runs: Dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     for name in {line.set for line in lines}:
         path = folder / f"{name}.json"
         if path.exists():

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-from typing import List
 
 from benchmark import Benchmark
 from prepare import prepare as prepare_corpus
@@ -41,7 +40,7 @@ def corpus(step: Step, bench: Benchmark, dictionaries: pathlib.Path) -> None:
     prepare_corpus(step, texts, prepared, bench.bin, pair, pair, merges="", dictionary=own)
 
 
-def given_models(step: Step) -> List[pathlib.Path]:
+def given_models(step: Step) -> list[pathlib.Path]:
     """The verifier, and the drafter that reads it, if there is one."""
     verifier, attached = step.path("VERIFIER"), step["ATTACHED"]
     if not attached and os.path.realpath(verifier) == os.path.realpath(PAIR / "verifier.pt"):

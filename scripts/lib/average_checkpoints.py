@@ -13,7 +13,8 @@ import os
 import pathlib
 import pickle
 import sys
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from models import updates_of
@@ -30,7 +31,7 @@ PATH_SETTINGS = frozenset(
 UNNEEDED = ("last_optimizer_state",)
 
 
-def load(path: pathlib.Path) -> Dict[str, Any]:
+def load(path: pathlib.Path) -> dict[str, Any]:
     """A fairseq checkpoint on the CPU; the file runs no code."""
     try:
         state = load_checkpoint(str(path))
@@ -41,7 +42,7 @@ def load(path: pathlib.Path) -> Dict[str, Any]:
     return state
 
 
-def last_checkpoints(folder: pathlib.Path, count: int) -> List[pathlib.Path]:
+def last_checkpoints(folder: pathlib.Path, count: int) -> list[pathlib.Path]:
     """The `count` newest checkpoints that --save-interval-updates wrote, the newest last.
 
     An update that also ends an epoch is saved as checkpoint_last.pt alone, which counts too.
@@ -61,13 +62,13 @@ def last_checkpoints(folder: pathlib.Path, count: int) -> List[pathlib.Path]:
     return [path for _, path in sorted(saved)[-count:]]
 
 
-def average(paths: Sequence[pathlib.Path]) -> Dict[str, Any]:
+def average(paths: Sequence[pathlib.Path]) -> dict[str, Any]:
     """The newest (last) checkpoint of `paths` with all parameters averaged over them.
 
     Integer buffers, such as a version counter, are taken from the newest.
     """
     newest = load(paths[-1])
-    model: Dict[str, torch.Tensor] = newest["model"]
+    model: dict[str, torch.Tensor] = newest["model"]
     sums = {name: value.double() for name, value in model.items() if value.is_floating_point()}
     for path in bar(paths[:-1], "averaging", unit="checkpoint"):
         other = load(path)["model"]
@@ -80,7 +81,7 @@ def average(paths: Sequence[pathlib.Path]) -> Dict[str, Any]:
     return newest
 
 
-def put_back(state: Dict[str, Any], frozen: pathlib.Path) -> None:
+def put_back(state: dict[str, Any], frozen: pathlib.Path) -> None:
     """Take every parameter of the checkpoint `frozen` from there, in its own type, in place.
 
     Training in bf16 or fp16 rounds also what it does not train.
@@ -117,9 +118,9 @@ def forget_paths(settings: Any) -> None:
             forget_paths(value)
 
 
-def share_equal(model: Dict[str, torch.Tensor]) -> None:
+def share_equal(model: dict[str, torch.Tensor]) -> None:
     """Let equal tensors be one, in place: torch.save then writes tied embeddings once."""
-    kept: Dict[bytes, torch.Tensor] = {}
+    kept: dict[bytes, torch.Tensor] = {}
     for name, value in model.items():
         content = value.contiguous().cpu().flatten().view(torch.uint8).numpy()
         digest = hashlib.sha256(content)
@@ -127,7 +128,7 @@ def share_equal(model: Dict[str, torch.Tensor]) -> None:
         model[name] = kept.setdefault(digest.digest(), value)
 
 
-def shrink(state: Dict[str, Any], half: bool) -> Dict[str, Any]:
+def shrink(state: dict[str, Any], half: bool) -> dict[str, Any]:
     """Drop what decoding does not need, and store parameters in fp16 if `half`, in place."""
     for name in UNNEEDED:
         state.pop(name, None)

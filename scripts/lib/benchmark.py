@@ -2,7 +2,8 @@
 
 import pathlib
 import re
-from typing import Any, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import recipe_config
 from launch import Devices
@@ -34,7 +35,7 @@ class Benchmark:
         self.smoke = step["PROFILE"] == "smoke"
         self._step = step
 
-    def inputs(self, corpus: pathlib.Path) -> List[pathlib.Path]:
+    def inputs(self, corpus: pathlib.Path) -> list[pathlib.Path]:
         """What training reads of a corpus."""
         dictionary, *_ = corpus_files(corpus, self.src, self.tgt)
         return [dictionary, *corpus_files(corpus, *self.languages)[1:]]
@@ -53,7 +54,7 @@ class Benchmark:
     def chosen(self, name: str) -> bool:
         return self._step["MODELS"] == "all" or name in self._step.settings.words("MODELS")
 
-    def chosen_models(self, stage: str) -> List[ModelRow]:
+    def chosen_models(self, stage: str) -> list[ModelRow]:
         """The chosen models that a step makes."""
         models = self._step.recipe.models()
         names = [model.name for model in models]
@@ -72,15 +73,15 @@ class Family:
         self.step, self.bench = step, Benchmark(step)
         self.folder = self.bench.home / "prepared"
 
-    def inputs(self) -> List[Any]:
+    def inputs(self) -> list[Any]:
         """What the corpus is made of, for the record."""
         return [self.step.path("SOURCES"), *filter(None, [self.step["RAW"]])]
 
-    def make(self) -> List[pathlib.Path]:
+    def make(self) -> list[pathlib.Path]:
         """Make ``bench.bin``; returns what else was made."""
         raise NotImplementedError
 
-    def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+    def score(self, outputs: list[pathlib.Path], json: pathlib.Path) -> None:
         """Score outputs called SET.SYSTEM.out."""
         raise NotImplementedError
 
@@ -115,10 +116,10 @@ def machine_overrides(
     step: Step,
     devices: Devices,
     config: str,
-    updates: Optional[int],
+    updates: int | None,
     own: Sequence[str],
     more: Sequence[str],
-) -> List[str]:
+) -> list[str]:
     """Overrides that fit a YAML of configs to the devices; tiny models for the smoke profile.
     ``own``: overrides before these. ``more``: overrides that follow; where they set the batch, what
     the paper's comes to here is not logged."""
@@ -134,7 +135,7 @@ def machine_overrides(
     return overrides + ["common.bf16=true"] * (devices.precision == "bf16")
 
 
-def place_overrides(step: Step, folder: pathlib.Path, corpus: pathlib.Path) -> List[str]:
+def place_overrides(step: Step, folder: pathlib.Path, corpus: pathlib.Path) -> list[str]:
     """Overrides that set where the data are, and where hydra writes."""
     bench = Benchmark(step)
     return [
@@ -151,9 +152,9 @@ def train_config(
     corpus: pathlib.Path,
     config: str,
     *own: str,
-    frozen: Optional[pathlib.Path] = None,
-    updates: Optional[int] = None,
-    average: Optional[str] = None,
+    frozen: pathlib.Path | None = None,
+    updates: int | None = None,
+    average: str | None = None,
 ) -> None:
     """Train what a YAML of configs describes: ``folder/model.pt``, an average; it resumes.
 
@@ -186,9 +187,9 @@ class Overrides:
     one."""
 
     def __init__(self, bench: Benchmark, row: ModelRow) -> None:
-        self.words: List[str] = []
-        self.models: List[pathlib.Path] = []
-        self.frozen: Optional[pathlib.Path] = None
+        self.words: list[str] = []
+        self.models: list[pathlib.Path] = []
+        self.frozen: pathlib.Path | None = None
         for word in row.overrides.split():
             name, _, value = word.partition("=")
             match = re.search(r"{([a-z0-9_]+)}", value)

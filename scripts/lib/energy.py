@@ -5,7 +5,7 @@ import shutil
 import statistics
 import subprocess
 import time
-from typing import Dict, Iterator
+from collections.abc import Iterator
 
 from benchmark import Benchmark
 from launch import Devices
@@ -20,10 +20,10 @@ SAMPLER = (
 
 
 @contextlib.contextmanager
-def sampled(gpu: str) -> Iterator[Dict[str, float]]:
+def sampled(gpu: str) -> Iterator[dict[str, float]]:
     """The mean power in ``watts`` that the driver reports of a GPU (its number) meanwhile, the
     ``hours``, and the energy ``wh``."""
-    figures: Dict[str, float] = {}
+    figures: dict[str, float] = {}
     started = time.perf_counter()
     with subprocess.Popen([*SAMPLER, f"--id={gpu}"], stdout=subprocess.PIPE, text=True) as sampler:
         try:

@@ -12,7 +12,7 @@ import pathlib
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, List, NamedTuple
+from typing import Any, NamedTuple
 
 from recipe import read_table
 
@@ -55,7 +55,7 @@ class SourceError(ValueError):
     """A file cannot be had, or is not what it was."""
 
 
-def read_sources(path: pathlib.Path) -> List[Source]:
+def read_sources(path: pathlib.Path) -> list[Source]:
     return read_table(path, Source)
 
 
@@ -76,9 +76,10 @@ def receive(answer: Any, url: str, partial: pathlib.Path, have: int) -> None:
     have = have if goes_on else 0
     length = answer.headers.get("Content-Length")  # of what is left
     total = have + int(length) if length else None
-    with open(partial, "ab" if goes_on else "wb") as stream, bar(
-        title=partial.stem[-40:], total=total, initial=have, unit="B"
-    ) as shown:
+    with (
+        open(partial, "ab" if goes_on else "wb") as stream,
+        bar(title=partial.stem[-40:], total=total, initial=have, unit="B") as shown,
+    ):
         for chunk in iter(lambda: answer.read(CHUNK), b""):
             stream.write(chunk)
             have += len(chunk)

@@ -7,7 +7,7 @@ dictionary.
 
 import os
 import pathlib
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 from benchmark import Benchmark, Family, stand_in
 from launch import Devices
@@ -35,7 +35,7 @@ class Corrections(Family):
     def __init__(self, step: Step) -> None:
         super().__init__(step)
         self._sample = self.bench.home / "sample"
-        self._paths: Dict[str, str] = {}
+        self._paths: dict[str, str] = {}
 
     def _make_sample(self) -> None:
         """In the smoke profile, once."""
@@ -63,7 +63,7 @@ class Corrections(Family):
             raise StepError(f"{name}: neither {path} nor {path}.src exists")
         return path
 
-    def stage(self, name: str) -> List[str]:
+    def stage(self, name: str) -> list[str]:
         """The corpora of a stage: train_data, finetune_data, valid_data, test_data."""
         self._make_sample()
         names = self.step.settings.words(name)
@@ -72,13 +72,13 @@ class Corrections(Family):
             return [f"{self._sample}/{part}"] if names else []
         return [self.path(one) for one in names]
 
-    def inputs(self) -> List[Any]:
+    def inputs(self) -> list[Any]:
         for name in ("BART", "GPT2") if self.step["SUBWORDS"] == "gpt2" else ():
             self.path(name)
         stages = ("train_data", "finetune_data", "valid_data", "test_data")
         return files_of([path for name in stages for path in self.stage(name)])
 
-    def make(self) -> List[pathlib.Path]:
+    def make(self) -> list[pathlib.Path]:
         gold = self.bench.home / "gold"
         self._gather("train", self.stage("train_data"))
         for split in ("valid", "test"):
@@ -89,13 +89,13 @@ class Corrections(Family):
             self.binarise_more("finetune", self.folder / "finetune")
         return [gold]
 
-    def _gather(self, name: str, inputs: List[str], **more: Any) -> None:
+    def _gather(self, name: str, inputs: list[str], **more: Any) -> None:
         """``NAME.tok.src`` and ``.tgt`` out of corpora."""
         prefix = f"{self.step.make(self.folder) / name}.tok"
         characters = bool(self.step["characters"])
         self.step.call("gec_corpus.write", prefix, inputs, characters=characters, **more)
 
-    def _gpt2_files(self) -> List[str]:
+    def _gpt2_files(self) -> list[str]:
         """GPT-2's subwords."""
         return [f"{self.path('GPT2')}/{name}" for name in ("encoder.json", "vocab.bpe")]
 
@@ -133,7 +133,7 @@ class Corrections(Family):
         corpus = self.bench.corpus(name)
         binarise(self.step, corpus, PAIR, {"train": f"{prefix}.bpe"}, *words, **files)
 
-    def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+    def score(self, outputs: list[pathlib.Path], json: pathlib.Path) -> None:
         step = self.step
         files = self._gpt2_files() if step["SUBWORDS"] == "gpt2" else []
         where = (step.recipe.folder / "systems.tsv", self.bench.home / "gold")
@@ -143,7 +143,7 @@ class Corrections(Family):
         )  # fmt: skip
 
 
-def files_of(paths: List[str]) -> List[str]:
+def files_of(paths: list[str]) -> list[str]:
     """What lies behind .m2 files and prefixes, for the record."""
     groups = [[path] if os.path.isfile(path) else [f"{path}.src", f"{path}.tgt"] for path in paths]
     return sorted({path for files in groups for path in files})

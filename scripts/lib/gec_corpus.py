@@ -8,7 +8,7 @@ The gold of a .src and a .tgt file has the edits of difflib: good enough to try 
 import difflib
 import logging
 import pathlib
-from typing import Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
 
 from scoring import m2_file
 from scoring.m2_file import Sentence, read_lines
@@ -17,7 +17,7 @@ from text_files import write_lines
 from fairseq_specdec.io.atomic import write_json
 
 logger = logging.getLogger("gec_corpus")
-Pair = Tuple[str, str]
+Pair = tuple[str, str]
 
 
 def corrected(sentence: Sentence) -> str:
@@ -61,7 +61,7 @@ def read(path: str) -> Iterator[Pair]:
         yield " ".join(pair[0].split()), " ".join(pair[1].split())
 
 
-def read_pairs(path: str, keep_all: bool) -> List[Pair]:
+def read_pairs(path: str, keep_all: bool) -> list[Pair]:
     """The pairs of a corpus; without ``keep_all`` those that have both sides."""
     kept = [pair for pair in read(path) if keep_all or all(pair)]
     changed = sum(source != target for source, target in kept)
@@ -70,10 +70,7 @@ def read_pairs(path: str, keep_all: bool) -> List[Pair]:
 
 
 def write(
-    prefix: str,
-    inputs: Sequence[str],
-    gold: Optional[pathlib.Path] = None,
-    characters: bool = False,
+    prefix: str, inputs: Sequence[str], gold: pathlib.Path | None = None, characters: bool = False
 ) -> None:
     """Write the pairs of corpora.
 

@@ -12,7 +12,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import gpt2_subwords
 from recipe import SystemRow, read_table
@@ -28,7 +29,7 @@ OFFICIAL = re.compile(r"^(Precision|Recall|F_[\d.]+)\s*:\s*([\d.]+)\s*$", re.MUL
 BETA = 0.5  # weight of recall
 
 
-def read_outputs(path: pathlib.Path) -> List[str]:
+def read_outputs(path: pathlib.Path) -> list[str]:
     """Sentences of a text file, or the D lines of fairseq-generate's output in their order."""
     lines = read_text(str(path))
     if path.suffix != ".out":
@@ -41,7 +42,7 @@ def read_outputs(path: pathlib.Path) -> List[str]:
     return [by_number[number] for number in sorted(by_number)]
 
 
-def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) -> Dict[str, float]:
+def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) -> dict[str, float]:
     """Precision, recall and F in percent by the official M2 scorer at the user's place."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "output.txt")
@@ -59,7 +60,7 @@ def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) 
     return {ours: 100 * float(values[theirs]) for ours, theirs in names}
 
 
-def in_percent(counts: m2.Counts, beta: float) -> Dict[str, float]:
+def in_percent(counts: m2.Counts, beta: float) -> dict[str, float]:
     """Scores as the papers print them, with the counts."""
     percents = {"precision": counts.precision, "recall": counts.recall, "f": counts.f(beta)}
     return {**{name: 100 * value for name, value in percents.items()}, **counts._asdict()}
@@ -71,7 +72,7 @@ def scores(
     metric: str = "m2",
     m2scorer: str = "",
     beta: float = BETA,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """All scores of one output.
 
     Args:
@@ -83,7 +84,7 @@ def scores(
     sentences = read(str(gold))
     if not sentences:
         raise ValueError(f"{gold}: holds no sentence")
-    figures: Dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     if metric in ("m2", "both") and m2scorer:
         figures["m2"] = {**official(m2scorer, outputs, gold, beta), "scorer": m2scorer}
     elif metric in ("m2", "both"):
@@ -97,12 +98,12 @@ def scores(
 def write(
     outputs: Sequence[pathlib.Path],
     json: pathlib.Path,
-    read: Callable[[pathlib.Path], List[str]],
+    read: Callable[[pathlib.Path], list[str]],
     gold_of: Callable[[pathlib.Path], PathLike],
     **how: Any,
 ) -> None:
     """Score outputs, and write all scores by the file's name: ``m2_f``, ``errant_f`` and so on."""
-    written: Dict[str, Dict[str, Any]] = {}
+    written: dict[str, dict[str, Any]] = {}
     for path in outputs:
         try:
             figures = scores(read(path), gold_of(path), **how)
@@ -115,7 +116,7 @@ def write(
     write_json(json, written, make_folder=True)
 
 
-def segment(command: str, lines: Sequence[str]) -> List[str]:
+def segment(command: str, lines: Sequence[str]) -> list[str]:
     """Words between blanks, by a command of the user's."""
     text = "".join(line + "\n" for line in lines)
     try:
@@ -158,7 +159,7 @@ def write_sets(
             raise ValueError(f"{table} names no set {name}")
         return gold / f"{split_of[name]}.m2"
 
-    def words(path: pathlib.Path) -> List[str]:
+    def words(path: pathlib.Path) -> list[str]:
         lines = read_outputs(path)
         if gpt2:
             files = list(map(str, gpt2))

@@ -6,7 +6,8 @@ the rest of a long article is cut off.
 
 import functools
 import multiprocessing
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 from text_files import read_lines, write_lines

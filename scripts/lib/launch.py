@@ -10,7 +10,7 @@ wait AWAIT seconds at most for what the first one makes.
 import pathlib
 import subprocess
 import time
-from typing import Any, List, Tuple
+from typing import Any
 
 from recipe import StepError
 from step import Step
@@ -29,7 +29,7 @@ def computes_in_bf16(info: pathlib.Path = CPU_INFO) -> bool:
     return not CPU_BF16.isdisjoint(info.read_text(encoding="utf-8", errors="replace").split())
 
 
-def at_hand(cpu: bool, bf16: bool) -> Tuple[int, str, str]:
+def at_hand(cpu: bool, bf16: bool) -> tuple[int, str, str]:
     """How many processes, in which precision, on which device."""
     if not cpu:
         import torch
@@ -42,7 +42,7 @@ def at_hand(cpu: bool, bf16: bool) -> Tuple[int, str, str]:
     return 1, "bf16" if bf16 and computes_in_bf16() else "fp32", "cpu"
 
 
-def asked(step: Step, bf16: bool) -> Tuple[int, str, str]:
+def asked(step: Step, bf16: bool) -> tuple[int, str, str]:
     """What is at hand, found by a process of its own: this one would hold on to the GPU."""
     code = f"import launch; print(*launch.at_hand(False, {bf16}), sep='\\n')"
     command = [step.python, "-c", code]
@@ -97,7 +97,7 @@ class Devices:
         return self.rank == 0
 
     @property
-    def half(self) -> List[str]:
+    def half(self) -> list[str]:
         """Flags of a fairseq command that decodes: --cpu, --fp16 or neither."""
         if self.cpu:
             return ["--cpu"]
@@ -105,7 +105,7 @@ class Devices:
 
     def launch(self, *words: Any, log: pathlib.Path) -> None:
         """Run Python, under torchrun where there are several processes."""
-        python: List[Any] = [self._step.python]
+        python: list[Any] = [self._step.python]
         if self.world > 1:
             flags = self._step.settings.words("TORCHRUN_FLAGS")
             python = ["torchrun", *flags, "--nproc_per_node", self.gpus]

@@ -4,7 +4,8 @@ import itertools
 import pathlib
 import re
 import shlex
-from typing import Any, Dict, Iterator, List, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from benchmark import Benchmark
 from launch import Devices
@@ -25,12 +26,12 @@ class Group:
 
     def __init__(self, name: str, split: str, verifier: pathlib.Path) -> None:
         self.name, self.split, self.verifier = name, split, verifier
-        self.systems: List[Tuple[str, List[str], List[pathlib.Path]]] = [
+        self.systems: list[tuple[str, list[str], list[pathlib.Path]]] = [
             (GREEDY, ["--strategy", "greedy"], [verifier])
         ]
 
     @property
-    def used(self) -> List[pathlib.Path]:
+    def used(self) -> list[pathlib.Path]:
         """The checkpoints of all systems, each once."""
         return list(dict.fromkeys(path for _, _, paths in self.systems for path in paths))
 
@@ -40,10 +41,10 @@ class Group:
         return f"{self.name}: {systems}".replace(str(out), ".")
 
 
-def collect(step: Step, bench: Benchmark) -> Dict[str, Group]:
+def collect(step: Step, bench: Benchmark) -> dict[str, Group]:
     """The sets of this direction, with the systems whose models are there."""
-    groups: Dict[str, Group] = {}
-    lacking: Dict[str, None] = {}
+    groups: dict[str, Group] = {}
+    lacking: dict[str, None] = {}
     for row in step.recipe.systems():
         if row.direction not in ("*", step["DIRECTION"]):
             continue
@@ -135,10 +136,10 @@ def sentences(step: Step, group: Group) -> int:
     return step.settings.number("VALID_SENTENCES" if group.split == "valid" else "SENTENCES")
 
 
-def own_words(words: List[str]) -> Tuple[List[str], List[str]]:
+def own_words(words: list[str]) -> tuple[list[str], list[str]]:
     """A system's own flags, and what follows ``--sweep`` among them."""
-    own: List[str] = []
-    sweeps: List[str] = []
+    own: list[str] = []
+    sweeps: list[str] = []
     rest = iter(words)
     for word in rest:
         if word == "--sweep":
@@ -148,7 +149,7 @@ def own_words(words: List[str]) -> Tuple[List[str], List[str]]:
     return own, sweeps
 
 
-def each_value(name: str, words: List[str]) -> Iterator[Tuple[str, List[str]]]:
+def each_value(name: str, words: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Name and flags of each row that specdec-bench makes of a system."""
     own, sweeps = own_words(words)
     listed = [sweep.split("=") for sweep in sweeps]
@@ -158,7 +159,7 @@ def each_value(name: str, words: List[str]) -> Iterator[Tuple[str, List[str]]]:
         yield " ".join([name, *map("=".join, chosen)]), [*own, *more]
 
 
-def system_words(name: str, words: List[str]) -> List[str]:
+def system_words(name: str, words: list[str]) -> list[str]:
     """The flags of specdec-bench that make a system; ``--sweep FLAG=V,V`` among its own flags makes
     one of every value."""
     own, sweeps = own_words(words)
@@ -175,7 +176,7 @@ def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> N
     """
     name, settings, base = group.name, step.settings, bench.out / "bench" / group.name
     on_cpu = re.search(r"_cpu(\d+)$", name)
-    words: List[Any] = ["--cpu"] if on_cpu else devices.half
+    words: list[Any] = ["--cpu"] if on_cpu else devices.half
     if sentences(step, group):
         words = [*words, "--limit", sentences(step, group)]
     words = [*words, *["--by-sentence"] * (step.recipe.folder / "claims.tsv").exists()]

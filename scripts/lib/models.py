@@ -5,7 +5,8 @@ import pathlib
 import re
 import shutil
 import zipfile
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from launch import Devices
 from recipe import StepError
@@ -21,13 +22,13 @@ SUMMARY = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
 WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")
 
 
-def corpus_files(folder: Any, src: str, tgt: str) -> List[pathlib.Path]:
+def corpus_files(folder: Any, src: str, tgt: str) -> list[pathlib.Path]:
     """What training reads."""
     names = [f"train.{src}-{tgt}.{side}.bin" for side in (src, tgt)]
     return [pathlib.Path(folder) / name for name in (f"dict.{src}.txt", *names)]
 
 
-def direction(step: Step) -> List[str]:
+def direction(step: Step) -> list[str]:
     """Source and target suffix."""
     return [step["SRC"], step["TGT"]]
 
@@ -110,7 +111,7 @@ def train(
 
 def distill_flags(
     step: Step, teacher: Any, dest: Any, pair: Sequence[str], beam: str, tokens: str
-) -> List[Any]:
+) -> list[Any]:
     """The flags of every distillation, less those of the device."""
     own = ["--seed", step["SEED"], "--max-tokens", tokens, WORDS_AND_SIZES[1]]
     own += step.settings.words("DISTILL_FLAGS")

@@ -21,7 +21,8 @@ key, and ``key`` without ``@N`` is that of every batch size.
 import json
 import pathlib
 import string
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from recipe import swept
 
@@ -77,7 +78,7 @@ class Row(NamedTuple):
     name: str
     set: str
     system: str
-    figures: Dict[str, str]
+    figures: dict[str, str]
 
 
 class Note(NamedTuple):
@@ -88,10 +89,10 @@ class Note(NamedTuple):
     text: str
 
 
-def read(path: pathlib.Path) -> Tuple[List[Row], List[Note]]:
+def read(path: pathlib.Path) -> tuple[list[Row], list[Note]]:
     """The rows and the notes of paper.tsv."""
-    rows: List[Row] = []
-    notes: List[Tuple[int, List[str]]] = []
+    rows: list[Row] = []
+    notes: list[tuple[int, list[str]]] = []
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     for number, line in ((number, each) for number, text in lines for each in swept(text)):
         fields = line.split("\t")
@@ -112,10 +113,10 @@ def read(path: pathlib.Path) -> Tuple[List[Row], List[Note]]:
     return rows, [Note(*fields[1:]) for _, fields in notes]
 
 
-def part_of(line: Dict[str, Any], kind: str, section: str) -> Optional[float]:
+def part_of(line: dict[str, Any], kind: str, section: str) -> float | None:
     """What a section takes of a sentence's time. ``line``: a row of specdec-bench's JSON. ``kind``:
     ``ms``; ``ms_iter``, of each iteration; ``share``, in percent."""
-    sections: Dict[str, float] = line["ms_by_section"] or {}
+    sections: dict[str, float] = line["ms_by_section"] or {}
     if section not in sections:
         return None
     whole = {"ms": 1.0, "ms_iter": line["iter"], "share": sum(sections.values()) / 100}[kind]
@@ -126,25 +127,25 @@ class Measured:
     """What lies in a folder: ``SET.json`` of specdec-bench, and scores.json. ``sources``: of each
     set that was used, one line on how it was measured."""
 
-    def __init__(self, folder: pathlib.Path, scores: Optional[pathlib.Path]) -> None:
+    def __init__(self, folder: pathlib.Path, scores: pathlib.Path | None) -> None:
         self._folder = folder
-        self._runs: Dict[str, Any] = {}
-        self._scores: Dict[str, Any] = {}
+        self._runs: dict[str, Any] = {}
+        self._scores: dict[str, Any] = {}
         for path in filter(None, (scores, folder.parent / "energy.json")):
             made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
             for name, figures in made.items():
                 self._scores.setdefault(name, {}).update(figures)
-        self.sources: Dict[str, str] = {}
+        self.sources: dict[str, str] = {}
 
-    def _run(self, name: str) -> Optional[Dict[str, Any]]:
+    def _run(self, name: str) -> dict[str, Any] | None:
         if name not in self._runs:
             path = self._folder / f"{name}.json"
             exists = name != NOTHING and path.exists()
             self._runs[name] = json.loads(path.read_text(encoding="utf-8")) if exists else None
-        run: Optional[Dict[str, Any]] = self._runs[name]
+        run: dict[str, Any] | None = self._runs[name]
         return run
 
-    def figure(self, row: Row, key: str) -> Optional[float]:
+    def figure(self, row: Row, key: str) -> float | None:
         """The figure measured, or None."""
         kind, _, name = key.partition(".")
         if kind in ("text", "energy"):
@@ -162,7 +163,7 @@ class Measured:
                     kind, _, section = key.partition(".")
                     if kind in PARTS:
                         return part_of(line, kind, section)
-                    value: Optional[float] = line.get(key)
+                    value: float | None = line.get(key)
                     return value
         return None
 
@@ -180,9 +181,9 @@ def title(key: str) -> str:
     return TITLES.get(name, name) + (f", batch {size}" if size else "")
 
 
-def tables(rows: Sequence[Row]) -> Dict[Tuple[str, str], List[Row]]:
+def tables(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     """Rows by table and direction, in their order."""
-    by_table: Dict[Tuple[str, str], List[Row]] = {}
+    by_table: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         by_table.setdefault((row.table, row.direction), []).append(row)
     return by_table
@@ -193,13 +194,13 @@ def drafts(row: Row) -> bool:
     return row.system not in (NOTHING, GREEDY) and not row.system.startswith(STOCK)
 
 
-def with_greedy(rows: Sequence[Row]) -> List[Row]:
+def with_greedy(rows: Sequence[Row]) -> list[Row]:
     """The rows of a table, with this engine's greedy decoding before the first system of each set
     that drafts."""
     keys = dict.fromkeys((key for row in rows for key in row.figures), "")
     seen = {row.set for row in rows if row.system == GREEDY}
     sets = {row.set for row in rows if drafts(row)}
-    wider: List[Row] = []
+    wider: list[Row] = []
     for row in rows:
         if drafts(row) and row.set not in seen:
             seen.add(row.set)
@@ -209,7 +210,7 @@ def with_greedy(rows: Sequence[Row]) -> List[Row]:
     return wider
 
 
-def cells(row: Row, key: str, measured: Measured) -> List[str]:
+def cells(row: Row, key: str, measured: Measured) -> list[str]:
     """A figure measured here, and the published one."""
     value = measured.figure(row, key) if key in row.figures else None
     absent = NOT_RUN if key in row.figures else NOTHING

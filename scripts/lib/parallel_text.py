@@ -18,7 +18,8 @@ import tarfile
 import unicodedata
 import zipfile
 import zlib
-from typing import IO, Callable, Iterator, List, Sequence, Tuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO
 
 from fetch import Source, SourceError, read_sources
 from sacremoses import MosesPunctNormalizer
@@ -124,14 +125,14 @@ def blanks(text: str) -> str:
     return " ".join(text.split())
 
 
-def splits(table: pathlib.Path) -> Iterator[Tuple[str, List[Source]]]:
+def splits(table: pathlib.Path) -> Iterator[tuple[str, list[Source]]]:
     """The sources of training, validation and test text."""
     sources = read_sources(table)
     for split in ("train", "valid", "test"):
         yield split, [source for source in sources if source.split == split]
 
 
-def pairs(source: Source, archives: pathlib.Path) -> Iterator[Tuple[str, str]]:
+def pairs(source: Source, archives: pathlib.Path) -> Iterator[tuple[str, str]]:
     """The sentence pairs of one line of sources.tsv."""
     with contextlib.ExitStack() as stack:
         sides = []

@@ -3,7 +3,8 @@
 import os
 import pathlib
 import shutil
-from typing import Any, Dict, Iterable, Optional, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from recipe import REPO, StepError
 from step import Step
@@ -49,10 +50,10 @@ def binarise(
     step: Step,
     bin_: pathlib.Path,
     pair: Sequence[str],
-    prefixes: Dict[str, Any],
+    prefixes: dict[str, Any],
     *flags: Any,
     log: pathlib.Path,
-    workers: Optional[str] = None,
+    workers: str | None = None,
     links: Iterable[pathlib.Path] = (),
 ) -> None:
     """fairseq-preprocess: ``bin_``, which is there only when it is complete. ``prefixes``: of the
@@ -76,7 +77,7 @@ def prepare(
     pair: Sequence[str],
     languages: Sequence[str],
     merges: str,
-    dictionary: Optional[pathlib.Path] = None,
+    dictionary: pathlib.Path | None = None,
 ) -> None:
     """Make a binarised corpus.
 
@@ -123,7 +124,7 @@ def corpus(
 
 
 def sample(
-    step: Step, folder: pathlib.Path, ends: Dict[str, str], pair: str, remark: str = ""
+    step: Step, folder: pathlib.Path, ends: dict[str, str], pair: str, remark: str = ""
 ) -> None:
     """``folder/{train,valid,test}.SIDE`` out of a small real corpus, in place of the full one.
 

@@ -10,7 +10,7 @@ import logging
 import pathlib
 import shutil
 import tempfile
-from typing import Any, Dict, List
+from typing import Any
 
 import torch
 from average_checkpoints import UNNEEDED, load
@@ -30,7 +30,7 @@ HEADS = "classification_heads."
 FILLER = "madeupword"
 
 
-def rows(own: Dictionary, wanted: Dictionary) -> List[int]:
+def rows(own: Dictionary, wanted: Dictionary) -> list[int]:
     """For each symbol of ``wanted``, its number in ``own``."""
     numbers = []
     for symbol in wanted.symbols:
@@ -40,11 +40,11 @@ def rows(own: Dictionary, wanted: Dictionary) -> List[int]:
     return numbers
 
 
-def fit(state: Dict[str, Any], own: Dictionary, wanted: Dictionary) -> Dict[str, Any]:
+def fit(state: dict[str, Any], own: Dictionary, wanted: Dictionary) -> dict[str, Any]:
     """A checkpoint whose embeddings are those of ``wanted``. ``state``: a fairseq checkpoint;
     changed in place. ``own``: its dictionary, with or without <mask>."""
     chosen = torch.tensor(rows(own, wanted))
-    fitted: Dict[int, torch.Tensor] = {}  # tables that are one stay one
+    fitted: dict[int, torch.Tensor] = {}  # tables that are one stay one
     for name in TABLES:
         table = state["model"].get(name)
         if table is None:

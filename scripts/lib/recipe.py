@@ -21,7 +21,8 @@ import re
 import shlex
 import string
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 REPO = SCRIPTS.parent
@@ -83,9 +84,7 @@ def swept(line: str) -> Iterator[str]:
         yield text
 
 
-def read_table(
-    path: pathlib.Path, kind: Any, make: Optional[Callable[..., Any]] = None
-) -> List[Any]:
+def read_table(path: pathlib.Path, kind: Any, make: Callable[..., Any] | None = None) -> list[Any]:
     """The rows of a table: one a line, a tab between fields; ``#`` begins a comment.
 
     A line with ``[a|b|c]`` stands for several, see :func:`swept`.
@@ -111,7 +110,7 @@ def read_table(
     return made
 
 
-def no_value(values: List[str]) -> str:
+def no_value(values: list[str]) -> str:
     """That it is none of these, in words: is neither a, b nor c."""
     *others, last = dict.fromkeys(value or "empty" for value in values)
     return f"is neither {', '.join(others)} nor {last}" if others else f"is not {last}"
@@ -124,7 +123,7 @@ class Settings(Mapping[str, str]):
         self._environment = environment
         self._built_in = {"REPO": str(REPO), "RECIPE": str(SCRIPTS / recipe), "recipe": recipe}
         self._built_in["cores"] = environment.get("OMP_NUM_THREADS") or str(os.cpu_count())
-        self.defined: Dict[str, Setting] = {}
+        self.defined: dict[str, Setting] = {}
         self._optional = set()
         for setting in self._definitions(SCRIPTS / recipe / "settings.tsv", []):
             name = setting.name.rstrip("?")
@@ -134,7 +133,7 @@ class Settings(Mapping[str, str]):
         for name in self.defined:
             self._check(name)
 
-    def _definitions(self, path: pathlib.Path, names: List[str]) -> Iterator[Setting]:
+    def _definitions(self, path: pathlib.Path, names: list[str]) -> Iterator[Setting]:
         rows = read_table(path, Setting)
         for row in rows:
             if row.name != "use" and (not names or row.name.rstrip("?") in names):
@@ -149,7 +148,7 @@ class Settings(Mapping[str, str]):
                 (path, *_) = (path for path in map(SCRIPTS.joinpath, places) if path.exists())
                 yield from self._definitions(path, row.smoke.split())
 
-    def choices(self, name: str) -> List[str]:
+    def choices(self, name: str) -> list[str]:
         """The values that there are; empty where any will do."""
         default = self.defined[name].default
         return default.split("|") if "|" in default else []
@@ -182,7 +181,7 @@ class Settings(Mapping[str, str]):
     def __len__(self) -> int:
         return len({**self._built_in, **self.defined})
 
-    def words(self, name: str) -> List[str]:
+    def words(self, name: str) -> list[str]:
         """The words of a setting that holds several."""
         return self[name].split()
 
@@ -211,19 +210,19 @@ class Recipe:
         self.folder = SCRIPTS / name
         table = self.folder / "steps.tsv"
         self.title = table.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        self.steps: Dict[str, StepRow] = {row.name: row for row in step_rows(table)}
+        self.steps: dict[str, StepRow] = {row.name: row for row in step_rows(table)}
         self.environment = dict(environment)
         if self.environment.get("WORK"):
             self.environment["WORK"] = os.path.abspath(self.environment["WORK"])
         self.settings = Settings(name, self.environment)
 
-    def models(self) -> List[ModelRow]:
+    def models(self) -> list[ModelRow]:
         return read_table(self.folder / "models.tsv", ModelRow)
 
-    def systems(self) -> List[SystemRow]:
+    def systems(self) -> list[SystemRow]:
         return read_table(self.folder / "systems.tsv", SystemRow)
 
-    def chosen_steps(self, names: List[str]) -> List[StepRow]:
+    def chosen_steps(self, names: list[str]) -> list[StepRow]:
         """The steps that are named, or else those of STEPS, or else all."""
         names = names or self.settings.words("STEPS") or list(self.steps)
         for name in names:
@@ -233,7 +232,7 @@ class Recipe:
                 )
         return [self.steps[name] for name in names]
 
-    def actions(self, step: StepRow) -> Iterator[Tuple[str, List[str], Dict[str, str]]]:
+    def actions(self, step: StepRow) -> Iterator[tuple[str, list[str], dict[str, str]]]:
         """``module.function``, plain words and ``name=value`` parameters of each action."""
         for action in step.actions.split("; "):
             function, *words = self.settings.expand(action)
@@ -242,7 +241,7 @@ class Recipe:
             yield function, plain, dict(word.split("=", 1) for word in named)
 
 
-def step_rows(table: pathlib.Path) -> List[StepRow]:
+def step_rows(table: pathlib.Path) -> list[StepRow]:
     """The rows of a steps.tsv; ``use RECIPE`` stands for those of another one."""
     made = []
     for row in read_table(table, StepRow):
@@ -251,5 +250,5 @@ def step_rows(table: pathlib.Path) -> List[StepRow]:
     return made
 
 
-def recipe_names() -> List[str]:
+def recipe_names() -> list[str]:
     return sorted(path.parent.name for path in SCRIPTS.glob("*/steps.tsv"))

@@ -5,7 +5,8 @@ The configuration has the paper's; this recomputes update-freq, and logs it.
 """
 
 import pathlib
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -45,7 +46,7 @@ class Batch(NamedTuple):
         return self.gpus * self.each * self.update_freq
 
 
-def rebatch(paper: Batch, gpus: int, each: Optional[int] = None) -> Batch:
+def rebatch(paper: Batch, gpus: int, each: int | None = None) -> Batch:
     """The batch on other GPUs that comes nearest to the paper's.
 
     Args:
@@ -69,7 +70,7 @@ def explain(paper: Batch, here: Batch, unit: str) -> str:
     )
 
 
-def smoke(config: Dict[str, Any], updates: int) -> List[str]:
+def smoke(config: dict[str, Any], updates: int) -> list[str]:
     """Overrides that make any of the configurations train in seconds."""
     changes = [f"optimization.max_update={updates}", "checkpoint.save_interval_updates=1"]
     changes += ["dataset.num_workers=0", "dataset.data_buffer_size=0", "common.log_interval=1"]
@@ -90,9 +91,9 @@ def smoke(config: Dict[str, Any], updates: int) -> List[str]:
     return changes
 
 
-def read(path: pathlib.Path) -> Dict[str, Any]:
+def read(path: pathlib.Path) -> dict[str, Any]:
     """A configuration with what is needed here."""
-    config: Dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     for room, names in (
         ("distributed_training", ("distributed_world_size",)),
         ("optimization", ("update_freq", "max_update")),
@@ -106,7 +107,7 @@ def read(path: pathlib.Path) -> Dict[str, Any]:
     return config
 
 
-def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int], log: Log) -> List[str]:
+def batch_overrides(config: dict[str, Any], gpus: int, each: int | None, log: Log) -> list[str]:
     """Overrides for so many GPUs; logs what they come to."""
     name = "max_tokens" if "max_tokens" in config["dataset"] else "batch_size"
     paper = Batch(
@@ -122,11 +123,11 @@ def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int], log:
 def overrides(
     path: pathlib.Path,
     gpus: int,
-    each: Optional[int],
-    updates: Optional[int],
+    each: int | None,
+    updates: int | None,
     log: Log,
     own: Sequence[str] = (),
-) -> List[str]:
+) -> list[str]:
     """Overrides that fit a configuration to this machine.
 
     Args:

@@ -7,7 +7,8 @@ import json
 import os
 import pathlib
 import platform
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from fairseq_specdec.io.atomic import write_json
 from fairseq_specdec.io.provenance import cores, origin, sha256
@@ -18,23 +19,23 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def files(paths: Iterable[str]) -> List[pathlib.Path]:
+def files(paths: Iterable[str]) -> list[pathlib.Path]:
     """The named files, and the files below the named folders, without hidden ones."""
-    listed: List[pathlib.Path] = []
+    listed: list[pathlib.Path] = []
     for path in map(pathlib.Path, paths):
         below = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         listed += [p for p in below if not p.name.startswith(".")]
     return listed
 
 
-def shorten(text: str, names: Sequence[Tuple[str, str]]) -> str:
+def shorten(text: str, names: Sequence[tuple[str, str]]) -> str:
     """Replace folders of this machine by their names, the longest first."""
     for name, folder in sorted(names, key=lambda pair: -len(pair[1])):
         text = text.replace(folder, f"${name}")
     return text
 
 
-def hashes(paths: Iterable[str], names: Sequence[Tuple[str, str]]) -> Dict[str, Dict[str, Any]]:
+def hashes(paths: Iterable[str], names: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]:
     """Hash and size in bytes of every file, by its shortened path."""
     return {
         shorten(str(path), names): {"sha256": sha256(path), "bytes": path.stat().st_size}
@@ -42,7 +43,7 @@ def hashes(paths: Iterable[str], names: Sequence[Tuple[str, str]]) -> Dict[str, 
     }
 
 
-def check(path: pathlib.Path, inputs: Sequence[str], names: Sequence[Tuple[str, str]]) -> bool:
+def check(path: pathlib.Path, inputs: Sequence[str], names: Sequence[tuple[str, str]]) -> bool:
     """Whether `path` records a result of these inputs; False if there is no such file."""
     missing = [name for name in inputs if not os.path.exists(name)]
     if missing:
@@ -64,10 +65,10 @@ def write(
     path: pathlib.Path,
     step: str,
     commands: Sequence[str],
-    notes: Dict[str, str],
+    notes: dict[str, str],
     inputs: Sequence[str],
     outputs: Sequence[str],
-    names: Sequence[Tuple[str, str]],
+    names: Sequence[tuple[str, str]],
 ) -> None:
     """Record how `outputs` came about.
 

@@ -15,7 +15,7 @@ import os
 import re
 import signal
 import sys
-from typing import Dict, List, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
 
 from recipe import REPO, SCRIPTS, Recipe, StepError, recipe_names
 from step import run_steps
@@ -45,7 +45,7 @@ def list_recipes(environment: Mapping[str, str]) -> str:
     return "\n".join(f"{recipe.name:{width}}  {recipe.title}" for recipe in recipes)
 
 
-def split_words(words: Sequence[str]) -> Tuple[List[str], Dict[str, str]]:
+def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Plain words, and assignments by name."""
     matches = [ASSIGNMENT.fullmatch(word) for word in words]
     plain = [word for word, match in zip(words, matches) if not match]

@@ -8,7 +8,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import records
 from recipe import LIB, REPO, SCRIPTS, Recipe, StepError
@@ -29,7 +30,7 @@ class Step:
         self.recipe, self.name, self.settings = recipe, name, recipe.settings
         self.dry = recipe.dry_run
         self.python = recipe.environment.get("PYTHON") or sys.executable
-        self.commands: List[str] = []
+        self.commands: list[str] = []
         work = self.make(self.path("WORK"))
         # Folders of this machine, which the records write as $NAME.
         self.names = [("WORK", str(work)), ("REPO", str(REPO)), ("PYTHON", self.python)]
@@ -75,10 +76,10 @@ class Step:
     def run(
         self,
         *command: Any,
-        log: Optional[pathlib.Path] = None,
-        out: Optional[pathlib.Path] = None,
+        log: pathlib.Path | None = None,
+        out: pathlib.Path | None = None,
         mode: str = "a",
-        failure: Optional[str] = None,
+        failure: str | None = None,
     ) -> None:
         """Run a command, and remember it for the record.
 

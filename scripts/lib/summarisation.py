@@ -1,7 +1,6 @@
 """The summarisation benchmarks: their corpora, BART's subwords and weights, and ROUGE."""
 
 import pathlib
-from typing import List
 
 from benchmark import Family, stand_in
 from fetch import read_sources
@@ -31,7 +30,7 @@ class Summarisation(Family):
                 if self.bench.chosen(row.name) and f"{{{start}}}" in row.overrides:
                     self._pretrained(start, row.config)
 
-    def make(self) -> List[pathlib.Path]:
+    def make(self) -> list[pathlib.Path]:
         raw = self._raw()
         if self.bench.smoke:
             languages, merges = ["en", "en"], self.step["SMOKE_MERGES"]
@@ -94,7 +93,7 @@ class Summarisation(Family):
             step.call("pretrained.fit_archive", self._table, name, downloads, dictionary, output)
         step.record(record, inputs, output)
 
-    def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+    def score(self, outputs: list[pathlib.Path], json: pathlib.Path) -> None:
         subwords = [self._subwords / name for name in SUBWORDS[:2]]
         wanted = self.bench.home / "raw" / "test.target"
         gpt2 = [] if self.bench.smoke else subwords

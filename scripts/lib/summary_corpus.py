@@ -15,8 +15,8 @@ import json
 import logging
 import pathlib
 import tarfile
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Dict, Iterator, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
 from text_files import read_lines
@@ -37,7 +37,7 @@ PAGE = frozenset(
     )
 )  # fmt: skip
 
-Pair = Tuple[str, str]
+Pair = tuple[str, str]
 
 
 def one_line(text: str) -> str:
@@ -60,7 +60,7 @@ def story_pair(text: str) -> Pair:
 
 def bbc_pair(text: str) -> Pair:
     """Body and first sentence of a .summary file, each on one line; ``""`` for what it lacks."""
-    parts: Dict[str, str] = {}
+    parts: dict[str, str] = {}
     pieces = text.split("[SN]")
     for name, body in zip(pieces[1::2], pieces[2::2]):
         kept = (line for line in body.splitlines() if line.strip() not in PAGE)
@@ -68,7 +68,7 @@ def bbc_pair(text: str) -> Pair:
     return parts.get("RESTBODY", ""), parts.get("FIRST-SENTENCE", "")
 
 
-def members(archive: pathlib.Path, end: str) -> Iterator[Tuple[str, str]]:
+def members(archive: pathlib.Path, end: str) -> Iterator[tuple[str, str]]:
     """Name without ``end`` and text of the files of a .tgz archive that end so, in its order."""
     try:
         with tarfile.open(str(archive)) as files:
@@ -82,7 +82,7 @@ def members(archive: pathlib.Path, end: str) -> Iterator[Tuple[str, str]]:
         raise SourceError(f"{archive}: cannot be read ({error}); delete it, fetch again") from error
 
 
-def url_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, str]:
+def url_splits(sources: Sequence[Source], folder: pathlib.Path) -> dict[str, str]:
     """The split of each story by its name, which is the SHA-1 of its address."""
     splits = {}
     for source in sources:
@@ -92,7 +92,7 @@ def url_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, str
     return splits
 
 
-def json_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, str]:
+def json_splits(sources: Sequence[Source], folder: pathlib.Path) -> dict[str, str]:
     """The split of each BBC article by its number."""
     (path,) = (folder / source.name for source in sources if source.split == "splits")
     lists = json.loads(path.read_text(encoding="utf-8"))

@@ -8,8 +8,9 @@ blank. Papers on CNN-DM report the latter as R-L.
 
 import pathlib
 import re
+from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import Any, Callable, Dict, Sequence
+from typing import Any
 
 from sacremoses import MosesDetokenizer
 from text_files import read_lines
@@ -47,7 +48,7 @@ def by_sentence(text: str) -> str:
 
 def scores(
     output: Output, wanted: Sequence[str], to_text: Callable[[str], str], scorer: Any
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """The means over all sentences of one system. ``wanted``: summaries of the test set, in its
     order. ``to_text``: from subwords to text."""
     numbers = sorted(output.hypotheses)

@@ -1,6 +1,6 @@
 """Text files of one sentence a line."""
 
-from typing import Iterable, List
+from collections.abc import Iterable
 
 from fairseq_specdec.io.atomic import PathLike, replacing
 
@@ -11,7 +11,7 @@ def write_lines(path: PathLike, lines: Iterable[str]) -> None:
         stream.writelines(line + "\n" for line in lines)
 
 
-def read_lines(path: PathLike) -> List[str]:
+def read_lines(path: PathLike) -> list[str]:
     """Lines of a UTF-8 file without their ends; only a line feed ends a line."""
     with open(path, encoding="utf-8", newline="\n") as stream:
         return [line.rstrip("\n") for line in stream]

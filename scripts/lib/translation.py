@@ -1,7 +1,7 @@
 """The translation benchmarks: their corpora and their scores."""
 
 import pathlib
-from typing import Any, List
+from typing import Any
 
 from benchmark import Benchmark, Family
 from prepare import SPLITS, prepare, sample
@@ -20,13 +20,13 @@ class Translation(Family):
     """Parallel text: fetched, cleaned, tokenised and binarised once for both directions; BLEU, and
     COMET where it is asked for."""
 
-    def inputs(self) -> List[Any]:
+    def inputs(self) -> list[Any]:
         if not self.step["TOKENISED"]:
             return super().inputs()
         names = [f"{split}.bpe.{side}" for split in SPLITS for side in self.bench.languages]
         return [self.step.path("TOKENISED") / name for name in names]
 
-    def make(self) -> List[pathlib.Path]:
+    def make(self) -> list[pathlib.Path]:
         step, bench, folder = self.step, self.bench, self.folder
         raw = pathlib.Path(step["RAW"] or step["TOKENISED"] or bench.home / "raw")
         if step["TOKENISED"]:
@@ -42,7 +42,7 @@ class Translation(Family):
         self.keep_test(raw)
         return []
 
-    def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+    def score(self, outputs: list[pathlib.Path], json: pathlib.Path) -> None:
         bench, comet = self.bench, self.step["COMET"]
         raw = [bench.home / "raw" / f"test.{side}" for side in (bench.src, bench.tgt)]
         self.step.call("translation_scores.write", outputs, raw, bench.tgt, comet, json)

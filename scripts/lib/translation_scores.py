@@ -12,8 +12,9 @@ import importlib.util
 import logging
 import multiprocessing
 import pathlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple
 
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
@@ -29,8 +30,8 @@ GREEDY = ".fairseq_beam_1.out"  # after the name of the set
 class Output(NamedTuple):
     """What fairseq-generate wrote, by sentence id: tokens of output and reference, as text."""
 
-    hypotheses: Dict[int, str]
-    references: Dict[int, str]
+    hypotheses: dict[int, str]
+    references: dict[int, str]
 
 
 def read_output(path: pathlib.Path) -> Output:
@@ -48,7 +49,7 @@ def read_output(path: pathlib.Path) -> Output:
     return output
 
 
-def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> List[str]:
+def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> list[str]:
     """The lines of these sentences, in ascending order."""
     if len(lines) <= numbers[-1]:
         raise ValueError(f"{name} has no line {numbers[-1]}: it is not this test set's")
@@ -57,7 +58,7 @@ def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> List[st
 
 def write_each(
     outputs: Sequence[pathlib.Path],
-    score: Callable[[pathlib.Path, Output], Dict[str, Any]],
+    score: Callable[[pathlib.Path, Output], dict[str, Any]],
     json: pathlib.Path,
 ) -> None:
     """Score each output, and write all scores by its name."""
@@ -74,7 +75,7 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> floa
     return float(bleu.corpus_score(list(hypotheses), [list(references)]).score)
 
 
-def comet(name: str, sources: List[str], outputs: List[str], references: List[str]) -> float:
+def comet(name: str, sources: list[str], outputs: list[str], references: list[str]) -> float:
     """COMET, times 100 as the papers print it."""
     if importlib.util.find_spec("comet") is None:
         raise ValueError(
@@ -87,7 +88,7 @@ def comet(name: str, sources: List[str], outputs: List[str], references: List[st
         return process.submit(predict, name, rows).result()
 
 
-def predict(name: str, rows: List[Dict[str, str]]) -> float:
+def predict(name: str, rows: list[dict[str, str]]) -> float:
     """COMET of these sources, outputs and references, times 100."""
     from comet import download_model, load_from_checkpoint
 
@@ -95,7 +96,7 @@ def predict(name: str, rows: List[Dict[str, str]]) -> float:
     return 100 * float(model.predict(rows, batch_size=64).system_score)
 
 
-def token_scores(output: Output, greedy: Optional[Output]) -> Dict[str, float]:
+def token_scores(output: Output, greedy: Output | None) -> dict[str, float]:
     """BLEU of tokens: to the references, with compounds split, and to the greedy output."""
     numbers = sorted(output.hypotheses)
     hypotheses, references = ([texts[n] for n in numbers] for texts in output)
@@ -117,8 +118,8 @@ def scores(
     raw: Sequence[pathlib.Path],
     language: str,
     comet_model: str = "",
-    greedy: Optional[Output] = None,
-) -> Dict[str, Any]:
+    greedy: Output | None = None,
+) -> dict[str, Any]:
     """All scores of one system.
 
     Args:
@@ -131,7 +132,7 @@ def scores(
     detokenizer = MosesDetokenizer(language)
     plain = [detokenizer.detokenize(output.hypotheses[n].split()) for n in numbers]
     sacre = BLEU()
-    figures: Dict[str, Any] = {"sentences": len(numbers), **token_scores(output, greedy)}
+    figures: dict[str, Any] = {"sentences": len(numbers), **token_scores(output, greedy)}
     figures["sacrebleu"] = float(sacre.corpus_score(plain, [wanted]).score)
     figures["sacrebleu_signature"] = str(sacre.get_signature())
     if comet_model:
@@ -149,7 +150,7 @@ def write(
 ) -> None:
     """Score outputs, called SET.SYSTEM.out, each against the greedy one of its set too."""
 
-    def score(path: pathlib.Path, output: Output) -> Dict[str, Any]:
+    def score(path: pathlib.Path, output: Output) -> dict[str, Any]:
         beside = path.with_name(path.stem.split(".")[0] + GREEDY)
         greedy = read_output(beside) if beside in outputs else None
         return scores(output, raw, language, comet_model, greedy)

@@ -14,7 +14,7 @@ records each choice; one made on another split than test is measured there, as t
 import json
 import pathlib
 import shlex
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 from benchmark import Benchmark
 from launch import Devices
@@ -39,13 +39,13 @@ class Choice(NamedTuple):
     goal: str
 
 
-def quality(row: Dict[str, Any]) -> float:
+def quality(row: dict[str, Any]) -> float:
     """BLEU of a row of specdec-bench, with compounds split where the papers do."""
     split = row.get("bleu_compound")
     return float(row["bleu"] if split is None else split)
 
 
-def choose(rows: List[Dict[str, Any]], systems: str, goal: str) -> Tuple[Dict[str, Any], int]:
+def choose(rows: list[dict[str, Any]], systems: str, goal: str) -> tuple[dict[str, Any], int]:
     """The row that a goal asks for, and of how many. Raises ValueError: none to choose from, or
     another goal."""
     grid = [row for row in rows if row["system"].startswith(systems)]
@@ -62,14 +62,14 @@ def choose(rows: List[Dict[str, Any]], systems: str, goal: str) -> Tuple[Dict[st
     return max(grid, key=lambda row: (quality(row), row["speed_beam1"])), len(grid)
 
 
-def chosen_words(group: Group, row: Dict[str, Any]) -> List[str]:
+def chosen_words(group: Group, row: dict[str, Any]) -> list[str]:
     """The flags of a row, of the system that it is or was swept from."""
     (words,) = (words for name, words, _ in group.systems if name == row["base"])
     sweep = [word for flag, value in row["sweep"].items() for word in (flag_of(flag), value)]
     return own_words(words)[0] + sweep
 
 
-def write(choices: Dict[str, Dict[str, Any]], output: pathlib.Path) -> None:
+def write(choices: dict[str, dict[str, Any]], output: pathlib.Path) -> None:
     """Record choices: ``output``, and a table beside it."""
     write_text(output, json.dumps(choices, indent=1) + "\n", make_folder=True)
     head = ["choice", "set", "goal", "of", "chosen", "BLEU", "speed vs beam 1"]
@@ -88,8 +88,8 @@ def tune_step(step: Step) -> None:
     step.make(Benchmark(step).out / "bench")
     bench, devices, groups = Benchmark(step), Devices(step), collect(step, Benchmark(step))
     names = step.settings.words("TABLE_SETS") or list(groups)
-    choices: Dict[str, Dict[str, Any]] = {}
-    tuned: Dict[str, Group] = {}
+    choices: dict[str, dict[str, Any]] = {}
+    tuned: dict[str, Group] = {}
     for choice in read_table(rows, Choice):
         if choice.direction not in ("*", step["DIRECTION"]):
             continue

@@ -80,9 +80,10 @@ def epoch():
 def rewrite(path, seconds):
     """Pack a source distribution anew: sorted, of one time, of nobody, as setuptools does not."""
     packed = io.BytesIO()
-    with tarfile.open(path) as old, tarfile.open(
-        fileobj=packed, mode="w", format=tarfile.PAX_FORMAT
-    ) as new:
+    with (
+        tarfile.open(path) as old,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
         for member in sorted(old.getmembers(), key=lambda each: each.name):
             member.mtime, member.uid, member.gid = seconds, 0, 0
             member.uname = member.gname = ""

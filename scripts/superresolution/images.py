@@ -8,7 +8,7 @@ training.
 """
 
 import pathlib
-from typing import Iterable, Iterator, List, Sequence, Tuple
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from text_files import write_lines
@@ -92,7 +92,7 @@ def patches(
             yield quantise(part[:, :: rng.choice((-1, 1))])
 
 
-def load() -> Tuple[List[Picture], List[Picture]]:
+def load() -> tuple[list[Picture], list[Picture]]:
     """The faces and the photos of scikit-image, in grey."""
     from skimage import data
 

@@ -3,7 +3,8 @@
 import math
 import pathlib
 import re
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,9 +25,9 @@ Picture = np.ndarray
 class Decoded(NamedTuple):
     """What one model made of the test pictures: uint8 pictures by number, and its mean block."""
 
-    inputs: Dict[int, Picture]
-    originals: Dict[int, Picture]
-    pictures: Dict[int, Picture]
+    inputs: dict[int, Picture]
+    originals: dict[int, Picture]
+    pictures: dict[int, Picture]
     accepted: float
 
 
@@ -41,7 +42,7 @@ def picture_of(words: Sequence[str]) -> Picture:
 
 def read_decoded(out: pathlib.Path) -> Decoded:
     """Read COLUMN_k.out and the log beside it."""
-    kinds: Dict[str, Dict[int, Picture]] = {"S": {}, "T": {}, "H": {}}
+    kinds: dict[str, dict[int, Picture]] = {"S": {}, "T": {}, "H": {}}
     for row in out.read_text(encoding="utf-8").splitlines():
         head, *fields = row.split("\t")
         kind, _, number = head.partition("-")
@@ -62,12 +63,12 @@ def psnr(decoded: Decoded) -> float:
     return sum(values) / len(values)
 
 
-def table(results: Dict[str, Decoded]) -> List[Dict[str, Optional[float]]]:
+def table(results: dict[str, Decoded]) -> list[dict[str, float | None]]:
     """A row for each k: mean block size and PSNR of each column."""
     greedy = results["regular_1"]
-    rows: List[Dict[str, Optional[float]]] = []
+    rows: list[dict[str, float | None]] = []
     for k in sorted({int(name.rsplit("_", 1)[1]) for name in results}):
-        row: Dict[str, Optional[float]] = {"k": k}
+        row: dict[str, float | None] = {"k": k}
         for column in COLUMNS:
             decoded = results.get(f"{column}_{k}")
             row[column] = decoded and decoded.accepted
@@ -80,7 +81,7 @@ def table(results: Dict[str, Decoded]) -> List[Dict[str, Optional[float]]]:
     return rows
 
 
-def as_markdown(rows: Sequence[Dict[str, Optional[float]]]) -> str:
+def as_markdown(rows: Sequence[dict[str, float | None]]) -> str:
     """Mean accepted block size, with the PSNR behind it."""
     lines = ["| k | " + " | ".join(TITLES[c] for c in COLUMNS) + " |", "|---" * 5 + "|"]
     for row in rows:
@@ -96,7 +97,7 @@ def enlarged(picture: Picture, side: int) -> Picture:
     return np.kron(picture, np.ones((side // len(picture),) * 2, dtype=np.uint8))
 
 
-def side_by_side(results: Dict[str, Decoded], shown: int) -> "tuple[Picture, List[str]]":
+def side_by_side(results: dict[str, Decoded], shown: int) -> "tuple[Picture, list[str]]":
     """The grid of pictures, and the captions of its columns: input, original, greedy, both."""
     first = results["regular_1"]
     numbers = sorted(first.pictures)[:shown]

@@ -2,7 +2,6 @@
 
 import importlib.util
 import pathlib
-from typing import List
 
 from launch import Devices
 from models import corpus_files, decode, train_model
@@ -13,12 +12,12 @@ from step import Step
 PAIR = ("low", "high")
 
 
-def corpus(step: Step) -> List[pathlib.Path]:
+def corpus(step: Step) -> list[pathlib.Path]:
     """What training reads."""
     return corpus_files(step["BIN"], *PAIR)
 
 
-def heads(step: Step) -> List[str]:
+def heads(step: Step) -> list[str]:
     """The numbers of heads; 1 is the base model alone."""
     return [k for k in step.settings.words("KS") if k != "1"]
 

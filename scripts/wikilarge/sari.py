@@ -10,8 +10,9 @@ Simplification", TACL 4. The values are those of the authors' own program.
 """
 
 from collections import Counter
-from typing import Counter as CounterOf
-from typing import List, NamedTuple, Sequence
+from collections import Counter as CounterOf
+from collections.abc import Sequence
+from typing import NamedTuple
 
 MAX_N = 4
 NGrams = CounterOf[str]
@@ -75,7 +76,7 @@ def sentence_sari(source: str, output: str, references: Sequence[str]) -> Sari:
     """SARI of one sentence."""
     if not references:
         raise ValueError("SARI needs at least one reference")
-    orders: List[Sari] = []
+    orders: list[Sari] = []
     for n in range(1, MAX_N + 1):
         ours, theirs = ngrams(source, n), ngrams(output, n)
         known: NGrams = Counter()

@@ -5,7 +5,8 @@ sentences' (sari.py); its parts are there too. BLEU is sacreBLEU's without a tok
 """
 
 import pathlib
-from typing import Any, Dict, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from sacrebleu.metrics import BLEU
 from text_files import read_lines
@@ -15,7 +16,7 @@ from wikilarge.sari import corpus_sari
 
 def scores(
     output: Output, sources: Sequence[str], references: Sequence[Sequence[str]]
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """All scores of one system, in percent. ``references``: as many such lists of simplifications
     as there are."""
     numbers = sorted(output.hypotheses)

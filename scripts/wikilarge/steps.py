@@ -1,7 +1,7 @@
 """The simplification benchmark: a corpus that is tokenised, several references, SARI and BLEU."""
 
 import pathlib
-from typing import Any, List
+from typing import Any
 
 from benchmark import Family
 from prepare import SPLITS, prepare, sample
@@ -11,7 +11,7 @@ from recipe import StepError
 class Simplification(Family):
     """The corpus with the references of its test set."""
 
-    def inputs(self) -> List[Any]:
+    def inputs(self) -> list[Any]:
         own = self.step["TOKENISED"]
         if own and not pathlib.Path(own, "reference.0").is_file():
             raise StepError(
@@ -20,7 +20,7 @@ class Simplification(Family):
             )
         return [self.step.path("SOURCES"), *filter(None, [own])]
 
-    def make(self) -> List[pathlib.Path]:
+    def make(self) -> list[pathlib.Path]:
         step, bench, folder = self.step, self.bench, self.step.make(self.folder)
         raw, reference = bench.home / "raw", folder / "reference.0"
         if step["TOKENISED"]:
@@ -41,7 +41,7 @@ class Simplification(Family):
                 raise StepError(f"TOKENISED: {own} lacks {path.name}")
             self.step.call("shutil.copy", path, self.folder)
 
-    def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+    def score(self, outputs: list[pathlib.Path], json: pathlib.Path) -> None:
         references = sorted(self.folder.glob("reference.*"))
         texts = (self.folder / "test.tok.source", references)
         self.step.call("wikilarge.scores.write", outputs, *texts, json)

@@ -14,7 +14,7 @@ WORDS = 9
 NOTHING = float("-inf")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def follows(seed, prefix, max_len, reward=0.0, forced=()):
     """float32 [V], log-probabilities after a prefix, constraints applied."""
     draw = np.random.RandomState(zlib.crc32(repr((seed, prefix)).encode()))

@@ -52,7 +52,7 @@ def own(case, args, models=None, lossless=True, **settings):
     return make_generator(case, args, models, lossless, overrides=overrides, **settings)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def alone(verifier, name, beam, prefixed=False):
     """The hypotheses of fairseq, which decodes each sentence alone."""
     prefix = forced_here_and_there(len(SENTENCES)) if prefixed else None

@@ -182,7 +182,7 @@ def prefix_of(name):
     return (forced_here_and_there if "there" in name else forced)(len(SENTENCES))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def greedy(verifier, name):
     """What fairseq says."""
     return stock([verifier()], SAMPLE, flags(**CHANGES[name]), prefix_of(name))
@@ -245,7 +245,7 @@ def bits(generator, sample):
     return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in hypotheses]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def native_bits(verifier, number_format):
     """Of each sentence alone, without drafts."""
     plain = make_generator(
@@ -371,7 +371,7 @@ def slow_decoding(source, script, accepts, unjudged, size=4):
     return output[: output.index(EOS) + 1], iterations
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def scripts():
     """fairseq's outputs, in which the second or third likeliest word often stands."""
     scripted = []
@@ -404,7 +404,7 @@ class Certain(ScriptedDrafter):
         return session
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def by_the_rule(name):
     _, judge, unjudged = RULES[name]
     return [slow_decoding(*one, judge(), unjudged) for one in zip(SENTENCES, scripts())]
@@ -475,7 +475,7 @@ BEAM_CHANGES = {
 REACHES = [(0, 0), (3, 4), (30, 100), (3, 9, -1.0, 2)]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def beams(verifier, beam, name):
     args = flags(beam, **BEAM_CHANGES[name])
     return stock_beams([verifier()], SAMPLE, args, prefix_of(name))

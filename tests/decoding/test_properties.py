@@ -12,7 +12,7 @@ import itertools
 import os
 import time
 from argparse import Namespace
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -66,7 +66,7 @@ DRAFTERS = [*SYSTEMS, *KINDS]
 class Case(NamedTuple):
     """Everything but the models."""
 
-    drafters: Tuple[str, ...]
+    drafters: tuple[str, ...]
     rows: int
     seed: int
     longest: int
@@ -75,7 +75,7 @@ class Case(NamedTuple):
     max_len_a: float
     max_len_b: int
     min_len: int
-    prefix: Optional[int]  # its width
+    prefix: int | None  # its width
     ngram: int
     unkpen: float
     temperature: float
@@ -85,7 +85,7 @@ class Case(NamedTuple):
     block: int
     beam: int
     backend: str
-    reach: Tuple[float, ...]  # a ``Reach`` of the look-ahead for beams
+    reach: tuple[float, ...]  # a ``Reach`` of the look-ahead for beams
 
 
 def short_if_wide(case):
@@ -341,7 +341,7 @@ def test_lossless_strategies_equal_stock(number):
     try_it()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def started():
     """When the nightly run began."""
     return time.monotonic()

@@ -120,7 +120,7 @@ def coverage(text):
     return reasons.pop()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def flags_of(words):
     """Parse a command (a tuple) as its program does; return all flags that it may have."""
     parser = PARSERS[words[0]]()

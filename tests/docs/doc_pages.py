@@ -3,7 +3,7 @@
 import pathlib
 import re
 import shlex
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -34,15 +34,15 @@ class Block(NamedTuple):
 class Command(NamedTuple):
     """A simple command: the variables set for it, and its words, the program first."""
 
-    variables: Tuple[str, ...]
-    words: Tuple[str, ...]
+    variables: tuple[str, ...]
+    words: tuple[str, ...]
 
 
 def text_of(page: pathlib.Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def blocks_of(page: pathlib.Path) -> List[Block]:
+def blocks_of(page: pathlib.Path) -> list[Block]:
     """Every fenced block of a page."""
     text, name = text_of(page), str(page.relative_to(ROOT))
     blocks = []
@@ -57,13 +57,13 @@ def blocks_of(page: pathlib.Path) -> List[Block]:
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
-def commands_in(text: str) -> List[Command]:
+def commands_in(text: str) -> list[Command]:
     """The simple commands of a shell script; files to read from or write to are left out."""
     commands = []
     for line in text.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")
         lexer.whitespace_split = True
-        words: List[str] = []
+        words: list[str] = []
         redirected = False
         for word in [*lexer, ";"]:
             if set(word) <= BETWEEN:
@@ -78,14 +78,14 @@ def commands_in(text: str) -> List[Command]:
     return [command for command in commands if command.words]
 
 
-def _command(words: List[str]) -> Command:
+def _command(words: list[str]) -> Command:
     start = 0
     while start < len(words) and ASSIGNMENT.match(words[start]):
         start += 1
     return Command(tuple(words[:start]), tuple(words[start:]))
 
 
-def sections(page: pathlib.Path) -> Dict[str, str]:
+def sections(page: pathlib.Path) -> dict[str, str]:
     """{heading: text below it} of a page's headings of the second level."""
     parts = re.split(r"^## (.*)\n", text_of(page), flags=re.M)
     return dict(zip(parts[1::2], parts[2::2]))

@@ -3,7 +3,7 @@
 import pathlib
 import re
 import shutil
-from typing import List, NamedTuple, Tuple
+from typing import NamedTuple
 
 from doc_pages import ROOT, blocks_of
 
@@ -21,7 +21,7 @@ class Part(NamedTuple):
     text: str
 
 
-def parts_of(page: pathlib.Path) -> List[Part]:
+def parts_of(page: pathlib.Path) -> list[Part]:
     """The blocks of a page whose fences name a file after the language."""
     parts = []
     for block in blocks_of(page):
@@ -31,7 +31,7 @@ def parts_of(page: pathlib.Path) -> List[Part]:
     return parts
 
 
-def hunks_of(diff: str) -> List[Tuple[str, str]]:
+def hunks_of(diff: str) -> list[tuple[str, str]]:
     """(lines before, lines after) of the hunks of a diff, which ``@@`` separates."""
     hunks = []
     for hunk in re.split(r"^@@\n", diff, flags=re.M):

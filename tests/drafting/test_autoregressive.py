@@ -31,7 +31,7 @@ TARGETS = [ids(translate(s)) for s in SOURCES]
 WINDOW = 4
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def small_model(kind="good"):
     """A drafter that knows the toy language fairly well, or not at all, or has little room."""
     if kind == "itself":

@@ -50,7 +50,7 @@ def answer(port, request, is_whole=None):
                 if not part:
                     break
                 received += part
-        except socket.timeout:
+        except TimeoutError:
             raise
         except OSError:  # it closed with bytes of ours unread
             pass

@@ -66,7 +66,7 @@ def logits_of(model, src_tokens, prefix, masks=BLOCK, block=None):
     return x.transpose(0, 1)[:, prefix.size(1) :] @ table.t()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def authors_drafter(copied=True, updates=150):
     """A drafter trained a little on the toy language, by the plain pass above, in eval mode."""
     torch.manual_seed(3)

@@ -9,7 +9,7 @@ from in_process import SHAPE, run_here
 KINDS = "STHDP"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def decode(toy_data, flags):
     given = dict({"batch_size": 8, "beam": 5, "nbest": 5}, **dict(flags))
     return run_here("generate", toy_data, **given)

@@ -19,7 +19,7 @@ SUMMARY = re.compile(
 EXACT = ["greedy", "iad", "gad"]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def decode(toy_data, path, drafter, flags):
     given = dict({"batch_size": 16, "beam": 1, "path": path}, **dict(flags))
     if given.get("strategy") in ("gad", "gad++", "specdec"):

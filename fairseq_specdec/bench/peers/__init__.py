@@ -5,7 +5,8 @@ import functools
 import importlib.util
 import os
 import tempfile
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
@@ -25,7 +26,7 @@ WORKER = "fairseq_specdec.bench.peers.worker"
 Maker = Callable[[Any], System]  # of a Workload
 
 
-def named(text: str) -> List[str]:
+def named(text: str) -> list[str]:
     """The engines that ``--peers`` names, separated by commas."""
     names = text.split(",")
     if not set(names) <= set(ENGINES) or len(set(names)) < len(names):
@@ -68,7 +69,7 @@ def legible(path: str, folder: str) -> str:
     return copy
 
 
-def _start(name: str, kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict[str, Any]]:
+def _start(name: str, kind: str, plan: Plan, workload: Any) -> tuple[Child, dict[str, Any]]:
     """A process that has loaded the checkpoint, converted, and what it reports of itself."""
     path, cfg, title = plan.paths[0], workload.task.cfg, ENGINES[name].title
     with tempfile.TemporaryDirectory(prefix="specdec-bench-") as folder:
@@ -107,12 +108,12 @@ class PeerSystem(System):
         peak: bytes that the process had used at most when it last answered; None if unknown.
     """
 
-    def __init__(self, plan: Plan, child: Child, ready: Dict[str, Any], pad: int) -> None:
+    def __init__(self, plan: Plan, child: Child, ready: dict[str, Any], pad: int) -> None:
         super().__init__(plan.name, None, ())
         self.flags, self.child, self.ready, self.pad = plan.generation, child, ready, pad
-        self.peak: Optional[int] = None
+        self.peak: int | None = None
 
-    def timed(self, sample: Dict[str, Any]) -> Tuple[List[Any], float, float]:
+    def timed(self, sample: dict[str, Any]) -> tuple[list[Any], float, float]:
         """One hypothesis a sentence, ``tokens`` only, and the two times as the worker took them."""
         tokens = sample["net_input"]["src_tokens"]
         rows = [[t for t in row if t != self.pad] for row in tokens.tolist()]
@@ -127,7 +128,7 @@ class PeerSystem(System):
 
 def makers(
     names: Sequence[str], plan: Plan, fp16: bool, beams: Sequence[int]
-) -> List[Tuple[Plan, Maker]]:
+) -> list[tuple[Plan, Maker]]:
     """A (plan, function) for every row, as ``Session.makers`` gives them."""
     # One process for all rows of a format and a workload.
     start = functools.lru_cache(maxsize=None)(functools.partial(_start, plan=plan))
@@ -136,7 +137,7 @@ def makers(
         process = start(name, kind, workload=workload)
         return PeerSystem(row, *process, workload.task.source_dictionary.pad())
 
-    rows_and_makers: List[Tuple[Plan, Maker]] = []
+    rows_and_makers: list[tuple[Plan, Maker]] = []
     for name in names:
         engine = ENGINES[name]
         for kind in engine.half_kinds if fp16 else engine.kinds:
@@ -148,7 +149,7 @@ def makers(
     return rows_and_makers
 
 
-def versions(systems: Sequence[System]) -> Dict[str, str]:
+def versions(systems: Sequence[System]) -> dict[str, str]:
     """Releases of the engines among the systems, by name."""
     return {
         system.ready["engine"]: system.ready["version"]

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from typing import Any, Dict, List
+from typing import Any
 
 
 def convert(checkpoint: str, data: str, source: str, target: str, folder: str, kind: str) -> None:
@@ -31,7 +31,7 @@ class Model:
         kind: str,
         cuda: bool,
         threads: int,
-        generation: Dict[str, Any],
+        generation: dict[str, Any],
         streams: int = 1,
     ) -> None:
         import ctranslate2
@@ -52,7 +52,7 @@ class Model:
             intra_threads=threads,
         )  # fmt: skip
 
-    def inputs(self, rows: List[List[int]]) -> Any:
+    def inputs(self, rows: list[list[int]]) -> Any:
         words = self._source
         return [[words[t] for t in row if t != words.eos()] for row in rows]
 
@@ -62,7 +62,7 @@ class Model:
             batch, beam_size=beam, max_decoding_length=limit + 1, **self._settings
         )
 
-    def tokens(self, results: Any) -> List[List[int]]:
+    def tokens(self, results: Any) -> list[list[int]]:
         """The best hypothesis of each row, with </s>."""
         words = self._target
         return [[*map(words.index, one.hypotheses[0]), words.eos()] for one in results]

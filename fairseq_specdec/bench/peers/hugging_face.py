@@ -1,7 +1,7 @@
 """A fairseq Transformer as a model of transformers, with the same output."""
 
 import os
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.errors import UsageError
@@ -50,7 +50,7 @@ def convert(checkpoint: str, words: int, folder: str) -> None:
     model.save_pretrained(folder)
 
 
-def _settings(args: Dict[str, Any], words: int) -> Dict[str, Any]:
+def _settings(args: dict[str, Any], words: int) -> dict[str, Any]:
     """The settings that both classes have."""
     return dict(
         vocab_size=words, d_model=args["decoder_embed_dim"],
@@ -67,13 +67,13 @@ def _settings(args: Dict[str, Any], words: int) -> Dict[str, Any]:
     )  # fmt: skip
 
 
-def _pre_norm(settings: Dict[str, Any]) -> Any:
+def _pre_norm(settings: dict[str, Any]) -> Any:
     from transformers import M2M100Config, M2M100ForConditionalGeneration
 
     return M2M100ForConditionalGeneration(M2M100Config(**settings)).eval()
 
 
-def _post_norm(settings: Dict[str, Any]) -> Any:
+def _post_norm(settings: dict[str, Any]) -> Any:
     from fairseq.modules import SinusoidalPositionalEmbedding
     from transformers import MarianConfig, MarianMTModel
 

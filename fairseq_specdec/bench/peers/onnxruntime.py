@@ -7,7 +7,7 @@ the next step without a copy.
 import os
 import shutil
 import tempfile
-from typing import Any, Dict, List
+from typing import Any
 
 from . import hugging_face
 from .transformers import padded, until_end
@@ -50,7 +50,7 @@ class Model:
     """Two sessions and the loop over them."""
 
     def __init__(
-        self, folder: str, kind: str, cuda: bool, threads: int, generation: Dict[str, Any]
+        self, folder: str, kind: str, cuda: bool, threads: int, generation: dict[str, Any]
     ) -> None:
         import onnxruntime
 
@@ -69,7 +69,7 @@ class Model:
         }
         self._outputs = [each.name for each in self._decoder.get_outputs()]
 
-    def inputs(self, rows: List[List[int]]) -> Any:
+    def inputs(self, rows: list[list[int]]) -> Any:
         return [each.numpy() for each in padded(rows)]
 
     def run(self, inputs: Any, limit: int, beam: int) -> Any:
@@ -111,5 +111,5 @@ class Model:
                     binding.bind_ortvalue_input(past, value)
         return numpy.concatenate(columns, 1)
 
-    def tokens(self, ids: Any) -> List[List[int]]:
+    def tokens(self, ids: Any) -> list[list[int]]:
         return [until_end(row) for row in ids.tolist()]

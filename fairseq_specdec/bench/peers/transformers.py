@@ -6,7 +6,7 @@ ends the sentence).
 """
 
 import os
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from . import hugging_face
 
@@ -21,7 +21,7 @@ def version() -> str:
     return str(transformers.__version__)
 
 
-def padded(rows: List[List[int]]) -> Tuple[Any, Any]:
+def padded(rows: list[list[int]]) -> tuple[Any, Any]:
     """Tokens and mask, long [rows][longest], padded on the right with 1."""
     import torch
 
@@ -30,7 +30,7 @@ def padded(rows: List[List[int]]) -> Tuple[Any, Any]:
     return tokens, (tokens != 1).long()
 
 
-def until_end(row: List[int]) -> List[int]:
+def until_end(row: list[int]) -> list[int]:
     """A row up to its first </s>, which is added where there is none."""
     return [*row[: row.index(2)], 2] if 2 in row else [*row, 2]
 
@@ -39,7 +39,7 @@ class Model:
     """A model that ``generate`` decodes."""
 
     def __init__(
-        self, folder: str, kind: str, cuda: bool, threads: int, generation: Dict[str, Any]
+        self, folder: str, kind: str, cuda: bool, threads: int, generation: dict[str, Any]
     ) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
         import torch
@@ -55,7 +55,7 @@ class Model:
             "do_sample": False,
         }
 
-    def inputs(self, rows: List[List[int]]) -> Any:
+    def inputs(self, rows: list[list[int]]) -> Any:
         return [each.to(self._device) for each in padded(rows)]
 
     def run(self, inputs: Any, limit: int, beam: int) -> Any:
@@ -69,5 +69,5 @@ class Model:
                 max_new_tokens=limit + 1, **self._settings,
             )  # fmt: skip
 
-    def tokens(self, ids: Any) -> List[List[int]]:
+    def tokens(self, ids: Any) -> list[list[int]]:
         return [until_end(row[1:]) for row in ids.tolist()]

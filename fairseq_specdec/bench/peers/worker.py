@@ -2,11 +2,11 @@
 
 import importlib
 import time
-from typing import Any, Dict, List
+from typing import Any
 
 from ..usage import peak_resident, until_at_rest
 
-_MODELS: List[Any] = []  # the engine's, of this process
+_MODELS: list[Any] = []  # the engine's, of this process
 
 
 def _engine(name: str) -> Any:
@@ -19,8 +19,8 @@ def convert(engine: str, **arguments: str) -> None:
 
 
 def load(
-    engine: str, folder: str, kind: str, cuda: bool, threads: int, generation: Dict[str, Any]
-) -> Dict[str, Any]:
+    engine: str, folder: str, kind: str, cuda: bool, threads: int, generation: dict[str, Any]
+) -> dict[str, Any]:
     """Load a model. Returns ``version`` of the engine, and ``before``, bytes used before any model
     was loaded."""
     module = _engine(engine)
@@ -29,7 +29,7 @@ def load(
     return ready
 
 
-def decode(rows: List[List[int]], limit: int, beam: int) -> Dict[str, Any]:
+def decode(rows: list[list[int]], limit: int, beam: int) -> dict[str, Any]:
     """Decode a batch, ``limit`` tokens at most; what makes words of numbers and back is not timed.
 
     No engine reports a GPU's memory.

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from typing import Any, List
+from typing import Any
 
 import fairseq_specdec
 
@@ -38,7 +38,7 @@ def commands(converted: Converted, out: str, pair: Any) -> str:
     return "\n".join(lines)
 
 
-def _of_fairseq(converted: Converted, out: str, pair: Any) -> List[str]:
+def _of_fairseq(converted: Converted, out: str, pair: Any) -> list[str]:
     """The commands of fairseq, with this project's task and with its own."""
     split = _subwords(converted, shlex.quote(out))
     read = _TEXT if split else "sentences as their pieces, one a line, from standard input"
@@ -48,7 +48,7 @@ def _of_fairseq(converted: Converted, out: str, pair: Any) -> List[str]:
     return lines
 
 
-def _faster(place: str, pair: Any, named: str) -> List[str]:
+def _faster(place: str, pair: Any, named: str) -> list[str]:
     """How to get a drafter."""
     return [
         f"Faster, with a drafter made of plain text (mono/train.{pair[0]}, a sentence a line, and "
@@ -69,7 +69,7 @@ def _needs_plugin(converted: Converted) -> bool:
     return converted.arch != "transformer" or converted.model["activation_fn"] == "swish"
 
 
-def _python(out: str, pair: Any) -> List[str]:
+def _python(out: str, pair: Any) -> list[str]:
     named = "" if pair is None else f", source_lang={pair[0]!r}, target_lang={pair[1]!r}"
     return [
         "  from fairseq_specdec.hub import SpeculativeTranslator",
@@ -78,7 +78,7 @@ def _python(out: str, pair: Any) -> List[str]:
     ]
 
 
-def _subwords(converted: Converted, place: str) -> List[str]:
+def _subwords(converted: Converted, place: str) -> list[str]:
     """fairseq's flags for the subword model; [] where it has none."""
     if converted.text.byte_level:
         files = f"--gpt2-encoder-json {place}/encoder.json --gpt2-vocab-bpe {place}/vocab.bpe"

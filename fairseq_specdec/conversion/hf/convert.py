@@ -4,7 +4,7 @@ import logging
 import os
 import shutil
 from argparse import Namespace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import torch
 
@@ -41,7 +41,7 @@ def load(path: str) -> Converted:
     return LOADERS[kind](folder).load()
 
 
-def convert(path: str, out: str, source: Optional[str], target: Optional[str], force: bool) -> str:
+def convert(path: str, out: str, source: str | None, target: str | None, force: bool) -> str:
     """Convert a folder. ``source``, ``target``: languages that the printed commands name; a model
     of one pair's dictionaries have these names. Returns the commands to decode with."""
     _check_out(path, out, force)
@@ -71,7 +71,7 @@ def _check_out(path: str, out: str, force: bool) -> None:
         raise UsageError(f"--out {out}", "holds something already", "--force writes into it")
 
 
-def _pair(path: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
+def _pair(path: str, source: str | None, target: str | None) -> tuple[str, str]:
     """Names of a pair's languages: as asked for, as its tokenizer says, or source and target."""
     settings = ModelFolder(path).json("tokenizer_config.json")
     names = []
@@ -83,7 +83,7 @@ def _pair(path: str, source: Optional[str], target: Optional[str]) -> Tuple[str,
     return names[0], names[1]
 
 
-def words_of(converted: Converted, side: int) -> List[str]:
+def words_of(converted: Converted, side: int) -> list[str]:
     """The dictionary of one side, by fairseq's index."""
     vocabulary, text = converted.vocabularies[side], converted.text
     languages = {token: code for code, token in vocabulary.languages.items()}
@@ -108,7 +108,7 @@ def words_of(converted: Converted, side: int) -> List[str]:
     return words
 
 
-def _write_dictionaries(converted: Converted, out: str, pair: Any) -> List[str]:
+def _write_dictionaries(converted: Converted, out: str, pair: Any) -> list[str]:
     """dict.NAME.txt of both sides, or one of all languages; returns their names."""
     names = ["all"] if converted.vocabularies[0].languages else list(pair)
     for side, name in enumerate(names):
@@ -143,7 +143,7 @@ def _write_checkpoint(converted: Converted, path: str, pair: Any) -> None:
     logger.info("%s: %d bytes, sha256 %s", path, os.path.getsize(path), sha256(path))
 
 
-def _specials(vocabulary: Vocabulary, language_token: str) -> Dict[str, Any]:
+def _specials(vocabulary: Vocabulary, language_token: str) -> dict[str, Any]:
     """Special tokens, as text has them, to their words and whether they take the space before."""
     languages = {token: code for code, token in vocabulary.languages.items()}
     return {
@@ -152,7 +152,7 @@ def _specials(vocabulary: Vocabulary, language_token: str) -> Dict[str, Any]:
     }
 
 
-def _description(converted: Converted, path: str, names: List[str], pair: Any) -> Dict[str, Any]:
+def _description(converted: Converted, path: str, names: list[str], pair: Any) -> dict[str, Any]:
     text, generation = converted.text, converted.generation
     tokenizer = ModelFolder(path).json("tokenizer_config.json")
     vocabularies, orders = converted.vocabularies, converted.orders

@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import check_content
@@ -40,7 +40,7 @@ class ModelFolder:
         check_content(path, "a file of a model")
         return path
 
-    def json(self, name: str) -> Dict[str, Any]:
+    def json(self, name: str) -> dict[str, Any]:
         """The object in a JSON file; {} where there is no such file."""
         if not self.has(name):
             return {}

@@ -1,6 +1,6 @@
 """What ``generate`` does under a folder's settings, as decoding flags of fairseq."""
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 
@@ -8,7 +8,7 @@ from .folder import ModelFolder
 from .settings import Settings
 
 # What each is where it does nothing. With another value it is refused.
-_REFUSED: Dict[str, Any] = {
+_REFUSED: dict[str, Any] = {
     "begin_suppress_tokens": None,
     "constraints": None,
     "diversity_penalty": 0.0,
@@ -56,14 +56,14 @@ class Generation(NamedTuple):
     # start, eos: token ids of the decoder's first input and of the end
     start: int
     eos: int
-    forced_first: Optional[int]  # token id of the first output, or None
+    forced_first: int | None  # token id of the first output, or None
     # max_len_b, min_len, no_repeat_ngram_size, lenpen, beam: fairseq's flags
     max_len_b: int
     min_len: int
     no_repeat_ngram_size: int
     lenpen: float
     beam: int
-    suppressed: List[int]  # token ids that are never generated
+    suppressed: list[int]  # token ids that are never generated
     length_stated: bool  # whether the folder itself limits the length of an output
 
 
@@ -133,7 +133,7 @@ def _ngrams(settings: Settings, start: int, eos: int) -> int:
     return int(size)
 
 
-def _suppressed(settings: Settings, pad: Any) -> List[int]:
+def _suppressed(settings: Settings, pad: Any) -> list[int]:
     words = list(settings.take("suppress_tokens", [], list))
     for word in settings.take("bad_words_ids", [], list):
         if not isinstance(word, list) or len(word) != 1:

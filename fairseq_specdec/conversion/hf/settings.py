@@ -1,6 +1,7 @@
 """config.json and generation_config.json: every setting is read, harmless, or refused by name."""
 
-from typing import Any, Dict, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
@@ -23,7 +24,7 @@ UNSET = object()
 class Settings:
     """The settings of a JSON file. ``take`` reads one; ``refuse_rest`` names an unread one."""
 
-    def __init__(self, values: Dict[str, Any], path: str, reader: str) -> None:
+    def __init__(self, values: dict[str, Any], path: str, reader: str) -> None:
         self.values = values
         self.path = path
         self.reader = reader

@@ -1,17 +1,18 @@
 """The task of fairseq that a converted model has, as its checkpoint holds it and as flags."""
 
 from argparse import Namespace
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.compat.own_task import OwnTask
 
 from .families import Converted
 from .families.mbart import SEVERAL
 
-Pair = Sequence[Optional[str]]
+Pair = Sequence[str | None]
 
 
-def task_settings(converted: Converted, pair: Pair) -> Dict[str, Any]:
+def task_settings(converted: Converted, pair: Pair) -> dict[str, Any]:
     """Settings of the task. ``pair``: source and target language; None for one that is open."""
     text = converted.text
     settings = {
@@ -36,7 +37,7 @@ def task_flags(converted: Converted, pair: Pair, ours: bool) -> str:
     return f"{flags} --source-lang {pair[0]} --target-lang {pair[1]}"
 
 
-def _by_id(converted: Converted) -> List[str]:
+def _by_id(converted: Converted) -> list[str]:
     """The languages of a model in the order of their tokens."""
     vocabulary = converted.vocabularies[0]
     ids = vocabulary.ids()

@@ -1,7 +1,9 @@
 """The tokens of a model by their ids, and which of them are special or languages."""
 
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Pattern
+from collections.abc import Iterable
+from re import Pattern
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.converted_text import open_sentencepiece
@@ -17,24 +19,24 @@ ANY_CODE = re.compile(r"__([^\s/,]+)__|([^\s/,<\[]+)")
 class Vocabulary(NamedTuple):
     """Of one side of a model."""
 
-    tokens: Dict[int, str]  # by id
+    tokens: dict[int, str]  # by id
     # tokens that text is split at and that are not printed; to whether they take the space before
     # them
-    special: Dict[str, bool]
-    languages: Dict[str, str]  # code to token
+    special: dict[str, bool]
+    languages: dict[str, str]  # code to token
 
-    def ids(self) -> Dict[str, int]:
+    def ids(self) -> dict[str, int]:
         """Tokens to ids."""
         return {token: i for i, token in self.tokens.items()}
 
 
-def read_ids(folder: ModelFolder, name: str) -> Dict[int, str]:
+def read_ids(folder: ModelFolder, name: str) -> dict[int, str]:
     """Tokens by id, of a file that maps tokens to ids, as vocab.json."""
     if not folder.has(name):
         raise UsageError(
             folder.path, f"no {name} in it", "copy the tokenizer's files of the model too"
         )
-    tokens: Dict[int, str] = {}
+    tokens: dict[int, str] = {}
     for token, i in folder.json(name).items():
         if type(i) is not int or i < 0 or i in tokens:
             raise UsageError(
@@ -44,7 +46,7 @@ def read_ids(folder: ModelFolder, name: str) -> Dict[int, str]:
     return tokens
 
 
-def read_tokenizer(folder: ModelFolder) -> Dict[int, str]:
+def read_tokenizer(folder: ModelFolder) -> dict[int, str]:
     """Tokens by id, of tokenizer.json without what was added; {} where there is no such file."""
     model = folder.json("tokenizer.json").get("model")
     words = model.get("vocab") if isinstance(model, dict) else None
@@ -58,7 +60,7 @@ def read_tokenizer(folder: ModelFolder) -> Dict[int, str]:
     return tokens
 
 
-def read_pieces(folder: ModelFolder, name: str) -> List[str]:
+def read_pieces(folder: ModelFolder, name: str) -> list[str]:
     """The pieces of a sentencepiece model."""
     if not folder.has(name):
         raise UsageError(
@@ -69,9 +71,9 @@ def read_pieces(folder: ModelFolder, name: str) -> List[str]:
     return [model.id_to_piece(i) for i in range(model.get_piece_size())]
 
 
-def added_tokens(folder: ModelFolder) -> Dict[int, Dict[str, Any]]:
+def added_tokens(folder: ModelFolder) -> dict[int, dict[str, Any]]:
     """Tokens that were added to a tokenizer, by id: ``content``, ``lstrip``, ``special``."""
-    added: Dict[int, Dict[str, Any]] = {}
+    added: dict[int, dict[str, Any]] = {}
     for token, i in folder.json("added_tokens.json").items():
         added[i] = {"content": token, "special": True}
     for each in folder.json("tokenizer.json").get("added_tokens") or []:
@@ -86,9 +88,9 @@ def added_tokens(folder: ModelFolder) -> Dict[int, Dict[str, Any]]:
     return added
 
 
-def named_specials(folder: ModelFolder) -> Dict[str, bool]:
+def named_specials(folder: ModelFolder) -> dict[str, bool]:
     """Special tokens that the folder names, in its order; whether they take the space before."""
-    special: Dict[str, bool] = {}
+    special: dict[str, bool] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         for key, value in folder.json(name).items():
             several = ("additional_special_tokens", "extra_special_tokens")
@@ -106,9 +108,9 @@ def named_specials(folder: ModelFolder) -> Dict[str, bool]:
 
 def assemble(
     folder: ModelFolder,
-    base: Dict[int, str],
+    base: dict[int, str],
     usual: Iterable[str],
-    after: Optional[int] = None,
+    after: int | None = None,
     codes: Pattern[str] = CODE,
 ) -> Vocabulary:
     """The vocabulary of a tokenizer.
@@ -137,7 +139,7 @@ def assemble(
     return Vocabulary(tokens, special, languages_of(special, codes))
 
 
-def languages_of(special: Iterable[str], codes: Pattern[str] = CODE) -> Dict[str, str]:
+def languages_of(special: Iterable[str], codes: Pattern[str] = CODE) -> dict[str, str]:
     """Language codes to their tokens, of those that match ``codes``."""
     tokens_of_codes = {}
     for token in special:

@@ -2,8 +2,9 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pickle import UnpicklingError
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ class Weights:
     def __init__(self, folder: ModelFolder) -> None:
         self.folder = folder
         self.files = _files(folder)
-        self._tensors: Dict[str, Tensor] = {}
+        self._tensors: dict[str, Tensor] = {}
         for name in self.files:
             path = folder.file(name)
             read = _safetensors if name.endswith(".safetensors") else _pickled
@@ -36,7 +37,7 @@ class Weights:
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
 
-    def take(self, name: str, shape: Sequence[Optional[int]]) -> Tensor:
+    def take(self, name: str, shape: Sequence[int | None]) -> Tensor:
         """A tensor."""
         tensor = self._tensors.get(name)
         if tensor is None:
@@ -77,7 +78,7 @@ class Weights:
         return os.path.join(self.folder.path, self.files[0]) + more
 
 
-def _files(folder: ModelFolder) -> List[str]:
+def _files(folder: ModelFolder) -> list[str]:
     for name in WHOLE:
         if folder.has(name):
             return [name]
@@ -96,7 +97,7 @@ def _files(folder: ModelFolder) -> List[str]:
     raise UsageError(folder.path, f"no weights in it ({', '.join(WHOLE)}, whole or in parts)")
 
 
-def _safetensors(path: str) -> Dict[str, Tensor]:
+def _safetensors(path: str) -> dict[str, Tensor]:
     _check_header(path)
     try:
         from safetensors import SafetensorError, safe_open
@@ -137,7 +138,7 @@ def _check_header(path: str) -> None:
         )
 
 
-def _pickled(path: str) -> Dict[str, Tensor]:
+def _pickled(path: str) -> dict[str, Tensor]:
     try:
         state: Any = load_checked(path)
     except (UnpicklingError, OSError, RuntimeError) as error:

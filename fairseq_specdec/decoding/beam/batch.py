@@ -1,7 +1,7 @@
 """Beam search over one batch."""
 
 import time
-from typing import Dict, List, Optional, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -27,14 +27,14 @@ class BeamBatch(OpenBatch):
 
     widest = 64  # slots beside those of one hypothesis
 
-    def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
+    def begin(self, src_tokens: Tensor, start: int, prefix: Tensor | None) -> None:
         with self.stats.stopwatch("drafter"):
             self.beams = self._search(start, prefix, src_tokens)
         self._live = list(range(len(src_tokens)))
         self._known = [Progress()] * len(src_tokens)  # of those
         self._agreed = [0] * len(src_tokens)  # tokens of each sentence that a trace has
 
-    def _search(self, start: int, prefix: Optional[Tensor], like: Tensor) -> Beams:
+    def _search(self, start: int, prefix: Tensor | None, like: Tensor) -> Beams:
         parts, policy = self.parts, self.parts.policy
         rewarded = max(0.0, -policy.unk_penalty)
         rules = BeamRules(parts.options.beam, policy.eos, self.max_len, rewarded)
@@ -51,7 +51,7 @@ class BeamBatch(OpenBatch):
             self.session, policy, rules, start, prefix, self.limits, like, looking, forecasts
         )
 
-    def _lookaheads(self, native: bool, like: Tensor) -> List[Lookahead]:
+    def _lookaheads(self, native: bool, like: Tensor) -> list[Lookahead]:
         drafts, options, rows = self.drafts, self.parts.options, like.size(0)
         if drafts.never_drafts:
             return []
@@ -98,7 +98,7 @@ class BeamBatch(OpenBatch):
         self.stats.accepted += used
 
     def _iteration(
-        self, after: Sequence[Progress], ranked: Dict[int, List[EndedHypothesis]], seconds: float
+        self, after: Sequence[Progress], ranked: dict[int, list[EndedHypothesis]], seconds: float
     ) -> Iteration:
         """The pass of all live sentences, for a trace."""
         rows, emitted = self._live, []
@@ -125,7 +125,7 @@ class BeamBatch(OpenBatch):
             ],
         )
 
-    def _ranked(self, row: int) -> List[EndedHypothesis]:
+    def _ranked(self, row: int) -> list[EndedHypothesis]:
         """The hypotheses of a sentence that is done, best first; equal ones as they ended."""
         options = self.parts.options
 
@@ -135,7 +135,7 @@ class BeamBatch(OpenBatch):
 
         return sorted(self.beams.ended(row), key=score, reverse=True)
 
-    def _finish(self, row: int, ranked: List[EndedHypothesis], passes: int) -> None:
+    def _finish(self, row: int, ranked: list[EndedHypothesis], passes: int) -> None:
         options = self.parts.options
         trace, hypotheses = self.trace(row), []
         with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis

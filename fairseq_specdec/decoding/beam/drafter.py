@@ -1,7 +1,6 @@
 """Whether a drafter serves a beam search."""
 
 import logging
-from typing import Optional
 
 from fairseq_specdec.drafting import Drafter, NoDrafter
 from fairseq_specdec.engine.backend import Backend
@@ -22,7 +21,7 @@ def beam_drafter(drafter: Drafter, options: DecodingOptions, backend: Backend) -
     return NoDrafter()
 
 
-def _why_none(drafter: Drafter, options: DecodingOptions, backend: Backend) -> Optional[str]:
+def _why_none(drafter: Drafter, options: DecodingOptions, backend: Backend) -> str | None:
     if not drafter.for_beams:
         return "--strategy {} drafts for one hypothesis only"
     if not drafter.runs_model:

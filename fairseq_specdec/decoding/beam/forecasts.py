@@ -1,6 +1,6 @@
 """A drafter's forecasts for beam searches."""
 
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -33,8 +33,8 @@ class Forecasts:
         self.start = start
         self.reads = reads
         self.device = like.device
-        self._paths: List[List[Node]] = [[] for _ in range(like.size(0))]
-        self._states: Optional[Tensor] = None  # [B, T, n C], by slots
+        self._paths: list[list[Node]] = [[] for _ in range(like.size(0))]
+        self._states: Tensor | None = None  # [B, T, n C], by slots
 
     def update(self, live: Sequence[Sentence], lookaheads: Sequence[Lookahead]) -> None:
         """Forecast, and set the forecast of each sentence's look-ahead."""
@@ -50,7 +50,7 @@ class Forecasts:
         for row, (path, lookahead) in enumerate(zip(paths, lookaheads)):
             lookahead.set_forecast(len(path), log_probs[row], tokens[row])
 
-    def _hypotheses(self, paths: Sequence[List[Node]]) -> Hypotheses:
+    def _hypotheses(self, paths: Sequence[list[Node]]) -> Hypotheses:
         lengths = list(map(len, paths))
         table = np.zeros((len(paths), max(lengths) + 2), dtype=np.int64)
         table[:, 0] = self.start
@@ -59,8 +59,8 @@ class Forecasts:
         return Hypotheses.of(to_device(torch.from_numpy(table), self.device), lengths)
 
     def _fresh_states(
-        self, paths: Sequence[List[Node]], kept: Sequence[int]
-    ) -> Optional[Tuple[Tensor, Tensor]]:
+        self, paths: Sequence[list[Node]], kept: Sequence[int]
+    ) -> tuple[Tensor, Tensor] | None:
         """The hidden states that predicted the tokens that the drafter has not read."""
         if self._states is None:
             return None
@@ -86,7 +86,7 @@ class Forecasts:
             self._states = nn.functional.pad(self._states, (0, 0, 0, upto))
         self._states.scatter_(1, slots.unsqueeze(2).expand_as(states), states)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         self.drafts.select(rows, rows_cpu)
         self._paths = [self._paths[row] for row in rows_cpu]
         if self._states is not None:

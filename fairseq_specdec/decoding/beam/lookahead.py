@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ _COPIED = -0.1
 _LONGEST = 4
 _TELLING = 2
 
-Ranked = List[Tuple[float, int]]
+Ranked = list[tuple[float, int]]
 """Log-probabilities of the likeliest next tokens, falling, and the tokens."""
 
 
@@ -83,15 +84,15 @@ class Lookahead:
     def __init__(self, source: Sequence[int], reach: Reach) -> None:
         self.source = source
         self.reach = reach
-        self._by_suffix: Dict[Tuple[int, ...], List[Node]] = {}
-        self._fresh: List[Node] = []  # scored, and not among those yet
-        self._forecast: Dict[int, Best] = {}
-        self._right: Optional[float] = None  # running mean
-        self._guess: Tuple[Optional[Node], Optional[int]] = None, None
+        self._by_suffix: dict[tuple[int, ...], list[Node]] = {}
+        self._fresh: list[Node] = []  # scored, and not among those yet
+        self._forecast: dict[int, Best] = {}
+        self._right: float | None = None  # running mean
+        self._guess: tuple[Node | None, int | None] = None, None
         # Before the rest of the source is scored, what comes later is hardly known.
         self._far = reach.first_steps or reach.steps
-        self._numbers: Dict[int, Tuple[Best, Ranked]] = {}
-        self._after: Dict[int, List[int]] = {}  # the places after each token of the source
+        self._numbers: dict[int, tuple[Best, Ranked]] = {}
+        self._after: dict[int, list[int]] = {}  # the places after each token of the source
         for at, token in enumerate(source[:-1], start=1):
             self._after.setdefault(token, []).append(at)
 
@@ -108,7 +109,7 @@ class Lookahead:
             self._guess = None, None
         self._fresh += nodes
 
-    def _like(self, suffix: Tuple[int, ...]) -> List[Node]:
+    def _like(self, suffix: tuple[int, ...]) -> list[Node]:
         """The prefixes that were scored and end so."""
         for node in self._fresh:  # where nothing is drafted nobody asks
             end = _suffix(node)
@@ -117,7 +118,7 @@ class Lookahead:
         self._fresh.clear()
         return self._by_suffix.get(suffix, [])
 
-    def _judge(self, node: Node, guess: Optional[int]) -> None:
+    def _judge(self, node: Node, guess: int | None) -> None:
         """Count whether this token is the likeliest one after a prefix that was scored."""
         assert node.best is not None
         right = float(int(node.best[1][0]) == guess)
@@ -134,7 +135,7 @@ class Lookahead:
         """
         self._forecast = {depth + step: pair for step, pair in enumerate(zip(log_probs, tokens))}
 
-    def draft(self, sentence: Sentence) -> List[Node]:
+    def draft(self, sentence: Sentence) -> list[Node]:
         """The prefixes to score, each after its parent: those that the sentence waits for first."""
         if not self._copies(sentence.live[0]):
             return self._ahead(sentence, self.reach.first_steps if self._right is None else 0)
@@ -142,7 +143,7 @@ class Lookahead:
         self._far = self.reach.steps
         return self._rest(sentence, wanted) if self.reach.min_copy_rate else wanted
 
-    def _ahead(self, sentence: Sentence, steps: int) -> List[Node]:
+    def _ahead(self, sentence: Sentence, steps: int) -> list[Node]:
         """The prefixes that the next steps of the search are expected to come to."""
         rules = sentence.rules
         live = [(node, node.score) for node in sentence.live]
@@ -160,7 +161,7 @@ class Lookahead:
             wanted += fresh
         return wanted
 
-    def _rest(self, sentence: Sentence, wanted: List[Node]) -> List[Node]:
+    def _rest(self, sentence: Sentence, wanted: list[Node]) -> list[Node]:
         """The same, and the best hypothesis followed to the end of the source: most of it will be
         live, and what is known of it predicts what follows the others."""
         rules, node = sentence.rules, sentence.live[0]
@@ -186,10 +187,10 @@ class Lookahead:
         return self._right is not None and self._right >= self.reach.min_copy_rate
 
     def _grown(
-        self, live: List[Tuple[Node, float]], beam: int, eos: int, count: int
-    ) -> Tuple[List[Tuple[Node, int, float]], int]:
+        self, live: list[tuple[Node, float]], beam: int, eos: int, count: int
+    ) -> tuple[list[tuple[Node, int, float]], int]:
         """(the likeliest N prefixes of one token more, how many hypotheses end)."""
-        candidates: List[Tuple[float, Node, int]] = []
+        candidates: list[tuple[float, Node, int]] = []
         least = float("-inf")  # of the first ``count`` so far
         for node, score in live:
             for value, token in self._predicted(node)[:count]:
@@ -229,7 +230,7 @@ class Lookahead:
             known = self._numbers[id(best)] = best, ranked  # kept: the number stays its own
         return known[1]
 
-    def _copied(self, node: Node) -> Optional[int]:
+    def _copied(self, node: Node) -> int | None:
         """The source token after the place that this prefix has reached: where the longest suffix
         ends the same, nearest to the prefix's own length."""
         suffix, source, depth = _suffix(node), self.source, node.depth
@@ -238,7 +239,7 @@ class Lookahead:
         # Where nothing ends the same: the place of the same number, or the last one.
         places = [*self._after.get(suffix[0], ()), min(depth, len(source) - 1)]
 
-        def likeness(at: int) -> Tuple[int, int, int]:
+        def likeness(at: int) -> tuple[int, int, int]:
             size = 0
             while size < len(suffix) and size < at and source[at - 1 - size] == suffix[size]:
                 size += 1
@@ -247,10 +248,10 @@ class Lookahead:
         return source[max(places, key=likeness)]
 
 
-def _suffix(node: Node) -> Tuple[int, ...]:
+def _suffix(node: Node) -> tuple[int, ...]:
     """The last tokens of a prefix, the last one first."""
-    suffix: List[int] = []
-    here: Optional[Node] = node
+    suffix: list[int] = []
+    here: Node | None = node
     while here is not None and len(suffix) < _LONGEST:
         suffix.append(here.token)
         here = here.parent

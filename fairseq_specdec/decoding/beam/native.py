@@ -3,7 +3,7 @@
 import collections
 import ctypes
 import weakref
-from typing import DefaultDict, List, Optional, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -39,7 +39,7 @@ class NativeBeams:
         policy: DecodingConstraints,
         rules: BeamRules,
         start: int,
-        prefix: Optional[Tensor],
+        prefix: Tensor | None,
         limits: LengthLimits,
         lookaheads: Sequence[Lookahead] = (),
     ) -> None:
@@ -58,7 +58,7 @@ class NativeBeams:
         )  # fmt: skip
         point_to_rows(setup.rules, prefix, limits)
         self._longest = limits.longest + 1
-        self._facts: DefaultDict[int, BeamFacts] = collections.defaultdict(BeamFacts)
+        self._facts: collections.defaultdict[int, BeamFacts] = collections.defaultdict(BeamFacts)
         self._pointer = ctypes.c_void_p()
         self._library.call(
             "specdec_beams_new", layers.buffers.pointer, ctypes.byref(setup),
@@ -72,7 +72,7 @@ class NativeBeams:
                 looking.reach.steps, looking.reach.beams,
             )  # fmt: skip
 
-    def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
+    def run(self, rows: Sequence[int], max_passes: int) -> list[Progress]:
         done = ctypes.c_int64()
         self._library.call("specdec_beams_run", self._pointer, max_passes, ctypes.byref(done))
         for row in rows:
@@ -85,21 +85,21 @@ class NativeBeams:
             for now in map(self._facts.__getitem__, rows)
         ]
 
-    def agreed(self, row: int) -> List[int]:
+    def agreed(self, row: int) -> list[int]:
         tokens, length = (ctypes.c_int64 * self._facts[row].depth)(), ctypes.c_int64()
         self._library.call(
             "specdec_beams_agreed", self._pointer, row, len(tokens), tokens, ctypes.byref(length)
         )
-        agreed: List[int] = tokens[: length.value]
+        agreed: list[int] = tokens[: length.value]
         return agreed
 
-    def live(self, row: int) -> List[Prefix]:
+    def live(self, row: int) -> list[Prefix]:
         return self._prefixes(row, False, self._facts[row].live)
 
-    def draft(self, row: int) -> List[Prefix]:
+    def draft(self, row: int) -> list[Prefix]:
         return self._prefixes(row, True, self._facts[row].draft)
 
-    def _prefixes(self, row: int, draft: bool, count: int) -> List[Prefix]:
+    def _prefixes(self, row: int, draft: bool, count: int) -> list[Prefix]:
         prefixes, facts = [], PrefixFacts()
         tokens = (ctypes.c_int64 * self._longest)()
         for number in range(count):
@@ -111,7 +111,7 @@ class NativeBeams:
             prefixes.append(Prefix(prefix, bool(facts.scored), bool(facts.kept)))
         return prefixes
 
-    def ended(self, row: int) -> List[EndedHypothesis]:
+    def ended(self, row: int) -> list[EndedHypothesis]:
         hypotheses, length = [], ctypes.c_int64()
         tokens = (ctypes.c_int64 * self._longest)()
         totals = (ctypes.c_float * (self._longest + 1))()

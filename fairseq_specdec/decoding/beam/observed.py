@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any
 
 from .beams import Beams, Progress
 
@@ -12,7 +13,7 @@ from .beams import Beams, Progress
 class LiveHypothesis:
     """A hypothesis that goes on after the pass."""
 
-    tokens: List[Any]  # from the first one; in words, after ``TracedIteration.position``
+    tokens: list[Any]  # from the first one; in words, after ``TracedIteration.position``
     waits: bool  # it is not scored: the search stopped since what follows it is not known
 
 
@@ -20,7 +21,7 @@ class LiveHypothesis:
 class DraftedPrefix:
     """A drafted prefix that no longer one begins with."""
 
-    tokens: List[Any]  # as of ``LiveHypothesis``
+    tokens: list[Any]  # as of ``LiveHypothesis``
     known: int  # the first ones that were not drafted in this pass
     kept: int  # the drafted ones after them that lead to a hypothesis, or follow a live one
 
@@ -34,13 +35,13 @@ class BeamPass:
     drafted: int  # those of them that the search did not wait for
     # drafted prefixes, of this pass or one before, that hypotheses came to in these steps
     used: int
-    hypotheses: List[LiveHypothesis]  # live after the pass, best first
-    draft: List[DraftedPrefix]  # the longest drafted prefixes
+    hypotheses: list[LiveHypothesis]  # live after the pass, best first
+    draft: list[DraftedPrefix]  # the longest drafted prefixes
 
     def in_words(self, position: int, words: Sequence[str]) -> BeamPass:
         """The same in words (by token id), from ``position`` tokens on."""
 
-        def after(tokens: Sequence[int]) -> List[str]:
+        def after(tokens: Sequence[int]) -> list[str]:
             return [words[token] for token in tokens[position:]]
 
         live = [LiveHypothesis(after(one.tokens), one.waits) for one in self.hypotheses]
@@ -55,7 +56,7 @@ def observed(beams: Beams, row: int, before: Progress, now: Progress) -> BeamPas
     """What the last pass did."""
     live = [] if now.done else beams.live(row)
     ended = [one.tokens for one in beams.ended(row)]
-    kept: Dict[Tuple[int, ...], bool] = {}
+    kept: dict[tuple[int, ...], bool] = {}
     for prefix in beams.draft(row):
         leads = any(one[: len(prefix.tokens)] == prefix.tokens for one in ended)
         kept[tuple(prefix.tokens)] = leads or (prefix.kept and not now.done)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-Best = Tuple[np.ndarray, np.ndarray]
+Best = tuple[np.ndarray, np.ndarray]
 """Log-probabilities float32 [k] of the likeliest next tokens, falling, and the tokens, long [k]."""
 
 
@@ -27,17 +27,17 @@ class Node:
 
     __slots__ = ("best", "children", "depth", "parent", "score", "seen", "slot", "token")
 
-    def __init__(self, token: int, parent: Optional[Node]) -> None:
+    def __init__(self, token: int, parent: Node | None) -> None:
         self.token = token
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.score = 0.0
         self.slot = -1
         self.seen = 0
-        self.best: Optional[Best] = None
-        self.children: Dict[int, Node] = {}
+        self.best: Best | None = None
+        self.children: dict[int, Node] = {}
 
-    def path(self) -> List[Node]:
+    def path(self) -> list[Node]:
         """The nodes after the root, up to this one."""
         nodes = []
         node: Node = self
@@ -60,7 +60,7 @@ class PrefixTree:
 
     def __init__(self, start: int) -> None:
         self.root = Node(start, None)
-        self._free: List[int] = []
+        self._free: list[int] = []
         self._slots = 0  # taken or free
 
     @property
@@ -96,7 +96,7 @@ class PrefixTree:
         for node in _below(top):
             self._give(node)
 
-    def _release(self, node: Optional[Node]) -> None:
+    def _release(self, node: Node | None) -> None:
         """Forget a node that nothing follows, and those before it that then lead nowhere."""
         while node is not None and not node.children and node.parent is not None:
             self._give(node)

@@ -1,6 +1,7 @@
 """fairseq's beam search of one sentence, as a replay over known distributions."""
 
-from typing import List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,10 +76,10 @@ class Sentence:
         self.row = row
         self.prefix = prefix
         self.tree = PrefixTree(start)
-        self.live: List[Node] = [self.tree.root]
-        self.ended: List[Ended] = []
+        self.live: list[Node] = [self.tree.root]
+        self.ended: list[Ended] = []
         self.done = False
-        self.draft: List[Node] = []
+        self.draft: list[Node] = []
         self.steps = self.passes = self.scored = self.drafted = self.used = 0
         self._agreed = self.tree.root
 
@@ -102,7 +103,7 @@ class Sentence:
         inside = node.depth < min(len(self.prefix), self.rules.max_len)
         return self.prefix[node.depth] if inside else -1
 
-    def waiting(self) -> List[Node]:
+    def waiting(self) -> list[Node]:
         """The nodes that must be scored before ``advance`` goes on: live ones, and all that the
         prefix adds to these, each after its parent."""
         nodes = list(self.live)
@@ -133,9 +134,9 @@ class Sentence:
         order = np.argsort(-flat, kind="stable")[: rules.candidates].tolist()
         scores = flat.tolist()
         width = values.shape[1]
-        ending: List[Ended] = []
-        chosen: List[Node] = []
-        growth: List[Tuple[Node, int, float]] = []
+        ending: list[Ended] = []
+        chosen: list[Node] = []
+        growth: list[tuple[Node, int, float]] = []
         for rank, at in enumerate(order):
             score = scores[at]
             if not score > float("-inf"):
@@ -165,14 +166,14 @@ class Sentence:
             self.live = chosen
         return True
 
-    def _decided(self, growth: Sequence[Tuple[Node, int, float]]) -> bool:
+    def _decided(self, growth: Sequence[tuple[Node, int, float]]) -> bool:
         """Whether the live nodes that are not scored cannot come among the first N candidates.
         ``growth``: (node, token, score) of the candidates that go on, of the nodes that are
         scored."""
         unknown = max(node.score for node in self.live if node.best is None)
         return len(growth) == self.rules.beam and growth[-1][2] > unknown + self.rules.max_log_prob
 
-    def _end(self, ending: List[Ended]) -> None:
+    def _end(self, ending: list[Ended]) -> None:
         rules, step = self.rules, self.step
         if ending and self._forced_after(self.live[0]) == rules.eos:
             # Stock gives all N hypotheses what the first one has.
@@ -180,7 +181,7 @@ class Sentence:
         self.ended += ending[: rules.beam - len(self.ended)]
         self.done = len(self.ended) == rules.beam or (bool(ending) and step >= rules.max_len)
 
-    def agreed(self) -> List[int]:
+    def agreed(self) -> list[int]:
         """The tokens that all hypotheses, live and ended, begin with."""
         if not self.ended:
             while self._agreed.depth < self.step and len(self._agreed.children) == 1:

@@ -1,6 +1,6 @@
 """Beam search on any backend: passes of a verifier's session, and a replay in Python."""
 
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -35,11 +35,11 @@ class TorchBeams:
         policy: DecodingConstraints,
         rules: BeamRules,
         start: int,
-        prefix: Optional[Tensor],
+        prefix: Tensor | None,
         limits: LengthLimits,
         like: Tensor,
         lookaheads: Sequence[Lookahead] = (),
-        forecasts: Optional[Forecasts] = None,
+        forecasts: Forecasts | None = None,
     ) -> None:
         self.session = session
         self.policy = policy
@@ -59,7 +59,7 @@ class TorchBeams:
         ]
         self._rows = list(range(like.size(0)))  # that the session has
 
-    def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
+    def run(self, rows: Sequence[int], max_passes: int) -> list[Progress]:
         for _ in range(max_passes):
             live = [self.sentences[row] for row in rows if not self.sentences[row].done]
             if not live:
@@ -80,22 +80,22 @@ class TorchBeams:
                 sentence.advance()
         return [self.sentences[row].progress() for row in rows]
 
-    def _drafted(self, sentence: Sentence) -> List[Node]:
+    def _drafted(self, sentence: Sentence) -> list[Node]:
         """The nodes that a sentence waits for, and those that are likely to come next."""
         if self.lookaheads and not sentence.inside_prefix:
             return self.lookaheads[sentence.row].draft(sentence)
         return sentence.waiting()
 
-    def agreed(self, row: int) -> List[int]:
+    def agreed(self, row: int) -> list[int]:
         return self.sentences[row].agreed()
 
-    def live(self, row: int) -> List[Prefix]:
+    def live(self, row: int) -> list[Prefix]:
         return list(map(_prefix, self.sentences[row].live))
 
-    def draft(self, row: int) -> List[Prefix]:
+    def draft(self, row: int) -> list[Prefix]:
         return list(map(_prefix, self.sentences[row].draft))
 
-    def ended(self, row: int) -> List[EndedHypothesis]:
+    def ended(self, row: int) -> list[EndedHypothesis]:
         hypotheses = []
         for one in self.sentences[row].ended:
             path = one.node.path()

@@ -1,7 +1,5 @@
 """One entry for each system of the papers: its drafter, its rule and its flags."""
 
-from typing import Dict, Tuple
-
 from fairseq_specdec.config import OWN_FIELDS
 
 from .base import Setup, Strategy
@@ -14,7 +12,7 @@ from .lookup import LOOKUP
 from .nar import NAR
 from .small_models import BILD, BILD_EARLY_EXIT, SPS
 
-STRATEGIES: Dict[str, Strategy] = {
+STRATEGIES: dict[str, Strategy] = {
     "greedy": GREEDY,
     "none": GREEDY,
     "iad": IAD,
@@ -35,7 +33,7 @@ STRATEGIES: Dict[str, Strategy] = {
 # Flags of some strategies only, and which those are. Another strategy refuses them, unless they are
 # at their default. --block-size is missing: models that are trained under this task have a flag of
 # that name too.
-OWN_FLAGS: Dict[str, Tuple[str, ...]] = {
+OWN_FLAGS: dict[str, tuple[str, ...]] = {
     field.name: field.metadata["used_by"] for field in OWN_FIELDS if field.metadata.get("used_by")
 }
 # Strategies whose drafter is a block drafter.

@@ -1,6 +1,7 @@
 """A strategy, and what its drafter may be made from."""
 
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,7 +17,7 @@ from fairseq_specdec.engine.exits import ExitOptions
 from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 
 # By ``--sampling-verification``.
-SAMPLING_RULES: Dict[str, Callable[[Sampler], AcceptanceRule]] = {
+SAMPLING_RULES: dict[str, Callable[[Sampler], AcceptanceRule]] = {
     "block": BlockVerificationRule,
     "token": SamplingRule,
 }
@@ -42,18 +43,18 @@ class Setup(NamedTuple):
     """
 
     settings: Any
-    models: List[Any]
+    models: list[Any]
     src_dict: Any
     tgt_dict: Any
-    load: Callable[[str, Any, Any, Callable, Optional[torch.dtype]], Any]
+    load: Callable[[str, Any, Any, Callable, torch.dtype | None], Any]
     eos: int
-    sampler: Optional[Sampler] = None
+    sampler: Sampler | None = None
     temperature: float = 1.0
-    quickest: Optional[torch.dtype] = None
+    quickest: torch.dtype | None = None
     draft_independent: bool = True
 
     @property
-    def dtype(self) -> Optional[torch.dtype]:
+    def dtype(self) -> torch.dtype | None:
         """The drafter's number format; None for the verifier's."""
         asked = self.settings.drafter_dtype
         if asked == "auto":
@@ -100,14 +101,14 @@ class Strategy(NamedTuple):
     drafter: Callable[[Setup], Drafter]
     rule: Callable[[Any], AcceptanceRule]
     needs_drafter: bool = False
-    honours: FrozenSet[str] = frozenset()
-    sampled_rule: Optional[Callable[[Any, Sampler], AcceptanceRule]] = None
+    honours: frozenset[str] = frozenset()
+    sampled_rule: Callable[[Any, Sampler], AcceptanceRule] | None = None
     joined_dictionary: bool = False
-    stated: FrozenSet[str] = frozenset()
-    planned_chance: Optional[float] = None
+    stated: frozenset[str] = frozenset()
+    planned_chance: float | None = None
     falls_back: bool = False
     verifies: bool = True
-    exits: Optional[Callable[[Any], ExitOptions]] = None
+    exits: Callable[[Any], ExitOptions] | None = None
 
 
 def exact_rule(settings: Any) -> AcceptanceRule:

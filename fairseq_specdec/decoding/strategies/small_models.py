@@ -5,7 +5,7 @@ Speculative sampling: Leviathan et al. 2023, Chen et al. 2023. Big Little Decode
 
 import logging
 import math
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.acceptance import AcceptanceRule, RollbackRule, Sampler
 from fairseq_specdec.drafting import AutoregressiveDrafter, Drafter, EarlyExitDrafter
@@ -49,7 +49,7 @@ def _warn_if_deeper(path: str, small: Any, big: Any) -> None:
         )
 
 
-def _thresholds(settings: Any) -> Dict[str, Any]:
+def _thresholds(settings: Any) -> dict[str, Any]:
     """How the small model of Big Little Decoder drafts."""
     # No probability reaches 1 but by rounding: at 1 the small model is never sure enough.
     stop_below = float(settings.alpha_fb) if settings.alpha_fb < 1 else math.inf

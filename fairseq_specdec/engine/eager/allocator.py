@@ -3,7 +3,7 @@
 import ctypes
 import os
 import sys
-from typing import Any, Optional
+from typing import Any
 
 # Of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -12,7 +12,7 @@ HEAP = 32 << 20  # bytes up to which a block is taken from the heap: the most th
 OURS_NOT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
-def _of_glibc(name: str) -> Optional[Any]:
+def _of_glibc(name: str) -> Any | None:
     """A function of glibc, or None where there is another C library."""
     if not sys.platform.startswith("linux"):
         return None

@@ -3,7 +3,8 @@
 import contextlib
 import math
 import threading
-from typing import Any, ContextManager, Optional
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -51,7 +52,7 @@ class _OtherKernels:
                 torch.backends.cuda.enable_cudnn_sdp(self._before)
 
 
-_KERNELS: ContextManager[None] = contextlib.nullcontext()
+_KERNELS: AbstractContextManager[None] = contextlib.nullcontext()
 if hasattr(torch.backends.cuda, "cudnn_sdp_enabled"):  # torch 2.4 or newer
     _KERNELS = _OtherKernels()
 
@@ -81,7 +82,7 @@ def additive(mask: Tensor, like: Tensor) -> Tensor:
     return numbers[..., :slots]
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     """softmax(q k^T / sqrt(D)) v.
 
     Args:

@@ -8,7 +8,8 @@ and values fused into one product) and run over [cached prefix + block].
 from __future__ import annotations
 
 import functools
-from typing import Any, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +55,7 @@ class _Layer:
         self.self_norm = Norm(layer.self_attn_layer_norm)
         self.final_norm = Norm(layer.final_layer_norm)
 
-    def read_source(self, source: Tensor) -> List[Tensor]:
+    def read_source(self, source: Tensor) -> list[Tensor]:
         """Keys and values [2, B, H, S, D] of the encoder's output [B, S, C]: those before the
         self-attention's own (``--cross-self-attention``), then those of the cross-attention
         (without ``--no-cross-attention``)."""
@@ -85,7 +86,7 @@ class _Layer:
         x = residual + self.fc2(x)
         return x if self.pre_norm else self.final_norm(x)
 
-    def attend_to_source(self, x: Tensor, cross: Tensor, mask: Optional[Tensor]) -> Tensor:
+    def attend_to_source(self, x: Tensor, cross: Tensor, mask: Tensor | None) -> Tensor:
         """The second sublayer, with its residual and norm (``cross``: [2, B, H, S, D])."""
         residual = x
         if self.pre_norm:
@@ -130,10 +131,10 @@ class DecoderWeights:
         self.heads = self.layers[0].heads if self.layers else 1
         self.read_layers = frozenset(read_layers)
         # Caches of sessions that are over; list operations are atomic, so threads may share it.
-        self._caches: List[KVCache] = []
+        self._caches: list[KVCache] = []
 
     def open(
-        self, encoder_out: Tensor, padding_mask: Optional[Tensor], capacity: int
+        self, encoder_out: Tensor, padding_mask: Tensor | None, capacity: int
     ) -> DecoderSession:
         """Begin a batch.
 
@@ -154,7 +155,7 @@ class DecoderWeights:
         return KVCache(len(self.layers), self.heads, self.width // self.heads)
 
     def _session(
-        self, cache: KVCache, source: Tensor, padding_mask: Optional[Tensor]
+        self, cache: KVCache, source: Tensor, padding_mask: Tensor | None
     ) -> DecoderSession:
         return DecoderSession(self, cache, source, padding_mask)
 
@@ -184,14 +185,14 @@ class DecoderSession:
     """
 
     def __init__(
-        self, weights: DecoderWeights, cache: KVCache, source: Tensor, padding: Optional[Tensor]
+        self, weights: DecoderWeights, cache: KVCache, source: Tensor, padding: Tensor | None
     ) -> None:
         self.weights = weights
         self.cache = cache
-        self.hidden_states: Optional[Tensor] = None
+        self.hidden_states: Tensor | None = None
         # Keys and values of the source are computed once a batch.
         self.cross = [layer.read_source(source) for layer in weights.layers]
-        self.cross_mask: Optional[Tensor] = None
+        self.cross_mask: Tensor | None = None
         # Whether a GPU's mask hides anything is not asked: encoders give none where it does not.
         if padding is not None and (padding.is_cuda or bool(padding.any())):
             self.cross_mask = ~padding[:, None, None, :]
@@ -202,9 +203,9 @@ class DecoderSession:
         self,
         x: Tensor,
         layout: Layout,
-        mask: Optional[Tensor],
-        layer_bias: Optional[Tensor] = None,
-        wanted: Optional[int] = None,
+        mask: Tensor | None,
+        layer_bias: Tensor | None = None,
+        wanted: int | None = None,
     ) -> Tensor:
         """Run a block: write its keys and values to the cache, and attend.
 
@@ -225,7 +226,7 @@ class DecoderSession:
             mask, joined = (None if m is None else additive(m, x) for m in (mask, joined))
         self.cache.reserve(layout.upto)
         self.cache.place(layout)
-        read: List[Tensor] = []
+        read: list[Tensor] = []
         final = len(weights.layers)
         for i, layer in enumerate(weights.layers, start=1):
             if layer_bias is not None and i > 1:
@@ -249,7 +250,7 @@ class DecoderSession:
             self.hidden_states = torch.cat(read, -1)
         return weights.finish(x)
 
-    def _after_source(self, mask: Optional[Tensor], x: Tensor, upto: int) -> Optional[Tensor]:
+    def _after_source(self, mask: Tensor | None, x: Tensor, upto: int) -> Tensor | None:
         """The mask of keys that stand after those of the source: bool [B, 1, W, S + upto], or None
         where all is seen or no layer has such keys. Arguments as of ``run``."""
         source = self.cross_mask
@@ -263,7 +264,7 @@ class DecoderSession:
         return torch.cat([(every if m is None else m).expand(*shape, n) for m, n in parts], 3)
 
     def _attend(
-        self, index: int, layer: _Layer, x: Tensor, mask: Optional[Tensor], wanted: int
+        self, index: int, layer: _Layer, x: Tensor, mask: Tensor | None, wanted: int
     ) -> Tensor:
         """The first sublayer, with its residual and norm: [B, wanted, C] of [B, W, C]."""
         size = self.weights.width
@@ -286,11 +287,11 @@ class DecoderSession:
         logits: Tensor = self.weights.vocabulary(features)
         return logits
 
-    def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+    def commit(self, lengths: Tensor, lengths_cpu: list[int]) -> None:
         """Keep so many slots of each row (long [B], and as Python ints); roll back the rest."""
         self.cache.commit(lengths, lengths_cpu)
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         self.cache.select(rows, rows_cpu)
         self.cross = [[both.index_select(1, rows) for both in each] for each in self.cross]
         if self.cross_mask is not None:

@@ -1,7 +1,7 @@
 """A fairseq Transformer encoder, with the decoder stack's products."""
 
 import functools
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from torch import Tensor
 
@@ -28,7 +28,7 @@ class _Layer:
         self.self_norm = Norm(layer.self_attn_layer_norm)
         self.final_norm = Norm(layer.final_layer_norm)
 
-    def run(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
+    def run(self, x: Tensor, mask: Tensor | None) -> Tensor:
         residual = x
         if self.pre_norm:
             x = self.self_norm(x)
@@ -54,12 +54,12 @@ class EncoderWeights:
 
     def __init__(self, encoder: Any, free_unpacked: bool = False) -> None:
         self.encoder = encoder
-        self.layers: Optional[List[_Layer]] = None
+        self.layers: list[_Layer] | None = None
         if runs_encoder(encoder):
             self.source = EncoderSource.of(encoder)
             self.layers = [_Layer(layer, free_unpacked) for layer in self.source.layers]
 
-    def __call__(self, net_input: Dict[str, Any], padded: Optional[bool] = None) -> Dict[str, Any]:
+    def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:
         """Encode.
 
         Args:
@@ -71,7 +71,7 @@ class EncoderWeights:
             [B, S], True at padding, or empty where there is none; as fairseq's encoders give them.
         """
         if self.layers is None:
-            out: Dict[str, Any] = self.encoder.forward_torchscript(net_input)
+            out: dict[str, Any] = self.encoder.forward_torchscript(net_input)
             masks = out["encoder_padding_mask"]
             if padded is None and len(masks) > 0:
                 padded = bool(masks[0].any())
@@ -79,8 +79,8 @@ class EncoderWeights:
         return self.source.output(*self.states(net_input, padded))
 
     def states(
-        self, net_input: Dict[str, Any], padded: Optional[bool]
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        self, net_input: dict[str, Any], padded: bool | None
+    ) -> tuple[Tensor, Tensor | None]:
         """The last layer's [B, S, C], and bool [B, S], True at padding, or None where there is
         none. Arguments as for a call."""
         assert self.layers is not None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from fairseq.data.data_utils import lengths_to_padding_mask
 from fairseq.models.speech_to_text.s2t_transformer import S2TTransformerEncoder
 from torch import Tensor
 
-Embed = Callable[[Dict[str, Any], Optional[bool]], Tuple[Tensor, Optional[Tensor]]]
+Embed = Callable[[dict[str, Any], bool | None], tuple[Tensor, Tensor | None]]
 Subsample = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -20,10 +21,10 @@ class EncoderSource(NamedTuple):
     # ``embed(net_input, padded)`` gives the first layer's input [B, S, C], and bool [B, S], True at
     # padding, or None where there is none. ``padded`` is whether there is some, where that is known
     embed: Embed
-    pad: Optional[int] = None  # of text: its padding token
+    pad: int | None = None  # of text: its padding token
 
     @classmethod
-    def of(cls, encoder: Any, subsample: Optional[Subsample] = None) -> EncoderSource:
+    def of(cls, encoder: Any, subsample: Subsample | None = None) -> EncoderSource:
         """Of an encoder that the engine runs (``parts.runs_encoder``).
 
         Args:
@@ -36,20 +37,20 @@ class EncoderSource(NamedTuple):
             return cls(encoder.transformer_layers, encoder.layer_norm, speech)
         return cls(encoder.layers, encoder.layer_norm, _Text(encoder), encoder.padding_idx)
 
-    def padding(self, tokens: Tensor, padded: Optional[bool]) -> Optional[Tensor]:
+    def padding(self, tokens: Tensor, padded: bool | None) -> Tensor | None:
         """Of text: bool [B, S], True at padding, or None where there is none. ``padded`` as of
         ``embed``."""
         assert self.pad is not None
         return _padding(tokens, self.pad, padded)
 
     @staticmethod
-    def output(x: Tensor, padding: Optional[Tensor]) -> Dict[str, Any]:
+    def output(x: Tensor, padding: Tensor | None) -> dict[str, Any]:
         """fairseq's encoder output, as far as decoding reads it, of [B, S, C]."""
         masks = [] if padding is None else [padding]
         return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}
 
 
-def _padding(tokens: Tensor, pad: int, padded: Optional[bool]) -> Optional[Tensor]:
+def _padding(tokens: Tensor, pad: int, padded: bool | None) -> Tensor | None:
     padding = tokens.eq(pad).contiguous()
     return padding if (bool(padding.any()) if padded is None else padded) else None
 
@@ -61,8 +62,8 @@ class _Text:
         self.encoder = encoder
 
     def __call__(
-        self, net_input: Dict[str, Any], padded: Optional[bool]
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        self, net_input: dict[str, Any], padded: bool | None
+    ) -> tuple[Tensor, Tensor | None]:
         tokens: Tensor = net_input["src_tokens"]
         x, _ = self.encoder.forward_embedding(tokens)
         padding = _padding(tokens, self.encoder.padding_idx, padded)
@@ -78,7 +79,7 @@ class _Speech:
     is stock's result for the batch, and not that of the sentence alone.
     """
 
-    def __init__(self, encoder: Any, subsample: Optional[Subsample]) -> None:
+    def __init__(self, encoder: Any, subsample: Subsample | None) -> None:
         self.encoder = encoder
         self.subsample = subsample or self._stocks
 
@@ -87,8 +88,8 @@ class _Speech:
         return x.transpose(0, 1)
 
     def __call__(
-        self, net_input: Dict[str, Any], padded: Optional[bool]
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        self, net_input: dict[str, Any], padded: bool | None
+    ) -> tuple[Tensor, Tensor | None]:
         lengths: Tensor = net_input["src_lengths"]
         x = self.encoder.embed_scale * self.subsample(net_input["src_tokens"], lengths)
         left = self.encoder.subsample.get_out_seq_lens_tensor(lengths)

@@ -1,7 +1,5 @@
 """One preallocated key/value cache with ragged rows; a rollback only changes a length."""
 
-from typing import List, Optional, Tuple
-
 import torch
 from torch import Tensor
 
@@ -28,10 +26,10 @@ class KVCache:
         self.layers = layers
         self.heads = heads
         self.dim = dim
-        self.slots: List[Tensor] = []  # per layer keys and values [2, rows, H, capacity, D]
+        self.slots: list[Tensor] = []  # per layer keys and values [2, rows, H, capacity, D]
         self.lengths = torch.zeros(0, dtype=torch.long)
-        self.lengths_cpu: List[int] = []
-        self._flat: Optional[Tensor] = None
+        self.lengths_cpu: list[int] = []
+        self._flat: Tensor | None = None
 
     @property
     def capacity(self) -> int:
@@ -78,7 +76,7 @@ class KVCache:
             first = first.view(2, rows, heads, 1)[:, : layout.slots.size(0)]
             self._flat = (first + layout.slots.unsqueeze(1)).view(-1)
 
-    def write(self, layer: int, entries: Tensor) -> Tuple[Tensor, Tensor]:
+    def write(self, layer: int, entries: Tensor) -> tuple[Tensor, Tensor]:
         """Store keys and values in the slots that ``place`` set, and return those to attend to.
         ``entries``: [B, W, 2 H D], keys of all heads, then values. Returns keys and values, each
         [B, H, T, D], views of the buffer's first ``upto`` slots."""
@@ -94,13 +92,13 @@ class KVCache:
         seen = buffer[:, :rows, :, : self._upto]
         return seen[0], seen[1]
 
-    def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+    def commit(self, lengths: Tensor, lengths_cpu: list[int]) -> None:
         """Set the committed lengths (long [B] on the cache's device, and as Python ints): the
         rollback."""
         self.lengths = lengths
         self.lengths_cpu = lengths_cpu
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         live = max((self.lengths_cpu[r] for r in rows_cpu), default=0)
         for buffer in self.slots:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Callable, List, Optional
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ SMALL = 2**17
 256: 44 for 98), so that nothing needs the weight itself."""
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def packs(dtype: torch.dtype) -> bool:
     """Whether oneDNN has a packed product for this number format here."""
     ops = torch.ops.mkldnn
@@ -74,14 +74,14 @@ class Linear:
         bias: [out] or None.
     """
 
-    rows: Optional[Callable[[Tensor], Tensor]] = None  # no embedding is looked up in it
+    rows: Callable[[Tensor], Tensor] | None = None  # no embedding is looked up in it
 
-    def __init__(self, weight: Tensor, bias: Optional[Tensor]) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         weight = weight.detach()
         self.size = weight.size(0)
         self.bias = None if bias is None else bias.detach()
-        self.weight: Optional[Tensor] = weight
-        self.packed: Optional[Tensor] = None
+        self.weight: Tensor | None = weight
+        self.packed: Tensor | None = None
         if _can_prepack(weight):
             # The row count is a hint for the layout, not a limit.
             self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)
@@ -100,9 +100,9 @@ class Linear:
         home = packed_product_of(modules)
         if isinstance(home, cls):
             return home
-        weights: List[Tensor] = [m.weight.detach() for m in modules]  # type: ignore[misc,operator]
+        weights: list[Tensor] = [m.weight.detach() for m in modules]  # type: ignore[misc,operator]
         weight = torch.cat(weights) if len(weights) > 1 else weights[0]  # one alone needs no copy
-        biases: List[Tensor] = [m.bias for m in modules if m.bias is not None]  # type: ignore
+        biases: list[Tensor] = [m.bias for m in modules if m.bias is not None]  # type: ignore
         if biases and len(biases) != len(modules):
             raise ValueError("projections of one attention, some with and some without bias")
         product = cls(weight, torch.cat(biases) if biases else None)

@@ -1,6 +1,7 @@
 """Heads of a blockwise model, packed for decoding."""
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 

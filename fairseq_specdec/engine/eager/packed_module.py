@@ -1,6 +1,7 @@
 """Modules of a model whose weights exist only packed, in the engine's products."""
 
-from typing import Any, Callable, NamedTuple, Optional, Protocol, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ class Product(Protocol):
     size: int
 
     @property
-    def rows(self) -> Optional[Callable[[Tensor], Tensor]]:
+    def rows(self) -> Callable[[Tensor], Tensor] | None:
         """Looks up rows of the weight, long [...] to [..., in]; None where it cannot."""
 
     def unpacked(self) -> Tensor:
@@ -45,7 +46,7 @@ class PackedModule(nn.Module):
         modules: Sequence[nn.Module],
         product: Product,
         tied: Sequence[nn.Module] = (),
-        finite: Optional[Sequence[bool]] = None,
+        finite: Sequence[bool] | None = None,
     ) -> None:
         """Replace the weights of modules by the packed ones of a product.
 
@@ -125,7 +126,7 @@ def _finite(weight: Tensor) -> bool:
     return all(bool(torch.isfinite(piece).all()) for piece in pieces)
 
 
-def not_finite(model: nn.Module) -> Optional[str]:
+def not_finite(model: nn.Module) -> str | None:
     """The name of a model's first parameter that holds NaN or infinity; None where none does."""
     for path, module in model.named_modules():
         for name, parameter in module._parameters.items():
@@ -140,7 +141,7 @@ def not_finite(model: nn.Module) -> Optional[str]:
     return None
 
 
-def packed_product_of(modules: Tuple[nn.Module, ...]) -> Optional[Product]:
+def packed_product_of(modules: tuple[nn.Module, ...]) -> Product | None:
     """The product that holds the weights of these modules, all of them and no others, or None."""
     first = modules[0]
     if not isinstance(first, PackedModule):

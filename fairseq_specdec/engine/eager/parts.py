@@ -5,7 +5,8 @@ be left out silently, so it checks that all is known: the class of every module,
 child, parameter, buffer, hook and replaced method. ``settings`` does the same for the flags.
 """
 
-from typing import Any, Dict, FrozenSet, Iterator, NamedTuple, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from fairseq.models import BaseFairseqModel
 from fairseq.models.speech_to_text import S2TTransformerModel
@@ -20,16 +21,16 @@ from .settings import check_settings
 class Kind(NamedTuple):
     """What modules of one kind may be and hold."""
 
-    classes: FrozenSet[str]  # full names of the classes; a subclass is another class
-    tensors: FrozenSet[str] = frozenset()  # names of parameters and buffers
+    classes: frozenset[str]  # full names of the classes; a subclass is another class
+    tensors: frozenset[str] = frozenset()  # names of parameters and buffers
     # the kinds of the child modules by name; under ``EVERY`` that of all children
-    children: Dict[str, Any] = {}
+    children: dict[str, Any] = {}
 
 
 EVERY = "*"
 
 
-def _kind(classes: str, tensors: str = "", children: Optional[Dict[str, Kind]] = None) -> Kind:
+def _kind(classes: str, tensors: str = "", children: dict[str, Kind] | None = None) -> Kind:
     return Kind(frozenset(classes.split()), frozenset(tensors.split()), children or {})
 
 
@@ -188,11 +189,11 @@ def _class(module: Any) -> str:
     return f"{type(module).__module__}.{type(module).__qualname__}"
 
 
-def _named(path: str, flag: Optional[str]) -> str:
+def _named(path: str, flag: str | None) -> str:
     return path if flag is None else f"{path} ({flag})"
 
 
-def _is(function: Any, known: Tuple[str, str]) -> bool:
+def _is(function: Any, known: tuple[str, str]) -> bool:
     function = getattr(function, "func", function)  # of a functools.partial
     name = (getattr(function, "__module__", None), getattr(function, "__name__", None))
     return name == known

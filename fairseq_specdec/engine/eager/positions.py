@@ -1,13 +1,13 @@
 """The rows of a position table (pure functions)."""
 
-from typing import Any, Optional
+from typing import Any
 
 from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
 
 
-def position_rows(embed_positions: Optional[nn.Module], padding_idx: int, count: int) -> Tensor:
+def position_rows(embed_positions: nn.Module | None, padding_idx: int, count: int) -> Tensor:
     """The embeddings of positions 0 .. count-1.
 
     fairseq counts positions from ``padding_idx + 1``. Its sinusoidal module ignores the
@@ -40,7 +40,7 @@ def position_rows(embed_positions: Optional[nn.Module], padding_idx: int, count:
     return table[first:]  # type: ignore[no-any-return]
 
 
-def learned_limit(embed_positions: Optional[nn.Module], padding_idx: int) -> Optional[int]:
+def learned_limit(embed_positions: nn.Module | None, padding_idx: int) -> int | None:
     """How many positions a learned table holds; None where there is no limit."""
     if isinstance(embed_positions, nn.Embedding):
         return embed_positions.num_embeddings - padding_idx - 1

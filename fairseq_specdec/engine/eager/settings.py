@@ -5,7 +5,8 @@ compute, so each is classified here. A setting of a later fairseq is refused whe
 """
 
 import dataclasses
-from typing import Any, Dict, Iterator, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from fairseq.models.transformer import TransformerConfig
 
@@ -17,7 +18,7 @@ TRAINING = "training only"
 UNUSED = "unused"
 
 # Nested fields as "decoder.layers"; both sides' together as "*.layers".
-_FATES: Dict[str, str] = {
+_FATES: dict[str, str] = {
     "activation_fn": RUN,
     "dropout": TRAINING,
     "attention_dropout": TRAINING,
@@ -71,13 +72,13 @@ _FATES: Dict[str, str] = {
 }
 
 
-def _of_both_sides() -> Iterator[Tuple[str, str]]:
+def _of_both_sides() -> Iterator[tuple[str, str]]:
     for name, fate in _FATES.items():
         for side in ("encoder", "decoder") if name.startswith("*") else ("",):
             yield name.replace("*", side), fate
 
 
-FATES: Dict[str, str] = dict(_of_both_sides())
+FATES: dict[str, str] = dict(_of_both_sides())
 """Name of a setting, nested as ``decoder.layers``, to ``RUN`` (the engine computes it), ``REFUSED``
 (where it is used), ``TRAINING`` (nothing of it is left in decoding) or ``UNUSED`` (fairseq's
 Transformer does not read it, or does only with a setting that is refused)."""
@@ -88,9 +89,9 @@ def flag_of(setting: str) -> str:
     return "--" + setting.replace(".", "-").replace("_", "-")
 
 
-def fields() -> Dict[str, Any]:
+def fields() -> dict[str, Any]:
     """The settings of this fairseq's Transformer by name, and their defaults."""
-    defaults: Dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for field in dataclasses.fields(TransformerConfig):
         if dataclasses.is_dataclass(field.type):
             for inner in dataclasses.fields(field.type):

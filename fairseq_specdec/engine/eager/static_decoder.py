@@ -1,6 +1,7 @@
 """Decoding over buffers that keep their addresses from batch to batch, for CUDA graphs."""
 
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ class RowBuffer:
 
     def __init__(self, row_dim: int, column_dim: int) -> None:
         self.dims = row_dim, column_dim
-        self.tensor: Optional[Tensor] = None
+        self.tensor: Tensor | None = None
 
     def put(self, value: Tensor, fill: Any = None) -> bool:
         """Store what a batch begins with. ``fill``: where given, what the rows have at further
@@ -63,7 +64,7 @@ class StaticCache(KVCache):
     def __init__(self, layers: int, heads: int, dim: int, graphs: Graphs) -> None:
         super().__init__(layers, heads, dim)
         self.calls = StaticCalls(graphs)
-        self._buffers: Dict[str, RowBuffer] = {}
+        self._buffers: dict[str, RowBuffer] = {}
 
     def start(self, rows: int, capacity: int, like: Tensor) -> None:
         before = self.slots
@@ -93,7 +94,7 @@ class StaticCache(KVCache):
             self.calls.clear()
         return buffer
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         super().select(rows, rows_cpu)
         for buffer in self._buffers.values():
             buffer.select(rows, len(rows_cpu))
@@ -109,7 +110,7 @@ class BucketSession(DecoderSession):
     """
 
     def __init__(
-        self, weights: Any, cache: KVCache, cross: List[List[Tensor]], cross_mask: Tensor
+        self, weights: Any, cache: KVCache, cross: list[list[Tensor]], cross_mask: Tensor
     ) -> None:
         self.weights = weights
         self.cache = cache
@@ -129,7 +130,7 @@ class StaticSession(DecoderSession):
     cache: StaticCache
 
     def __init__(
-        self, weights: Any, cache: StaticCache, source: Tensor, padding_mask: Optional[Tensor]
+        self, weights: Any, cache: StaticCache, source: Tensor, padding_mask: Tensor | None
     ) -> None:
         super().__init__(weights, cache, source, padding_mask)
         rows, length = source.size(0), source.size(1)
@@ -155,7 +156,7 @@ class StaticSession(DecoderSession):
         cross = [[both.view(rows, self.sources) for both in each] for each in self._cross]
         return BucketSession(self.weights, self.cache, cross, self._mask.view(rows, self.sources))
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         self.cache.select(rows, rows_cpu)
         self._look(len(rows_cpu))
 
@@ -178,7 +179,7 @@ class StaticDecoder(DecoderWeights):
         return StaticCache(len(self.layers), self.heads, self.width // self.heads, self.graphs)
 
     def _session(
-        self, cache: KVCache, source: Tensor, padding_mask: Optional[Tensor]
+        self, cache: KVCache, source: Tensor, padding_mask: Tensor | None
     ) -> DecoderSession:
         assert isinstance(cache, StaticCache)
         return StaticSession(self, cache, source, padding_mask)

@@ -1,7 +1,7 @@
 """Passes of an encoder over text, recorded as CUDA graphs."""
 
 import threading
-from typing import Any, Dict, Optional
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,17 +24,17 @@ class StaticEncoder(EncoderWeights):
     def __init__(self, graphs: Graphs, encoder: Any, free_unpacked: bool = False) -> None:
         super().__init__(encoder, free_unpacked)
         self.graphs = graphs
-        self._calls: Dict[int, StaticCalls] = {}  # of each stream
+        self._calls: dict[int, StaticCalls] = {}  # of each stream
         self._lock = threading.Lock()
 
-    def __call__(self, net_input: Dict[str, Any], padded: Optional[bool] = None) -> Dict[str, Any]:
+    def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:
         pad = None if self.layers is None else self.source.pad
         states = None if pad is None else self._replayed(net_input["src_tokens"], pad)
         if states is None:
             return super().__call__(net_input, padded)
         return self.source.output(states, self.source.padding(net_input["src_tokens"], padded))
 
-    def _replayed(self, tokens: Tensor, pad: int) -> Optional[Tensor]:
+    def _replayed(self, tokens: Tensor, pad: int) -> Tensor | None:
         """[B, S, C] of long [B, S] by a graph; None where there is none for these shapes."""
         rows, length = tokens.shape
         size = row_bucket(rows), -(-length // BUCKET) * BUCKET

@@ -4,7 +4,7 @@ Such a weight takes no memory of its own where the file is mapped, and half of f
 file has half precision.
 """
 
-from typing import Any, Dict, List
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ class _StoredWeight:
     """A weight of one module or of several that share it. ``numbers``: [out, in], in the file's
     number format. ``modules``: that hold it."""
 
-    def __init__(self, numbers: Tensor, modules: List[Any]) -> None:
+    def __init__(self, numbers: Tensor, modules: list[Any]) -> None:
         self.numbers = numbers
         self.modules = modules
 
@@ -91,8 +91,8 @@ class StoredEmbedding(StoredModule, nn.Embedding):  # type: ignore[misc,override
         return rows.to(self._parameters["weight"].dtype)  # type: ignore[union-attr]
 
 
-STORED: Dict[Any, Any] = {nn.Linear: StoredLinear, nn.Embedding: StoredEmbedding}
-_PLAIN: Dict[Any, Any] = {stored: plain for plain, stored in STORED.items()}
+STORED: dict[Any, Any] = {nn.Linear: StoredLinear, nn.Embedding: StoredEmbedding}
+_PLAIN: dict[Any, Any] = {stored: plain for plain, stored in STORED.items()}
 
 
 def store(model: nn.Module) -> None:
@@ -101,7 +101,7 @@ def store(model: nn.Module) -> None:
     Those of nn.Linear and nn.Embedding are then taken from the checkpoint as they are. Until then
     they are NaN. A weight that another kind of module holds too is left alone.
     """
-    held: Dict[int, List[Any]] = {}
+    held: dict[int, list[Any]] = {}
     others = set()
     for module in model.modules():
         for name, parameter in module._parameters.items():
@@ -118,7 +118,7 @@ def store(model: nn.Module) -> None:
             _store(modules)
 
 
-def _store(modules: List[Any]) -> None:
+def _store(modules: list[Any]) -> None:
     weight = modules[0]._parameters["weight"]
     placeholder = torch.full((1,), float("nan")).expand(weight.shape)
     parameter = nn.Parameter(placeholder, weight.requires_grad)

@@ -1,6 +1,7 @@
 """The product with a decoder's output projection, to which the embeddings may be tied."""
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Callable, List, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ class NativeDecoder:
         self,
         decoder: Any,
         stack: NativeStack,
-        linear: Callable[[Tensor, Optional[Tensor]], Callable[[Tensor], Tensor]],
+        linear: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor]],
         read_layers: Sequence[int] = (),
     ) -> None:
         self.stack = stack
@@ -42,7 +43,7 @@ class NativeDecoder:
         learned = outputs is not None and outputs.first_is_learned
         self.first_head = PackedHeads(outputs, 1, 1, linear) if learned else None
         # Sessions that are over; list operations are atomic, so threads may share it.
-        self._spare: List[NativeBuffers] = []
+        self._spare: list[NativeBuffers] = []
 
     @property
     def plain(self) -> bool:
@@ -50,7 +51,7 @@ class NativeDecoder:
         return self.project_out is None and self.first_head is None
 
     def open(
-        self, encoder_out: Tensor, padding_mask: Optional[Tensor], capacity: int
+        self, encoder_out: Tensor, padding_mask: Tensor | None, capacity: int
     ) -> NativeDecoderSession:
         """Begin a batch.
 
@@ -121,15 +122,15 @@ class NativeDecoderSession:
         self.weights = weights
         self.buffers = buffers
         self.cache = cache
-        self.hidden_states: Optional[Tensor] = None
+        self.hidden_states: Tensor | None = None
 
     def run(
         self,
         x: Tensor,
         layout: Layout,
-        mask: Optional[Tensor],
-        layer_bias: Optional[Tensor] = None,
-        wanted: Optional[int] = None,
+        mask: Tensor | None,
+        layer_bias: Tensor | None = None,
+        wanted: int | None = None,
     ) -> Tensor:
         """Run a block, arguments and result as for ``engine.eager.DecoderSession``."""
         weights, stack = self.weights, self.weights.stack
@@ -157,12 +158,12 @@ class NativeDecoderSession:
     def logits(self, features: Tensor) -> Tensor:
         return self.weights.stack.logits(features)
 
-    def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+    def commit(self, lengths: Tensor, lengths_cpu: list[int]) -> None:
         """Keep so many slots of each row (long [B], and as Python ints); roll back the rest."""
         self.cache.lengths = lengths
         self.cache.lengths_cpu = lengths_cpu
 
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
         self.weights.stack.library.call(
             "specdec_session_select", self.buffers.pointer, len(rows_cpu), pointer(rows, torch.long)
         )

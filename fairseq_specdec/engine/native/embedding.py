@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -16,12 +16,12 @@ class EmbeddingTables:
     """The table of token embeddings; that of the positions grows with the longest sentence.
     ``tokens``: float32 [V, C], or packed. ``scale``: of the tokens' embeddings."""
 
-    def __init__(self, tokens: Union[Tensor, NativeLinear], scale: float) -> None:
+    def __init__(self, tokens: Tensor | NativeLinear, scale: float) -> None:
         self.tokens = tokens
         self.scale = scale
 
     @classmethod
-    def find(cls, decoder: Any) -> Optional[EmbeddingTables]:
+    def find(cls, decoder: Any) -> EmbeddingTables | None:
         """Of a decoder that adds up tokens and positions and does nothing else; None of others."""
         more = ("quant_noise", "project_in_dim", "layernorm_embedding", "source_copy")
         table = decoder.embed_tokens
@@ -33,7 +33,7 @@ class EmbeddingTables:
         tokens = home if isinstance(home, NativeLinear) else floats(table.weight)
         return cls(tokens, float(decoder.embed_scale))
 
-    def of(self, positions: Optional[Tensor]) -> Embedding:
+    def of(self, positions: Tensor | None) -> Embedding:
         """For the library. ``positions``: float32 [P, C], which the caller keeps as long as the
         library reads it; or None."""
         tokens = self.tokens

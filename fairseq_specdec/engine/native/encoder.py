@@ -1,6 +1,6 @@
 """A fairseq Transformer encoder on the native library."""
 
-from typing import Any, Dict, Optional
+from typing import Any
 
 import torch
 
@@ -20,7 +20,7 @@ class NativeEncoder:
         self.source = EncoderSource.of(encoder, subsampler)
         self.stack = stack
 
-    def __call__(self, net_input: Dict[str, Any], padded: Optional[bool] = None) -> Dict[str, Any]:
+    def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:
         """fairseq's encoder output, as far as decoding reads it."""
         x, padding = self.source.embed(net_input, padded)
         x = x.float().contiguous()

@@ -13,7 +13,8 @@ import pathlib
 import platform
 import shlex
 import threading
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from fairseq_specdec.engine.native.structures import STRUCTURES
 from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, Variant, digest, is_sealed
@@ -29,7 +30,7 @@ REMEDY = "install fairseq_specdec again"
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int
 
 # Argument types of each entry point. Those that end in _free answer nothing, all others a code.
-SIGNATURES: Dict[str, List[Any]] = {
+SIGNATURES: dict[str, list[Any]] = {
     "specdec_set_threads": [_INT],
     "specdec_matrix_new": [_INT, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER],
     "specdec_matrix_borrow": [_POINTER, _POINTER],
@@ -107,7 +108,7 @@ class Library:
         """Compare the sizes of what calls pass with those that the object was compiled with."""
         size_of, name = self._handle.specdec_structure, ctypes.c_char_p()
         size_of.restype = ctypes.c_size_t
-        theirs: Dict[str, int] = {}
+        theirs: dict[str, int] = {}
         while size := size_of(len(theirs), ctypes.byref(name)):
             theirs[(name.value or b"").decode()] = size
         ours = {name: ctypes.sizeof(each) for name, each in STRUCTURES.items()}
@@ -139,15 +140,15 @@ class Library:
 
 
 class _Loaded(NamedTuple):
-    library: Optional[Library]
+    library: Library | None
     why_not: str
 
 
 _lock = threading.Lock()
-loaded: Dict[str, _Loaded] = {}  # by the value of the environment variable
+loaded: dict[str, _Loaded] = {}  # by the value of the environment variable
 
 
-def load() -> Optional[Library]:
+def load() -> Library | None:
     """The best variant that this machine runs, or None (``why_not`` has the reason).
 
     The environment variable FAIRSEQ_SPECDEC_NATIVE picks one by name, or none with ``off``.
@@ -209,7 +210,7 @@ def not_built(folder: pathlib.Path) -> str:
     return f"it was not built: install a C++17 compiler (apt-get install g++), then {remedy}"
 
 
-def supported(folder: pathlib.Path = FOLDER) -> List[Variant]:
+def supported(folder: pathlib.Path = FOLDER) -> list[Variant]:
     """The variants that this processor and operating system can run, worst first."""
     path = folder / PROBE
     try:

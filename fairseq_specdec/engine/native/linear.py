@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,17 +50,17 @@ class NativeLinear:
         dtype: of the rows that are looked up; None for the weight's.
     """
 
-    rounded: Optional[NativeLinear] = None
-    packed_as: Optional[str] = None  # number format of the file that it is borrowed from
+    rounded: NativeLinear | None = None
+    packed_as: str | None = None  # number format of the file that it is borrowed from
     _kept: Any = None  # memory that is borrowed
 
     def __init__(
         self,
         library: Library,
         weight: Tensor,
-        bias: Optional[Tensor],
+        bias: Tensor | None,
         number_format: str,
-        dtype: Optional[torch.dtype] = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.library = library
         self.size, self.width = weight.shape
@@ -79,7 +80,7 @@ class NativeLinear:
 
     @classmethod
     def borrowed(
-        cls, library: Library, parts: Dict[str, Tensor], number_format: str, **known: Any
+        cls, library: Library, parts: dict[str, Tensor], number_format: str, **known: Any
     ) -> NativeLinear:
         """One whose packed weight lies in memory that is there already.
 
@@ -118,7 +119,7 @@ class NativeLinear:
         return product
 
     @property
-    def parts(self) -> Dict[str, Tensor]:
+    def parts(self) -> dict[str, Tensor]:
         """The packed weight: ``words``, ``bias``, and of int8 and int7 ``scales`` and ``offsets``;
         in memory that is the product's."""
         described = self._described()
@@ -137,7 +138,7 @@ class NativeLinear:
         return described
 
     @classmethod
-    def of(cls, library: Library, modules: Tuple[Any, ...], number_format: str) -> NativeLinear:
+    def of(cls, library: Library, modules: tuple[Any, ...], number_format: str) -> NativeLinear:
         """One product for several nn.Linear of the same input, outputs side by side; the one that
         holds their weights, where there is one."""
         home = packed_product_of(modules)
@@ -148,7 +149,7 @@ class NativeLinear:
         dtype = None if held is None else held.dtype
         return cls(library, *side_by_side(*modules), number_format, dtype)
 
-    def _serves(self, library: Library, modules: Tuple[Any, ...], number_format: str) -> bool:
+    def _serves(self, library: Library, modules: tuple[Any, ...], number_format: str) -> bool:
         bias = joined([module.bias for module in modules])
         same = bias is self.bias or (
             bias is not None and self.bias is not None and torch.equal(floats(bias), self.bias)
@@ -174,7 +175,7 @@ class NativeLinear:
         return seconds.value
 
     @property
-    def rows(self) -> Optional[Callable[[Tensor], Tensor]]:
+    def rows(self) -> Callable[[Tensor], Tensor] | None:
         """Looks up rows of the weight, long [...] to [..., in]; None where they are not exact."""
         return self._look_up if self.exact else None
 
@@ -217,14 +218,14 @@ class NativeLinear:
         return y
 
 
-def side_by_side(*modules: Any) -> Tuple[Tensor, Optional[Tensor]]:
+def side_by_side(*modules: Any) -> tuple[Tensor, Tensor | None]:
     """(weight [sum of outputs, in], bias or None) of several nn.Linear of the same input."""
     weight = joined([stored_numbers(module) for module in modules])
     assert weight is not None
     return weight, joined([module.bias for module in modules])
 
 
-def joined(tensors: List[Optional[Tensor]]) -> Optional[Tensor]:
+def joined(tensors: list[Tensor | None]) -> Tensor | None:
     """One below the other; None of nothing but None.
 
     Raises:

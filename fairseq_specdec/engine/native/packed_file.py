@@ -1,7 +1,7 @@
 """Packed weights in a checkpoint, as ``specdec-convert pack`` stores them (docs/packed.md)."""
 
 import hashlib
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,10 @@ class UnfitError(ValueError):
     """Packed weights that cannot be used here; the message gives the reason and the remedy."""
 
 
-def packed(model: nn.Module, library: Library, number_format: str) -> Dict[str, Any]:
+def packed(model: nn.Module, library: Library, number_format: str) -> dict[str, Any]:
     """The packed weights of a model whose weights were freed."""
-    slices: Dict[Any, Dict[int, List[str]]] = {}
-    finite: Dict[Any, Dict[int, bool]] = {}
+    slices: dict[Any, dict[int, list[str]]] = {}
+    finite: dict[Any, dict[int, bool]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, PackedModule):
             held = module._packed
@@ -47,15 +47,15 @@ def packed(model: nn.Module, library: Library, number_format: str) -> Dict[str, 
 
 
 def _entry(
-    product: NativeLinear, modules: List[List[str]], rows: List[int], finite: List[bool]
-) -> Dict[str, Any]:
+    product: NativeLinear, modules: list[list[str]], rows: list[int], finite: list[bool]
+) -> dict[str, Any]:
     known = {"number_format": product.number_format, "stored": product.stored}
     where = {"modules": modules, "rows": rows, "columns": product.width, "finite": finite}
     facts = {"exact": product.exact, "biased": product.bias is not None}
     return {**known, **where, **facts, "parts": product.parts}
 
 
-def digest(matrices: List[Dict[str, Any]]) -> str:
+def digest(matrices: list[dict[str, Any]]) -> str:
     """Of the packed numbers, part by part."""
     total = hashlib.sha256()
     for each in matrices:
@@ -110,7 +110,7 @@ def check(description: Any) -> None:
             _require(sound and part.is_contiguous(), "odd parts")
 
 
-def parts_of(description: Any) -> List[Tensor]:
+def parts_of(description: Any) -> list[Tensor]:
     """The packed numbers, of whatever a file holds in place of a description."""
     matrices = description.get("matrices") if type(description) is dict else None
     entries = matrices if type(matrices) is list else []
@@ -119,7 +119,7 @@ def parts_of(description: Any) -> List[Tensor]:
     return [part for part in parts if type(part) is Tensor]
 
 
-def hollow(description: Dict[str, Any]) -> Dict[str, Tensor]:
+def hollow(description: dict[str, Any]) -> dict[str, Tensor]:
     """A tensor of NaN, of one number in memory, for each weight that is packed; by its name."""
     weights = {}
     for each in description["matrices"]:
@@ -129,7 +129,7 @@ def hollow(description: Dict[str, Any]) -> Dict[str, Tensor]:
     return weights
 
 
-def attach(model: nn.Module, description: Dict[str, Any]) -> None:
+def attach(model: nn.Module, description: dict[str, Any]) -> None:
     """Give a model its packed weights, in the memory that they are in. Raises UnfitError: they are
     for another processor or model."""
     library = load()
@@ -147,9 +147,9 @@ def attach(model: nn.Module, description: Dict[str, Any]) -> None:
         raise UnfitError(f"its packed weights do not fit its model ({error}); {REMEDY}") from error
 
 
-def _attach(model: nn.Module, library: Library, each: Dict[str, Any], number_format: str) -> None:
+def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_format: str) -> None:
     named = [[model.get_submodule(name) for name in names] for names in each["modules"]]
-    firsts: List[Any] = [modules[0] for modules in named]
+    firsts: list[Any] = [modules[0] for modules in named]
     tied = list(dict.fromkeys(module for module in named[0] if module is not firsts[0]))
     for modules, rows in zip(named, each["rows"]):
         if any(_shape(module) != (rows, each["columns"]) for module in modules):
@@ -181,16 +181,16 @@ def _shape(module: Any) -> Any:
     return None if weight is None else tuple(weight.shape)
 
 
-def _bias(modules: List[Any]) -> Optional[Tensor]:
+def _bias(modules: list[Any]) -> Tensor | None:
     bias = joined([module.bias for module in modules])
     return None if bias is None else floats(bias).clone()
 
 
-def number_format_of(model: nn.Module) -> Optional[str]:
+def number_format_of(model: nn.Module) -> str | None:
     """That a model's weights were packed in by ``specdec-convert pack``; None of others."""
     for module in model.modules():
         if isinstance(module, PackedModule):
-            packed_as: Optional[str] = getattr(module._packed.product, "packed_as", None)
+            packed_as: str | None = getattr(module._packed.product, "packed_as", None)
             if packed_as is not None:
                 return packed_as
     return None

@@ -1,14 +1,12 @@
 """Tensors as the native library's C interface takes them."""
 
-from typing import Optional
-
 import torch
 from torch import Tensor
 
 
 def pointer(
-    tensor: Optional[Tensor], dtype: torch.dtype = torch.float32, rows_apart: bool = False
-) -> Optional[int]:
+    tensor: Tensor | None, dtype: torch.dtype = torch.float32, rows_apart: bool = False
+) -> int | None:
     """Where the numbers of a tensor on the CPU lie; None for None. The caller keeps the tensor.
 
     Args:

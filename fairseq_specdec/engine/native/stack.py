@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import functools
 import weakref
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -33,8 +33,8 @@ def _code(function: Any) -> Any:
     return getattr(function, "__code__", function)
 
 
-@functools.lru_cache(maxsize=None)
-def _known_activations() -> Dict[Any, int]:
+@functools.cache
+def _known_activations() -> dict[Any, int]:
     """The numbers of the activations that this fairseq knows, by their code."""
     numbers = {}
     for number, name in enumerate(_ACTIVATIONS):
@@ -43,12 +43,12 @@ def _known_activations() -> Dict[Any, int]:
     return numbers
 
 
-def activation_number(function: Any) -> Optional[int]:
+def activation_number(function: Any) -> int | None:
     """As the library numbers it; None for one that it does not run."""
     return _known_activations().get(_code(function))
 
 
-def refusal(stack: Any) -> Optional[str]:
+def refusal(stack: Any) -> str | None:
     """Why an encoder or decoder is not run natively, in words; None if it is."""
     layers = list(stack.layers)
     if not layers:  # a drafter's may do without
@@ -137,7 +137,7 @@ class NativeStack:
         self.frees = free_unpacked
         self.number_format = number_format
         self.nbytes = 0
-        self._products: List[NativeLinear] = []
+        self._products: list[NativeLinear] = []
         self.layer_work, self.end_work, self.vocabulary_work = Work(), Work(), Work()
         self._last = len(stack.layers) - 1
         shape = _shape(stack)

@@ -2,10 +2,10 @@
 ``library`` compares their sizes with those of an object before it uses that."""
 
 from ctypes import POINTER, Structure, c_double, c_float, c_int, c_int32, c_int64, c_void_p
-from typing import Any, Dict, List, Tuple, Type
+from typing import Any
 
 
-def _fields(*runs: Tuple[str, Any]) -> List[Tuple[str, Any]]:
+def _fields(*runs: tuple[str, Any]) -> list[tuple[str, Any]]:
     """Fields, those of one type next to each other by their names in a string."""
     return [(name, kind) for names, kind in runs for name in names.split()]
 
@@ -119,7 +119,7 @@ class PrefixFacts(Structure):
     _fields_ = _fields(("length scored kept", c_int64))
 
 
-STRUCTURES: Dict[str, Type[Structure]] = {
+STRUCTURES: dict[str, type[Structure]] = {
     each.__name__: each for each in vars().copy().values()
     if isinstance(each, type) and issubclass(each, Structure) and each is not Structure
 }  # fmt: skip

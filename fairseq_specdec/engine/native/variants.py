@@ -6,7 +6,7 @@ imported.
 
 import hashlib
 import pathlib
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 PROBE = "_cpu.so"
 # After the object proper, so that a cut or altered file is known before the loader maps it.
@@ -25,8 +25,8 @@ class Variant(NamedTuple):
     """One set of instructions; ``machines`` as platform.machine() names them."""
 
     name: str
-    machines: Tuple[str, ...]
-    flags: Tuple[str, ...]
+    machines: tuple[str, ...]
+    flags: tuple[str, ...]
 
     @property
     def file(self) -> str:

@@ -3,7 +3,8 @@
 import math
 import re
 from collections import Counter
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 
@@ -22,7 +23,7 @@ class Load(NamedTuple):
     share: float  # of the capacity, of an open loop; 0 for a closed one
 
 
-def loads_of(text: str) -> List[Load]:
+def loads_of(text: str) -> list[Load]:
     """The loads that ``--bench-loads`` lists."""
     parsed = []
     for word in text.split(","):
@@ -37,7 +38,7 @@ def loads_of(text: str) -> List[Load]:
     return parsed
 
 
-def percentile(seconds: Sequence[float], percent: int) -> Optional[float]:
+def percentile(seconds: Sequence[float], percent: int) -> float | None:
     """The smallest that is at least as large as this share of them; None of none."""
     ordered = sorted(seconds)
     return ordered[max(0, -(-percent * len(ordered) // 100) - 1)] if ordered else None
@@ -54,7 +55,7 @@ class State(NamedTuple):
 
 
 def state_of(text: str) -> State:
-    values: Dict[str, float] = Counter()
+    values: dict[str, float] = Counter()
     for line in text.splitlines():
         name, _, value = line.partition("#")[0].rpartition(" ")
         if name:
@@ -69,7 +70,7 @@ def state_of(text: str) -> State:
 
 def figures(
     name: str, answers: Sequence[Answer], seconds: float, before: State, after: State
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """What a load came to. Returns numbers that JSON can hold; None for unknown ones."""
     served = [each.seconds for each in answers if each.status == 200]
     statuses = Counter(each.status for each in answers)
@@ -95,7 +96,7 @@ def figures(
     }
 
 
-def _known(value: float) -> Optional[float]:
+def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
@@ -111,7 +112,7 @@ LEGEND = (
 )
 
 
-def row(server: str, figures: Dict[str, Any]) -> str:
+def row(server: str, figures: dict[str, Any]) -> str:
     """A row of the table."""
     cells = [
         server, figures["load"], figures["answered"], figures["other_texts"], figures["refused"],
@@ -123,7 +124,7 @@ def row(server: str, figures: Dict[str, Any]) -> str:
     return line(cells)
 
 
-def _shown(value: Optional[float], form: str, scale: float = 1) -> str:
+def _shown(value: float | None, form: str, scale: float = 1) -> str:
     return "-" if value is None else form.format(scale * value)
 
 

@@ -4,7 +4,6 @@ import argparse
 import functools
 import importlib.util
 import os
-from typing import List
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import SECONDS, Range, add_flag
@@ -35,7 +34,7 @@ def add_bench_flags(parser: argparse.ArgumentParser) -> None:
         otherwise="do not")  # fmt: skip
 
 
-def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[Load]:
+def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Load]:
     """The loads, before any model is loaded."""
     if args.config is not None:
         raise UsageError("--config", "--bench measures one pair", "give its flags instead")
@@ -55,7 +54,7 @@ def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[L
     return loads
 
 
-def _check_plot(path: str, loads: List[Load]) -> None:
+def _check_plot(path: str, loads: list[Load]) -> None:
     if not path.endswith(ENDINGS):
         raise UsageError(f"--bench-plot {path}", "expected a name that ends in .svg or .png")
     if not os.path.isdir(os.path.dirname(path) or "."):

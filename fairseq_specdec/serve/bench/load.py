@@ -5,7 +5,8 @@ import contextlib
 import json
 import random
 import time
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.io.local_http import ADDRESS
 
@@ -18,7 +19,7 @@ PATIENCE = 120
 _IDLE = 2.0
 _SEED = 7
 
-Connection = Tuple[Any, Any]
+Connection = tuple[Any, Any]
 
 
 class Answer(NamedTuple):
@@ -42,7 +43,7 @@ class Loader:
     """Asks ``POST /translate`` for single texts, in their order, over and over."""
 
     def __init__(
-        self, port: int, texts: Sequence[str], expected: Sequence[str], languages: Tuple[str, str]
+        self, port: int, texts: Sequence[str], expected: Sequence[str], languages: tuple[str, str]
     ) -> None:
         source, target = languages
         self._port = port
@@ -51,7 +52,7 @@ class Loader:
             self.request("/translate", {"q": text, "source": source, "target": target})
             for text in texts
         ]
-        self._open: List[Tuple[float, Connection]] = []
+        self._open: list[tuple[float, Connection]] = []
 
     def request(self, path: str, fields: Any) -> bytes:
         """The bytes of a POST of JSON."""
@@ -62,14 +63,14 @@ class Loader:
         )
         return head.encode("ascii") + body
 
-    async def closed(self, clients: int, bound: Bound) -> List[Answer]:
+    async def closed(self, clients: int, bound: Bound) -> list[Answer]:
         """So many clients; each sends its next request when the one before is answered.
 
         Who is refused waits as long as the server asks.
         """
         until = time.perf_counter() + bound.seconds
         numbers = iter(range(bound.requests))
-        answers: List[Answer] = []
+        answers: list[Answer] = []
 
         async def client() -> None:
             for number in numbers:
@@ -82,7 +83,7 @@ class Loader:
         await asyncio.gather(*(client() for _ in range(clients)))
         return answers
 
-    async def open_loop(self, rate: float, bound: Bound) -> List[Answer]:
+    async def open_loop(self, rate: float, bound: Bound) -> list[Answer]:
         """So many requests a second, at random times (Poisson), whatever is answered."""
         chance = random.Random(_SEED)
         begun = at = time.perf_counter()
@@ -110,7 +111,7 @@ class Loader:
         right = isinstance(answer, dict) and answer.get("translatedText") == self._expected[number]
         return Answer(status, seconds, right, float(fields.get("retry-after", 0)))
 
-    async def exchange(self, request: bytes) -> Tuple[int, Dict[str, str], Any]:
+    async def exchange(self, request: bytes) -> tuple[int, dict[str, str], Any]:
         """Status, header fields and content of the answer to a request.
 
         Raises:

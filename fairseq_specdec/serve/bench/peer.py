@@ -2,7 +2,8 @@
 
 import argparse
 import tempfile
-from typing import Any, Iterator, List, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from fairseq_specdec.bench.child import call_once
 from fairseq_specdec.bench.peers import WORKER, legible
@@ -41,7 +42,7 @@ class PeerTranslator:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
 
-    def translate_encoded(self, rows: List[Row]) -> Iterator[Tuple[int, Translation]]:
+    def translate_encoded(self, rows: list[Row]) -> Iterator[tuple[int, Translation]]:
         """As of ``SpeculativeTranslator``; the sentences of a batch end together."""
         share, more = self._longest
         limit = int(share * max(map(len, rows))) + more

@@ -3,7 +3,8 @@
 
 import io
 import os
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.io.atomic import write_bytes
 
@@ -11,16 +12,16 @@ STROKES = {"50": "-", "95": "--"}  # by percentile
 ENDINGS = (".png", ".svg")
 
 
-def curves(rows: Sequence[Dict[str, Any]]) -> Dict[str, List[Dict[str, Any]]]:
+def curves(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The open loads of each server, which are its shares of the capacity, in rising order."""
-    servers: Dict[str, List[Dict[str, Any]]] = {}
+    servers: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row["load"].endswith("%") and row["answered"]:
             servers.setdefault(row["server"], []).append(row)
     return {name: sorted(part, key=lambda row: row["per_second"]) for name, part in servers.items()}
 
 
-def draw(path: str, rows: Sequence[Dict[str, Any]], machine: str) -> None:
+def draw(path: str, rows: Sequence[dict[str, Any]], machine: str) -> None:
     """Write the picture, of the kind that its name ends in."""
     import matplotlib
     from matplotlib.figure import Figure

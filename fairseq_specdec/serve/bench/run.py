@@ -9,7 +9,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_specdec.bench.machine import record
 from fairseq_specdec.errors import UsageError
@@ -32,9 +33,9 @@ _END = 60
 class Texts(NamedTuple):
     """What is asked."""
 
-    sources: List[str]  # texts
-    expected: List[str]  # the hub's translations of them, one at a time
-    languages: Tuple[str, str]  # source and target
+    sources: list[str]  # texts
+    expected: list[str]  # the hub's translations of them, one at a time
+    languages: tuple[str, str]  # source and target
 
 
 def texts_of(file: str, translator: SpeculativeTranslator) -> Texts:
@@ -61,7 +62,7 @@ class Measured:
         with urllib.request.urlopen(self._url, timeout=_END) as answer:
             return figures.state_of(answer.read().decode("utf-8"))
 
-    def fill(self) -> Dict[str, Any]:
+    def fill(self) -> dict[str, Any]:
         """Find the capacity."""
         bound = Bound(min(_FILL, self._bound.requests), self._bound.seconds)
         asyncio.run(self._asked(Load("", FILLING, 0), bound))  # and warm
@@ -69,7 +70,7 @@ class Measured:
         self.capacity = measured["per_second"]
         return measured
 
-    def load(self, load: Load, bound: Any = None) -> Dict[str, Any]:
+    def load(self, load: Load, bound: Any = None) -> dict[str, Any]:
         """One load's figures."""
         before, began = self.state(), time.perf_counter()
         answers = asyncio.run(self._asked(load, bound or self._bound))
@@ -87,7 +88,7 @@ class Measured:
 
 
 @contextlib.contextmanager
-def process(engine: str, words: Sequence[str]) -> Iterator[Tuple[Any, int]]:
+def process(engine: str, words: Sequence[str]) -> Iterator[tuple[Any, int]]:
     """A server of a command line, as (process, port)."""
     command = [sys.executable, "-m", f"{__package__}.served", engine, *words, "--port", "0"]
     path = filter(None, [provenance.CHECKOUT, os.environ.get("PYTHONPATH")])

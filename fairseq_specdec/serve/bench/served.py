@@ -6,14 +6,14 @@
 import functools
 import importlib
 import sys
-from typing import Any, List
+from typing import Any
 
 from ..cli import serve
 
 OURS = "engine"
 
 
-def main(words: List[str]) -> None:
+def main(words: list[str]) -> None:
     """Serve. ``words``: ``OURS`` or a number format of CTranslate2, and the command line."""
     engine, *flags = words
     if engine == OURS:

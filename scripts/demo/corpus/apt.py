@@ -6,7 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
-from typing import Dict, List, Sequence
+from collections.abc import Sequence
 
 from fairseq_specdec.io.progress import erased_bar as bar
 
@@ -67,7 +67,7 @@ class PrivateApt:
         if not list(self.lists.glob("*_Packages*")):
             raise FetchError(f"apt-get update fetched no index of '{suites}': check the network")
 
-    def _configure(self, suites: str) -> Dict[str, str]:
+    def _configure(self, suites: str) -> dict[str, str]:
         root = self.folder / "apt"
         for name in ("lists/partial", "cache/archives/partial", "parts"):
             (root / name).mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ class PrivateApt:
         )
         return dict(os.environ, APT_CONFIG=str(configuration))
 
-    def _run(self, command: List[str], cwd: pathlib.Path = pathlib.Path(".")) -> str:
+    def _run(self, command: list[str], cwd: pathlib.Path = pathlib.Path(".")) -> str:
         done = subprocess.run(
             command, env=self._environment, cwd=cwd, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True,
@@ -105,7 +105,7 @@ class PrivateApt:
             raise FetchError(f"{APT_HELPER} cannot read {path}; delete that file and retry")
         return done.stdout.decode("utf-8", "replace")
 
-    def fetch(self, names: Sequence[str]) -> List[pathlib.Path]:
+    def fetch(self, names: Sequence[str]) -> list[pathlib.Path]:
         """Download and unpack packages, one after the other; what is there already stays. Returns
         one folder a package, in the order of `names`."""
         known = self._known(names)
@@ -117,7 +117,7 @@ class PrivateApt:
             roots.append(self._unpack(name, self._download(name)))
         return roots
 
-    def _known(self, names: Sequence[str]) -> Dict[str, bool]:
+    def _known(self, names: Sequence[str]) -> dict[str, bool]:
         # apt-cache exits 100 when a single name is unknown, and still prints the others.
         done = subprocess.run(
             ["apt-cache", "show", "--no-all-versions", *names],

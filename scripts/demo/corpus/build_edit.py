@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from typing import List
 
 from text_files import read_lines, write_lines
 
@@ -34,7 +33,7 @@ HELD = 2000  # sentences in valid and in test, at most
 VOCABULARY_SENTENCES = 200_000
 
 
-def run(command: List[str], cwd: pathlib.Path) -> None:
+def run(command: list[str], cwd: pathlib.Path) -> None:
     done = subprocess.run(
         command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -74,7 +73,7 @@ def fetch_misspellings(work: pathlib.Path) -> str:
         return wheel.read(DICTIONARY).decode("utf-8")
 
 
-def clean_sentences(work: pathlib.Path) -> List[str]:
+def clean_sentences(work: pathlib.Path) -> list[str]:
     """English of packages."""
     apt = PrivateApt(work / "apt", SUITES, ("en",))
     sentences = list(english.from_descriptions(apt.lists, apt.read_index))

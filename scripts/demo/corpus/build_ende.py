@@ -4,7 +4,8 @@ import collections
 import logging
 import pathlib
 import re
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from text_files import read_lines, write_lines
 
@@ -29,13 +30,13 @@ class Source(NamedTuple):
     """Raw pairs of one origin and the filter that they must pass."""
 
     origin: str
-    pairs: List[Pair]
+    pairs: list[Pair]
     is_good: Callable[[str, str, str], bool]
 
 
-def kde_manuals(unpacked: pathlib.Path) -> List[Pair]:
+def kde_manuals(unpacked: pathlib.Path) -> list[Pair]:
     """The handbooks of all KDE programs that are unpacked."""
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for english in sorted(unpacked.glob("*/usr/share/doc/HTML/en")):
         translated = english.parent / LANGUAGE
         if translated.is_dir():
@@ -43,23 +44,23 @@ def kde_manuals(unpacked: pathlib.Path) -> List[Pair]:
     return pairs
 
 
-def debian_manual(unpacked: pathlib.Path, name: str) -> List[Pair]:
+def debian_manual(unpacked: pathlib.Path, name: str) -> list[Pair]:
     """One Debian manual: its English and German files lie apart or differ by name."""
-    english: Dict[str, pathlib.Path] = {}
-    german: Dict[str, pathlib.Path] = {}
+    english: dict[str, pathlib.Path] = {}
+    german: dict[str, pathlib.Path] = {}
     for path in sorted(unpacked.glob(f"{name}*/usr/share/**/*.html")):
         if path.name.endswith(f".{LANGUAGE}.html") or LANGUAGE in path.parts:
             german[re.sub(r"\.\w\w\.html$", ".html", path.name)] = path
         elif path.name.endswith(".en.html") or not re.search(r"\.\w\w(_\w\w)?\.html$", str(path)):
             english.setdefault(re.sub(r"\.en\.html$", ".html", path.name), path)
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for page, path in sorted(german.items()):
         if page in english:
             pairs += docbook.align_files(english[page], path)
     return pairs
 
 
-def sources(apt: PrivateApt, roots: List[pathlib.Path]) -> Iterator[Source]:
+def sources(apt: PrivateApt, roots: list[pathlib.Path]) -> Iterator[Source]:
     """All origins; of two translations of a sentence the earlier origin's is kept."""
     unpacked = apt.unpacked
     pairs = descriptions.collect(apt.lists, LANGUAGE, apt.read_index)
@@ -82,10 +83,10 @@ def sources(apt: PrivateApt, roots: List[pathlib.Path]) -> Iterator[Source]:
     yield Source("gettext", catalogs.collect(roots, LANGUAGE), catalogs.is_good)
 
 
-def clean(sources: Iterator[Source]) -> List[Row]:
+def clean(sources: Iterator[Source]) -> list[Row]:
     """Normalised pairs that pass their filter, one for each English sentence."""
-    rows: List[Row] = []
-    seen: Set[str] = set()
+    rows: list[Row] = []
+    seen: set[str] = set()
     for source in sources:
         before = len(rows)
         for raw_english, raw_german in bar(source.pairs, source.origin, unit="pair"):
@@ -114,7 +115,7 @@ def own_text(english: pathlib.Path, german: pathlib.Path) -> Iterator[Source]:
     yield Source("own", list(zip(ours, theirs)), is_good_pair)
 
 
-def write_corpus(rows: List[Row], held: int, out: pathlib.Path) -> Dict[str, List[Row]]:
+def write_corpus(rows: list[Row], held: int, out: pathlib.Path) -> dict[str, list[Row]]:
     """Split and write; test.de comes last, so that its presence means that all is there."""
     splits = split_rows(rows, held)
     write_lines(out / "origin.tsv", ("\t".join(row) for row in rows))

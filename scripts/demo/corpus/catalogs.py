@@ -3,12 +3,12 @@
 import pathlib
 import re
 import struct
-from typing import Iterable, Iterator, List, Tuple
+from collections.abc import Iterable, Iterator
 
 from .libreoffice import walk_files
 from .text import Pair, align_paragraphs, is_good_pair, normalise, strip_markup
 
-Entry = Tuple[List[str], List[str]]  # msgid and its plural; msgstr of each plural form
+Entry = tuple[list[str], list[str]]  # msgid and its plural; msgstr of each plural form
 LITTLE_ENDIAN, BIG_ENDIAN = 0x950412DE, 0xDE120495
 MAX_MESSAGE = 6000
 PLACEHOLDER = re.compile(
@@ -61,13 +61,13 @@ def drop_accelerators(text: str) -> str:
     return ACCELERATOR.sub("", text)
 
 
-def paragraphs(text: str) -> List[str]:
+def paragraphs(text: str) -> list[str]:
     """Paragraphs between empty lines, each on one line."""
     joined = (re.sub(r"\s*\n\s*", " ", part) for part in re.split(r"\n\s*\n", text.strip()))
     return [part for part in joined if part.strip()]
 
 
-def entry_pairs(originals: List[str], translations: List[str]) -> Iterator[Pair]:
+def entry_pairs(originals: list[str], translations: list[str]) -> Iterator[Pair]:
     """Sentence pairs of one entry: the singular, and the plural where both sides have one."""
     if not translations or not translations[0]:
         return
@@ -102,9 +102,9 @@ def find_catalogs(roots: Iterable[pathlib.Path], language: str) -> Iterator[path
                 yield path
 
 
-def collect(roots: Iterable[pathlib.Path], language: str) -> List[Pair]:
+def collect(roots: Iterable[pathlib.Path], language: str) -> list[Pair]:
     """Pairs of every catalogue below `roots`."""
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for path in find_catalogs(roots, language):
         try:
             for originals, translations in read_mo(path.read_bytes()):

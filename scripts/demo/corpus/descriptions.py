@@ -2,19 +2,19 @@
 
 import pathlib
 import re
-from typing import Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
 
 from .text import Pair, align_paragraphs, normalise
 
-Description = Tuple[str, List[str]]  # synopsis, lines of the long description
-Paragraph = Tuple[str, str]  # kind ("p", "item" or "verb") and text
+Description = tuple[str, list[str]]  # synopsis, lines of the long description
+Paragraph = tuple[str, str]  # kind ("p", "item" or "verb") and text
 ReadIndex = Callable[[pathlib.Path], str]
 ITEM = re.compile(r"^  ?\s*([*+o•-]|\d+[.)])\s+")
 
 
-def parse_index(text: str, language: str) -> Dict[str, Description]:
+def parse_index(text: str, language: str) -> dict[str, Description]:
     """Descriptions of one index by the md5 that joins translations to their originals."""
-    descriptions: Dict[str, Description] = {}
+    descriptions: dict[str, Description] = {}
     for block in text.split("\n\n"):
         md5 = re.search(r"^Description-md5: (\w+)", block, re.M)
         body = re.search(rf"^Description-{language}: (.*(?:\n .*)*)", block, re.M)
@@ -24,9 +24,9 @@ def parse_index(text: str, language: str) -> Dict[str, Description]:
     return descriptions
 
 
-def load(lists: pathlib.Path, language: str, read: ReadIndex) -> Dict[str, Description]:
+def load(lists: pathlib.Path, language: str, read: ReadIndex) -> dict[str, Description]:
     """All descriptions in one language; where suites differ, the first by name wins."""
-    descriptions: Dict[str, Description] = {}
+    descriptions: dict[str, Description] = {}
     pattern = "*Translation-en*" if language == "en" else f"*Translation-{language}*"
     for path in sorted(lists.glob(pattern)):
         for md5, description in parse_index(read(path), language).items():
@@ -34,11 +34,11 @@ def load(lists: pathlib.Path, language: str, read: ReadIndex) -> Dict[str, Descr
     return descriptions
 
 
-def paragraphs(lines: List[str]) -> List[Paragraph]:
+def paragraphs(lines: list[str]) -> list[Paragraph]:
     """Paragraphs of a long description; items and verbatim lines (two blanks) stay apart."""
-    out: List[Paragraph] = []
-    current: List[str] = []
-    kind: Optional[str] = None
+    out: list[Paragraph] = []
+    current: list[str] = []
+    kind: str | None = None
 
     def flush() -> None:
         nonlocal current, kind
@@ -68,10 +68,10 @@ def paragraphs(lines: List[str]) -> List[Paragraph]:
     return out
 
 
-def collect(lists: pathlib.Path, language: str, read: ReadIndex) -> List[Pair]:
+def collect(lists: pathlib.Path, language: str, read: ReadIndex) -> list[Pair]:
     """Synopses, and long descriptions whose paragraphs are of the same kinds in both languages."""
     english, other = load(lists, "en", read), load(lists, language, read)
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for md5, (synopsis, lines) in other.items():
         if md5 not in english:
             continue

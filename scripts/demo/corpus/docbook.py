@@ -6,12 +6,12 @@ import gzip
 import html
 import pathlib
 import re
-from typing import Callable, List, Tuple
+from collections.abc import Callable
 
 from .libreoffice import walk_files
 from .text import Pair, align_paragraphs, normalise
 
-Block = Tuple[str, str]  # element name and text
+Block = tuple[str, str]  # element name and text
 BLOCKS = frozenset(
     "para simpara title subtitle p h1 h2 h3 h4 h5 h6 li td th dt dd entry term desc cite caption "
     "listitem blockquote div item note section tr table tbody figcaption".split()
@@ -52,8 +52,8 @@ class _Reader:
     """Blocks found so far, and the elements that are open where it reads."""
 
     def __init__(self) -> None:
-        self.blocks: List[Block] = []
-        self._text: List[str] = []
+        self.blocks: list[Block] = []
+        self._text: list[str] = []
         self._tag, self._skip, self._skip_inline = "", 0, 0
 
     def flush(self) -> None:
@@ -79,7 +79,7 @@ class _Reader:
             self._tag = "" if closing else name
 
 
-def parse(text: str) -> List[Block]:
+def parse(text: str) -> list[Block]:
     """Blocks of one document in order, without listings and metadata."""
     text = re.sub(r"(</gui\w*>)\s*(<gui)", r"\1 – \2", text)
     text = re.sub(r"(</key(?:cap)?>)\s*(<key)", r"\1+\2", text)
@@ -95,12 +95,12 @@ def parse(text: str) -> List[Block]:
     return reader.blocks
 
 
-def align(a: List[Block], b: List[Block]) -> List[Pair]:
+def align(a: list[Block], b: list[Block]) -> list[Pair]:
     """Texts whose blocks correspond: all if the structures are equal, else long equal runs."""
     kinds_a, kinds_b = [kind for kind, _ in a], [kind for kind, _ in b]
     if kinds_a == kinds_b:
         return [(x[1], y[1]) for x, y in zip(a, b)]
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     matcher = difflib.SequenceMatcher(None, kinds_a, kinds_b, autojunk=False)
     for name, a1, a2, b1, b2 in matcher.get_opcodes():
         if name == "equal" and a2 - a1 >= MIN_RUN:
@@ -108,9 +108,9 @@ def align(a: List[Block], b: List[Block]) -> List[Pair]:
     return pairs
 
 
-def align_files(english: pathlib.Path, other: pathlib.Path) -> List[Pair]:
+def align_files(english: pathlib.Path, other: pathlib.Path) -> list[Pair]:
     """Sentence pairs of one document and its translation."""
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for a, b in align(parse(read_text(english)), parse(read_text(other))):
         pairs += align_paragraphs(a, b)
     return pairs
@@ -118,9 +118,9 @@ def align_files(english: pathlib.Path, other: pathlib.Path) -> List[Pair]:
 
 def collect(
     english: pathlib.Path, other: pathlib.Path, rename: Callable[[str], str] = lambda name: name
-) -> List[Pair]:
+) -> list[Pair]:
     """Pairs of every document under `english` whose (renamed) file exists under `other`."""
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for path in walk_files(english, SUFFIXES):
         relative = path.relative_to(english)
         translated = other / relative.parent / rename(relative.name)

@@ -3,7 +3,7 @@
 import json
 import pathlib
 import re
-from typing import Iterable, Iterator, List, Set
+from collections.abc import Iterable, Iterator
 
 from . import descriptions
 from .text import BAD, letter_share, looks_like, normalise, split_sentences
@@ -23,9 +23,9 @@ def is_clean(sentence: str) -> bool:
     return looks_like(sentence, "en")
 
 
-def keep_clean(sentences: Iterable[str]) -> List[str]:
+def keep_clean(sentences: Iterable[str]) -> list[str]:
     """The clean ones, normalised, one of each that differ in more than case and signs."""
-    seen: Set[str] = set()
+    seen: set[str] = set()
     kept = []
     for sentence in map(normalise, sentences):
         key = re.sub(r"[^a-z]+", "", sentence.lower())

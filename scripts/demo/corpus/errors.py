@@ -3,11 +3,11 @@
 import collections
 import random
 import re
-from typing import Callable, Dict, Iterable, List, Sequence, Set, Tuple
+from collections.abc import Callable, Iterable, Sequence
 
 from fairseq_specdec.noise.operations import like_case
 
-Edits = Dict[int, str]  # token index -> replacement
+Edits = dict[int, str]  # token index -> replacement
 TOKEN = re.compile(r"[A-Za-z]+(?:['’][a-z]+)?|\d[\d.,]*|\s+|[^\w\s]|\w+")
 CONFUSED = (
     "its it's|their there they're|then than|to too|your you're|lose loose|affect effect|of off|"
@@ -26,9 +26,9 @@ SHORT_SENTENCE, SHORT_MAX_ERRORS = 8, 2
 MIN_FORM_COUNT = 5
 
 
-def parse_misspellings(dictionary: str) -> Dict[str, List[str]]:
+def parse_misspellings(dictionary: str) -> dict[str, list[str]]:
     """Word -> its misspellings, from codespell's `wrong->right` lines with one correction."""
-    misspellings: Dict[str, List[str]] = collections.defaultdict(list)
+    misspellings: dict[str, list[str]] = collections.defaultdict(list)
     for line in dictionary.splitlines():
         if "->" not in line or line.startswith("#"):
             continue
@@ -39,16 +39,16 @@ def parse_misspellings(dictionary: str) -> Dict[str, List[str]]:
     return dict(misspellings)
 
 
-def count_words(sentences: Iterable[str]) -> Dict[str, int]:
+def count_words(sentences: Iterable[str]) -> dict[str, int]:
     """Lower-case alphabetic words and how often they occur."""
     return collections.Counter(
         token.lower() for line in sentences for token in TOKEN.findall(line) if token.isalpha()
     )
 
 
-def inflections(word: str, vocabulary: Dict[str, int]) -> List[str]:
+def inflections(word: str, vocabulary: dict[str, int]) -> list[str]:
     """Other forms of a word by suffix rules, as far as the vocabulary has seen them."""
-    forms: Set[str] = set()
+    forms: set[str] = set()
     if word.endswith("ies"):
         forms.add(word[:-3] + "y")
     if word.endswith("s"):
@@ -76,18 +76,18 @@ class ErrorInjector:
     order of the calls."""
 
     def __init__(
-        self, misspellings: Dict[str, List[str]], vocabulary: Dict[str, int], seed: int
+        self, misspellings: dict[str, list[str]], vocabulary: dict[str, int], seed: int
     ) -> None:
         self._misspellings = misspellings
         self._vocabulary = vocabulary
         self._random = random.Random(seed)
-        self._confused: Dict[str, List[str]] = {}
+        self._confused: dict[str, list[str]] = {}
         for group in CONFUSED.split("|"):
             for word in group.split():
                 # A word of two groups keeps the later one.
                 self._confused[word] = [other for other in group.split() if other != word]
         # Upper bounds of one uniform draw.
-        self._kinds: Sequence[Tuple[float, Callable[[List[str], int, Set[int]], Edits]]] = (
+        self._kinds: Sequence[tuple[float, Callable[[list[str], int, set[int]], Edits]]] = (
             (0.22, self._misspell), (0.36, self._article), (0.50, self._preposition),
             (0.62, self._confuse), (0.82, self._inflect), (0.90, self._comma),
             (0.94, self._capital), (0.97, self._swap), (1.00, self._drop_or_repeat),
@@ -95,14 +95,14 @@ class ErrorInjector:
 
     def inject(self, sentence: str) -> str:
         """The sentence with zero to four errors; sentences under four words stay as they are."""
-        tokens: List[str] = TOKEN.findall(sentence)
+        tokens: list[str] = TOKEN.findall(sentence)
         words = [i for i, token in enumerate(tokens) if token[0].isalpha()]
         if len(words) < MIN_WORDS:
             return sentence
         wanted = self._random.choices(ERROR_COUNTS, ERROR_WEIGHTS)[0]
         if len(words) < SHORT_SENTENCE:
             wanted = min(wanted, SHORT_MAX_ERRORS)
-        used: Set[int] = set()
+        used: set[int] = set()
         done = tries = 0
         while done < wanted and tries < MAX_TRIES:
             tries += 1
@@ -121,7 +121,7 @@ class ErrorInjector:
         joined = re.sub(r"\s+([.,;:!?])", r"\1", "".join(tokens))
         return re.sub(r" +", " ", joined).strip()
 
-    def _misspell(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _misspell(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         word, pick = tokens[index], self._random
         if word.lower() in self._misspellings and (word.islower() or word.istitle()):
             return {index: like_case(word, pick.choice(self._misspellings[word.lower()]))}
@@ -133,7 +133,7 @@ class ErrorInjector:
             return {index: pick.choice([dropped, swapped, doubled])}
         return {}
 
-    def _article(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _article(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         word = tokens[index]
         if word.lower() in ARTICLES:
             others = [article for article in ARTICLES if article != word.lower()]
@@ -142,26 +142,26 @@ class ErrorInjector:
             return {index: self._random.choice(ARTICLES) + " " + word}
         return {}
 
-    def _preposition(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _preposition(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         word = tokens[index].lower()
         if word not in PREPOSITIONS:
             return {}
         others = [preposition for preposition in PREPOSITIONS if preposition != word]
         return {index: self._random.choice(["", "", *others])}
 
-    def _confuse(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _confuse(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         word = tokens[index]
         others = self._confused.get(word.lower())
         return {index: like_case(word, self._random.choice(others))} if others else {}
 
-    def _inflect(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _inflect(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         word = tokens[index].lower()
         if not word.isalpha() or len(word) <= 3:
             return {}
         forms = inflections(word, self._vocabulary)
         return {index: like_case(tokens[index], self._random.choice(forms))} if forms else {}
 
-    def _comma(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _comma(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         commas = [i for i, token in enumerate(tokens) if token == ","]
         if commas and self._random.random() < 0.7:
             comma = self._random.choice(commas)
@@ -171,13 +171,13 @@ class ErrorInjector:
             return {index: tokens[index] + ","}
         return {}
 
-    def _capital(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _capital(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         word = tokens[index]
         if word[0].isupper():
             return {index: word.lower()}
         return {index: word.capitalize()} if self._random.random() < 0.2 else {}
 
-    def _swap(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _swap(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         following = index + 2
         if following >= len(tokens) or following in used or not tokens[index + 1].isspace():
             return {}
@@ -186,7 +186,7 @@ class ErrorInjector:
             return {}
         return {index: other, following: word}
 
-    def _drop_or_repeat(self, tokens: List[str], index: int, used: Set[int]) -> Edits:
+    def _drop_or_repeat(self, tokens: list[str], index: int, used: set[int]) -> Edits:
         if self._random.random() < 0.4:
             return {index: ""}
         if self._random.random() < 0.4:

@@ -6,7 +6,7 @@ Beside the chosen text stands origins.tsv (origin, licence, count).
 import collections
 import logging
 import pathlib
-from typing import Dict, Iterable, List, Sequence, Set, Tuple
+from collections.abc import Iterable, Sequence
 
 from text_files import read_lines, write_lines
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("corpus")
 
 # Origins whose packages state one licence for all their text, the preferred one first. Man pages,
 # package descriptions and message catalogues mix the licences of hundreds of works.
-LICENCES: Dict[str, str] = {
+LICENCES: dict[str, str] = {
     "libreoffice-help": "MPL-2.0",
     "debian-reference": "GPL-2.0-or-later",
     "developers-reference": "GPL-2.0-or-later",
@@ -30,25 +30,25 @@ MAX_TRIGRAM_OVERLAP = 0.8
 SEED = 3  # of the injected errors
 # Editing sentences come from one origin whose text no editing model was trained on.
 EDIT_ORIGINS = ("libreoffice-help", "own")
-Trigram = Tuple[str, ...]
+Trigram = tuple[str, ...]
 
 
-def trigrams(sentence: str) -> Set[Trigram]:
+def trigrams(sentence: str) -> set[Trigram]:
     """Trigrams of the lower-case words; of a shorter sentence, all its words."""
     words = near_key(sentence).split()
     return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
 
 
-def too_close(candidates: Sequence[str], train: Iterable[str]) -> Set[int]:
+def too_close(candidates: Sequence[str], train: Iterable[str]) -> set[int]:
     """Indices of candidates that share most of their trigrams with one training sentence."""
-    index: Dict[Trigram, List[int]] = collections.defaultdict(list)
+    index: dict[Trigram, list[int]] = collections.defaultdict(list)
     sizes = []
     for number, sentence in enumerate(candidates):
         grams = trigrams(sentence)
         sizes.append(len(grams))
         for gram in grams:
             index[gram].append(number)
-    close: Set[int] = set()
+    close: set[int] = set()
     for sentence in train:
         shared = collections.Counter(
             number for gram in trigrams(sentence) for number in index.get(gram, ())
@@ -57,7 +57,7 @@ def too_close(candidates: Sequence[str], train: Iterable[str]) -> Set[int]:
     return close
 
 
-def choose_translations(test: Sequence[Row], train: Iterable[str], count: int) -> List[Row]:
+def choose_translations(test: Sequence[Row], train: Iterable[str], count: int) -> list[Row]:
     """`count` test rows in the order of the test set, from the preferred licences first."""
     licensed = [row for row in test if row.origin in LICENCES]
     close = too_close([row.source for row in licensed], train)
@@ -75,7 +75,7 @@ def choose_translations(test: Sequence[Row], train: Iterable[str], count: int) -
 
 def choose_english(
     sentences: Iterable[str], train: Iterable[str], count: int, salt: str = "edit"
-) -> List[str]:
+) -> list[str]:
     """`count` distinct sentences by salted hash, none a near duplicate of a training sentence."""
     distinct = sorted({near_key(s): s for s in sentences}.values(), key=lambda s: digest(salt + s))
     # The filter reads all of train once; three times the wanted number is enough to choose from.
@@ -87,7 +87,7 @@ def choose_english(
     return chosen
 
 
-def read_rows(corpus: pathlib.Path) -> List[Row]:
+def read_rows(corpus: pathlib.Path) -> list[Row]:
     """All rows of a corpus that build_ende wrote."""
     rows = []
     for number, line in enumerate(read_lines(corpus / "origin.tsv"), 1):
@@ -108,7 +108,7 @@ def write_origins(out: pathlib.Path, origins: Sequence[str]) -> None:
 
 def pick_ende(out: pathlib.Path, count: int, corpus: pathlib.Path) -> None:
     """Write heldout.{en,de}: pairs of the test split."""
-    origin: Dict[str, Row] = {row.source: row for row in read_rows(corpus)}
+    origin: dict[str, Row] = {row.source: row for row in read_rows(corpus)}
     test = [origin[source] for source in read_lines(corpus / "test.en")]
     chosen = choose_translations(test, read_lines(corpus / "train.en"), count)
     write_origins(out, [row.origin for row in chosen])

@@ -3,7 +3,6 @@
 import html.parser
 import pathlib
 import re
-from typing import Dict, List, Optional, Tuple
 
 from .text import Pair, align_paragraphs, normalise
 
@@ -23,12 +22,12 @@ class HelpPage(html.parser.HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.paragraphs: Dict[str, str] = {}
-        self._id: Optional[str] = None
+        self.paragraphs: dict[str, str] = {}
+        self._id: str | None = None
         self._class = ""
-        self._buffer: List[str] = []
+        self._buffer: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in PARAGRAPHS:
             self.finish()
             attributes = dict(attrs)
@@ -49,7 +48,7 @@ class HelpPage(html.parser.HTMLParser):
         self._id, self._buffer = None, []
 
 
-def parse(text: str) -> Dict[str, str]:
+def parse(text: str) -> dict[str, str]:
     """Paragraphs of one help page by id."""
     start = text.find(CONTENT_START)
     ends = [end for end in (text.find(mark, start) for mark in CONTENT_END) if end > 0]
@@ -59,9 +58,9 @@ def parse(text: str) -> Dict[str, str]:
     return page.paragraphs
 
 
-def collect(english: pathlib.Path, other: pathlib.Path) -> List[Pair]:
+def collect(english: pathlib.Path, other: pathlib.Path) -> list[Pair]:
     """Pairs of every page that exists under both folders."""
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for path in walk_files(english, (".html",)):
         translated = other / path.relative_to(english)
         if translated.is_file():
@@ -72,6 +71,6 @@ def collect(english: pathlib.Path, other: pathlib.Path) -> List[Pair]:
     return pairs
 
 
-def walk_files(folder: pathlib.Path, suffixes: Tuple[str, ...]) -> List[pathlib.Path]:
+def walk_files(folder: pathlib.Path, suffixes: tuple[str, ...]) -> list[pathlib.Path]:
     """Files whose names end in one of `suffixes`, sorted by path."""
     return sorted(p for p in folder.rglob("*") if p.name.endswith(suffixes) and p.is_file())

@@ -4,12 +4,12 @@ import difflib
 import gzip
 import pathlib
 import re
-from typing import Dict, Iterable, List, Optional, Tuple
+from collections.abc import Iterable
 
 from .roff import macro_arguments, unroff
 from .text import Pair, align_paragraphs, is_good_pair, normalise
 
-Block = Tuple[str, str]  # kind of roff structure and text
+Block = tuple[str, str]  # kind of roff structure and text
 FONTS = frozenset(("B", "I", "SM", "SB", "R"))
 ALTERNATING_FONTS = frozenset(("BR", "IR", "RB", "RI", "BI", "IB"))
 LISTING_START = frozenset(("nf", "EX", "TS"))
@@ -37,8 +37,8 @@ class PageParser:
     """Gathers `blocks` from the lines of one page; see `parse`."""
 
     def __init__(self) -> None:
-        self.blocks: List[Block] = []
-        self._buffer: List[str] = []
+        self.blocks: list[Block] = []
+        self._buffer: list[str] = []
         self._kind = "p"
         self._listing = False
         self._tag_next = False
@@ -113,7 +113,7 @@ class PageParser:
             self.blocks.append(("ip", normalise(unroff(words[0])) if words else ""))
 
 
-def parse(text: str) -> Optional[List[Block]]:
+def parse(text: str) -> list[Block] | None:
     """Blocks of a page in order; None for pages in mdoc and pages that only name another."""
     if re.search(r"^\.Dd|^\.Sh ", text, re.M) or re.match(r"\s*\.so\s+(\S+)", text):
         return None
@@ -124,9 +124,9 @@ def parse(text: str) -> Optional[List[Block]]:
     return parser.blocks
 
 
-def sections(blocks: List[Block]) -> List[List[Block]]:
+def sections(blocks: list[Block]) -> list[list[Block]]:
     """Split before each section heading."""
-    out: List[List[Block]] = [[]]
+    out: list[list[Block]] = [[]]
     for block in blocks:
         if block[0] == "SH":
             out.append([block])
@@ -135,7 +135,7 @@ def sections(blocks: List[Block]) -> List[List[Block]]:
     return out
 
 
-def align(a: List[Block], b: List[Block]) -> List[Pair]:
+def align(a: list[Block], b: list[Block]) -> list[Pair]:
     """Texts of blocks that correspond, section by section where the sections agree.
 
     A translated page may have one section more, the translator's credits.
@@ -145,7 +145,7 @@ def align(a: List[Block], b: List[Block]) -> List[Pair]:
         candidates = list(zip(sections_a, sections_b))
     else:
         candidates = [(a, b)]
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for x, y in candidates:
         kinds_x, kinds_y = [kind for kind, _ in x], [kind for kind, _ in y]
         difference = abs(len(kinds_x) - len(kinds_y))
@@ -159,13 +159,13 @@ def align(a: List[Block], b: List[Block]) -> List[Pair]:
     return pairs
 
 
-def _texts(x: List[Block], y: List[Block]) -> List[Pair]:
+def _texts(x: list[Block], y: list[Block]) -> list[Pair]:
     return [(p[1], q[1]) for p, q in zip(x, y) if p[0] != "nf"]
 
 
-def find_pages(roots: Iterable[pathlib.Path], folder: str) -> Dict[Tuple[str, str], pathlib.Path]:
+def find_pages(roots: Iterable[pathlib.Path], folder: str) -> dict[tuple[str, str], pathlib.Path]:
     """Pages by (section folder, file name); the first root that has a page wins."""
-    pages: Dict[Tuple[str, str], pathlib.Path] = {}
+    pages: dict[tuple[str, str], pathlib.Path] = {}
     for root in roots:
         for path in sorted((root / folder).glob("man[1-9]/*.gz")):
             if not path.is_symlink():
@@ -173,10 +173,10 @@ def find_pages(roots: Iterable[pathlib.Path], folder: str) -> Dict[Tuple[str, st
     return pages
 
 
-def collect(roots: List[pathlib.Path], language: str) -> List[Pair]:
+def collect(roots: list[pathlib.Path], language: str) -> list[Pair]:
     """Sentence pairs of every page that exists in English and in `language`."""
     english = find_pages(roots, "usr/share/man")
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for key, path in sorted(find_pages(roots, f"usr/share/man/{language}").items()):
         if key not in english:
             continue

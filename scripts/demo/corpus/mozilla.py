@@ -3,21 +3,20 @@
 import pathlib
 import re
 import zipfile
-from typing import Dict, List, Optional, Tuple
 
 from .catalogs import clean_message, drop_accelerators
 from .text import Pair, align_paragraphs, normalise
 
-Key = Tuple[str, ...]  # file inside the pack, message id, attribute
+Key = tuple[str, ...]  # file inside the pack, message id, attribute
 PACKS = ("thunderbird", "firefox-esr")
 FIREFOX = "Firefox"
 BRANDS = {"-vendor-short-name": "Mozilla", "-brand-full-name": "Mozilla Firefox"}
 
 
-def parse_fluent(text: str, name: str) -> Dict[Key, str]:
+def parse_fluent(text: str, name: str) -> dict[Key, str]:
     """Messages and attributes of a Fluent (.ftl) file."""
-    messages: Dict[Key, str] = {}
-    current: Optional[Key] = None
+    messages: dict[Key, str] = {}
+    current: Key | None = None
     identifier = ""
     for line in text.split("\n"):
         message = re.match(r"^(-?[\w-]+)\s*=\s*(.*)$", line)
@@ -36,9 +35,9 @@ def parse_fluent(text: str, name: str) -> Dict[Key, str]:
     return messages
 
 
-def parse_properties(text: str, name: str) -> Dict[Key, str]:
+def parse_properties(text: str, name: str) -> dict[Key, str]:
     """Messages of a Java-style .properties file."""
-    messages: Dict[Key, str] = {}
+    messages: dict[Key, str] = {}
     for line in text.split("\n"):
         message = re.match(r"^([\w.%@-]+)\s*=\s*(.*)$", line)
         if message:
@@ -49,7 +48,7 @@ def parse_properties(text: str, name: str) -> Dict[Key, str]:
     return messages
 
 
-def parse_dtd(text: str, name: str) -> Dict[Key, str]:
+def parse_dtd(text: str, name: str) -> dict[Key, str]:
     """Entities of a .dtd file."""
     entities = re.finditer(r'<!ENTITY\s+([\w.-]+)\s+"([^"]*)"', text)
     return {(name, entity.group(1)): entity.group(2) for entity in entities}
@@ -58,9 +57,9 @@ def parse_dtd(text: str, name: str) -> Dict[Key, str]:
 PARSERS = {".ftl": parse_fluent, ".properties": parse_properties, ".dtd": parse_dtd}
 
 
-def read_pack(path: pathlib.Path, language: str) -> Dict[Key, str]:
+def read_pack(path: pathlib.Path, language: str) -> dict[Key, str]:
     """All strings of one language pack; file names are freed of the language they hold."""
-    messages: Dict[Key, str] = {}
+    messages: dict[Key, str] = {}
     with zipfile.ZipFile(path) as pack:
         for name in pack.namelist():
             parser = PARSERS.get(pathlib.PurePosixPath(name).suffix)
@@ -80,9 +79,9 @@ def fill_in(text: str) -> str:
     return text.replace("&brandShortName;", "Thunderbird")
 
 
-def collect(unpacked: pathlib.Path, language: str) -> List[Pair]:
+def collect(unpacked: pathlib.Path, language: str) -> list[Pair]:
     """Pairs of the Thunderbird and Firefox packs that are unpacked below `unpacked`."""
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for name in PACKS:
         english = sorted((unpacked / f"{name}-l10n-en-gb").rglob("*.xpi"))
         other = sorted((unpacked / f"{name}-l10n-{language}").rglob("*.xpi"))

@@ -1,7 +1,5 @@
 """Which Debian packages hold the English-German text."""
 
-from typing import List
-
 MANUAL_PAGES = """
 manpages-de manpages-de-dev manpages manpages-dev systemd systemd-container systemd-homed
 systemd-resolved systemd-repart systemd-cryptsetup systemd-boot systemd-journal-remote
@@ -33,6 +31,6 @@ TIERS = {
 }
 
 
-def package_names(tier: str) -> List[str]:
+def package_names(tier: str) -> list[str]:
     """Packages of a tier: `mini` is 61 MB and 165 thousand pairs, `core` 203 MB and 267."""
     return list(dict.fromkeys(" ".join(TIERS[tier]).split()))

@@ -1,7 +1,6 @@
 """roff escapes and macro arguments, as far as running text of manual pages needs them."""
 
 import re
-from typing import List
 
 CHARACTERS = dict(
     pair.split()
@@ -32,7 +31,7 @@ def unroff(text: str) -> str:
     return text.replace("\\'", "'").replace("\\`", "`").replace("\\.", ".")
 
 
-def macro_arguments(text: str) -> List[str]:
+def macro_arguments(text: str) -> list[str]:
     """Arguments of a macro call: blank-separated, or quoted with `""` for a quote."""
     matches = re.finditer(r'"((?:[^"]|"")*)"?|(\S+(?:\\ \S*)*)', text)
     return [m.group(2) if m.group(1) is None else m.group(1).replace('""', '"') for m in matches]

@@ -2,7 +2,8 @@
 
 import hashlib
 import random
-from typing import Dict, List, NamedTuple, Sequence, Set
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .text import Pair, near_key
 
@@ -26,7 +27,7 @@ def digest(text: str) -> str:
     return hashlib.md5(text.encode("utf-8")).hexdigest()
 
 
-def split_rows(rows: Sequence[Row], held: int, seed: int = 1) -> Dict[str, List[Row]]:
+def split_rows(rows: Sequence[Row], held: int, seed: int = 1) -> dict[str, list[Row]]:
     """Hold out `held` validation and `held` test rows; near duplicates of them leave train.
 
     Args:
@@ -40,8 +41,8 @@ def split_rows(rows: Sequence[Row], held: int, seed: int = 1) -> Dict[str, List[
         if row.origin not in FRAGMENT_ORIGINS
         and HELD_MIN_WORDS <= len(row.source.split()) <= HELD_MAX_WORDS
     )
-    chosen: List[Row] = []
-    keys: Set[str] = set()
+    chosen: list[Row] = []
+    keys: set[str] = set()
     for _, row in candidates:
         key = near_key(row.source)
         if len(chosen) < 2 * held and key not in keys:
@@ -52,7 +53,7 @@ def split_rows(rows: Sequence[Row], held: int, seed: int = 1) -> Dict[str, List[
     return {"train": train, "valid": chosen[:held], "test": chosen[held:]}
 
 
-def split_edits(pairs: Sequence[Pair], held: int, seed: int = 2) -> Dict[str, List[Pair]]:
+def split_edits(pairs: Sequence[Pair], held: int, seed: int = 2) -> dict[str, list[Pair]]:
     """Splits of `(faulty, clean)` pairs by the hash of the clean side."""
     ordered = sorted(pairs, key=lambda pair: digest(pair[1]))
     fit = [pair for pair in ordered if HELD_MIN_WORDS <= len(pair[1].split()) <= HELD_MAX_WORDS]

@@ -6,11 +6,11 @@ Throughout, a *pair* is `(english, other)`, two normalised one-line strings.
 import html
 import re
 import unicodedata
-from typing import Dict, FrozenSet, Iterable, List, Set, Tuple
+from collections.abc import Iterable
 
-Pair = Tuple[str, str]
+Pair = tuple[str, str]
 
-STOP_WORDS: Dict[str, FrozenSet[str]] = {
+STOP_WORDS: dict[str, frozenset[str]] = {
     "en": frozenset(
         "the of and to in is are for that this with be as it on by or not from can you if an "
         "which will has have when was your at".split()
@@ -80,7 +80,7 @@ def _identifiers_disagree(a: str, b: str) -> bool:
 
 
 def _untranslated(a: str, b: str) -> bool:
-    source: Set[str] = {word.lower() for word in WORD.findall(a)}
+    source: set[str] = {word.lower() for word in WORD.findall(a)}
     target = [word.lower() for word in WORD.findall(b)]
     return len(target) >= 5 and sum(w in source for w in target) / len(target) > MAX_COPIED_SHARE
 
@@ -118,7 +118,7 @@ def _ends_in_abbreviation(text: str) -> bool:
     )
 
 
-def split_sentences(text: str) -> List[str]:
+def split_sentences(text: str) -> list[str]:
     """Split after `.!?` before a capital, conservatively: doubt leaves sentences joined."""
     sentences, start = [], 0
     for match in SENTENCE_END.finditer(text):
@@ -130,7 +130,7 @@ def split_sentences(text: str) -> List[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def align_paragraphs(a: str, b: str) -> List[Pair]:
+def align_paragraphs(a: str, b: str) -> list[Pair]:
     """Sentence pairs if both sides split alike, else the two paragraphs as one pair."""
     split_a, split_b = split_sentences(a), split_sentences(b)
     if len(split_a) != len(split_b) or len(split_a) == 1:
@@ -146,7 +146,7 @@ def near_key(text: str) -> str:
     return re.sub(r"[^a-z]+", " ", text.lower()).strip()
 
 
-def word_counts(pairs: Iterable[Pair]) -> Tuple[int, int]:
+def word_counts(pairs: Iterable[Pair]) -> tuple[int, int]:
     """Words on each side."""
     left = right = 0
     for a, b in pairs:

@@ -6,7 +6,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq_specdec.io.progress import bar
 
@@ -32,7 +33,7 @@ def annotator() -> Any:
 
 def annotate(sentences: Sequence[Sentence], outputs: Sequence[str], tool: Any) -> str:
     """The edits of a system's outputs in the M2 format."""
-    blocks: List[str] = []
+    blocks: list[str] = []
     paired = zip(sentences, outputs)
     for sentence, output in bar(paired, "ERRANT", total=len(sentences), unit="sentence"):
         source = " ".join(sentence.source)
@@ -80,7 +81,7 @@ def read_table(text: str) -> Counts:
     return Counts(agreed, agreed + wrong, agreed + missed)
 
 
-def versions() -> Dict[str, str]:
+def versions() -> dict[str, str]:
     """Of the packages that decide the score."""
     errant: Any = importlib.import_module("errant")
     spacy: Any = importlib.import_module("spacy")

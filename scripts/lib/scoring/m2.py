@@ -13,11 +13,12 @@ agreement that is counted here, as the paper's definition has it.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from .m2_file import Edit, Sentence
 
-Node = Tuple[int, int]  # tokens of the source and of the output before this node
+Node = tuple[int, int]  # tokens of the source and of the output before this node
 MAX_UNCHANGED = 2
 
 
@@ -56,10 +57,10 @@ class Counts(NamedTuple):
         return (1 + weight) * self.precision * self.recall / below if below else 0.0
 
 
-def unit_steps(source: Sequence[str], output: Sequence[str]) -> Dict[Node, List[Tuple[Node, bool]]]:
+def unit_steps(source: Sequence[str], output: Sequence[str]) -> dict[Node, list[tuple[Node, bool]]]:
     """All steps of all cheapest alignments, with a substitution costing 1 and costing 2. Returns
     for every node on such an alignment, where one step leads and whether it is an edit."""
-    steps: Dict[Node, Dict[Node, bool]] = {(len(source), len(output)): {}}
+    steps: dict[Node, dict[Node, bool]] = {(len(source), len(output)): {}}
     for substitution in (1, 2):
         costs = _edit_costs(source, output, substitution)
         seen, waiting = set(), [(len(source), len(output))]
@@ -77,7 +78,7 @@ def unit_steps(source: Sequence[str], output: Sequence[str]) -> Dict[Node, List[
 
 def _steps_back(
     node: Node, source: Sequence[str], output: Sequence[str], substitution: int
-) -> Iterable[Tuple[Node, int]]:
+) -> Iterable[tuple[Node, int]]:
     i, j = node
     if i and j:
         yield (i - 1, j - 1), 0 if source[i - 1] == output[j - 1] else substitution
@@ -87,7 +88,7 @@ def _steps_back(
         yield (i, j - 1), 1
 
 
-def _edit_costs(source: Sequence[str], output: Sequence[str], substitution: int) -> List[List[int]]:
+def _edit_costs(source: Sequence[str], output: Sequence[str], substitution: int) -> list[list[int]]:
     costs = [[0] * (len(output) + 1) for _ in range(len(source) + 1)]
     for i in range(len(source) + 1):
         for j in range(len(output) + 1):
@@ -101,14 +102,14 @@ def _edit_costs(source: Sequence[str], output: Sequence[str], substitution: int)
 
 def arcs(
     source: Sequence[str], output: Sequence[str], max_unchanged: int = MAX_UNCHANGED
-) -> Dict[Node, List[Arc]]:
+) -> dict[Node, list[Arc]]:
     """The lattice: unit steps, and edits that join several of them. ``max_unchanged``: unchanged
     words that a joined edit may hold."""
     steps = unit_steps(source, output)
-    lattice: Dict[Node, List[Arc]] = {}
+    lattice: dict[Node, list[Arc]] = {}
     for start in steps:
         # The fewest unit steps to (node, unchanged words so far, any edit so far).
-        reached: Dict[Tuple[Node, int, bool], int] = {(start, 0, False): 0}
+        reached: dict[tuple[Node, int, bool], int] = {(start, 0, False): 0}
         waiting = [(start, 0, False)]
         for state in waiting:
             node, unchanged, edited = state
@@ -129,7 +130,7 @@ def match(
     source: Sequence[str],
     output: Sequence[str],
     gold: Sequence[Edit],
-    lattice: Dict[Node, List[Arc]],
+    lattice: dict[Node, list[Arc]],
 ) -> Counts:
     """The counts of the path that agrees most with one annotator.
 
@@ -144,7 +145,7 @@ def match(
     """
     end = (len(source), len(output))
     # By node and number of gold edits passed: (-correct, unit steps outside, edits of the path).
-    best: Dict[Node, Dict[int, Tuple[int, int, int]]] = {(0, 0): {0: (0, 0, 0)}}
+    best: dict[Node, dict[int, tuple[int, int, int]]] = {(0, 0): {0: (0, 0, 0)}}
     for node in sorted(lattice):
         for passed, (cost, outside, proposed) in best[node].items():
             for arc in lattice[node]:
@@ -164,7 +165,7 @@ def match(
     return Counts(-cost, proposed, len(gold))
 
 
-def _find(gold: Sequence[Edit], passed: int, start: int, end: int, text: str) -> Optional[int]:
+def _find(gold: Sequence[Edit], passed: int, start: int, end: int, text: str) -> int | None:
     """The first gold edit from ``passed`` on that is this edit, or None."""
     for number in range(passed, len(gold)):
         edit = gold[number]

@@ -1,6 +1,6 @@
 """The M2 format: sentences with the edits of one or several annotators."""
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 NOTHING = "-NONE-"
 
@@ -10,29 +10,29 @@ class Edit(NamedTuple):
 
     start: int
     end: int
-    corrections: Tuple[str, ...]  # alternatives, tokens between blanks; "" is a deletion
+    corrections: tuple[str, ...]  # alternatives, tokens between blanks; "" is a deletion
 
 
 class Sentence(NamedTuple):
     """A tokenised source and, by annotator, the edits in the order of their spans."""
 
-    source: Tuple[str, ...]
-    edits: Dict[int, Tuple[Edit, ...]]
+    source: tuple[str, ...]
+    edits: dict[int, tuple[Edit, ...]]
 
 
-def read(path: str) -> List[Sentence]:
+def read(path: str) -> list[Sentence]:
     """The sentences of a file, see :func:`parse`."""
     return parse("\n".join(read_lines(path)), path)
 
 
-def parse(text: str, name: str = "M2") -> List[Sentence]:
+def parse(text: str, name: str = "M2") -> list[Sentence]:
     """The sentences of an M2 file.
 
     ``S`` lines hold a source, ``A start end|||type|||correction||correction|||...|||annotator``
     lines its edits; a ``noop`` edit, or one at ``-1 -1``, means that its annotator changed nothing.
     A sentence without any ``A`` line has one annotator, who changed nothing.
     """
-    sentences: List[Sentence] = []
+    sentences: list[Sentence] = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip()
         if line.startswith("S ") or line == "S":
@@ -55,7 +55,7 @@ def parse(text: str, name: str = "M2") -> List[Sentence]:
     ]
 
 
-def read_lines(path: str) -> List[str]:
+def read_lines(path: str) -> list[str]:
     """Lines of a text without their ends; only a line feed ends a line."""
     try:
         with open(path, encoding="utf-8", newline="\n") as stream:

@@ -1,7 +1,6 @@
 """BART: summaries, and models that were fine-tuned from it."""
 
 import json
-from typing import Dict, Tuple
 
 from ..generation import Generation
 from ..vocabulary import Vocabulary, assemble, read_ids, read_tokenizer
@@ -23,7 +22,7 @@ class BartLoader(Loader):
         "extra_pos_embeddings": 2,
     }
 
-    def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
+    def text(self, generation: Generation) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
         kind, files, made = "gpt2", {"encoder.json": "vocab.json", "vocab.bpe": "merges.txt"}, {}
         ids = read_tokenizer(self.folder)
         if ids and not self.folder.has("vocab.json"):
@@ -38,7 +37,7 @@ class BartLoader(Loader):
         text = Text(kind, files, ["<s>", "{text}", "</s>"], "</s>", "translation", made=made)
         return text, (vocabulary, vocabulary)
 
-    def _files_of_gpt2(self, ids: Dict[int, str]) -> Dict[str, str]:
+    def _files_of_gpt2(self, ids: dict[int, str]) -> dict[str, str]:
         """What tokenizer.json says, as fairseq's own BPE reads it."""
         merges = self.folder.json("tokenizer.json")["model"].get("merges") or []
         lines = [each if isinstance(each, str) else " ".join(map(str, each)) for each in merges]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,8 +34,8 @@ class Text(NamedTuple):
     """How text becomes the model's input."""
 
     kind: str  # ``sentencepiece``, ``gpt2`` or ``tokenizers``
-    files: Dict[str, str]  # of the folder, that OUT gets: name there to name in the folder
-    source: List[str]  # tokens of a source by turns: ``{lang}`` its language, ``{text}`` the text
+    files: dict[str, str]  # of the folder, that OUT gets: name there to name in the folder
+    source: list[str]  # tokens of a source by turns: ``{lang}`` its language, ``{text}`` the text
     start: str  # first decoder input, ``</s>`` or ``{lang}``
     task: str  # of fairseq
     language_token: str = "__{}__"  # of ``--source-lang``, as the family's task of fairseq names it
@@ -57,22 +58,22 @@ class Converted(NamedTuple):
 
     model_type: str  # of config.json
     arch: str
-    model: Dict[str, Any]
-    weights: Dict[str, Tensor]
-    vocabularies: Tuple[Vocabulary, Vocabulary]  # source and target; one object where they are one
+    model: dict[str, Any]
+    weights: dict[str, Tensor]
+    vocabularies: tuple[Vocabulary, Vocabulary]  # source and target; one object where they are one
     # for each the ids by fairseq's index; -1 for a word that the model lacks
-    orders: Tuple[List[int], List[int]]
+    orders: tuple[list[int], list[int]]
     generation: Generation  # how it is decoded
     text: Text  # how text is read
 
 
-LOADERS: Dict[str, Type[Loader]] = {}
+LOADERS: dict[str, type[Loader]] = {}
 
 
-def register(model_type: str) -> Callable[[Type[Loader]], Type[Loader]]:
+def register(model_type: str) -> Callable[[type[Loader]], type[Loader]]:
     """Let a loader read the folders whose config.json has this ``model_type``."""
 
-    def add(loader: Type[Loader]) -> Type[Loader]:
+    def add(loader: type[Loader]) -> type[Loader]:
         LOADERS[model_type] = loader
         loader.model_type = model_type
         return loader
@@ -94,14 +95,14 @@ class Loader:
     pre_norm: ClassVar[bool] = False
     learned_positions: ClassVar[bool] = True
     normed_embeddings: ClassVar[bool] = True
-    expected: ClassVar[Dict[str, Any]] = {}
+    expected: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, folder: ModelFolder) -> None:
         self.folder = folder
         path = f"{folder.path}/config.json"
         self.config = Settings(folder.json("config.json"), path, f"the loader of {self.model_type}")
         self.weights = Weights(folder)
-        self.out: Dict[str, Tensor] = {}
+        self.out: dict[str, Tensor] = {}
 
     def load(self) -> Converted:
         """The model. Raises ValueError: a file is missing, damaged or hostile, or a setting or
@@ -127,16 +128,16 @@ class Loader:
             self.model_type, arch, model, self.out, vocabularies, orders, generation, text
         )
 
-    def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
+    def text(self, generation: Generation) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
         """How text is read, and the vocabularies of source and target."""
         raise NotImplementedError
 
-    def vocabulary_sizes(self) -> Tuple[int, int]:
+    def vocabulary_sizes(self) -> tuple[int, int]:
         """Of the source and the target."""
         size = self.config.count("vocab_size")
         return size, size
 
-    def architecture(self) -> Dict[str, Any]:
+    def architecture(self) -> dict[str, Any]:
         """Settings of fairseq's Transformer."""
         take = self.config
         name = take.take("activation_function", "gelu", str)
@@ -168,8 +169,8 @@ class Loader:
         return settings
 
     def orders(
-        self, vocabularies: Tuple[Vocabulary, Vocabulary], generation: Generation
-    ) -> Tuple[List[int], List[int]]:
+        self, vocabularies: tuple[Vocabulary, Vocabulary], generation: Generation
+    ) -> tuple[list[int], list[int]]:
         """For source and target the model's ids by fairseq's index."""
         orders = []
         for size, vocabulary in zip(self.words, vocabularies):
@@ -183,7 +184,7 @@ class Loader:
             orders.append(first + rest)
         return orders[0], orders[1]
 
-    def _layers(self, model: Dict[str, Any]) -> None:
+    def _layers(self, model: dict[str, Any]) -> None:
         """Layers and norms, which have the names of fairseq's."""
         width = model["encoder_embed_dim"]
         for side in ("encoder", "decoder"):
@@ -212,7 +213,7 @@ class Loader:
         for part in ("weight", "bias"):
             self.out[f"{name}.{part}"] = self.weights.take(f"model.{name}.{part}", [width])
 
-    def _embeddings(self, model: Dict[str, Any], orders: Tuple[List[int], List[int]]) -> None:
+    def _embeddings(self, model: dict[str, Any], orders: tuple[list[int], list[int]]) -> None:
         """The three tables of words, one tensor where they are one."""
         tied = self.config.take("tie_word_embeddings", True, bool)
         width = model["encoder_embed_dim"]
@@ -221,7 +222,7 @@ class Loader:
         if not tied:
             product = self.weights.take("lm_head.weight", [self.words[1], width])
         self.weights.leave("lm_head.weight")
-        ordered: Dict[Tuple[int, int], Tensor] = {}
+        ordered: dict[tuple[int, int], Tensor] = {}
 
         def placed(table: Tensor, side: int) -> Tensor:
             key = (table.data_ptr(), id(orders[side]) if orders[0] != orders[1] else 0)
@@ -250,7 +251,7 @@ class Loader:
             return common
         return table
 
-    def _positions(self, model: Dict[str, Any]) -> None:
+    def _positions(self, model: dict[str, Any]) -> None:
         """Tables of positions; fairseq's begin after the index of padding."""
         for side in ("encoder", "decoder"):
             name = f"{side}.embed_positions.weight"
@@ -260,12 +261,12 @@ class Loader:
                 self.weights.leave(f"model.{name}")
                 self.weights.leave(f"model.{name}s")
 
-    def position_table(self, name: str, model: Dict[str, Any]) -> Tensor:
+    def position_table(self, name: str, model: dict[str, Any]) -> Tensor:
         """[positions + 2, C] of one side; transformers' begins at 2 too."""
         rows = model["max_source_positions"] + PAD + 1
         return self.weights.take(name, [rows, model["encoder_embed_dim"]])
 
-    def _output_bias(self, orders: Tuple[List[int], List[int]], generation: Generation) -> str:
+    def _output_bias(self, orders: tuple[list[int], list[int]], generation: Generation) -> str:
         """Add the bias of the output where there is one; returns ``--arch``."""
         name, size = "final_logits_bias", self.words[1]
         bias = torch.zeros(size)
@@ -288,7 +289,7 @@ class Loader:
         return True
 
     def _start(
-        self, model: Dict[str, Any], orders: Tuple[List[int], List[int]], generation: Generation
+        self, model: dict[str, Any], orders: tuple[list[int], list[int]], generation: Generation
     ) -> None:
         """Let the decoder start with </s>, as fairseq's does, where the model has another symbol:
         the first position's embedding takes up the difference."""
@@ -311,7 +312,7 @@ class Loader:
         self.out["decoder.embed_positions.weight"] = positions
 
 
-def by_order(table: Tensor, order: List[int]) -> Tensor:
+def by_order(table: Tensor, order: list[int]) -> Tensor:
     """[V', C], the rows of a table [V, C] by an order of V' ids; padding's where it is -1."""
     if order == list(range(table.size(0))):
         return table
@@ -321,6 +322,6 @@ def by_order(table: Tensor, order: List[int]) -> Tensor:
     return rows
 
 
-def table_or_none(weights: Weights, name: str, shape: List[int]) -> Optional[Tensor]:
+def table_or_none(weights: Weights, name: str, shape: list[int]) -> Tensor | None:
     """A tensor that may be missing."""
     return weights.take(name, shape) if name in weights else None

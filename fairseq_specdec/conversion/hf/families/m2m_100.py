@@ -1,7 +1,5 @@
 """M2M-100 (Fan et al. 2020) and dense NLLB-200 (NLLB team 2022)."""
 
-from typing import Dict, Tuple
-
 from fairseq_specdec.errors import UsageError
 
 from ..generation import Generation
@@ -44,7 +42,7 @@ class M2M100Loader(Loader):
         "extra_pos_embeddings": 2,
     }
 
-    def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
+    def text(self, generation: Generation) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
         nllb = tokenizer_class(self).startswith("Nllb") or not self.folder.has("vocab.json")
         source, (kind, files) = ["{lang}", "{text}", "</s>"], files_of_pieces(self)
         if nllb:
@@ -67,7 +65,7 @@ class M2M100Loader(Loader):
         text = Text(kind, files, source, "</s>", SEVERAL, task_settings=BOTH_SIDES)
         return text, (vocabulary, vocabulary)
 
-    def _usual_languages(self, ids: Dict[int, str]) -> Dict[int, str]:
+    def _usual_languages(self, ids: dict[int, str]) -> dict[int, str]:
         """The tokens of ``LANGUAGES`` by id; {} where vocab.json or the model has no room."""
         kind = self.folder.json("tokenizer_config.json").get("language_codes") or "m2m100"
         codes = LANGUAGES.get(str(kind), "").split()

@@ -1,6 +1,6 @@
 """Marian: opus-mt and other models of Marian NMT."""
 
-from typing import Any, Dict, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class MarianLoader(Loader):
         "static_position_embeddings": True,
     }
 
-    def vocabulary_sizes(self) -> Tuple[int, int]:
+    def vocabulary_sizes(self) -> tuple[int, int]:
         size = self.config.count("vocab_size")
         target = self.config.count("decoder_vocab_size", size)
         self.config.leave(["extra_pos_embeddings"])
@@ -39,7 +39,7 @@ class MarianLoader(Loader):
             )
         return size, target
 
-    def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
+    def text(self, generation: Generation) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
         tokenizer = self.folder.json("tokenizer_config.json")
         source = assemble(self.folder, read_ids(self.folder, "vocab.json"), USUAL)
         target = source
@@ -51,7 +51,7 @@ class MarianLoader(Loader):
         text = Text("sentencepiece", files, ["{text}", "</s>"], "</s>", "translation")
         return text, (source, target)
 
-    def position_table(self, name: str, model: Dict[str, Any]) -> Tensor:
+    def position_table(self, name: str, model: dict[str, Any]) -> Tensor:
         count, width = model["max_source_positions"], model["encoder_embed_dim"]
         table = table_or_none(self.weights, name, [count, width])
         if table is None:

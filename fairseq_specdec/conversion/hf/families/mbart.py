@@ -1,7 +1,5 @@
 """mBART-25 and mBART-50 (Liu et al. 2020; Tang et al. 2020)."""
 
-from typing import Dict, Tuple
-
 from fairseq_specdec.errors import UsageError
 
 from ..generation import Generation
@@ -31,7 +29,7 @@ class MBartLoader(Loader):
         "extra_pos_embeddings": 2,
     }
 
-    def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
+    def text(self, generation: Generation) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
         vocabulary = pieces_and_languages(self)
         kind, files = files_of_pieces(self)
         if tokenizer_class(self).startswith("MBart50") or generation.start == generation.eos:
@@ -66,7 +64,7 @@ def pieces_and_languages(loader: Loader) -> Vocabulary:
     return vocabulary
 
 
-def files_of_pieces(loader: Loader) -> Tuple[str, Dict[str, str]]:
+def files_of_pieces(loader: Loader) -> tuple[str, dict[str, str]]:
     """``kind`` and ``files`` of a ``Text``: sentencepiece's model, tokenizer.json, or both."""
     there = [name for name in (PIECES, "tokenizer.json") if loader.folder.has(name)]
     kind = "tokenizers" if "tokenizer.json" in there else "sentencepiece"
