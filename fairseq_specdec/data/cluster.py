@@ -7,6 +7,7 @@ started for a worker that dies, where the cluster has room, and its chunk goes t
 
 import argparse
 import collections
+import importlib.util
 import logging
 import os
 import socket
@@ -14,22 +15,42 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from fairseq import utils
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.printable import flat_message
+from ..io.flag_values import AT_LEAST_1, add_flag
 from ..io.progress import Counter
-from .chunks import DistilledChunks, Hypotheses
-from .job import Job, job_of, load
-from .plan import plan_from
-from .settings import provenance
-from .teacher import decoded
+from .chunks import Distillation, Part
+from .plan import Plan
+from .teacher import Hypotheses
+from .work import provenance
 
 logger = logging.getLogger(__name__)
 RETRIES = 3  # of a chunk, or of loading the teacher, after a worker died
+
+
+def add_cluster_flags(group: Any) -> None:
+    """Whose workers distil."""
+    add_flag(group, "--ray", "hand chunks to the workers of a Ray cluster: HOST:6379, auto, or "
+             "local, which starts one on this machine; needs the extra ray", nargs="?",
+             const="local", metavar="ADDRESS",
+             otherwise="off; without an ADDRESS, local")  # fmt: skip
+    add_flag(group, "--ray-workers", "teachers over the cluster", AT_LEAST_1,
+             otherwise="one for each GPU, or each CPU core where there is none or with "
+             "--cpu")  # fmt: skip
+
+
+def check_cluster(args: argparse.Namespace) -> None:
+    """Refuse what :func:`add_cluster_flags` cannot honour."""
+    if args.ray is None:
+        if args.ray_workers:
+            raise UsageError("--ray-workers", "is the number of --ray's workers", "give --ray too")
+    elif os.path.isdir(args.ray):
+        raise UsageError(f"--ray {args.ray}", "is a folder", "put it before --ray")
+    elif importlib.util.find_spec("ray") is None:
+        raise UsageError("--ray", "needs ray", "pip install 'fairseq-specdec[ray]'")
 
 
 class Worker:
@@ -37,8 +58,8 @@ class Worker:
 
     def prepare(
         self, args: argparse.Namespace, folder: str, digest: str, words: Sequence[str]
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Load teacher and corpus; the plan's arrays, and the provenance of this process.
+    ) -> Plan:
+        """Load teacher and corpus.
 
         Args:
             folder: the driver's, where relative paths begin.
@@ -46,39 +67,45 @@ class Worker:
             words: the driver's command line.
         """
         where = f"--ray: on {socket.gethostname()}"
+        remedy = "every machine needs the corpus and the checkpoints at the same paths"
         try:
             os.chdir(folder)
             utils.import_user_module(args)
-            job = job_of(args)
+            self.part = Part(args)
         except (ValueError, OSError) as error:
-            remedy = "every machine needs the corpus and the checkpoints at the same paths"
             raise UsageError(where, error, remedy) from error
-        if job.chunks.digest != digest:
-            raise UsageError("", f"{where} the corpus or a checkpoint is another than the driver's")
-        self.teacher, self.dataset, self.plan = load(job, args)
+        if self.part.digest != digest:
+            raise UsageError(
+                where, "the corpus or a checkpoint is another than the driver's", remedy
+            )
+        self.teacher, self.dataset = self.part.load()
         if not self.teacher.cuda:
             torch.set_num_threads(1)  # the core that Ray reserves
-        return self.plan.arrays(), provenance(words, self.teacher.device_name)
+        self.run = provenance("specdec-distill", words, self.teacher.device_name)
+        self.run["host"] = socket.gethostname()
+        return self.part.planned
 
-    def decode(self, chunk: int) -> tuple[Hypotheses, float]:
-        """The teacher's output, and the seconds that it took."""
-        chunks = decoded(self.teacher, self.dataset, self.plan, [chunk], lambda sentences: None)
-        ((_, hypotheses, seconds),) = chunks
-        return hypotheses, seconds
+    def decode(self, chunk: int) -> tuple[Hypotheses, float, dict[str, Any]]:
+        """The teacher's output, the seconds that it took, and the provenance of this process."""
+        plan = self.part.planned
+        made = self.teacher.decoded(self.dataset, plan, [chunk], lambda sentences: None)
+        ((_, hypotheses, seconds),) = made
+        return hypotheses, seconds, self.run
 
 
-def decode_chunks(job: Job, args: argparse.Namespace, words: Sequence[str]) -> None:
+def decode(job: Distillation, args: argparse.Namespace, words: Sequence[str]) -> None:
     """Decode and save a job's unfinished chunks."""
     ray = _joined(args)
     resources = ray.cluster_resources()
     unit = "GPU" if resources.get("GPU") and not args.cpu else "CPU"
     count = args.ray_workers or max(1, int(resources.get(unit, 1)))
     actor = ray.remote(num_cpus=1, num_gpus=int(unit == "GPU"))(Worker)
-    driver = _Driver(ray, job.chunks, actor, (args, os.getcwd(), job.chunks.digest, words))
-    try:
-        driver.run(count)
-    finally:
-        driver.end()
+    for part in job.parts:
+        driver = _Driver(ray, job, part, actor, (part.args, os.getcwd(), part.digest, words))
+        try:
+            driver.run(count)
+        finally:
+            driver.end()
 
 
 def leave() -> None:
@@ -97,37 +124,31 @@ def _joined(args: argparse.Namespace) -> Any:
         cpus = max(args.ray_workers or 1, os.cpu_count() or 1)
         settings.update(num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1")
     try:
-        _reach(args.ray)
+        host, colon, port = args.ray.rpartition("://")[2].rpartition(":")
+        if colon:  # fail at once where nobody listens: Ray asks for minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address=args.ray, ignore_reinit_error=True, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UsageError(
             f"--ray {args.ray}",
-            f"no cluster answers ({flat_message(error, 200)})",
+            f"no cluster answers ({str(error)[:200]})",
             "start one by `ray start --head`, or give --ray without an address",
         ) from error
     return ray
-
-
-def _reach(address: str) -> None:
-    """Fail at once where nobody listens: Ray asks for minutes."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if colon:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 class _Driver:
     """Which worker is asked what: a chunk, or (None) to load the teacher."""
 
     def __init__(
-        self, ray: Any, chunks: DistilledChunks, actor: Any, given: tuple[Any, ...]
+        self, ray: Any, job: Distillation, part: Part, actor: Any, given: tuple[Any, ...]
     ) -> None:
-        self.ray, self.chunks, self.actor, self.given = ray, chunks, actor, given
+        self.ray, self.job, self.part = ray, job, part
+        self.actor, self.given = actor, given
         self.asked: dict[Any, tuple[Any, int | None]] = {}
         self.free: list[Any] = []
-        self.todo: collections.deque[int] = collections.deque()
-        self.unfinished: set[int] = set()
+        self.loaded = False
         self.deaths: dict[int | None, int] = collections.defaultdict(int)
-        self.loaded = 0
 
     def run(self, count: int) -> None:
         """Decode and save what is not finished, with so many workers."""
@@ -135,17 +156,21 @@ class _Driver:
             self._start()
         while not self.loaded:
             self._take()
-        plan = self.chunks.plan()
-        sizes = [len(plan.indices(chunk)) for chunk in range(len(plan.chunk_ends))]
-        self.todo.extend(self.chunks.unfinished())
-        self.unfinished.update(self.todo)
-        everything, planned = sum(sizes), sum(sizes[chunk] for chunk in self.todo)
+        plan = self.part.planned
+        self.todo = collections.deque(self.job.todo(self.part))
+        unfinished = len(self.todo)
+        everything = sum(map(plan.size, range(len(plan.chunks))))
+        planned = sum(map(plan.size, self.todo))
         logger.info("%d of %d sentences to decode, over Ray", planned, everything)
         with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
-            while self.unfinished:
-                self._hand_out()
+            while unfinished:
+                while self.todo and self.free:
+                    worker, chunk = self.free.pop(), self.todo.popleft()
+                    self.asked[worker.decode.remote(chunk)] = (worker, chunk)
                 finished = self._take()
-                progress.add(0 if finished is None else sizes[finished])
+                if finished is not None:
+                    unfinished -= 1
+                    progress.add(plan.size(finished))
 
     def end(self) -> None:
         """End all workers."""
@@ -155,11 +180,6 @@ class _Driver:
     def _start(self) -> None:
         worker = self.actor.remote()
         self.asked[worker.prepare.remote(*self.given)] = (worker, None)
-
-    def _hand_out(self) -> None:
-        while self.todo and self.free:
-            worker, chunk = self.free.pop(), self.todo.popleft()
-            self.asked[worker.decode.remote(chunk)] = (worker, chunk)
 
     def _take(self) -> int | None:
         """Wait for one answer and save it; returns the chunk, if it was one."""
@@ -175,23 +195,26 @@ class _Driver:
             return None
         self.free.append(worker)
         if chunk is None:
-            self._agree(*answer)
+            self._agree(answer)
         else:
-            self.chunks.write(chunk, *answer)
-            self.unfinished.remove(chunk)
+            self.job.write(self.part, chunk, *answer)
         return chunk
 
-    def _agree(self, arrays: dict[str, np.ndarray], run: dict[str, Any]) -> None:
-        self.chunks.agree_on(plan_from(arrays))
-        self.chunks.note_run(self.loaded, run)
-        self.loaded += 1
+    def _agree(self, plan: Plan) -> None:
+        if self.loaded and plan.chunks != self.part.planned.chunks:
+            raise UsageError(
+                "--ray",
+                "one machine cuts the corpus into other batches than another",
+                "install the same versions of fairseq and numpy everywhere",
+            )
+        self.part.plan, self.loaded = plan, True
         self.deaths[None] = 0
 
     def _replace(self, worker: Any, chunk: int | None, error: Exception) -> None:
         """Start another worker for one that died."""
         self.ray.kill(worker)
         self.deaths[chunk] += 1
-        reason = flat_message(error, 300)
+        reason = " ".join(str(error).split())[:300]
         if self.deaths[chunk] > RETRIES:
             raise UsageError(
                 "--ray",

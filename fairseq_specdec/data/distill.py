@@ -20,7 +20,7 @@ and ``--target-lang`` name.
 from __future__ import annotations
 
 import argparse
-import logging
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -28,79 +28,96 @@ from typing import Any
 from fairseq import options
 
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
+from fairseq_specdec.errors import UsageError
 
 from ..commands.own import brief
+from ..io.flag_values import Range, add_flag
 from . import cluster
-from .flags import get_parser
-from .job import Job, load, prepare
-from .merge import REPORT, log_counts, merge
-from .pairs import PairsJob, of_pair, pairs_of
-from .plan import Shard, resolve_shard
-from .resumable import resumable_command
-from .settings import provenance
-from .teacher import decode_chunks
-
-logger = logging.getLogger("fairseq_specdec.data.distill")
+from .chunks import Distillation
+from .work import Shard, add_work_flags, resolve_shard, resumable_command
 
 
-def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> dict[str, Any] | None:
+def get_parser() -> argparse.ArgumentParser:
+    """fairseq-generate's flags and this command's own."""
+    parser: argparse.ArgumentParser = options.get_generation_parser(
+        default_task="translation_specdec"
+    )
+    parser.set_defaults(gen_subset="train")
+    parser.prog = "specdec-distill"
+    parser.description = (
+        "Let a trained model or ensemble rewrite the training targets of a binarised corpus "
+        "(sequence-level knowledge distillation)."
+    )
+    group = parser.add_argument_group("Sequence-level distillation")
+    add_flag(group, "--dest", "directory of the distilled corpus", metavar="DIR", required=True)
+    subset = functools.partial(add_flag, group.add_mutually_exclusive_group(), otherwise="all")
+    subset("--limit", "distil a random subset of N sentences, by --seed", Range(1, whole=True))
+    subset("--fraction", "distil a random share of the sentences, by --seed",
+           Range(0, 1, above=True), metavar="F")  # fmt: skip
+    add_flag(group, "--on-length-limit", "what to do with an output as long as --max-len-a and "
+             "--max-len-b allow: it was cut off, most often in a loop, and would teach the student "
+             "to loop", ("drop", "keep"), "drop")  # fmt: skip
+    add_flag(group, "--max-length-ratio", "drop a pair whose longer side has more than R times the "
+             "tokens of the shorter one", Range(1), metavar="R", otherwise="keep all")  # fmt: skip
+    add_work_flags(group, "sentences", 512)
+    cluster.add_cluster_flags(group)
+    return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what cannot be honoured, naming the flag."""
+    if args.fp16 and args.bf16:
+        raise UsageError("--fp16 and --bf16", "choose one")
+    if getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1:
+        raise UsageError(
+            "--num-shards and --distributed-world-size",
+            "do not shard this command",
+            "use --shard i/n, torchrun or a Slurm array",
+        )
+    if getattr(args, "upsample_primary", 1) > 1:
+        raise UsageError("--upsample-primary", "repeat sentences when you train, not here")
+    for name in ("constraints", "replace_unk", "score_reference"):
+        if getattr(args, name, None):
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(flag, "has no meaning for distillation", "leave it out")
+    if getattr(args, "trace_path", None) is not None:
+        raise UsageError(
+            "--trace-path",
+            "distillation keeps what was decoded, not how",
+            "leave it out, and trace some sentences with fairseq-generate",
+        )
+    cluster.check_cluster(args)
+    if args.ray and (args.shard or args.merge or int(os.environ.get("WORLD_SIZE", 1)) > 1):
+        raise UsageError(
+            "--ray", "one process hands out all", "leave out --shard, --merge, torchrun"
+        )
+    if not os.path.isdir(args.data or ""):
+        raise UsageError(
+            args.data, "is no directory", "name one directory written by fairseq-preprocess"
+        )
+    if os.path.realpath(args.dest) == os.path.realpath(args.data):
+        raise UsageError("--dest", "is the corpus itself", "choose another directory")
+
+
+def prepare(args: argparse.Namespace) -> Distillation:
+    """Check flags, files and earlier results; no model is loaded."""
+    check(args)
+    job = Distillation(args)
+    job.check_destination(args.overwrite)
+    return job
+
+
+def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] | None:
     """Distil, or continue to; the last process to finish publishes the corpus. Returns the report
     written to ``distill.json``, or None while other shards are at work."""
-    pairs = pairs_of(args)
-    try:
-        if pairs:
-            return _distill_pairs(args, pairs, arguments)
-        return _run(prepare(args), args, arguments)
-    finally:
-        if args.ray:
+    job = prepare(args)
+    if args.ray:
+        try:
+            return job.run(Shard(0, 1), lambda: cluster.decode(job, args, words))
+        finally:
             cluster.leave()
-
-
-def _distill_pairs(
-    args: argparse.Namespace, pairs: Sequence[str], arguments: Sequence[str]
-) -> dict[str, Any] | None:
-    """Distil one pair after the other, and publish them as one corpus."""
-    given = {pair: of_pair(args, pair) for pair in pairs}
-    jobs = {pair: prepare(each) for pair, each in given.items()}
-    joint = PairsJob(os.path.abspath(args.dest), REPORT, {k: job.chunks for k, job in jobs.items()})
-    joint.check_destination(args.overwrite)
-
-    def work() -> None:
-        for pair, job in jobs.items():
-            logger.info("%s: %s", args.data, pair)
-            _run(job, given[pair], arguments)
-
-    return joint.run(_shard(args), work, joint.build)
-
-
-def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any] | None:
-    shard = _shard(args)
-
-    def work() -> None:
-        if args.ray:
-            cluster.decode_chunks(job, args, arguments)
-        else:
-            _distill(job, args, shard, arguments)
-
-    def build(folder: str) -> dict[str, Any]:
-        about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
-        impl = job.config.dataset.dataset_impl
-        about.update(merge(job.corpus, job.task, impl, job.chunks, folder, job.filters))
-        log_counts(job.chunks.destination, about["counts"])
-        return about
-
-    return job.chunks.run(shard, None if args.merge else work, build)
-
-
-def _shard(args: argparse.Namespace) -> Shard:
-    return Shard(0, 1) if args.ray else resolve_shard(args.shard, os.environ)
-
-
-def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
-    teacher, dataset, plan = load(job, args)
-    job.chunks.agree_on(plan)
-    job.chunks.note_run(shard.rank, provenance(arguments, teacher.device_name))
-    decode_chunks(teacher, dataset, plan, job.chunks, shard)
+    shard = resolve_shard(args.shard, os.environ)
+    return job.run(shard, lambda: job.decode(shard, words, args.merge), args.merge)
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:

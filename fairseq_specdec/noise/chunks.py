@@ -4,17 +4,20 @@ A chunk belongs to shard ``chunk % shards``; a line's errors depend on the seed 
 alone, so that the corpus does not depend on which process made which part.
 """
 
+import argparse
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
-from ..data.resumable import ResumableJob
-from ..io.atomic import sync, write_text
+from ..data.work import Work, provenance
+from ..io.atomic import sync
 from ..io.named import naming
 from ..io.progress import bar
 
+logger = logging.getLogger(__name__)
 REPORT = "noise.json"
 
 
@@ -28,31 +31,40 @@ def count_lines(path: str) -> int:
     return lines + (last != b"\n")
 
 
-class NoisedChunks(ResumableJob):
+class NoisedChunks(Work):
     """The chunks of a text that is being noised: one file of faulty lines each.
 
     Args:
         destination: the ``--dest`` directory.
         settings: what the errors depend on.
-        source: the clean text.
-        size: lines in a chunk.
+        args: the flags.
         total: lines of the text.
+        words: the command line.
     """
 
     def __init__(
-        self, destination: str, settings: dict[str, Any], source: str, size: int, total: int
+        self,
+        destination: str,
+        settings: dict[str, Any],
+        args: argparse.Namespace,
+        total: int,
+        words: Sequence[str],
     ) -> None:
         super().__init__(destination, REPORT, settings)
-        self.source, self.size, self.total = source, size, total
-        self.count = -(-total // size)
+        self.source, self.size, self.total, self.words = args.input, args.chunk_size, total, words
+        self.names = [f"{args.name}.{s}" for s in (args.source_suffix, args.target_suffix)]
+        self.count = -(-total // self.size)
 
-    def chunk(self, number: int) -> str:
+    def name(self, number: int) -> str:
         """The file of a chunk's faulty lines when it is finished."""
-        return self.path(f"chunk-{number:07d}.txt")
+        return f"chunk-{number:07d}.txt"
 
-    def unfinished(self) -> list[int]:
-        there = set(os.listdir(self.directory)) if os.path.isdir(self.directory) else set()
-        return [c for c in range(self.count) if os.path.basename(self.chunk(c)) not in there]
+    def todo(self) -> list[int]:
+        """The chunks that are not finished yet."""
+        return [chunk for chunk in range(self.count) if not self.has(self.name(chunk))]
+
+    def unfinished(self) -> int:
+        return len(self.todo())
 
     def clean_lines(self, wanted: list[int]) -> Iterator[tuple[int, list[tuple[int, str]]]]:
         """Each wanted chunk, in increasing order, with its lines and their numbers."""
@@ -73,12 +85,12 @@ class NoisedChunks(ResumableJob):
 
     def write_lines(self, chunk: int, lines: list[str]) -> None:
         """Save a finished chunk."""
-        write_text(self.chunk(chunk), "".join(line + "\n" for line in lines))
+        with self.saving(self.name(chunk)) as stream:
+            stream.write("".join(line + "\n" for line in lines).encode("utf-8"))
 
-    def join(self, folder: str, name: str, suffixes: tuple[str, str]) -> dict[str, int]:
-        """Write the pairs of all chunks. Returns the numbers of lines, pairs, changed pairs and
-        empty lines."""
-        faulty_path, clean_path = (os.path.join(folder, f"{name}.{s}") for s in suffixes)
+    def build(self, folder: str) -> dict[str, Any]:
+        """Write the pairs of all chunks; counts lines, pairs, changed pairs and empty lines."""
+        faulty_path, clean_path = (os.path.join(folder, name) for name in self.names)
         changed = dropped = 0
         with naming(folder), open(faulty_path, "wb") as faulty, open(clean_path, "wb") as clean:
             everything = self.clean_lines(list(range(self.count)))
@@ -95,20 +107,17 @@ class NoisedChunks(ResumableJob):
         sync(faulty_path)
         sync(clean_path)
         pairs = self.total - dropped
-        return {"lines": self.total, "pairs": pairs, "changed": changed, "empty": dropped}
+        counts = {"lines": self.total, "pairs": pairs, "changed": changed, "empty": dropped}
+        logger.info("%s: %s", self.destination, counts)
+        run = provenance("specdec-noise", self.words, "cpu")
+        return {"input": os.path.basename(self.source), "counts": counts, "runs": [run]}
 
     def _read(self, chunk: int, expected: int) -> list[str]:
-        try:
-            with open(self.chunk(chunk), encoding="utf-8", newline="\n") as stream:
-                lines = [line.rstrip("\n") for line in stream]
-        except FileNotFoundError as error:
-            raise ValueError(
-                f"{len(self.unfinished())} of {self.count} chunks are not finished; run every "
-                "shard of the same command again without --merge, finished chunks are skipped"
-            ) from error
+        with open(self.path(self.name(chunk)), encoding="utf-8", newline="\n") as stream:
+            lines = [line.rstrip("\n") for line in stream]
         if len(lines) != expected:
             raise UsageError(
-                self.chunk(chunk),
+                self.path(self.name(chunk)),
                 f"holds {len(lines)} lines, not {expected}",
                 "delete it and run the same command again",
             )

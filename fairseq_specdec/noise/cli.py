@@ -20,9 +20,7 @@ from typing import Any, NamedTuple
 from fairseq_specdec.errors import UsageError
 
 from ..commands.own import brief, command_parser
-from ..data.plan import resolve_shard
-from ..data.resumable import add_work_flags, resumable_command
-from ..data.settings import provenance
+from ..data.work import add_work_flags, resolve_shard, resumable_command
 from ..io.flag_values import AT_LEAST_1, SHARE, Range, add_flag
 from ..io.progress import Counter
 from ..io.provenance import sha256
@@ -114,7 +112,7 @@ def check(args: argparse.Namespace) -> NoiseSettings:
     return noise
 
 
-def prepare(args: argparse.Namespace) -> Job:
+def prepare(args: argparse.Namespace, words: Sequence[str]) -> Job:
     """Check flags, files and earlier results; no dictionary is loaded."""
     noise = check(args)
     settings: dict[str, Any] = {
@@ -126,7 +124,7 @@ def prepare(args: argparse.Namespace) -> Job:
     if not total:
         raise UsageError("input", f"{args.input} is empty")
     destination = os.path.abspath(args.dest)
-    chunks = NoisedChunks(destination, settings, args.input, args.chunk_size, total)
+    chunks = NoisedChunks(destination, settings, args, total, words)
     chunks.check_destination(args.overwrite)
     return Job(noise, chunks)
 
@@ -135,23 +133,17 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> dict[str, A
     """Noise, or continue to; the last process to finish publishes the corpus. Returns the report
     written to ``noise.json``, or None while other shards are at work."""
     shard = resolve_shard(args.shard, os.environ)
-    job = prepare(args)
+    job = prepare(args, arguments)
     chunks = job.chunks
 
     def work() -> None:
-        mine = [chunk for chunk in chunks.unfinished() if chunk % shard.world == shard.rank]
+        mine = [chunk for chunk in chunks.todo() if chunk % shard.world == shard.rank]
         place = f"{shard.rank}/{shard.world}"
         logger.info("shard %s: %d of %d chunks to noise", place, len(mine), chunks.count)
-        if mine:
-            chunks.note_run(shard.rank, provenance(arguments, "cpu", program="specdec-noise"))
+        if mine and not args.merge:
             _noise(job, args, mine)
 
-    def build(folder: str) -> dict[str, Any]:
-        counts = chunks.join(folder, args.name, (args.source_suffix, args.target_suffix))
-        logger.info("%s: %s", chunks.destination, counts)
-        return {"input": os.path.basename(args.input), "counts": counts}
-
-    return chunks.run(shard, None if args.merge else work, build)
+    return chunks.run(shard, work, args.merge)
 
 
 def _noise(job: Job, args: argparse.Namespace, mine: list[int]) -> None:
