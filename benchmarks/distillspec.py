@@ -27,8 +27,8 @@ from toy_translation import PAD, make_sample, make_task, sentences, toy_model  #
 
 from fairseq_specdec.config import decoding_settings  # noqa: E402
 from fairseq_specdec.criterions import DistillSpecLoss, DistillSpecLossConfig  # noqa: E402
+from fairseq_specdec.criterions.distillspec_loss import DIVERGENCES  # noqa: E402
 from fairseq_specdec.decoding.builder import build_generator  # noqa: E402
-from fairseq_specdec.training.divergences import DIVERGENCES  # noqa: E402
 
 SEEDS = 3
 TRAINED, MEASURED = sentences(640, seed=100), sentences(200, seed=200)

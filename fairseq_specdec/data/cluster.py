@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from fairseq import utils
 
+import fairseq_specdec.tasks  # noqa: F401  (the plugin, which workers need)
 from fairseq_specdec.errors import UsageError
 
 from ..io.flag_values import AT_LEAST_1, add_flag

@@ -7,7 +7,7 @@ from fairseq.logging import metrics
 from toy_drafter import PAD, ToyTask, make_batch, make_drafter, save_verifier
 
 from fairseq_specdec.criterions import GlancingBlockLoss, GlancingBlockLossConfig
-from fairseq_specdec.criterions import glancing_block_loss as module
+from fairseq_specdec.criterions.glancing_block_loss import expected_length_weights
 from fairseq_specdec.models import AttachedDrafter, SpecDrafterConfig
 from fairseq_specdec.training.block_noising import block_targets, fixed_cuts
 
@@ -68,6 +68,30 @@ def teach(model, batch, updates=12):
         (loss / size).backward()
         optimizer.step()
     return model.eval()
+
+
+def _expected_length(q, learnt):
+    return torch.where(learnt, q, torch.zeros_like(q)).cumprod(-1).sum()
+
+
+def test_weighted_nll_has_the_gradient_of_the_expected_length():
+    generator = torch.Generator().manual_seed(3)
+    q = torch.rand(2, 3, 5, generator=generator, dtype=torch.float64) * 0.9 + 0.05
+    learnt = torch.ones(2, 3, 5, dtype=torch.bool)
+    learnt[0, 1, 3:] = learnt[1, 2, 1:] = learnt[1, 0] = False
+    log_q = q.log().requires_grad_()
+    nll = -log_q[learnt]
+    (expected_length_weights(nll, learnt) * nll).sum().backward()
+    by_hand = q.log().requires_grad_()
+    _expected_length(by_hand.exp(), learnt).backward()
+    torch.testing.assert_close(log_q.grad, -by_hand.grad, rtol=1e-5, atol=1e-6)
+    assert by_hand.grad.abs().max() > 0.5
+
+
+def test_a_block_ends_at_the_first_position_that_is_not_learnt():
+    learnt = torch.tensor([[True, False, True]])
+    weights = expected_length_weights(torch.zeros(2), learnt)
+    assert weights.tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -292,8 +316,8 @@ def test_no_field_has_the_name_of_a_stock_flag():
     own |= set(SpecDrafterConfig.__dataclass_fields__) - set(TransformerConfig.__dataclass_fields__)
     shared = {"_name", "max_update", "ddp_backend"}  # meant: they interpolate stock flags
     assert not (own - shared) & stock
-    assert module.GlancingBlockLossConfig().max_update == "${optimization.max_update}"
-    assert module.GlancingBlockLossConfig().ddp_backend == "${distributed_training.ddp_backend}"
+    assert GlancingBlockLossConfig().max_update == "${optimization.max_update}"
+    assert GlancingBlockLossConfig().ddp_backend == "${distributed_training.ddp_backend}"
 
 
 @pytest.mark.gpu
