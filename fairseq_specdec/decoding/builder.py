@@ -16,6 +16,7 @@ from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
+from fairseq_specdec.engine.once import anew
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import check_flags, flag_of
@@ -151,6 +152,7 @@ def build_generator(
     load: Callable[..., Any] = _load,
     free_unpacked: bool = False,
     overrides: Overrides = _NO_OVERRIDES,
+    once: Any = anew,
 ) -> SpeculativeGenerator:
     """Make the generator that the flags describe.
 
@@ -164,6 +166,7 @@ def build_generator(
         free_unpacked: on a CPU, free the weights of the models and of the drafter's model that the
             engine has packed, for models that nothing else uses (other uses work, but slowly).
         overrides: parts to use instead.
+        once: a ``Once`` of all generators that share what is read: packed weights, lists of edits.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
@@ -193,7 +196,7 @@ def build_generator(
         quick = quickest_format(settings.backend, models) if free and sampler is None else None
         setup = Setup(
             settings, models, *words, load, ending.eos, sampler, options.temperature,
-            quick, rule.draft_independent,
+            quick, rule.draft_independent, once,
         )  # fmt: skip
         drafter = STRATEGIES[settings.strategy].drafter(setup)
     if not next(models[0].parameters()).is_cuda:
@@ -201,7 +204,7 @@ def build_generator(
     if settings.threads is not None:
         set_threads(settings.threads)
     return SpeculativeGenerator(
-        models, tgt_dict, drafter, rule, policy, options, stats, overrides.planning
+        models, tgt_dict, drafter, rule, policy, options, stats, overrides.planning, once
     )
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import threading
 from argparse import Namespace
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
@@ -16,7 +15,9 @@ from fairseq_specdec.decoding.builder import (
 )
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
+from fairseq_specdec.engine.once import Once
 from fairseq_specdec.families.languages import of_pair
+from fairseq_specdec.io.forks import Lock
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from .batching import collated
@@ -40,7 +41,7 @@ class SharedStats(DecodingStats):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def add(self, other: DecodingStats) -> None:
         with self._lock:
@@ -61,7 +62,7 @@ class Turn:
         self._cards = [device] if device.type == "cuda" else []
         self._alone: ContextManager[Any] = contextlib.nullcontext()
         if seed is not None:
-            self._alone = threading.Lock()
+            self._alone = Lock()
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
@@ -180,8 +181,8 @@ class Decodings:
         self._batch_size = batch_size
         self._freeing = freeing
         self._turn = Turn(seed, next(loaded.models[0].parameters()).device)
-        self._drafters: Dict[Tuple[Any, ...], Any] = {}
-        self._lock = threading.Lock()
+        self._once = Once()
+        self._lock = Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._of_call)
 
     def made(self, strategy: str, drafter: Optional[str], flags: Dict[str, Any]) -> Decoding:
@@ -191,7 +192,7 @@ class Decodings:
         generator = build_generator(
             self.loaded.models, *self.loaded.dictionaries, args, settings, stats=self.stats,
             load=self._load, free_unpacked=self._freeing and not settings.keep_weights,
-            overrides=Overrides(keep_trace=True, own_limits=True),
+            overrides=Overrides(keep_trace=True, own_limits=True), once=self._once,
         )  # fmt: skip
         size = self._batch_size
         if size is None:
@@ -232,7 +233,8 @@ class Decodings:
     def _load(self, path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
         """A drafter, read once for all that use it; packed and freed in one number format."""
         key = (path, read, dtype if self._freeing else None)
-        if key not in self._drafters:
-            drafter = read(path, src_dict, tgt_dict)
-            self._drafters[key] = of_pair(drafter, *self.codec.languages)
-        return self._drafters[key]
+
+        def drafter() -> Any:
+            return of_pair(read(path, src_dict, tgt_dict), *self.codec.languages)
+
+        return self._once(key, drafter)

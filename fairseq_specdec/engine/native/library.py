@@ -12,11 +12,11 @@ import os
 import pathlib
 import platform
 import shlex
-import threading
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from fairseq_specdec.engine.native.structures import STRUCTURES
 from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, Variant, digest, is_sealed
+from fairseq_specdec.io.forks import Lock
 from fairseq_specdec.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class _Loaded(NamedTuple):
     why_not: str
 
 
-_lock = threading.Lock()
+_lock = Lock()
 loaded: Dict[str, _Loaded] = {}  # by the value of the environment variable
 
 
