@@ -1,5 +1,6 @@
 """From flags to a generator, or to an error that names the flag."""
 
+import difflib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from fairseq.models.multilingual_transformer import MultilingualTransformerModel
@@ -54,9 +55,10 @@ def check_settings(settings: Any) -> None:
     """Refuse contradictory or impossible strategy flags, before any model is loaded. Raises
     ValueError: naming the flag and the remedy."""
     if settings.strategy not in STRATEGIES:
+        near = difflib.get_close_matches(str(settings.strategy), STRATEGIES, 1)
+        choices = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(STRATEGIES)}"
         raise ValueError(
-            f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)} "
-            "(specdec-flags explains them)"
+            f"--strategy {settings.strategy}: unknown; {choices} (specdec-flags explains them)"
         )
     check_flags(settings, SpecDecConfig)
     STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another

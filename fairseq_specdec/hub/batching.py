@@ -1,11 +1,14 @@
 """Texts to batches: which sentences are decoded together, and as what."""
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
 import torch
 from fairseq.data import data_utils
 
 from .text import TextCodec
+
+Prefix = Union[str, Sequence[Optional[str]], None]
+"""What the output of one text begins with; of several a list with one for each, None for none."""
 
 
 def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
@@ -51,6 +54,30 @@ def encoded(codec: TextCodec, texts: List[str], limit: int, too_long: str) -> Li
                 )
             rows[i] = row[: limit - 1] + row[-1:]
     return rows
+
+
+def forced(codec: TextCodec, prefix: Prefix, texts: int) -> List[List[int]]:
+    """Token ids that the output of each of so many texts begins with."""
+    if not isinstance(prefix, (str, list, tuple, type(None))):
+        raise TypeError(f"prefix: expected a string or a list, got {type(prefix).__name__}")
+    given = [prefix] if isinstance(prefix, str) else prefix or [None] * texts
+    if len(given) != texts:
+        raise ValueError(
+            f"prefix: {len(given)} for {texts} texts; give a list with one for each, or None"
+        )
+    return [_forced(codec, each) if each else [] for each in given]
+
+
+def _forced(codec: TextCodec, text: str) -> List[int]:
+    words = codec.tgt_dict
+    no_words = {words.unk(), words.pad(), words.eos()}
+    if not no_words.isdisjoint(ids := codec.encode_target(text)):
+        wrong = [each for each in text.split() if no_words & set(codec.encode_target(each))]
+        raise ValueError(
+            f"prefix {text!r}: {', '.join(wrong) or 'it'} is not in the target dictionary; use "
+            "other words"
+        )
+    return ids
 
 
 def collated(rows: List[List[int]], task: Any, device: torch.device) -> Dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import (
 
 from tqdm import tqdm
 
-from .batching import by_length, encoded, listed
+from .batching import Prefix, by_length, check_batching, encoded, forced, listed
 from .decoding import Decoding, Decodings
 from .results import Piece, Translation
 from .streaming import Put, pieces
@@ -56,6 +56,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        prefix: Prefix = None,
+        batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Translation: ...
@@ -67,6 +69,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        prefix: Prefix = None,
+        batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> List[Translation]: ...
@@ -77,6 +81,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        prefix: Prefix = None,
+        batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Union[Translation, List[Translation]]:
@@ -90,6 +96,9 @@ class Calls(abc.ABC):
             texts: a string or several.
             return_trace: fill in ``Translation.trace``; its ``id`` is the text's index.
             progress: show a bar of finished texts on stderr.
+            prefix: words that the output begins with, in the target language: a string for one
+                text, or a list with one for each text, None for none.
+            batch_size: as of ``from_pretrained``.
             strategy, flags: of this call, where it differs from ``from_pretrained``: beam, nbest,
                 max_len_b and every other decoding flag but those by which weights are packed
                 (backend, verifier_dtype ...). Flags of the translator that another strategy does
@@ -100,10 +109,11 @@ class Calls(abc.ABC):
 
         Raises:
             TypeError: something that is no string; a flag that does not exist.
-            ValueError: a text that is too long (see ``too_long``); a flag that cannot be honoured.
+            ValueError: a text that is too long (see ``too_long``); a flag that cannot be honoured;
+                a prefix with a word that is not in the target dictionary.
         """
-        decoding = self._chosen(strategy, flags)
-        return self._all(texts, return_trace, progress, decoding, threading.Event())
+        decoding = self._chosen(strategy, flags, batch_size)
+        return self._all(texts, prefix, return_trace, progress, decoding, threading.Event())
 
     @overload
     async def translate_async(
@@ -112,6 +122,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        prefix: Prefix = None,
+        batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Translation: ...
@@ -123,6 +135,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        prefix: Prefix = None,
+        batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> List[Translation]: ...
@@ -133,6 +147,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        prefix: Prefix = None,
+        batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Union[Translation, List[Translation]]:
@@ -146,8 +162,8 @@ class Calls(abc.ABC):
         """
 
         def work(ended: threading.Event) -> Union[Translation, List[Translation]]:
-            decoding = self._chosen(strategy, flags)
-            return self._all(texts, return_trace, progress, decoding, ended)
+            decoding = self._chosen(strategy, flags, batch_size)
+            return self._all(texts, prefix, return_trace, progress, decoding, ended)
 
         self._open()
         return await self._threads.run(work)
@@ -157,6 +173,8 @@ class Calls(abc.ABC):
         texts: Iterable[str],
         return_trace: bool = False,
         *,
+        prefix: Prefix = None,
+        batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Iterator[Tuple[int, Translation]]:
@@ -168,11 +186,12 @@ class Calls(abc.ABC):
         Args and raises: as ``translate``; before the first text.
         """
         sources = [texts] if isinstance(texts, str) else listed(texts)
-        decoding = self._chosen(strategy, flags)
+        decoding = self._chosen(strategy, flags, batch_size)
         rows = self.encode(sources)
+        prefixes = self._forced(prefix, len(sources), decoding)
 
         def produce(put: Callable[[Tuple[int, Translation]], None], ended: threading.Event) -> None:
-            completed = self._completed(sources, rows, return_trace, decoding)
+            completed = self._completed(sources, rows, prefixes, return_trace, decoding)
             with contextlib.closing(completed):
                 for result in completed:
                     if ended.is_set():
@@ -181,16 +200,32 @@ class Calls(abc.ABC):
 
         return in_background(produce, "specdec-completed")
 
-    def _chosen(self, strategy: Optional[str], flags: Dict[str, Any]) -> Decoding:
+    def _chosen(
+        self, strategy: Optional[str], flags: Dict[str, Any], batch_size: Optional[int] = None
+    ) -> Decoding:
         """The decoding of a call."""
-        decodings, base = self._open()
-        if not flags and strategy in (None, self.strategy):
-            return base
-        return decodings.of_call(strategy or self.strategy, (self.strategy, self._flags), flags)
+        decodings, decoding = self._open()
+        if flags or strategy not in (None, self.strategy):
+            base = self.strategy, self._flags
+            decoding = decodings.of_call(strategy or self.strategy, base, flags)
+        if batch_size is None:
+            return decoding
+        check_batching(batch_size, self.max_tokens, self.too_long)
+        return decoding.resized(batch_size)
+
+    def _forced(self, prefix: Prefix, texts: int, decoding: Decoding) -> List[List[int]]:
+        """Token ids that the output of each text begins with."""
+        if prefix and not decoding.generator.options.verifies:
+            raise ValueError(
+                f"prefix: strategy {decoding.generator.strategy} has no verifier to score it; "
+                "leave it out, or use strategy gad"
+            )
+        return forced(self.codec, prefix, texts)
 
     def _all(
         self,
         texts: Union[str, Iterable[str]],
+        prefix: Prefix,
         traced: bool,
         progress: bool,
         decoding: Decoding,
@@ -199,7 +234,8 @@ class Calls(abc.ABC):
         """All translations; fewer once nobody waits for them."""
         sources = [texts] if isinstance(texts, str) else listed(texts)
         by_place: Dict[int, Translation] = {}
-        completed = self._completed(sources, self.encode(sources), traced, decoding)
+        rows, prefixes = self.encode(sources), self._forced(prefix, len(sources), decoding)
+        completed = self._completed(sources, rows, prefixes, traced, decoding)
         bar = tqdm(completed, total=len(sources), unit=" texts", disable=not progress)
         for i, result in bar:
             by_place[i] = result
@@ -209,14 +245,20 @@ class Calls(abc.ABC):
         return ordered[0] if isinstance(texts, str) else ordered
 
     def _completed(
-        self, sources: List[str], rows: List[List[int]], traced: bool, decoding: Decoding
+        self,
+        sources: List[str],
+        rows: List[List[int]],
+        prefixes: List[List[int]],
+        traced: bool,
+        decoding: Decoding,
     ) -> Generator[Tuple[int, Translation], None, None]:
         for i, row in enumerate(rows):
             if not row:
                 yield i, decoding.nothing(i, sources[i], traced)
         lengths = [len(row) for row in rows]
         for batch in by_length(lengths, decoding.batch_size, self.max_tokens):
-            with decoding.batch([rows[i] for i in batch]) as opened:
+            begun = [prefixes[i] for i in batch]
+            with decoding.batch([rows[i] for i in batch], begun) as opened:
                 for number, ranked in opened.results():
                     i = batch[number]
                     yield i, decoding.result(i, sources[i], rows[i], ranked, traced)
@@ -246,7 +288,13 @@ class Calls(abc.ABC):
         self._open()[1].stream(row, put, ended)
 
     def translate_stream(
-        self, text: str, return_trace: bool = False, *, strategy: Optional[str] = None, **flags: Any
+        self,
+        text: str,
+        return_trace: bool = False,
+        *,
+        prefix: Optional[str] = None,
+        strategy: Optional[str] = None,
+        **flags: Any,
     ) -> Iterator[Union[str, Piece]]:
         """Translate one text, and yield pieces of the translation while it is decoded.
 
@@ -258,7 +306,7 @@ class Calls(abc.ABC):
         Args:
             text: a string.
             return_trace: yield a ``Piece`` for every iteration instead, and one at the end.
-            strategy, flags: as for ``translate``.
+            prefix, strategy, flags: as for ``translate``.
 
         Raises:
             TypeError, ValueError: as ``translate``; before the first piece.
@@ -266,12 +314,13 @@ class Calls(abc.ABC):
         if not isinstance(text, str):
             raise TypeError(f"text: expected a string, got {type(text).__name__}")
         decoding = self._chosen(strategy, flags)
-        return self._pieces(self.encode([text])[0], return_trace, decoding)
+        prefixes = self._forced(prefix, 1, decoding)
+        return self._pieces(self.encode([text])[0], prefixes, return_trace, decoding)
 
     def _pieces(
-        self, row: List[int], return_trace: bool, decoding: Decoding
+        self, row: List[int], prefixes: List[List[int]], return_trace: bool, decoding: Decoding
     ) -> Iterator[Union[str, Piece]]:
         if row:
             trace_builder = decoding.trace_builder if return_trace else None
-            decode = functools.partial(decoding.stream, row)
+            decode = functools.partial(decoding.stream, row, prefixes=prefixes)
             yield from pieces(decode, self.codec, trace_builder)

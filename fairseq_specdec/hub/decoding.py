@@ -1,11 +1,13 @@
 """One choice of decoding flags on the verifier of a translator, and the choices of single calls."""
 
 import contextlib
+import copy
 import functools
 from argparse import Namespace
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
+from fairseq.data import data_utils
 
 from fairseq_specdec.decoding.builder import (
     Overrides,
@@ -98,27 +100,46 @@ class Decoding:
         self._codec = codec
         self._turn = turn
 
-    def given(self, rows: List[List[int]]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
-        """fairseq's sample of these texts' token ids, and what their outputs begin with."""
+    def resized(self, batch_size: int) -> "Decoding":
+        """The same for batches of so many texts."""
+        made = copy.copy(self)
+        made.batch_size = batch_size
+        return made
+
+    def given(
+        self, rows: List[List[int]], prefixes: Sequence[List[int]] = ()
+    ) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+        """fairseq's sample of these texts' token ids, and what their outputs begin with.
+        ``prefixes``: token ids of each text; () for none."""
         device = next(self._loaded.models[0].parameters()).device
         sample = collated(rows, self._loaded.task, device)
         sample["batch_size"] = self.batch_size
         first: Dict[str, Any] = {"bos_token": self._codec.start}
-        if self._codec.first is not None:
-            first["prefix_tokens"] = torch.full((len(rows), 1), self._codec.first, device=device)
+        language = [] if self._codec.first is None else [self._codec.first]
+        forced = [torch.tensor([*language, *each]).long() for each in prefixes or [[]] * len(rows)]
+        if any(map(len, forced)):
+            pad = self._loaded.task.target_dictionary.pad()
+            first["prefix_tokens"] = data_utils.collate_tokens(forced, pad).to(device)
         return sample, first
 
     @contextlib.contextmanager
-    def batch(self, rows: List[List[int]]) -> Iterator[Any]:
-        """A batch of these texts' token ids, ready to decode, none of them empty."""
-        sample, first = self.given(rows)
+    def batch(self, rows: List[List[int]], prefixes: Sequence[List[int]] = ()) -> Iterator[Any]:
+        """A batch of these texts' token ids, ready to decode, none of them empty; ``prefixes`` as
+        of ``given``."""
+        sample, first = self.given(rows, prefixes)
         with self._turn(), self.generator.batch(self._loaded.models, sample, **first) as opened:
             yield opened
 
-    def stream(self, row: List[int], put: Put, ended: Callable[[], bool]) -> None:
-        """As ``Calls.decode_growing``."""
+    def stream(
+        self,
+        row: List[int],
+        put: Put,
+        ended: Callable[[], bool],
+        prefixes: Sequence[List[int]] = (),
+    ) -> None:
+        """As ``Calls.decode_growing``; ``prefixes`` as of ``given``."""
         tokens: List[int] = []
-        with self.batch([row]) as batch:
+        with self.batch([row], prefixes) as batch:
             while batch.live and not ended():
                 batch.iterate()
                 iteration = batch.trace(0)[-1]

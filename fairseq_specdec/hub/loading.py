@@ -57,6 +57,7 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> P
         place = _find_name(os.fspath(verifier), drafter, data, strategy)  # type: ignore[arg-type]
     for path in place.verifiers:
         if not os.path.isfile(path):
+            _name_checkpoint(os.path.dirname(path))
             raise FileNotFoundError(
                 f"verifier: no such file: {path}; give a checkpoint, several for an ensemble, a "
                 f"folder with verifier.pt in it, or one of {', '.join(DEMOS)}"
@@ -66,6 +67,14 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> P
             f"data: no such folder: {place.data}; name the one of the dict.*.txt"
         )
     return place
+
+
+def _name_checkpoint(folder: str) -> None:
+    """Name the checkpoint that fairseq-train left in a folder, to be passed by itself."""
+    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            raise FileNotFoundError(f"verifier: {folder} has {name}; pass {path}")
 
 
 def _find_name(

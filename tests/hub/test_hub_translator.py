@@ -283,7 +283,7 @@ def test_the_default_strategy_is_lossless(pair):
     "changes, error, message",
     [
         ({"strategy": "gad++", "top_beta": 0}, ValueError, "^top_beta 0: must be 1 or more"),
-        ({"strategy": "gat"}, ValueError, "^strategy gat: unknown; choose one of greedy, none"),
+        ({"strategy": "gat"}, ValueError, r"^strategy gat: unknown; did you mean gad\?"),
         ({"block_size": 9}, ValueError, "^block_size 9: the drafter .* blocks of 4"),
         ({"drafter": "nowhere.pt"}, ValueError, "^drafter: no such file: nowhere.pt"),
         ({"tau_": 1}, TypeError, "^tau_: no such decoding flag; did you mean tau?"),
@@ -318,6 +318,9 @@ def test_a_verifier_that_is_none(pair, tmp_path):
         SpeculativeTranslator.from_pretrained(tmp_path / "v.pt", data=pair, strategy="greedy")
     with pytest.raises(FileNotFoundError, match="verifier: no such file: gone.pt; .*demo_ende"):
         SpeculativeTranslator.from_pretrained("gone.pt", strategy="greedy")
+    (tmp_path / "checkpoint_best.pt").touch()
+    with pytest.raises(FileNotFoundError, match="verifier: .* has checkpoint_best.pt; pass .*/ch"):
+        SpeculativeTranslator.from_pretrained(tmp_path)
     with pytest.raises(ValueError, match="holds a drafter, not a verifier"):
         SpeculativeTranslator.from_pretrained(pair / "drafter.pt", strategy="greedy")
 
