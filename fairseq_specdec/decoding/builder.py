@@ -1,6 +1,7 @@
 """From flags to a generator, or to an error that names the flag."""
 
 import difflib
+import functools
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from fairseq.models.multilingual_transformer import MultilingualTransformerModel
@@ -204,7 +205,7 @@ def build_generator(
     if not next(models[0].parameters()).is_cuda:
         keep_freed_memory()
     if settings.threads is not None:
-        set_threads(settings.threads)
+        once("threads", functools.partial(set_threads, settings.threads))
     return SpeculativeGenerator(
         models, tgt_dict, drafter, rule, policy, options, stats, overrides.planning, once
     )

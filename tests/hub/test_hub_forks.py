@@ -11,21 +11,20 @@ import asyncio, os, signal, sys, torch
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.io.forks import Lock
 
-torch.set_num_threads(2)
 folder, strategy, backend = sys.argv[1:]
 one = SpeculativeTranslator.from_pretrained(
-    folder, strategy=strategy, backend=backend, device="cpu", seed=1
+    folder, strategy=strategy, backend=backend, device="cpu", seed=1, threads=2
 )
 texts = ["Open the file.", "Click OK to close the dialog and to save all the files at once."]
 
-def answers():
-    whole = [result.text for result in one.translate(texts)]
-    waited = [result.text for result in asyncio.run(one.translate_async(texts, max_len_b=99))]
-    completed = dict(one.translate_as_completed(texts, max_len_b=98))
+def answers(**flags):
+    whole = [result.text for result in one.translate(texts, **flags)]
+    waited = [result.text for result in asyncio.run(one.translate_async(texts, **flags))]
+    completed = dict(one.translate_as_completed(texts, **flags))
     streamed = ["".join(one.translate_stream(text)) for text in texts]
     return [whole, waited, [completed[i].text for i in range(2)], streamed]
 
-expected, begun, lock = answers(), one.translate_as_completed(texts), Lock()
+expected, begun, lock = answers(max_len_b=99), one.translate_as_completed(texts), Lock()
 next(begun)
 with lock:
     child = os.fork()
@@ -37,7 +36,7 @@ with lock:
     except RuntimeError as error:
         assert "in the process that began it" in str(error), error
     with lock:
-        assert answers() == expected and torch.get_num_threads() == 1
+        assert answers(max_len_b=98) == expected and torch.get_num_threads() == 1
     os._exit(0)
 """
 
