@@ -57,9 +57,10 @@ def check_settings(settings: Any) -> None:
     ValueError: naming the flag and the remedy."""
     if settings.strategy not in STRATEGIES:
         near = difflib.get_close_matches(str(settings.strategy), STRATEGIES, 1)
-        choices = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(STRATEGIES)}"
+        hint = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(
-            f"--strategy {settings.strategy}: unknown; {choices} (specdec-flags explains them)"
+            f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)} "
+            f"(specdec-flags explains them){hint}"
         )
     check_flags(settings, SpecDecConfig)
     STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another

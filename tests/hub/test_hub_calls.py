@@ -139,7 +139,7 @@ def test_the_counters_are_of_all_calls(pair):
         ({"beam": "5"}, TypeError, "^beam: expected int, got '5'"),
         ({"beam": [5]}, TypeError, "^beam: expected int"),
         ({"nbest": 2}, ValueError, "^nbest 2: there are beam 1 hypotheses"),
-        ({"strategy": "gadd"}, ValueError, r"^strategy gadd: unknown; did you mean gad\?"),
+        ({"strategy": "gadd"}, ValueError, r"^strategy gadd: unknown; .*; did you mean gad\?$"),
         ({"strategy": "best"}, ValueError, "^strategy best: unknown; choose one of greedy"),
         ({"strategy": "nar", "prefix": ["w1"]}, ValueError, "^prefix: strategy nar has no ver"),
         ({"prefix": 1}, TypeError, "^prefix: expected a string or a list, got int"),
