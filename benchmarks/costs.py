@@ -72,7 +72,7 @@ def measured(pair: Tuple[str, str, str], number_format: str, given: Dict[str, An
         flags = {"strategy": "greedy", "verifier_dtype": number_format, **given}
         if size:
             flags.update(strategy=strategy, block_size=size, draft_budget=0)
-        translator = SpeculativeTranslator.from_pretrained(folder, **flags)
+        translator = SpeculativeTranslator.from_pretrained(folder, split=False, **flags)
         for _ in range(5):
             for line in lines:
                 fresh = 0

@@ -44,8 +44,9 @@ def ours(batch, beam):
 
     def made(flags):
         translator = SpeculativeTranslator.from_pretrained(
-            str(PAIR), tokenizer=None, bpe=None, device="cpu", batch_size=batch, beam=beam, **flags
-        )
+            str(PAIR), tokenizer=None, bpe=None, device="cpu", batch_size=batch, beam=beam,
+            split=False, **flags,
+        )  # fmt: skip
 
         def run(texts, threads):
             groups = [texts[first : first + batch] for first in range(0, len(texts), batch)]

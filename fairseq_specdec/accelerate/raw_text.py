@@ -9,8 +9,9 @@ from typing import Dict, List, Sequence, Tuple
 
 from fairseq.data import Dictionary
 
+from ..families.subwords import marked
 from ..hub.described import Described
-from ..hub.subwords import files_of, marked
+from ..hub.subwords import files_of
 from . import commands
 from .commands import Job
 from .converted import split_texts

@@ -59,6 +59,8 @@ def start(program: str, words: Sequence[str]) -> None:
     with reporting(program, words), _interruptible():  # torch and fairseq take seconds
         if program == "specdec-bench":  # before the libraries are loaded
             importlib.import_module(f"{package}.bench.instruction_sets").hold(words)
+        if program == "specdec-serve":
+            importlib.import_module(f"{package}.serve.listening").check_free(words)
         module = importlib.import_module(f"{package}.{MODULES[program]}")
     module.cli_main()
 

@@ -22,6 +22,7 @@ from .misfits import name_misfits
 from .ngrams import block_ngrams_on_cpu
 from .parser_errors import refuse_flags_in_one_line
 from .stripped import read_stripped_checkpoints
+from .subword_files import read_subword_files
 from .task_faults import give_mbart_its_args, take_the_hubs_arguments
 from .tpu import bf16_without_tpu
 from .training_formats import name_formats_without_gpu
@@ -49,6 +50,7 @@ FIXES = (
     name_misfits,
     name_truncated_data,
     read_stripped_checkpoints,
+    read_subword_files,
     parse_settings_as_literals,
     build_known_architectures_from_checkpoints,
     load_decoding_models_in_little_memory,

@@ -6,11 +6,15 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from omegaconf import OmegaConf, open_dict
 
+from fairseq_specdec.io.contents import WrongFileError
 from fairseq_specdec.io.printable import flat_message
 
 from .architectures import known_architectures_only
 from .misfits import MisfitError
 from .settings import RefusedCheckpointError
+
+# Errors whose message names the file and the fault.
+_NAMED = (RefusedCheckpointError, WrongFileError, RuntimeError, EOFError, UnpicklingError)
 
 
 def check_file(flag: str, path: str) -> None:
@@ -35,8 +39,8 @@ def read_state(flag: str, path: str) -> Dict[str, Any]:
         state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(path)
         if not state.get("model") or not (state.get("cfg") or state.get("args")):
             raise KeyError("no model in it")
-    except (RefusedCheckpointError, RuntimeError, EOFError, UnpicklingError) as error:
-        raise ValueError(f"{flag}: {error}") from error  # names the file and the fault
+    except _NAMED as error:
+        raise ValueError(f"{flag}: {error}") from error
     except Exception as error:  # whatever a file that is no checkpoint leads to
         first = (str(error).splitlines() or [""])[0]
         raise ValueError(

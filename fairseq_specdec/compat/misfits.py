@@ -1,6 +1,7 @@
 """Model files that are missing, or do not fit the task's dictionaries, are named."""
 
 import inspect
+import logging
 import os
 import re
 from typing import Any, List, NoReturn, Sequence
@@ -14,6 +15,8 @@ from .architectures import built_from, own_task
 from .own_task import STOCK
 from .patch import wrap_once
 from .settings import RefusedCheckpointError
+
+logger = logging.getLogger(__name__)
 
 # "size mismatch for encoder.embed_tokens.weight: copying a param with shape torch.Size([8, 4])
 # from checkpoint, the shape in current model is torch.Size([9, 4])."
@@ -60,17 +63,24 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
                 remedy = "separate models by :" if several else "name a model's checkpoint"
                 raise FileNotFoundError(f"{name}: no such file; {remedy}")
     try:
-        return original(filenames, *args, **kwargs)
+        loaded = original(filenames, *args, **kwargs)
+        if _ours(given.get("task")):
+            for text in own_task().differences(given["task"]):
+                logger.warning("%s: %s", built_from(), text)
+        return loaded
     except _UNFORESEEN as error:
         if isinstance(error, RuntimeError):
             _refuse_weights(error, [str(name) for name in filenames], given.get("task"))
         if "joined dictionary" in str(error):
+            task = given.get("task")
+            words: List[Any] = [getattr(task, f"{s}_dictionary", None) for s in _SIDES.values()]
+            files = ", ".join(each.file for each in words if hasattr(each, "file"))
             raise ValueError(
                 f"{':'.join(map(str, filenames))}: trained with one dictionary for both languages, "
-                f"and those of the data differ; {_REMEDY}"
+                f"and those of the data{f' ({files})' if files else ''} differ; {_REMEDY}"
             ) from error
         path, message = built_from() or "?", flat_message(error)
-        if path in message:
+        if any(str(name) in message for name in (path, *filenames)):
             raise
         own, task = own_task(), given.get("task")
         other = own.name != STOCK and task is not None and not own.made(task)

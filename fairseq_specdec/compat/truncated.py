@@ -4,6 +4,8 @@ import os
 import pickle
 from typing import Any
 
+from fairseq_specdec.io.contents import check_content
+
 from .patch import wrap_once
 
 
@@ -35,10 +37,12 @@ def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def check_regular(path: Any) -> None:
-    """Refuse pipes, devices and sockets, whose opening or reading may never end. Raises OSError: it
-    is there, and neither a file nor a folder."""
+    """Refuse pipes, devices and sockets, whose opening or reading may never end, and what holds
+    something else by its first bytes. Raises OSError: it is there, and neither a file nor a folder;
+    WrongFileError: what the file holds."""
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise OSError(f"{path}: is no regular file; name a checkpoint")
+    check_content(path, "a checkpoint")
 
 
 def reader_message(error: BaseException) -> str:

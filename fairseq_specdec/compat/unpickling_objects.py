@@ -123,6 +123,13 @@ def _array(kind: Any, shape: Any, code: Any) -> Any:
     return np.ndarray((0,), "b")
 
 
+def _scalar(kind: Any, data: Any) -> Any:
+    """A number of numpy's, as Python's."""
+    require(isinstance(kind, np.dtype) and type(data) is bytes, "an odd number")
+    require(len(data) == kind.itemsize, "a number of another size")
+    return np.frombuffer(data, kind)[0].item()
+
+
 def _set_dtype(made: Any, state: Any) -> None:
     require(type(state) is tuple and len(state) == 8, "a dtype with more to it")
     require(state[1] in ("<", ">", "|") and state[2:5] == (None, None, None), "a dtype of parts")
@@ -234,6 +241,8 @@ class Objects:
             "numpy.dtype": _dtype,
             "numpy.core.multiarray._reconstruct": _array,
             "numpy._core.multiarray._reconstruct": _array,
+            "numpy.core.multiarray.scalar": _scalar,
+            "numpy._core.multiarray.scalar": _scalar,
         }
         made = _of_fairseq()
         self._states: Dict[Any, Callable[[Any, Any], None]] = {

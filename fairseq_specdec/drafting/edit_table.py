@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
+from fairseq_specdec.io.contents import check_content
+
 COLUMNS = ("before", "token", "after", "becomes", "share")
 """Of a file: the header, then one edit a line; tabs between columns, spaces between tokens."""
 
@@ -79,6 +81,7 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
         ValueError: the file cannot be read, is not of this form, or a token of it is not in the
             dictionary.
     """
+    check_content(path, "a table of edits")
     try:
         with open(path, encoding="utf-8", newline="\n") as stream:
             header, *lines = stream.read().split("\n")

@@ -17,6 +17,7 @@ Row = Tuple[str, str]
 FAIRSEQS = ("fairseq", "ve-fairseq", "fairseq-fixed")
 OTHERS = (
     "torchaudio", "numpy", "omegaconf", "hydra-core", "sacrebleu", "subword-nmt", "sacremoses",
+    "sentencex",
 )  # fmt: skip
 # What changes a run without being on its command line.
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")

@@ -7,11 +7,13 @@ import weakref
 from argparse import Namespace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
-from fairseq_specdec.commands.in_fairseq import decoding_begins
+from fairseq_specdec.commands.in_fairseq import decoding_begins, fairseq_command
+from fairseq_specdec.compat.subword_files import check_codes
 from fairseq_specdec.compat.truncated_data import tokens_checked
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
 from fairseq_specdec.data.folder import data_named, split_named
@@ -21,12 +23,14 @@ from fairseq_specdec.decoding.generation_flags import check_generation_flags, sa
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.stored_module import restore
+from fairseq_specdec.io.contents import WrongFileError
 from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
 from .languages import check_direction, check_languages, of_task
 from .stock_generator import decided
+from .subwords import UnsplitInput
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +98,8 @@ class SpecDecMixin:
         self._drafters: Dict[Tuple[Any, ...], Any] = {}
         self._batches: List[Any] = []  # the iterator that was asked for last
         self._full_batch: Optional[int] = None  # sentences of its full batches
+        self._told = False  # that --fp16 is slow
+        self._unsplit: Optional[UnsplitInput] = None
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -128,8 +134,9 @@ class SpecDecMixin:
         try:
             dictionary = super().load_dictionary(filename)  # type: ignore[misc]
             dictionary.file = filename
+            dictionary.words_in_file = len(dictionary)
             return dictionary
-        except FileNotFoundError:
+        except (FileNotFoundError, WrongFileError):
             raise
         except Exception as error:  # of encodings fairseq raises Exception itself
             raise ValueError(
@@ -191,6 +198,7 @@ class SpecDecMixin:
         check_direction(self.own_flags)
         check_generation_flags(args, settings.strategy)
         sampler_of(args)
+        self._warn_of_fp16(next(models[0].parameters()))
         stock = super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
         generator = self._converted(models, stock, args, settings)
         if not self._collected:
@@ -199,6 +207,34 @@ class SpecDecMixin:
         self._watch(generator, settings, args)
         decoding_begins()
         return generator
+
+    def _warn_of_fp16(self, like: torch.Tensor) -> None:
+        if like.dtype == torch.float16 and like.device.type == "cpu" and not self._told:
+            self._told = True
+            logger.warning(
+                "--fp16: a CPU computes in it without the native backend, slower than in fp32, or "
+                "not at all, and the output may differ; leave it out"
+            )
+
+    def build_bpe(self, args: Any) -> Any:
+        """As fairseq's; without one the input that follows is looked at. Raises WrongFileError: its
+        codes are another model's."""
+        bpe = super().build_bpe(args)  # type: ignore[misc]
+        source, target = self.source_dictionary, self.target_dictionary  # type: ignore[attr-defined]
+        known = [words for words in (source, target) if words is not None]
+        joined = len(known) < 2 or source.symbols == target.symbols
+        # The others print the target alone, whose codes may be others than the source's.
+        check_codes(bpe, known[:1] if fairseq_command() == "fairseq-interactive" else known, joined)
+        self._unsplit = UnsplitInput(source if bpe is None else None)
+        return bpe
+
+    def build_dataset_for_inference(self, src_tokens: Any, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's; a warning where the input should be split into subwords."""
+        text = None if self._unsplit is None else self._unsplit.look(src_tokens)
+        if text is not None:
+            logger.warning("%s", text)
+        build = super().build_dataset_for_inference  # type: ignore[misc]
+        return build(src_tokens, *args, **kwargs)
 
     def _converted(self, models: Any, stock: Any, args: Namespace, settings: Namespace) -> Any:
         """This project's generator that does what the task's would."""

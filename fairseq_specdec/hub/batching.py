@@ -1,14 +1,37 @@
 """Texts to batches: which sentences are decoded together, and as what."""
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
+import re
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
 
 import torch
 from fairseq.data import data_utils
 
+from .sentences import SPLITS, Split, copied, fitting, sentences_of
 from .text import TextCodec
 
 Prefix = Union[str, Sequence[Optional[str]], None]
 """What the output of one text begins with; of several a list with one for each, None for none."""
+
+# Marian's code of the target language, before the text.
+_CODE = re.compile(r"\s*>>[^\s<>]+<<\s*")
+
+
+class Parts(NamedTuple):
+    """A text as it is decoded.
+
+    Attributes:
+        copied: what is before each sentence, and after the last.
+        sentences: what is decoded; the text itself where it is decoded as one.
+        rows: their token ids; [] for one without a visible character.
+        error: why nothing is decoded, or None.
+        prefix: token ids that the first sentence's output begins with.
+    """
+
+    copied: List[str]
+    sentences: List[str]
+    rows: List[List[int]]
+    error: Optional[str] = None
+    prefix: Sequence[int] = ()
 
 
 def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
@@ -18,6 +41,14 @@ def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
             raise ValueError(f"{name} {value!r}: must be 1 or more")
     if too_long not in ("refuse", "truncate"):
         raise ValueError(f"too_long {too_long!r}: choose refuse or truncate")
+
+
+def check_reading(split: Split, on_error: str) -> None:
+    """Refuse choices of a call that cannot be honoured."""
+    if split not in SPLITS:
+        raise ValueError(f'split {split!r}: choose True, False or "nonewlines"')
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error {on_error!r}: choose raise or skip")
 
 
 def check_seed(seed: Optional[int]) -> None:
@@ -44,16 +75,49 @@ def listed(texts: Iterable[str]) -> List[str]:
 def encoded(codec: TextCodec, texts: List[str], limit: int, too_long: str) -> List[List[int]]:
     """Token ids of each text; [] for one without a visible character. ``limit``: most tokens of a
     text, </s> included. ``too_long``: ``refuse`` or ``truncate`` longer ones."""
-    rows = [codec.encode(text) for text in texts]
-    for i, row in enumerate(rows):
-        if len(row) > limit:
-            if too_long == "refuse":
-                raise ValueError(
-                    f"text {i} has {len(row)} tokens, and the verifier reads {limit}; split "
-                    'it into sentences, or pass too_long="truncate" to from_pretrained'
-                )
-            rows[i] = row[: limit - 1] + row[-1:]
-    return rows
+    return [parts.rows[0] for parts in read(codec, texts, limit, too_long, False, "raise")]
+
+
+def read(
+    codec: TextCodec, texts: List[str], limit: int, too_long: str, split: Split, on_error: str
+) -> List[Parts]:
+    """The sentences of each text. ``limit``, ``too_long``: as of ``encoded``. ``split``,
+    ``on_error``: as of ``Calls.translate``."""
+    found = []
+    for i, text in enumerate(texts):
+        parts = _parts(codec, text, limit, split)
+        longest = max(map(len, parts.rows), default=0)
+        if longest > limit and too_long == "truncate":
+            rows = [r if len(r) <= limit else r[: limit - 1] + r[-1:] for r in parts.rows]
+            parts = parts._replace(rows=rows)
+        elif longest > limit:
+            where = " without a space" if split else ""
+            error = (
+                f"text {i} has {longest} tokens{where}, and the verifier reads {limit}; split it, "
+                'pass on_error="skip", or too_long="truncate" to from_pretrained'
+            )
+            if on_error == "raise":
+                raise ValueError(error)
+            parts = Parts([""], [], [], error)
+        found.append(parts)
+    return found
+
+
+def _parts(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
+    """The sentences of a text, however long they are."""
+    rows: Dict[str, List[int]] = {}
+    match = _CODE.match(text)
+    code = match.group() if match and split else ""
+
+    def fits(sentence: str) -> bool:
+        rows[sentence] = codec.encode(code + sentence)
+        return not split or len(rows[sentence]) <= limit
+
+    rest = text[len(code) :]
+    parts = fitting(sentences_of(rest, codec.languages[0], split), fits)
+    encoded = [rows[sentence] for sentence in parts[1::2]]
+    sentences = [text] if parts[1:2] == [rest] else parts[1::2]
+    return Parts(copied(parts, *codec.languages), sentences, encoded)
 
 
 def forced(codec: TextCodec, prefix: Prefix, texts: int) -> List[List[int]]:

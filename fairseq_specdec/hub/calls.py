@@ -22,9 +22,20 @@ from typing import (
 
 from tqdm import tqdm
 
-from .batching import Prefix, by_length, check_batching, encoded, forced, listed
+from .batching import (
+    Parts,
+    Prefix,
+    by_length,
+    check_batching,
+    check_reading,
+    encoded,
+    forced,
+    listed,
+    read,
+)
 from .decoding import Decoding, Decodings
-from .results import Piece, Translation
+from .results import Piece, Translation, joined
+from .sentences import Split
 from .streaming import Put, pieces
 from .text import TextCodec
 from .threads import Threads, in_background
@@ -37,6 +48,7 @@ class Calls(abc.ABC):
     strategy: str
     max_tokens: int
     too_long: str
+    split: Split
     _flags: Dict[str, Any]
     _threads: Threads
 
@@ -56,6 +68,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         prefix: Prefix = None,
         batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
@@ -69,6 +83,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         prefix: Prefix = None,
         batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
@@ -81,6 +97,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         prefix: Prefix = None,
         batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
@@ -88,16 +106,26 @@ class Calls(abc.ABC):
     ) -> Union[Translation, List[Translation]]:
         """Translate one text, or several in batches of similar length.
 
-        Line breaks count as spaces. A text without a visible character gives an empty one, without
-        decoding. Characters that the subword model does not know become <unk>, as in fairseq
-        (``Translation.unknown`` counts them).
+        A text is split into sentences, which are decoded in the same batches. Line ends, blank
+        lines, the markers of lists and lines without a letter are copied. The text of one sentence
+        is decoded as it is, and white space around it is left out. A sentence that is too long for
+        the verifier is divided after a clause or, where it has none, at a space.
+
+        A text without a visible character gives an empty one, without decoding. Characters that the
+        subword model does not know become <unk>, as in fairseq (``Translation.unknown`` counts
+        them).
 
         Args:
             texts: a string or several.
             return_trace: fill in ``Translation.trace``; its ``id`` is the text's index.
             progress: show a bar of finished texts on stderr.
+            split: True; False to decode each text as one, with line breaks as spaces; or
+                ``nonewlines`` to split at the ends of sentences only. None for the translator's.
+            on_error: what to do with a text that is too long: ``raise``, before anything is
+                decoded, or ``skip`` it (``Translation.error``).
             prefix: words that the output begins with, in the target language: a string for one
-                text, or a list with one for each text, None for none.
+                text, or a list with one for each text, None for none. Of a text of several
+                sentences, the first one's output begins so.
             batch_size: as of ``from_pretrained``.
             strategy, flags: of this call, where it differs from ``from_pretrained``: beam, nbest,
                 max_len_b and every other decoding flag but those by which weights are packed
@@ -109,11 +137,12 @@ class Calls(abc.ABC):
 
         Raises:
             TypeError: something that is no string; a flag that does not exist.
-            ValueError: a text that is too long (see ``too_long``); a flag that cannot be honoured;
-                a prefix with a word that is not in the target dictionary.
+            ValueError: a text that is too long (see ``too_long`` and ``on_error``); a flag that
+                cannot be honoured; a prefix with a word that is not in the target dictionary.
         """
         decoding = self._chosen(strategy, flags, batch_size)
-        return self._all(texts, prefix, return_trace, progress, decoding, threading.Event())
+        choices = split, on_error, prefix
+        return self._all(texts, choices, return_trace, progress, decoding, threading.Event())
 
     @overload
     async def translate_async(
@@ -122,6 +151,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         prefix: Prefix = None,
         batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
@@ -135,6 +166,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         prefix: Prefix = None,
         batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
@@ -147,6 +180,8 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         prefix: Prefix = None,
         batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
@@ -163,7 +198,8 @@ class Calls(abc.ABC):
 
         def work(ended: threading.Event) -> Union[Translation, List[Translation]]:
             decoding = self._chosen(strategy, flags, batch_size)
-            return self._all(texts, prefix, return_trace, progress, decoding, ended)
+            choices = split, on_error, prefix
+            return self._all(texts, choices, return_trace, progress, decoding, ended)
 
         self._open()
         return await self._threads.run(work)
@@ -173,6 +209,8 @@ class Calls(abc.ABC):
         texts: Iterable[str],
         return_trace: bool = False,
         *,
+        split: Optional[Split] = None,
+        on_error: str = "raise",
         prefix: Prefix = None,
         batch_size: Optional[int] = None,
         strategy: Optional[str] = None,
@@ -187,11 +225,10 @@ class Calls(abc.ABC):
         """
         sources = [texts] if isinstance(texts, str) else listed(texts)
         decoding = self._chosen(strategy, flags, batch_size)
-        rows = self.encode(sources)
-        prefixes = self._forced(prefix, len(sources), decoding)
+        read = self._read(sources, decoding, split, on_error, prefix)
 
         def produce(put: Callable[[Tuple[int, Translation]], None], ended: threading.Event) -> None:
-            completed = self._completed(sources, rows, prefixes, return_trace, decoding)
+            completed = self._completed(read, return_trace, decoding)
             with contextlib.closing(completed):
                 for result in completed:
                     if ended.is_set():
@@ -213,19 +250,28 @@ class Calls(abc.ABC):
         check_batching(batch_size, self.max_tokens, self.too_long)
         return decoding.resized(batch_size)
 
-    def _forced(self, prefix: Prefix, texts: int, decoding: Decoding) -> List[List[int]]:
-        """Token ids that the output of each text begins with."""
+    def _read(
+        self,
+        sources: List[str],
+        decoding: Decoding,
+        split: Optional[Split],
+        on_error: str,
+        prefix: Prefix,
+    ) -> List[Parts]:
+        """The sentences of each text, and what the first one's output begins with."""
         if prefix and not decoding.generator.options.verifies:
             raise ValueError(
                 f"prefix: strategy {decoding.generator.strategy} has no verifier to score it; "
                 "leave it out, or use strategy gad"
             )
-        return forced(self.codec, prefix, texts)
+        prefixes = forced(self.codec, prefix, len(sources))
+        read = self.encode_sentences(sources, split, on_error)
+        return [parts._replace(prefix=ids) for parts, ids in zip(read, prefixes)]
 
     def _all(
         self,
         texts: Union[str, Iterable[str]],
-        prefix: Prefix,
+        choices: Tuple[Optional[Split], str, Prefix],
         traced: bool,
         progress: bool,
         decoding: Decoding,
@@ -234,8 +280,8 @@ class Calls(abc.ABC):
         """All translations; fewer once nobody waits for them."""
         sources = [texts] if isinstance(texts, str) else listed(texts)
         by_place: Dict[int, Translation] = {}
-        rows, prefixes = self.encode(sources), self._forced(prefix, len(sources), decoding)
-        completed = self._completed(sources, rows, prefixes, traced, decoding)
+        read = self._read(sources, decoding, *choices)
+        completed = self._completed(read, traced, decoding)
         bar = tqdm(completed, total=len(sources), unit=" texts", disable=not progress)
         for i, result in bar:
             by_place[i] = result
@@ -245,30 +291,44 @@ class Calls(abc.ABC):
         return ordered[0] if isinstance(texts, str) else ordered
 
     def _completed(
-        self,
-        sources: List[str],
-        rows: List[List[int]],
-        prefixes: List[List[int]],
-        traced: bool,
-        decoding: Decoding,
+        self, read: List[Parts], traced: bool, decoding: Decoding
     ) -> Generator[Tuple[int, Translation], None, None]:
-        for i, row in enumerate(rows):
+        """Each text's index and translation when its last sentence has ended."""
+        found: List[List[Any]] = [[None for _ in parts.rows] for parts in read]
+        places = [(i, j) for i, parts in enumerate(read) for j in range(len(parts.rows))]
+        rows = [read[i].rows[j] for i, j in places]
+        for (i, j), row in zip(places, rows):
             if not row:
-                yield i, decoding.nothing(i, sources[i], traced)
-        lengths = [len(row) for row in rows]
-        for batch in by_length(lengths, decoding.batch_size, self.max_tokens):
-            begun = [prefixes[i] for i in batch]
-            with decoding.batch([rows[i] for i in batch], begun) as opened:
+                found[i][j] = decoding.nothing(i, read[i].sentences[j], traced)
+        for i, parts in enumerate(read):
+            if all(found[i]):
+                yield i, joined(parts, found[i])
+        for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
+            prefixes = [() if places[n][1] else read[places[n][0]].prefix for n in batch]
+            with decoding.batch([rows[n] for n in batch], prefixes) as opened:
                 for number, ranked in opened.results():
-                    i = batch[number]
-                    yield i, decoding.result(i, sources[i], rows[i], ranked, traced)
+                    i, j = places[batch[number]]
+                    source, row = read[i].sentences[j], read[i].rows[j]
+                    found[i][j] = decoding.result(i, source, row, ranked, traced)
+                    if all(found[i]):
+                        yield i, joined(read[i], found[i])
 
     def encode(self, texts: Iterable[str]) -> List[List[int]]:
-        """Token ids of each text, </s> included; [] for one without a visible character."""
+        """Token ids of each text as one, </s> included; [] for one without a visible character."""
         return encoded(self.codec, listed(texts), self.longest_source, self.too_long)
 
+    def encode_sentences(
+        self, texts: Iterable[str], split: Optional[Split] = None, on_error: str = "raise"
+    ) -> List[Parts]:
+        """The sentences of each text, and what is copied around them. ``split``, ``on_error``: as
+        for ``translate``."""
+        split = self.split if split is None else split
+        check_reading(split, on_error)
+        limit = self.longest_source
+        return read(self.codec, listed(texts), limit, self.too_long, split, on_error)
+
     def translate_encoded(self, rows: List[List[int]]) -> Iterator[Tuple[int, Translation]]:
-        """Translate texts as one batch, and yield each with its number when it has ended.
+        """Translate sentences as one batch, and yield each with its number when it has ended.
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
         """
@@ -292,21 +352,24 @@ class Calls(abc.ABC):
         text: str,
         return_trace: bool = False,
         *,
+        split: Optional[Split] = None,
         prefix: Optional[str] = None,
         strategy: Optional[str] = None,
         **flags: Any,
     ) -> Iterator[Union[str, Piece]]:
         """Translate one text, and yield pieces of the translation while it is decoded.
 
-        The pieces put together are the text that ``translate`` gives. With a tokenizer, BPE or
+        The pieces put together are the text that ``translate`` gives. Sentences are decoded one
+        after another; what is copied between them is a piece. With a tokenizer, BPE or
         language whose earlier text can change with later tokens (of those in fairseq: byte BPEs,
         nltk, Czech), all of it comes in the last piece. With a beam, a piece holds what all
         hypotheses have. Decoding runs in a thread of its own; abandoning the iterator ends it.
 
         Args:
             text: a string.
-            return_trace: yield a ``Piece`` for every iteration instead, and one at the end.
-            prefix, strategy, flags: as for ``translate``.
+            return_trace: yield a ``Piece`` for every iteration instead, and one at the end of each
+                sentence.
+            split, prefix, strategy, flags: as for ``translate``.
 
         Raises:
             TypeError, ValueError: as ``translate``; before the first piece.
@@ -314,13 +377,18 @@ class Calls(abc.ABC):
         if not isinstance(text, str):
             raise TypeError(f"text: expected a string, got {type(text).__name__}")
         decoding = self._chosen(strategy, flags)
-        prefixes = self._forced(prefix, 1, decoding)
-        return self._pieces(self.encode([text])[0], prefixes, return_trace, decoding)
+        read = self._read([text], decoding, split, "raise", prefix)
+        return self._pieces(read[0], return_trace, decoding)
 
     def _pieces(
-        self, row: List[int], prefixes: List[List[int]], return_trace: bool, decoding: Decoding
+        self, parts: Parts, return_trace: bool, decoding: Decoding
     ) -> Iterator[Union[str, Piece]]:
-        if row:
-            trace_builder = decoding.trace_builder if return_trace else None
-            decode = functools.partial(decoding.stream, row, prefixes=prefixes)
-            yield from pieces(decode, self.codec, trace_builder)
+        trace_builder = decoding.trace_builder if return_trace else None
+        prefixes = [parts.prefix]
+        for copied, row in zip(parts.copied, [*parts.rows, []]):
+            if copied:
+                yield Piece(copied, None) if return_trace else copied
+            if row:
+                decode = functools.partial(decoding.stream, row, prefixes=prefixes)
+                prefixes = []
+                yield from pieces(decode, self.codec, trace_builder)

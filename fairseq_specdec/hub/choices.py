@@ -6,8 +6,10 @@ from typing import Any, Callable, Dict, Optional, Union
 
 from omegaconf import OmegaConf
 
+from fairseq_specdec.families.subwords import FLAGS
+
 from .loading import Loaded, Place
-from .subwords import FLAGS, completed, kind_of_file
+from .subwords import completed, kind_of_file
 from .text import TextCodec
 
 Choice = Union[str, Dict[str, Any], None]

@@ -7,10 +7,11 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from fairseq.data import Dictionary
 
+from fairseq_specdec.io.contents import check_content
 from fairseq_specdec.io.printable import flat_message
 
 from .described import Described
-from .text import TextCodec
+from .text import TextCodec, is_visible
 
 # transformers' clean_up_tokenization, in its order.
 _CLEANED = (
@@ -37,7 +38,7 @@ class ConvertedCodec(TextCodec):
         )
         self._clean_up = description["clean_up"]
         self._hidden = {word for word, _ in description["special"][1].values()}
-        self._hidden |= {"<s>", "<pad>", "</s>", "<unk>"}
+        self._hidden |= {"<s>", "<pad>", "</s>", "<unk>", *description["languages"].values()}
         self._around = described.source()
         inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
         self._inner = inner(described, src_dict, tgt_dict)
@@ -45,9 +46,9 @@ class ConvertedCodec(TextCodec):
         self._target: Any = self._inner if kind == "tokenizers" else None
 
     def encode(self, text: str) -> List[int]:
-        text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
-        if not text.strip():
+        if not is_visible(text):
             return []
+        text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
         ids: List[int] = []
         for word in self._around:
             ids += self._inner.ids(text) if word == "{text}" else [self.src_dict.index(word)]
@@ -57,7 +58,7 @@ class ConvertedCodec(TextCodec):
         if self._target is None:
             self._target = self._of_target()  # if two threads make it, either will do
         ids: List[int] = self._target.ids(text.encode("utf-8", "replace").decode("utf-8"))
-        return ids if text.strip() else []
+        return ids if is_visible(text) else []
 
     def prepared(self, text: str) -> str:
         """A source as fairseq's commands take it, split into words of the dictionary, without </s>
@@ -114,7 +115,11 @@ class _Pieces:
         self._model = open_sentencepiece(os.path.join(described.folder, file))
         self._marian = described.description["family"] == "marian" and side == 0
         self._dictionary = src_dict
-        self._split = _Split(described.description["special"][side], src_dict)
+        special = dict(described.description["special"][side])
+        if self._marian and "<pad>" in special:
+            # fairseq attends to no padding. The model has no <s>, whose embedding is padding's.
+            special["<pad>"] = ["<s>", special["<pad>"][1]]
+        self._split = _Split(special, src_dict)
         renamed = described.description["renamed"]
         self._renamed: Dict[str, str] = renamed[side]
         self._back = {word: token for token, word in renamed[1].items()}
@@ -148,6 +153,7 @@ class _Bytes:
         for file in files:
             if not os.path.isfile(file):
                 raise ValueError(f"{file}: no such file; convert the model again")
+            check_content(file, "a file of a tokenizer")
         self._bpe: Any = _built("bpe", flags)
         self._dictionary = src_dict
         self._split = _Split(described.description["special"][side], src_dict)
@@ -167,6 +173,7 @@ class _Fast:
 
     def __init__(self, described: Described, src_dict: Any, tgt_dict: Any, side: int = 0) -> None:
         path = os.path.join(described.folder, "tokenizer.json")
+        check_content(path, "a tokenizer")
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
@@ -208,6 +215,7 @@ def open_sentencepiece(path: str) -> Any:
         raise ValueError(
             f"{path}: reading it needs sentencepiece; pip install 'fairseq-specdec[hf]'"
         ) from error
+    check_content(path, "a sentencepiece model")
     try:
         return sentencepiece.SentencePieceProcessor(model_file=path)
     except (RuntimeError, OSError, TypeError) as error:
@@ -228,6 +236,12 @@ def codec_of(described: Described) -> ConvertedCodec:
     """The codec of a folder, with its own dictionaries, that prepares text for fairseq's commands.
     Raises ValueError: no task of fairseq makes the model's sources."""
     words = described.description["source"]
+    for language in described.languages if described.description["languages"] else ():
+        if "-" in language:
+            raise ValueError(
+                f"{described.folder}: fairseq's tasks split pairs of languages at hyphens, as in "
+                f"{language}; decode it from Python or with specdec-serve"
+            )
     if described.start is None and words.index("{text}") == 0 and words[-1] == "{lang}":
         raise ValueError(
             f"{described.folder}: its sources end with their language (legacy_behaviour), those of "

@@ -107,7 +107,7 @@ class Decoding:
         return made
 
     def given(
-        self, rows: List[List[int]], prefixes: Sequence[List[int]] = ()
+        self, rows: List[List[int]], prefixes: Sequence[Sequence[int]] = ()
     ) -> Tuple[Dict[str, Any], Dict[str, Any]]:
         """fairseq's sample of these texts' token ids, and what their outputs begin with.
         ``prefixes``: token ids of each text; () for none."""
@@ -123,7 +123,7 @@ class Decoding:
         return sample, first
 
     @contextlib.contextmanager
-    def batch(self, rows: List[List[int]], prefixes: Sequence[List[int]] = ()) -> Iterator[Any]:
+    def batch(self, rows: List[List[int]], prefixes: Sequence[Sequence[int]] = ()) -> Iterator[Any]:
         """A batch of these texts' token ids, ready to decode, none of them empty; ``prefixes`` as
         of ``given``."""
         sample, first = self.given(rows, prefixes)
@@ -135,7 +135,7 @@ class Decoding:
         row: List[int],
         put: Put,
         ended: Callable[[], bool],
-        prefixes: Sequence[List[int]] = (),
+        prefixes: Sequence[Sequence[int]] = (),
     ) -> None:
         """As ``Calls.decode_growing``; ``prefixes`` as of ``given``."""
         tokens: List[int] = []

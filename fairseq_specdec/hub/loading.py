@@ -8,7 +8,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import torch
 from fairseq.data import data_utils
 
-from fairseq_specdec.compat.checkpoint_file import load_models, read_state, reads_speech
+from fairseq_specdec.compat.checkpoint_file import (
+    architecture,
+    load_models,
+    read_state,
+    reads_speech,
+)
 from fairseq_specdec.compat.decoding_memory import only_to_decode
 from fairseq_specdec.compat.own_task import OwnTask
 from fairseq_specdec.config import TranslationSpecDecConfig
@@ -113,11 +118,13 @@ def _demo_folder(name: str) -> str:
 
 
 class Loaded(NamedTuple):
-    """A verifier in memory. ``saved``: the first checkpoint's configuration, or None."""
+    """A verifier in memory. ``saved``: the first checkpoint's configuration, or None. ``arch``: its
+    ``--arch``."""
 
     task: Any
     models: List[Any]
     saved: Any
+    arch: str = ""
 
     @property
     def dictionaries(self) -> Tuple[Any, Any]:
@@ -230,7 +237,7 @@ def _load(
     models += load_models("verifier", paths[1:], task, misfit)[0]
     for model in models:
         model.eval()
-    return Loaded(task, models, saved)
+    return Loaded(task, models, saved, architecture(state))
 
 
 def chosen_device(device: Any) -> torch.device:

@@ -1,11 +1,12 @@
 """What a translator returns."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.trace.record import Trace
 from fairseq_specdec.trace.recorder import TraceBuilder
 
+from .batching import Parts
 from .text import TextCodec
 
 
@@ -29,16 +30,21 @@ class Translation(NamedTuple):
         text: plain text.
         tokens: the output's tokens, without </s>.
         score: as fairseq's: mean log-probability of a token (natural logarithm), unless ``lenpen``
-            or ``unnormalized`` says otherwise. 0.0 for an empty text.
+            or ``unnormalized`` says otherwise. 0.0 for an empty text. Of several sentences the mean
+            of their scores, weighted by their tokens.
         iterations: verifier passes.
         accepted: for each of them, the draft tokens that entered the output.
         drafted: for each, the draft tokens put before the verifier.
         unknown: source tokens that the dictionary does not have.
-        trace: everything, if it was asked for.
+        trace: everything, if it was asked for; None of several sentences, which have their own.
         alternatives: with ``nbest`` above 1, the other hypotheses, best first; ``nbest`` - 1 of
-            them, or fewer where fewer ended before the length limit.
+            them, or fewer where fewer ended before the length limit. Of several sentences the
+            first ones of all, the second ones and so on, as many as every sentence has.
         scores: log-probability of each token and of the </s> after them, as fairseq's lines ``P-``
-            have them.
+            have them; of several sentences one after another.
+        sentences: the translations of a text's sentences, whose lists are joined in the fields
+            above; () where the text was decoded as one.
+        error: with ``on_error="skip"``, why a text was not decoded; its translation is empty.
     """
 
     text: str
@@ -51,6 +57,8 @@ class Translation(NamedTuple):
     trace: Optional[Trace] = None
     alternatives: Tuple[Alternative, ...] = ()
     scores: Tuple[float, ...] = ()
+    sentences: Tuple["Translation", ...] = ()
+    error: Optional[str] = None
 
     def __str__(self) -> str:
         return self.text
@@ -62,7 +70,7 @@ class Piece(NamedTuple):
     Attributes:
         text: characters that are certain now; "" where none became so. In beam search those that
             all hypotheses have.
-        iteration: its trace; None for the last piece, which ends the text.
+        iteration: its trace; None for the last piece of a sentence, and for what is between two.
     """
 
     text: str
@@ -89,3 +97,31 @@ def nothing(trace_builder: TraceBuilder, i: int, source: str, traced: bool) -> T
     settings = dict(trace_builder.settings)
     trace = Trace(i, trace_builder.strategy, settings, [], [], None, [], source, "")
     return Translation("", [], 0.0, 0, [], [], 0, trace if traced else None)
+
+
+def joined(parts: Parts, found: Sequence[Translation]) -> Translation:
+    """The translation of a text. ``found``: those of its sentences."""
+    if parts.copied == ["", ""]:
+        return found[0]
+    best = _in_turns(parts.copied, found)
+    others = zip(*(each.alternatives for each in found))
+    return Translation(
+        *best[:3],
+        iterations=sum(each.iterations for each in found),
+        accepted=[n for each in found for n in each.accepted],
+        drafted=[n for each in found for n in each.drafted],
+        unknown=sum(each.unknown for each in found),
+        alternatives=tuple(_in_turns(parts.copied, ranked) for ranked in others),
+        scores=best.scores,
+        sentences=tuple(found),
+        error=parts.error,
+    )
+
+
+def _in_turns(copied: List[str], found: Sequence[Union[Translation, Alternative]]) -> Alternative:
+    """What is copied and what was decoded, one after the other."""
+    text = copied[0] + "".join(each.text + after for each, after in zip(found, copied[1:]))
+    total = sum(each.score * len(each.scores) for each in found)
+    scores = tuple(score for each in found for score in each.scores)
+    tokens = [token for each in found for token in each.tokens]
+    return Alternative(text, tokens, total / max(1, len(scores)), scores)

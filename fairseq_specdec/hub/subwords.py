@@ -1,32 +1,22 @@
-"""The subword model of a checkpoint: its file in the folders, and dictionaries that need one."""
+"""The subword model of a checkpoint: its file in the folders."""
 
 import filecmp
 import fnmatch
 import os
 import re
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
-# fairseq's flag for the file of each kind.
-FLAGS = {"subword_nmt": "bpe_codes", "fastbpe": "bpe_codes", "sentencepiece": "sentencepiece_model"}
+from fairseq_specdec.families.subwords import FLAGS, marked
+
 _CODES = ("code", "codes", "bpecodes", "bpe_codes", "codes.bpe", "*.codes")
 _PIECES = ("sentencepiece*.model", "sentence.bpe.model", "spm*.model", "*.spm")
 # Names that fairseq's hub, its recipes, Marian and this project give those files.
 PATTERNS = {"subword_nmt": _CODES, "fastbpe": _CODES, "sentencepiece": _PIECES}
-# A dictionary is of subwords where more than one entry in so many has their mark.
-FEW = 100
 
 
 def kind_of_file(path: str) -> str:
     """``subword_nmt`` or ``sentencepiece``, by the file's name."""
     return "sentencepiece" if path.endswith((".model", ".spm")) else "subword_nmt"
-
-
-def marked(symbols: Sequence[str]) -> Optional[Tuple[str, str]]:
-    """(kind, an entry) of a dictionary's subwords; None where its entries are words."""
-    parts = [each for each in symbols if each.endswith("@@") and each != "@@"]
-    pieces = [each for each in symbols if each.startswith("\u2581") and each != "\u2581"]
-    kind, most = max(("subword_nmt", parts), ("sentencepiece", pieces), key=lambda k: len(k[1]))
-    return (kind, most[0]) if len(most) * FEW > len(symbols) else None
 
 
 def files_of(kind: str, folders: Iterable[str], languages: Tuple[Any, Any]) -> List[str]:

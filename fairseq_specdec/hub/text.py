@@ -1,20 +1,29 @@
 """Plain text to subwords and back, at once or while the translation grows."""
 
-import contextlib
-import io
 import os
+import unicodedata
 from argparse import Namespace
 from typing import Any, Dict, List, Optional
 
 from fairseq.data import encoders
 
-from .subwords import FLAGS
+from fairseq_specdec.compat.subword_files import check_codes
+from fairseq_specdec.families.subwords import FLAGS
+from fairseq_specdec.io.contents import WrongFileError
 
 # With these the text of a beginning is the beginning of the text (up to its last token).
 GROWING_BPE = (None, "subword_nmt", "fastbpe", "sentencepiece")
 GROWING_TOKENIZER = (None, "moses", "space")
 # Its rules look at a sentence's last tokens wherever they are.
 NOT_GROWING_LANGUAGES = ("cs",)
+
+# Unicode's categories of what nobody sees: formats, controls, separators.
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+
+
+def is_visible(text: str) -> bool:
+    """Whether a text has a visible character."""
+    return any(unicodedata.category(character) not in _UNSEEN for character in text)
 
 
 class TextCodec:
@@ -51,6 +60,7 @@ class TextCodec:
         spoken = {"source_lang": languages[0], "target_lang": languages[1]}
         self.tokenizer = _built("tokenizer", dict(spoken, **tokenizer))
         self.bpe = _built("bpe", bpe)
+        check_codes(self.bpe, [src_dict], src_dict.symbols == tgt_dict.symbols)
         spoken.update({k: v for k, v in tokenizer.items() if k in spoken})
         of_target = {"source_lang": spoken["target_lang"]}
         self._target_tokenizer = _built("tokenizer", {**spoken, **tokenizer, **of_target})
@@ -70,11 +80,11 @@ class TextCodec:
         return self._ids(text, self._target_tokenizer, self.tgt_dict)
 
     def _ids(self, text: str, tokenizer: Any, dictionary: Any) -> List[int]:
+        if not is_visible(text):
+            return []
         # A lone surrogate is no character and cannot be written anywhere.
         text = text.encode("utf-8", "replace").decode("utf-8")
         text = " ".join(text.split())
-        if not text:
-            return []
         if tokenizer is not None:
             text = tokenizer.encode(text)
         if self.bpe is not None:
@@ -107,13 +117,10 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
     if choice not in registry:
         raise ValueError(f"{kind} {choice!r}: fairseq has {', '.join(sorted(registry))}")
     build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
-    refused = io.StringIO()
     try:
-        with contextlib.redirect_stderr(refused):  # of parsers that end the program
-            return build(Namespace(**flags))
-    except SystemExit as error:
-        reason = (refused.getvalue().strip().splitlines() or [str(error)])[-1]
-        raise ValueError(f"{named}{reason}") from error
+        return build(Namespace(**flags))
+    except WrongFileError as error:
+        raise ValueError(f"{kind} {choice!r}: {error}") from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
         raise ValueError(f"{named}{error}") from error
 

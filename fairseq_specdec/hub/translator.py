@@ -11,13 +11,14 @@ from fairseq_specdec.decoding.builder import check_dictionaries
 from fairseq_specdec.decoding.stats import DecodingStats
 
 from . import converted_text, loading
-from .batching import check_batching, check_seed
+from .batching import check_batching, check_reading, check_seed
 from .calls import Calls
 from .choices import Choice, choose_codec
 from .decoding import Decoding, Decodings, checked
 from .described import describe
 from .flags import in_python
 from .measured import fastest
+from .sentences import Split
 from .threads import Threads, workers
 
 
@@ -29,7 +30,7 @@ class SpeculativeTranslator(Calls):
     Attributes:
         strategy: ``--strategy``, where a call does not choose.
         settings: the flags that matter to it.
-        nbest, batch_size: as for ``from_pretrained``.
+        nbest, batch_size, split: as for ``from_pretrained``.
         stats: what was decoded so far (``DecodingStats``).
     """
 
@@ -41,6 +42,7 @@ class SpeculativeTranslator(Calls):
         flags: Dict[str, Any],
         max_tokens: int,
         too_long: str,
+        split: Split = False,
     ) -> None:
         base = decodings.made(strategy, drafter, flags)
         self.codec = decodings.codec
@@ -50,6 +52,7 @@ class SpeculativeTranslator(Calls):
         self.batch_size = base.batch_size
         self.max_tokens = max_tokens
         self.too_long = too_long
+        self.split = split
         self.stats: DecodingStats = decodings.stats
         self._flags = flags
         self._held: Optional[Tuple[Decodings, Decoding]] = (decodings, base)
@@ -73,6 +76,7 @@ class SpeculativeTranslator(Calls):
         batch_size: Optional[int] = None,
         max_tokens: int = 4096,
         too_long: str = "refuse",
+        split: Optional[Split] = None,
         seed: Optional[int] = None,
         **flags: Any,
     ) -> SpeculativeTranslator:
@@ -105,7 +109,10 @@ class SpeculativeTranslator(Calls):
                 depends on it).
             max_tokens: most source tokens decoded together, padding included.
             too_long: what to do with a text that the verifier has no positions for: refuse it, or
-                truncate its end.
+                truncate its end. One that is split is divided first.
+            split: whether a text is split into sentences, as for ``translate`` (default: yes, since
+                translating and correcting models learn from single sentences; no for BART, by its
+                family or architecture, which reads documents to summarise them).
             seed: makes ``sampling`` repeat itself, call by call.
             flags: every decoding flag by its name with underscores: beam (default 1, not fairseq's
                 5), nbest (``Translation.alternatives``), block_size, top_beta, tau, regret_budget,
@@ -117,6 +124,7 @@ class SpeculativeTranslator(Calls):
             FileNotFoundError: a file or folder that is not there.
         """
         check_batching(1 if batch_size is None else batch_size, max_tokens, too_long)
+        check_reading(True if split is None else split, "raise")
         check_seed(seed)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
@@ -145,7 +153,10 @@ class SpeculativeTranslator(Calls):
             for model in loaded.models:
                 model.to(device=where, dtype=number)
             decodings = Decodings(loaded, codec, lambda name: find(name).drafter, batch_size, seed)
-            return cls(decodings, strategy, place.drafter, flags, max_tokens, too_long)
+            if split is None:
+                family = loaded.arch if described is None else described.description["family"]
+                split = not family.startswith("bart")
+            return cls(decodings, strategy, place.drafter, flags, max_tokens, too_long, split)
         except ValueError as error:
             raise ValueError(in_python(str(error))) from error
 

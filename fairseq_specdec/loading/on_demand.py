@@ -18,7 +18,7 @@ from .host_logging import host_logging_kept
 
 PACKAGE = __name__.split(".")[0]
 # Modules that import neither torch nor fairseq, and packages of which that holds throughout.
-LIGHT = ("hub", "version")
+LIGHT = ("hub", "serve", "serve.listening", "version")
 LIGHT_PACKAGES = ("commands", "io", "loading")
 PARTS = ("criterions", "models", "tasks")
 

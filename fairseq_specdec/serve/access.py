@@ -1,7 +1,9 @@
 """Who is answered: whoever knows the token; without one, the programs of this machine."""
 
 import hmac
+import logging
 import os
+import stat
 from typing import Any, Dict, Mapping, Optional
 
 from starlette.datastructures import Headers
@@ -11,12 +13,14 @@ from fairseq_specdec.io.local_http import RefusedError, check_host, check_origin
 
 from .bodies import asked
 
+logger = logging.getLogger(__name__)
+
 VARIABLE = "SPECDEC_SERVE_TOKEN"
 _SHORTEST = 16
 # For orchestrators, which have no token.
 OPEN = ("/health", "/ready")
 # LibreTranslate's clients send the token as a field.
-_IN_FIELDS = ("/translate", "/translate/stream", "/languages")
+_IN_FIELDS = ("/translate", "/translate/stream", "/detect", "/languages", "/frontend/settings")
 
 
 def token_of(file: Optional[str], environment: Mapping[str, str] = os.environ) -> Optional[str]:
@@ -24,6 +28,8 @@ def token_of(file: Optional[str], environment: Mapping[str, str] = os.environ) -
     name = f"--token-file {file}" if file is not None else VARIABLE
     if file is not None:
         with open(file, encoding="utf-8", errors="replace") as stream:
+            if os.fstat(stream.fileno()).st_mode & stat.S_IROTH:
+                logger.warning("%s: others can read it; use chmod 600 %s", name, file)
             token = stream.read(4096).strip()
     elif VARIABLE in environment:
         token = environment[VARIABLE].strip()
@@ -74,10 +80,8 @@ class Access:
 
 
 async def _field(request: Request) -> Any:
-    """``api_key`` of a request's address or body."""
-    if "api_key" in request.query_params:
-        return request.query_params["api_key"]
+    """``api_key`` of a request's body or query string."""
     try:
         return (await asked(request, [])).get("api_key")
-    except RefusedError:
-        return None
+    except RefusedError:  # of a body that the route refuses again
+        return request.query_params.get("api_key")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import html
 from typing import Any, AsyncIterator, Dict, Optional
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 import fairseq_specdec
 from fairseq_specdec.io.local_http import RefusedError
@@ -22,6 +23,12 @@ from .metrics import Metrics
 from .opennmt import opennmt
 from .pairs import Pairs
 from .streaming import streaming
+
+_POLICY = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
+_LIST = """<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>specdec-serve</title><h1>specdec-serve</h1>
+<p><a href="openapi.json">openapi.json</a> describes the fields.</p><dl>{}</dl></html>
+"""
 
 
 def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
@@ -39,13 +46,14 @@ def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
         title="specdec-serve", version=fairseq_specdec.__version__, docs_url=None, redoc_url=None,
         redirect_slashes=False, lifespan=life,
     )  # fmt: skip
-    app.include_router(libretranslate(pairs))
+    app.include_router(libretranslate(pairs, token is not None))
     app.include_router(streaming(pairs))
     app.include_router(deepl(pairs))
     app.include_router(opennmt(pairs))
     metrics = Metrics(pairs)
     _add_states(app, pairs, metrics)
     _add_errors(app)
+    _add_list(app)
     paths = app.openapi()["paths"]
     return Guard(app, paths, pairs.limits, Access(token, port), metrics)
 
@@ -67,6 +75,19 @@ def _add_states(app: FastAPI, pairs: Pairs, metrics: Metrics) -> None:
     async def counters() -> Response:
         """Counters for Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _add_list(app: FastAPI) -> None:
+    @app.get("/docs", response_class=HTMLResponse)
+    async def docs() -> HTMLResponse:
+        """This page."""
+        rows = [
+            f"<dt><code>{method.upper()} {html.escape(path)}</code></dt>"
+            f"<dd>{html.escape(route.get('description', ''))}</dd>"
+            for path, methods in app.openapi()["paths"].items()
+            for method, route in methods.items()
+        ]
+        return HTMLResponse(_LIST.format("".join(rows)), headers=_POLICY)
 
 
 def _add_errors(app: FastAPI) -> None:

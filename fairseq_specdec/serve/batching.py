@@ -16,7 +16,7 @@ _LENGTHS = (0.75, 1.25)
 _PAYS = 1.2
 
 # Of so many times a batch's sentences, those with the nearest lengths are decoded together.
-_WINDOW = 4
+WINDOW = 4
 
 Smallest = Callable[[], float]
 """Sentences of the smallest batch that pays; infinite where none does."""
@@ -73,6 +73,6 @@ def choose(lengths: Sequence[int], idle: int, widest: int, smallest: float) -> L
     share = min(widest, -(-len(lengths) // (1 + idle)))
     if share < smallest:
         return [0]
-    window = range(1, min(len(lengths), _WINDOW * widest))
+    window = range(1, min(len(lengths), WINDOW * widest))
     near = sorted(window, key=lambda i: abs(lengths[i] - lengths[0]))[: share - 1]
     return sorted([0, *near], key=lambda i: -lengths[i])

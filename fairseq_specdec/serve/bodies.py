@@ -1,4 +1,4 @@
-"""What clients send: JSON objects and forms."""
+"""What clients send: JSON objects, forms and query strings."""
 
 import json
 from typing import Any, Dict, Iterable
@@ -9,15 +9,22 @@ from fairseq_specdec.io.local_http import RefusedError
 
 
 async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
-    """The fields of a request's body.
+    """The fields of a request: those of its body, and those of its query string that the body
+    does not have.
 
     Args:
-        request: a POST.
+        request: its body may be empty.
         lists: fields of a form that may be given several times; then they are lists.
 
     Raises:
         RefusedError: the body is neither a JSON object nor a sound form.
     """
+    return {**_fields(request.query_params, lists), **await _of_body(request, lists)}
+
+
+async def _of_body(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
+    if not await request.body():
+        return {}
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind == "application/json":
         return _object(await request.body())
@@ -25,21 +32,19 @@ async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
         raise RefusedError(
             400, "Invalid request: send JSON (Content-Type: application/json) or a form"
         )
-    form = await form_of(request)
-    values = {name: form[name] for name in form}
-    for name in lists:
-        if len(form.getlist(name)) > 1:
-            values[name] = form.getlist(name)
-    return values
-
-
-async def form_of(request: Request) -> Any:
-    """The fields of a form, which may hold no files; none where the body is no form. Raises
-    RefusedError: it is damaged, or in no charset that can be read."""
     try:
-        return await request.form(max_files=0)
+        return _fields(await request.form(max_files=0), lists)
     except UnicodeError:  # of a charset such as Python's "undefined"; starlette answers the others
         raise RefusedError(400, "Invalid request: the form is not in its charset") from None
+
+
+def _fields(given: Any, lists: Iterable[str]) -> Dict[str, Any]:
+    """The last value of each field; all values of a field of ``lists`` that has several."""
+    every = {name: given.getlist(name) for name in given}
+    return {
+        name: values if name in lists and len(values) > 1 else values[-1]
+        for name, values in every.items()
+    }
 
 
 def _object(body: bytes) -> Dict[str, Any]:

@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import logging
 import math
+import signal
 import socket
 import sys
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
@@ -74,12 +75,15 @@ def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
 
 
 def _patient(server: Any) -> Any:
-    """uvicorn's server, whose end a second signal does not cut short: threads would stay."""
+    """uvicorn's server, whose end a second signal does not cut short: threads would stay. It does
+    not raise the signal again at its end: the process ends with status 0."""
 
     class Patient(server):  # type: ignore[misc]
+        interrupted = False
+
         def handle_exit(self, number: int, frame: Any) -> None:
-            if not self.should_exit:
-                super().handle_exit(number, frame)
+            self.should_exit = True
+            self.interrupted = number == signal.SIGINT
 
     return Patient
 
@@ -140,14 +144,14 @@ def serve(words: Sequence[str], make: Optional[Make] = None) -> None:
     server = start(words, make)
     server.socket.listen(_BACKLOG)  # who reads the line below can connect
     names = ", ".join("-".join(each.languages) for each in server.pairs.services)
-    sys.stdout.write(f"{names} is served at {server.url} (Ctrl-C ends it)\n")
+    hint = " (Ctrl-C ends it)" if sys.stdout.isatty() else ""
+    sys.stdout.write(f"{names} is served at {server.url}{hint}\n")
     sys.stdout.flush()
     # The event loop soon gets the interpreter from a worker between two calls of the library.
     sys.setswitchinterval(0.0005)
-    try:
-        server.uvicorn.run(sockets=[server.socket])
-    except KeyboardInterrupt:  # raised once all is answered
-        sys.stdout.write("\n")
+    server.uvicorn.run(sockets=[server.socket])
+    if server.uvicorn.interrupted and sys.stdout.isatty():
+        sys.stdout.write("\n")  # behind the terminal's ^C
 
 
 def measure(args: argparse.Namespace, words: Sequence[str]) -> None:

@@ -11,12 +11,12 @@ from fairseq_specdec.io.local_http import ADDRESS
 
 from .bench.flags import add_bench_flags
 from .limits import Limits
+from .listening import PORT
 
 DESCRIPTION = """``specdec-serve``: a translation server for clients of LibreTranslate and DeepL.
 
 One process holds the models; threads decode.
 """
-PORT = 8700
 # Decoding flags of this project, with what they are made of.
 DECODING: Dict[str, Any] = {
     "block_size": int, "drafter_dtype": str, "verifier_dtype": str, "backend": str,

@@ -2,7 +2,11 @@
 
 import ipaddress
 import socket
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
+
+from fairseq_specdec.io.local_http import ADDRESS
+
+PORT = 8700
 
 
 class Listening(NamedTuple):
@@ -16,6 +20,20 @@ class Listening(NamedTuple):
     @property
     def url(self) -> str:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
+
+
+def check_free(words: Sequence[str]) -> None:
+    """Refuse a command line whose port is taken. It takes no time, since it leaves all other
+    mistakes to the command's parser."""
+    given = {"--host": ADDRESS, "--port": str(PORT)}
+    for word, following in zip(words, [*words[1:], ""]):
+        flag, equals, value = word.partition("=")
+        if flag.startswith("--bench"):
+            return  # it listens on a port of its own
+        if flag in given:
+            given[flag] = value if equals else following
+    if given["--port"].isdecimal() and int(given["--port"]) < 1 << 16:
+        listen(given["--host"], int(given["--port"])).socket.close()
 
 
 def listen(host: str, port: int) -> Listening:

@@ -39,8 +39,8 @@ def opennmt(pairs: Pairs) -> APIRouter:
         service = _service(pairs, [each.get("id", FIRST) for each in given])
         texts = service.check([each.get("src") for each in given])
         translations = await service.translate(texts, client_of(request, service.limits.deadline))
-        ranked = [[] if one is None else [one, *one.alternatives] for one in translations]
-        widest = max(1, *map(len, ranked))
+        ranked = [[one, *one.alternatives] for one in translations]
+        widest = max(map(len, ranked))
         return [
             [_hypothesis(text, row[n : n + 1], widest) for text, row in zip(texts, ranked)]
             for n in range(widest)

@@ -2,10 +2,11 @@
 
 from typing import Any, List, Sequence, Tuple
 
+from fairseq_specdec.hub.language_codes import matching, short
 from fairseq_specdec.io.local_http import RefusedError
 
 from .bodies import shown
-from .language_codes import matching, short
+from .detection import likeliest
 from .limits import Limits
 from .service import Service
 
@@ -16,6 +17,8 @@ class Pairs:
 
     def __init__(self, services: Sequence[Service]) -> None:
         self.services = tuple(services)
+        if len(services) > 1:  # it reads the library's model before the first request
+            likeliest([], _different(services, 0))
 
     @property
     def limits(self) -> Limits:
@@ -47,21 +50,28 @@ class Pairs:
         code = service.languages[0]
         return short(code, _different(self.services, 0)) or code
 
-    def asked(self, source: Any, target: Any, names: Tuple[str, str]) -> Service:
-        """The service of the languages that a request names.
+    def detected(
+        self, texts: Any, name: str, services: Sequence[Service] = ()
+    ) -> Tuple[Service, int]:
+        """A service of the source language that texts are in, with how likely that is in percent.
+        ``name``: of the field that names it. ``services``: to choose from (default: all)."""
+        services = services or self.services
+        codes = _different(services, 0)
+        likely = likeliest(self.services[0].check(texts) if len(codes) > 1 else [], codes)
+        if likely is None:
+            raise RefusedError(400, f"{name} must be one of {', '.join(codes)}")
+        code, percent = likely
+        return next(each for each in services if each.languages[0] == code), percent
 
-        Args:
-            source: None where the request leaves it open.
-            target: as the request has it.
-            names: of the two fields.
-        """
+    def asked(
+        self, source: Any, target: Any, names: Tuple[str, str], texts: Any
+    ) -> Tuple[Service, int]:
+        """The service of the languages that a request names, and how likely the source language
+        is in percent. ``source``: None to detect it. ``names``: of the two fields."""
         fitting = _of_language(self.services, 1, target, names[1])
         if source is not None:
             fitting = _of_language(fitting, 0, source, names[0])
-        if len(fitting) > 1:
-            there = ", ".join(_different(fitting, 0))
-            raise RefusedError(400, f"{names[0]} must be one of {there}")
-        return fitting[0]
+        return self.detected(texts, names[0], fitting)
 
 
 def check_new(services: Sequence[Service], service: Service) -> None:

@@ -2,12 +2,13 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import logging
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .batching import Smallest, choose
+from .batching import WINDOW, Smallest, choose
 
 logger = logging.getLogger(__name__)
 
@@ -17,6 +18,8 @@ Decode = Callable[[List[Row]], Iterator[Tuple[int, Any]]]
 
 # Weight of the newest batch in the running mean of seconds a token.
 _FORGETS = 0.05
+# Sentences are not begun if they are expected to take so many times the seconds that there are.
+_HOPELESS = 3.0
 
 
 class FullError(Exception):
@@ -32,7 +35,7 @@ class StoppedError(Exception):
 
 
 class LateError(Exception):
-    """The deadline passed before decoding began."""
+    """The deadline passed, or will have passed, before the answer."""
 
 
 class Job(NamedTuple):
@@ -122,13 +125,18 @@ class Scheduler:
         Raises:
             FullError: they would wait for too long, or beyond their deadline.
             StoppedError: ``stop`` was called.
+            LateError: they alone would take far longer than until their deadline.
         """
+        tokens = sum(map(len, rows))
+        left = max(0.0, until - time.monotonic())
+        if tokens * self._pace / len(self._threads) > _HOPELESS * left:
+            raise LateError
         how = decode or self._decode
         jobs = [Job(row, until, how, concurrent.futures.Future()) for row in rows]
         with self._changed:
             self.check(until)
             self._waiting.extend(jobs)
-            self._tokens += sum(map(len, rows))
+            self._tokens += tokens
             self._changed.notify(len(jobs))
         return [job.future for job in jobs]
 
@@ -167,7 +175,9 @@ class Scheduler:
                 self._changed.wait()
                 self._idle -= 1
             decode = self._waiting[0].decode
-            mates = [i for i, job in enumerate(self._waiting) if job.decode is decode]
+            most = self._widest * max(WINDOW, 1 + self._idle)  # others are never chosen
+            every = (i for i, job in enumerate(self._waiting) if job.decode is decode)
+            mates = list(itertools.islice(every, most))
             lengths = [len(self._waiting[i].row) for i in mates]
             chosen = choose(lengths, self._idle, self._widest, self._smallest())
             jobs = [self._waiting[mates[i]] for i in chosen]

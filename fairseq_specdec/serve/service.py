@@ -3,11 +3,15 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import itertools
 import math
 import time
 from typing import Any, Iterator, List, Optional, Tuple
 
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
+from fairseq_specdec.hub.batching import Parts
+from fairseq_specdec.hub.results import joined
+from fairseq_specdec.hub.sentences import Split
 from fairseq_specdec.io.local_http import RefusedError
 
 from .batching import Smallest, smallest_batch
@@ -15,6 +19,7 @@ from .clients import Client, GoneError
 from .limits import Limits
 from .scheduler import FullError, LateError, Scheduler, StoppedError
 
+_NOTHING = Translation("", [], 0.0, 0, [], [], 0)
 # Decoded before the first request.
 _FIRST = "The quick brown fox jumps over the lazy dog."
 
@@ -74,39 +79,42 @@ class Service:
             )
         return texts
 
-    async def translate(self, texts: List[str], client: Client) -> List[Optional[Translation]]:
+    async def translate(
+        self, texts: List[str], client: Client, split: Optional[Split] = None
+    ) -> List[Translation]:
         """Translate the texts of one request.
 
         Args:
             texts: as ``check`` returns them.
             client: who waits.
-
-        Returns:
-            Their translations; None for texts without a visible character.
+            split: as for ``SpeculativeTranslator.translate``.
 
         Raises:
             RefusedError: the queue is full, a text is too long, or there is no answer in time.
             GoneError: the client left.
         """
         with self.refusing(client):
-            rows = await self.encoded(texts, client)
-            jobs = self.scheduler.submit([row for row in rows if row], client.until)
-            answers = iter(await _answered(jobs, client))
-        return [next(answers) if row else None for row in rows]
+            read = await self.read(texts, client, split)
+            rows = [row for parts in read for row in parts.rows if row]
+            answers = iter(await _answered(self.scheduler.submit(rows, client.until), client))
+        found = [[next(answers) if row else _NOTHING for row in parts.rows] for parts in read]
+        return [joined(parts, sentences) for parts, sentences in zip(read, found)]
 
-    async def encoded(self, texts: List[str], client: Client) -> List[List[int]]:
-        """Token ids of each text, made beside the event loop. Raises FullError or StoppedError:
-        before that is done. Raises RefusedError: a text is too long."""
+    async def read(
+        self, texts: List[str], client: Client, split: Optional[Split] = None
+    ) -> List[Parts]:
+        """The sentences of each text, made beside the event loop. Raises FullError or StoppedError:
+        before that is done. Raises RefusedError: a sentence is too long."""
         self.scheduler.check(client.until)
         loop = asyncio.get_running_loop()
+        read = self.translator.encode_sentences
         try:
-            return await loop.run_in_executor(self._encoders, self.translator.encode, texts)
+            return await loop.run_in_executor(self._encoders, read, texts, split)
         except ValueError:
             longest = self.translator.longest_source
             raise RefusedError(
                 400,
-                f"Invalid request: the model reads {longest} tokens of a text; split it into "
-                "sentences",
+                f"Invalid request: the model reads {longest} tokens of a sentence; split the text",
             ) from None
 
     @contextlib.contextmanager
@@ -136,16 +144,24 @@ async def _answered(jobs: List[Any], client: Client) -> List[Translation]:
     """The results, unless the deadline passes or the client leaves first."""
     if not jobs:
         return []
-    every = asyncio.gather(*map(asyncio.wrap_future, jobs))
-    every.add_done_callback(_noticed)
-    translations: List[Translation] = await client.first(every)
-    return translations
+    loop, counted, ended = asyncio.get_running_loop(), itertools.count(1), asyncio.Event()
 
+    def done(job: Any) -> None:
+        """In a worker's thread: one event for all, as there may be thousands of sentences."""
+        if not job.cancelled() and (job.exception() or next(counted) == len(jobs)):
+            loop.call_soon_threadsafe(ended.set)
 
-def _noticed(future: Any) -> None:
-    """Keep asyncio from logging what failed after nobody waited any more."""
-    if not future.cancelled():
-        future.exception()
+    try:
+        for job in jobs:
+            job.add_done_callback(done)
+        await client.first(ended.wait())
+        for job in jobs:
+            if job.done() and job.exception():
+                raise job.exception()
+        return [job.result() for job in jobs]
+    finally:
+        for job in jobs:
+            job.cancel()
 
 
 def _pace(translator: SpeculativeTranslator) -> float:

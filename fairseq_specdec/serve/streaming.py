@@ -37,7 +37,7 @@ def streaming(pairs: Pairs) -> APIRouter:
     async def translate(request: Request) -> StreamingResponse:
         """Translate one text; send each piece of it when it is certain."""
         fields = await asked(request, ["q"])
-        service, texts, single, alternatives = checked(fields, pairs)
+        service, texts, single, alternatives, _ = checked(fields, pairs)
         if not single or alternatives:
             raise RefusedError(400, "Invalid request: a stream is of one text only")
         client = client_of(request, service.limits.deadline)
@@ -82,11 +82,13 @@ def _event(kind: str, **data: str) -> str:
 
 
 async def _pieces(service: Service, texts: List[str], client: Client) -> AsyncIterator[str]:
-    """The pieces of one text, which waits in the queue and is decoded alone. Raises RefusedError or
-    GoneError: as of ``Service.translate``."""
+    """The pieces of one text, which waits in the queue and is decoded alone, one sentence after
+    another. Raises RefusedError or GoneError: as of ``Service.translate``."""
     with service.refusing(client):
-        (row,) = await service.encoded(texts, client)
-        if not row:
+        (parts,) = await service.read(texts, client)
+        if not any(parts.rows):
+            if any(parts.copied):
+                yield "".join(parts.copied)
             return
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue = asyncio.Queue()
@@ -96,17 +98,21 @@ async def _pieces(service: Service, texts: List[str], client: Client) -> AsyncIt
             loop.call_soon_threadsafe(feed.put_nowait, piece)
 
         def decode(rows: List[Row]) -> Iterator[Tuple[int, Any]]:
-            growing = GrowingText(service.translator.codec)
+            for copied, row in zip(parts.copied, [*parts.rows, []]):
+                growing = GrowingText(service.translator.codec)
 
-            def put(iteration: Any, words: List[str]) -> None:
-                piece = growing.next(words, iteration is None)
-                if piece:
-                    send(piece)
+                def put(iteration: Any, words: List[str], growing: GrowingText = growing) -> None:
+                    piece = growing.next(words, iteration is None)
+                    if piece:
+                        send(piece)
 
-            service.translator.decode_growing(rows[0], put, ended.is_set)
+                if copied:
+                    send(copied)
+                if row and not ended.is_set():
+                    service.translator.decode_growing(row, put, ended.is_set)
             yield 0, None
 
-        (job,) = service.scheduler.submit([row], client.until, decode)
+        (job,) = service.scheduler.submit([sum(parts.rows, [])], client.until, decode)
         job.add_done_callback(lambda _: send(None))
         try:
             while True:

@@ -56,7 +56,8 @@ def config_with_namespace():
 def samples():
     """One checkpoint of each kind, in bytes, by name."""
     namespace = argparse.Namespace(arch="transformer", lr=[0.1])
-    array = saved({"extra_state": {"metrics": {"_bleu_counts": np.arange(4)}}})
+    numbers = {"best": np.float64(0.5), "epoch": np.int32(3), "whole": np.bool_(True)}
+    array = saved({"extra_state": {"metrics": {"_bleu_counts": np.arange(4)}, **numbers}})
     core = b"numpy._core.multiarray" if b"numpy._core" in array else b"numpy.core.multiarray"
     made = {
         "command line": saved({"args": namespace, "cfg": {"task": {"lr": [1.0]}}}),

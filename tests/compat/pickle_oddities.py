@@ -127,8 +127,10 @@ def odd_objects():
         "a dtype of many": call(bare_dtype, text("i8,i8"), no, pickle.NEWTRUE),
         "a dtype of void": call(bare_dtype, text("V999999999"), no, pickle.NEWTRUE),
         "a dtype that is no copy": call(bare_dtype, text("i8"), no, no),
-        "numpy's scalar": call(
-            named("numpy.core.multiarray", "scalar"), dtype(), bytes_of(bytes(8))),
+        "a number of another size": call(
+            named("numpy.core.multiarray", "scalar"), dtype(), bytes_of(bytes(9))),
+        "a number of a listed type": call(
+            named("numpy._core.multiarray", "scalar"), named("torch", "float32"), bytes_of(b"4")),
         "a negative size": call(named("torch", "Size"), plain((-1,))),
         "a size of text": call(named("torch", "Size"), plain(("1",))),
         "a size of true": call(named("torch", "Size"), plain((True,))),

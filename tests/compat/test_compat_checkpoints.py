@@ -56,7 +56,9 @@ def test_loaded_values_are_those_saved():
     made = samples()
     assert load(made["command line"])["args"].lr == [0.1]
     for kind in ("eval-bleu, numpy 1", "eval-bleu, numpy 2"):
-        counts = load(made[kind])["extra_state"]["metrics"]["_bleu_counts"]
+        state = load(made[kind])["extra_state"]
+        assert (state["best"], state["epoch"], state["whole"]) == (0.5, 3, True)
+        counts = state["metrics"]["_bleu_counts"]
         assert counts.dtype == np.int64 and counts.tolist() == [0, 1, 2, 3]
     config = load(made["config object"])["cfg"]
     assert config["model"].layers == 2 and config["task"]["lr"] == [0.1, 0.2]

@@ -286,7 +286,8 @@ def test_tables_hold_known_instructions_and_objects_only():
     assert names == "".join(sorted("\x80N\x88\x89JKM\x8aGX)]}(t\x85\x86\x87aesuqrhjcR\x81bQ"))
     assert sorted(_objects()._calls) == [
         "__builtin__.bytes", "_codecs.encode", "collections.OrderedDict", "collections.defaultdict",
-        "numpy._core.multiarray._reconstruct", "numpy.core.multiarray._reconstruct", "numpy.dtype",
+        "numpy._core.multiarray._reconstruct", "numpy._core.multiarray.scalar",
+        "numpy.core.multiarray._reconstruct", "numpy.core.multiarray.scalar", "numpy.dtype",
         "torch.Size", "torch._utils._rebuild_parameter", "torch._utils._rebuild_tensor_v2",
         "torch.device",
     ]  # fmt: skip

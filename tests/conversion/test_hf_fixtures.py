@@ -22,6 +22,8 @@ from fairseq_specdec.conversion.hf.folder import ModelFolder
 from fairseq_specdec.conversion.hf.vocabulary import read_pieces
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.hub.converted_text import codec_of
+from fairseq_specdec.hub.described import describe
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +218,56 @@ def test_the_command_line(tmp_path, capsys):
         cli.cli_main(["hf", str(STORED / "bart"), "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit, match="no such folder; name one with config.json in it"):
         cli.cli_main(["hf", str(tmp_path / "none"), "--out", str(tmp_path / "other")])
+
+
+def test_padding_in_a_text_is_read_as_a_word(converted):
+    """transformers attends to it, and fairseq does not."""
+    texts = ["remi <pad> le kivoda sekugi?", "<pad>numu remi lu zimuzo setipu!"]
+    translations = loaded(converted("marian")[0], "marian").translate(texts)
+    assert list(map(str, translations)) == ["lemi lemi remi.", "vamulu ZO rulu ZO."]
+
+
+def changed_tokenizer(family, to, change):
+    """A copy of a folder whose tokenizer's settings are changed as text."""
+    pytest.importorskip("sentencepiece")
+    pytest.importorskip("safetensors")
+    shutil.copytree(STORED / family, to)
+    for name in ("special_tokens_map.json", "tokenizer_config.json", "added_tokens.json"):
+        if (to / name).is_file():
+            (to / name).write_text(change((to / name).read_text(encoding="utf-8")))
+    return str(to)
+
+
+def test_a_language_may_have_any_name(converted, tmp_path):
+    """One of the folder's, under the name of one that was added; fairseq's tasks split it."""
+    folder = changed_tokenizer("nllb", tmp_path / "in", lambda t: t.replace("fur_Latn", "gsw-CH"))
+    assert "take no language with a hyphen" in convert(
+        folder, str(tmp_path / "out"), "gsw-CH", "deu_Latn", False
+    )
+    outputs = []
+    for out, code in ((converted("nllb")[0], "fur_Latn"), (tmp_path / "out", "gsw-CH")):
+        for source, target in ((code, "deu_Latn"), ("eng_Latn", code)):
+            translator = SpeculativeTranslator.from_pretrained(
+                out, source_lang=source, target_lang=target, device="cpu"
+            )
+            outputs.append(list(map(str, translator.translate(expected_of("nllb")["sources"]))))
+    assert outputs[:2] == outputs[2:]
+    with pytest.raises(ValueError, match="split pairs of languages at hyphens, as in gsw-CH"):
+        codec_of(describe([str(tmp_path / "out" / "verifier.pt")], "gsw-CH", "deu_Latn"))
+
+
+def test_languages_that_no_file_names_are_transformers(converted, tmp_path):
+    """As it saves a new tokenizer of M2M-100."""
+    folder = changed_tokenizer("m2m_100", tmp_path / "in", lambda _: "{}")
+    convert(folder, str(tmp_path / "out"), None, None, False)
+    facts, before = expected_of("m2m_100"), converted("m2m_100")[0]
+    assert (tmp_path / "out" / "dict.all.txt").read_text() == (before / "dict.all.txt").read_text()
+    translations = loaded(tmp_path / "out", "m2m_100").translate(facts["sources"])
+    assert list(map(str, translations)) == facts["outputs"]
+    unknown = '{"language_codes": "other"}'
+    (tmp_path / "in" / "tokenizer_config.json").write_text(unknown, encoding="utf-8")
+    with pytest.raises(ValueError, match="none of its files names the model's languages"):
+        load(folder)
 
 
 def test_outputs_begin_with_the_language_that_was_asked_for(converted):

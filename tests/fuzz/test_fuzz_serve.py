@@ -14,11 +14,12 @@ from toy_pair import write_pair  # noqa: E402
 
 POSTS = (
     "/translate", "/translate/stream", "/v2/translate", "/translator/translate", "/v2/languages",
-    "/languages", "/x",
+    "/languages", "/detect", "/translate?q=w1&q=%ff&source=auto", "/x",
 )  # fmt: skip
 GETS = (
     "/languages", "/v2/languages?type=target", "/v2/languages?type=%00", "/health", "/ready",
-    "/metrics", "/openapi.json", "/translator/models", "/translate", "/..%2f", "/?api_key=x",
+    "/metrics", "/openapi.json", "/translator/models", "/translate", "/docs", "/v2/usage",
+    "/frontend/settings", "/..%2f", "/?api_key=x",
 )  # fmt: skip
 FIELDS = (
     "q", "text", "src", "id", "source", "target", "source_lang", "target_lang", "alternatives",

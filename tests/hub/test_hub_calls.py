@@ -193,6 +193,11 @@ def test_outputs_with_prefixes_are_fairseqs(translator, strategy, beam):
         assert one.text.startswith(wanted or "")
         assert "".join(translator.translate_stream(text, **call)) == one.text
         assert translator.translate(text, **call).tokens == one.tokens
+    lines = translator.translate("\n".join(TEXTS[4:6]), **dict(call, prefix=prefix[4])).text
+    assert lines.split("\n") == [
+        results[4].text,
+        translator.translate(TEXTS[5], **dict(call, prefix=None)).text,
+    ]
 
 
 def test_a_call_has_batches_of_its_size(pair, translator, monkeypatch):

@@ -1,18 +1,22 @@
 """Which subword model a checkpoint is decoded with, or that it must be named."""
 
+import contextlib
 import os
 import shutil
 import sys
+from argparse import Namespace
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from fairseq.data import Dictionary
 
+from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.demo.cli import at_the_prompt
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.choices import choose_codec
 from fairseq_specdec.hub.loading import Loaded, Place
+from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 CODES = "#version: 0.2\nh a\nu s</w>\n"
 SENTENCEPIECE = [
@@ -54,9 +58,9 @@ PARTS = dictionary("h@@", "aus", "haus")
 WORDS = dictionary("w1", "w2", "@-@", "@@", "▁")
 
 
-def codec(folder, words, bpe="auto", bpe_codes=None, saved=None, beside=None):
+def codec(folder, words, bpe="auto", bpe_codes=None, saved=None, beside=None, target=None):
     cfg = SimpleNamespace(data=str(folder), source_lang="en", target_lang="de")
-    task = SimpleNamespace(cfg=cfg, source_dictionary=words, target_dictionary=words)
+    task = SimpleNamespace(cfg=cfg, source_dictionary=words, target_dictionary=target or words)
     place = Place([str((beside or folder) / "verifier.pt")], None, str(folder), {})
     return choose_codec(Loaded(task, [], saved), place, None, bpe, bpe_codes)
 
@@ -169,7 +173,7 @@ def test_a_file_that_is_named_and_not_there_is_not_replaced(tmp_path):
         (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
         (os.mkfifo, "is no regular file"),
         (os.mkdir, "is a folder"),
-        (lambda path: path.write_text(""), "exactly two subword units"),
+        (lambda path: path.write_bytes(b""), "is empty"),
         (lambda path: path.write_text("#version: 0.2\na b c d\n"), "exactly two subword units"),
     ],
     ids=["device", "pipe", "folder", "empty", "odd"],
@@ -179,11 +183,62 @@ def test_a_file_that_is_no_subword_model_is_named(tmp_path, make, message):
     path = tmp_path / "odd"
     make(path)
     choices = [{"bpe_codes": path}, {"bpe": {"bpe": "subword_nmt", "bpe_codes": str(path)}}]
-    if "subword" not in message:
+    if "is " in message:
         choices.append({"bpe": {"bpe": "sentencepiece", "sentencepiece_model": str(path)}})
     for choice in choices:
         with pytest.raises(ValueError, match=rf"^bpe '\w+': {path}: .*{message}"):
             codec(tmp_path, WORDS, **choice)
+
+
+OWN, OTHER = ([a + b for a in "abcdefgh" for b in other] for other in ("abcdefgh", "ijklmnopqr"))
+
+
+def merges(*parts):
+    return "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in parts)
+
+
+@pytest.mark.parametrize(
+    "text, source, target, message",
+    [
+        (merges(*OWN, *OTHER), OWN, OTHER, None),
+        (merges(*OWN, *OTHER), OWN[:20], None, None),
+        (merges(*OWN), OWN + OTHER, None, None),
+        (merges(*OWN).rstrip(), OWN, OTHER, None),
+        (merges(*OWN), OTHER[:19], None, None),
+        (merges(*OWN), OTHER, OWN, "is of another model, its merges make 0 of 80 subwords"),
+        (merges(*OWN), OWN + OTHER, OTHER, "make 64 of 144 "),
+        (merges(*OWN[:40]).rstrip(), OWN, None, "make 40 of 64 .* its end is missing"),
+        ("".join(f"{a}@@ 7\n" for a in OWN), OWN, None, "is a dictionary, not BPE codes"),
+    ],
+    ids=["joint", "threshold", "apart", "no last end", "few", "other", "one side", "cut", "dict"],
+)
+def test_codes_are_those_of_the_dictionary(tmp_path, text, source, target, message):
+    """In Python, and in fairseq's commands by ``--bpe-codes``."""
+    put(tmp_path, "codes", text=text)
+    either = message is None or source is OTHER  # they are the target's
+    source, target = (dictionary(*(each + "@@" for each in side or source))
+                      for side in (source, target))  # fmt: skip
+    task = TranslationSpecDecTask(TranslationSpecDecConfig(), source, target)
+    flags = Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "codes"), bpe_separator="@@")
+    for build, sound in (
+        (lambda: codec(tmp_path, source, target=target), message is None),
+        (lambda: task.build_bpe(flags), either),  # of a command that prints the target alone
+    ):
+        with contextlib.nullcontext() if sound else pytest.raises(ValueError, match=message):
+            assert build() is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeff" + CODES, "h a 17\nu s</w> 5\n", "\ufeffh a 1\nu s</w> 1\n"],
+    ids=["mark", "fastbpe", "both"],
+)  # fmt: skip
+def test_a_mark_and_counts_change_no_word(tmp_path, text):
+    put(tmp_path, "codes", text=text)
+    words = dictionary("ha@@", "us", "h@@")
+    put(tmp_path, "dict.txt", text="\ufeffha@@ 5\nus 4\nh@@ 3\n")
+    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == words.symbols
+    made = codec(tmp_path, words)
+    assert made.words(made.encode("haus")) == ["ha@@", "us"]
 
 
 @pytest.mark.parametrize("given", [5, ["codes"], True])

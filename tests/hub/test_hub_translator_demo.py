@@ -20,6 +20,7 @@ def translator(demo):
 def test_text_in_and_text_out(translator, demo):
     results = translator.translate(TEXTS)
     assert results[1].text == "Öffnen Sie die Datei."
+    assert translator.translate("Save.\n\nAs.").text == "Speichern.\n\nWie."
     assert all("@@" not in r.text and "@-@" not in r.text and "&" not in r.text for r in results)
     assert results[2].text == ""
     greedy = SpeculativeTranslator.from_pretrained(demo, strategy="greedy", device="cpu")

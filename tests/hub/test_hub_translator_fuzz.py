@@ -22,7 +22,7 @@ def translators(pair):
     return {
         name: SpeculativeTranslator.from_pretrained(
             pair / "verifier.pt", drafter=pair / "drafter.pt" if name == "gad" else None,
-            strategy=name, device="cpu", batch_size=5,
+            strategy=name, device="cpu", batch_size=5, split=False,
         )
         for name in SYSTEMS
     }  # fmt: skip
@@ -57,7 +57,7 @@ def test_lines_of_10_000_tokens_are_refused_by_name_or_cut(pair, translators):
     with pytest.raises(ValueError, match="10001|10000|10,00"):
         translators["gad"].translate(["w1", long])
     cutting = SpeculativeTranslator.from_pretrained(
-        pair / "verifier.pt", strategy="iad", device="cpu", too_long="truncate"
+        pair / "verifier.pt", strategy="iad", device="cpu", too_long="truncate", split=False
     )
     one, other = cutting.translate(["w1", long])
     assert one.tokens and other.tokens

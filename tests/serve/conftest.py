@@ -23,7 +23,11 @@ def client(pair):
 
 
 @pytest.fixture(scope="session")
-def expected(pair):
+def hub(pair):
+    return SpeculativeTranslator.from_pretrained(pair, device="cpu", beam=2, nbest=2)
+
+
+@pytest.fixture(scope="session")
+def expected(hub):
     """What the hub translates of ``TEXTS``."""
-    hub = SpeculativeTranslator.from_pretrained(pair, device="cpu", beam=2, nbest=2)
     return hub.translate(TEXTS)

@@ -1,16 +1,21 @@
 """The token, addresses beyond this machine, and counters."""
 
 import logging
+import pathlib
+import subprocess
 
 import pytest
+import yaml
 from served import TEXTS, serving, until
 
 from fairseq_specdec.serve.access import VARIABLE, token_of
+from fairseq_specdec.serve.flags import get_parser
 from fairseq_specdec.serve.listening import listen
 
 deepl = pytest.importorskip("deepl")
 libretranslatepy = pytest.importorskip("libretranslatepy")
 TOKEN = "a-token_of.20-signs!"
+COMPOSE = pathlib.Path(__file__).resolve().parents[2] / "docker" / "compose.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +53,9 @@ def test_only_states_are_open(guarded):
     assert [guarded.ask(path)[0] for path in ("/health", "/ready")] == [200, 200]
     closed = ("/languages", "/v2/languages", "/metrics", "/openapi.json", "/nothing")
     assert [guarded.ask(path)[0] for path in closed] == [403] * 5
-    assert guarded.ask(f"/languages?api_key={TOKEN}")[0] == 200
+    for path, body in (("/languages", None), ("/frontend/settings", None), ("/detect", b"")):
+        statuses = [guarded.ask(f"{path}?q=w1{key}", body)[0] for key in ("", f"&api_key={TOKEN}")]
+        assert statuses == [403, 200]
     assert guarded.ask(f"/metrics?api_key={TOKEN}")[0] == 403  # addresses are logged by proxies
     assert guarded.ask("/v2/translate", {"text": ["w1"], "api_key": TOKEN})[0] == 403
 
@@ -61,6 +68,23 @@ def test_official_clients_bring_it(guarded):
     assert text == api.translate(TEXTS[0], "src", "tgt") != ""
     with pytest.raises(deepl.AuthorizationException):
         deepl.DeepLClient("x" * 20, server_url=guarded.url.rstrip("/")).get_source_languages()
+
+
+def test_files_that_others_can_read_are_warned_of(tmp_path, caplog):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    for mode, warnings in ((0o600, []), (0o640, []), (0o644, [f"use chmod 600 {file}"])):
+        file.chmod(mode)
+        caplog.clear()
+        assert token_of(str(file), {}) == TOKEN
+        assert [each.getMessage().rpartition("; ")[2] for each in caplog.records] == warnings
+
+
+def test_addresses_of_requests_are_not_logged(client, caplog, capfd):
+    with caplog.at_level(logging.DEBUG):
+        for path in ("/translate", "/detect", "/nothing", "/docs"):
+            client.ask(f"{path}?q=w1&source=src&target=tgt&api_key={TOKEN}", b"")
+    assert TOKEN not in caplog.text + "".join(capfd.readouterr())
 
 
 @pytest.mark.parametrize("text", ["", "short", "fifteen-signs--", "sixteen signs --", "\xe9" * 20])
@@ -88,6 +112,17 @@ def test_addresses(caplog):
         listen("no.such.name.invalid", 0)
     with pytest.raises(ValueError, match="--host 192.0.2.1 --port 0: Cannot assign"):
         listen("192.0.2.1", 0)
+
+
+def test_the_compose_file(guarded):
+    """It publishes the port to this machine only; its health check brings no token."""
+    (service,) = yaml.safe_load(COMPOSE.read_text("utf-8"))["services"].values()
+    args = get_parser().parse_args(service["command"].split()[1:])
+    assert service["ports"] == [f"127.0.0.1:{args.port}:{args.port}"]
+    check = service["healthcheck"]["test"].replace(f":{args.port}/", f":{guarded.port}/")
+    assert subprocess.run(check, shell=True, check=False).returncode == 0
+    check = check.replace("/ready", "/languages") + " 2>/dev/null"
+    assert subprocess.run(check, shell=True, check=False).returncode == 1
 
 
 def test_an_open_server_is_warned_of(pair, caplog, monkeypatch):

@@ -3,6 +3,7 @@
 import argparse
 import pathlib
 import re
+import shutil
 import threading
 
 import pytest
@@ -124,6 +125,29 @@ def test_each_pair_has_its_model(two, pair, expected):
         assert answer["translatedText"] == texts
     stream = {"q": TEXTS[0], "source": "src", "target": "xx"}
     assert texts[0] in client.ask("/translate/stream", stream)[1]
+
+
+def test_source_languages_are_detected(tmp_path):
+    """Of the pairs that have the target; each text is translated by its pair."""
+    texts = {"en": "w1 where is the house w2", "de": "w1 wo ist das Haus w2"}
+    write_pair(tmp_path)
+    for name in texts:
+        shutil.copy(tmp_path / "dict.src.txt", tmp_path / f"dict.{name}.txt")
+    line = "- {{path: {}/{}.pt, source-lang: {}, strategy: greedy, device: cpu}}\n"
+    lines = (line.format(tmp_path, *each) for each in zip(("verifier", "other"), texts))
+    file = tmp_path / "models.yaml"
+    file.write_text("".join(lines))
+    with serving("--config", file, device=False) as client:
+        other = deepl.DeepLClient("any", server_url=client.url.rstrip("/"))
+        for language, text in texts.items():
+            (found,) = client.ask("/detect", {"q": [text, text]})[1]
+            answer = client.translate(text, source="auto")[1]
+            named = client.translate(text, source=language)[1]
+            assert answer["translatedText"] == named["translatedText"]
+            assert answer["detectedLanguage"]["language"] == found["language"] == language
+            assert 60 < answer["detectedLanguage"]["confidence"] <= found["confidence"] <= 100
+            assert other.translate_text(text, target_lang="TGT").text == named["translatedText"]
+        assert client.translate([1], source="auto")[1]["error"].endswith("must be a string")
 
 
 def test_all_pairs_are_listed(two):

@@ -27,10 +27,29 @@ def test_its_own_client_gets_the_hubs_texts(translator, expected):
     assert one.text == expected[0].text and one.detected_source_lang == "SRC"
 
 
+@pytest.mark.parametrize(
+    "asked, split, sentences",
+    [(None, True, 3), ("1", True, 3), ("0", False, 0), ("nonewlines", "nonewlines", 2)],
+)
+def test_its_own_client_chooses_how_to_split(translator, hub, asked, split, sentences):
+    text = f"{TEXTS[0]}. {TEXTS[1]}\n\n- {TEXTS[2]}"
+    expected = hub.translate(text, split=split)
+    given = translator.translate_text(text, target_lang="TGT", split_sentences=asked)
+    assert given.text == expected.text and given.billed_characters == len(text)
+    assert len(expected.sentences) == sentences
+
+
 def test_its_own_client_lists_the_languages(translator):
     assert [each.code for each in translator.get_source_languages()] == ["SRC"]
     targets = translator.get_target_languages()
     assert [(each.code, each.supports_formality) for each in targets] == [("TGT", False)]
+
+
+def test_its_own_client_shows_usage(translator):
+    before = translator.get_usage().character
+    translator.translate_text(["w1", "w2 w3"], target_lang="TGT")
+    after = translator.get_usage()
+    assert after.character.count - before.count == 7 and not after.any_limit_reached
 
 
 def test_its_own_client_shows_errors(translator):
@@ -57,6 +76,8 @@ def test_forms_and_blank_texts(client, expected):
         ({"target_lang": None}, "target_lang None"),
         ({"source_lang": "TGT"}, "there is src"),
         ({"text": []}, "no text"),
+        ({"text": ["w1 " * 130], "split_sentences": "0"}, "the model reads 64 tokens"),
+        ({"split_sentences": "2"}, "split_sentences '2' is not supported; there are 0, 1"),
         ({"text": None}, "no text"),
         ({"text": [None]}, "must be a string"),
         ({"text": ["w1"] * 13}, "13 texts"),

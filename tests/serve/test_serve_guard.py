@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import time
 
@@ -46,8 +47,15 @@ def test_odd_forms_in_a_get_are_refused(client):
         assert status in exchange(client, get)
 
 
+def test_the_list_of_routes_loads_nothing(client):
+    status, page, headers = client.ask("/docs")
+    assert status == 200 and all(path in page for path in client.ask("/openapi.json")[1]["paths"])
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert not re.search("<script|<style|<link|<img|http", page)
+
+
 def test_odd_paths_and_methods_are_refused(client):
-    assert client.ask("/docs")[0] == 404 and client.ask("/translate/", GOOD)[0] == 404
+    assert client.ask("/redoc")[0] == 404 and client.ask("/translate/", GOOD)[0] == 404
     status, answer, _ = client.ask("/translate")
     assert status == 405 and answer["error"] == "Method Not Allowed"
 

@@ -1,10 +1,12 @@
 """LibreTranslate's interface, also as its own client uses it."""
 
+import json
 import urllib.parse
 
 import pytest
 from served import TEXTS
 
+deep_translator = pytest.importorskip("deep_translator")
 libretranslatepy = pytest.importorskip("libretranslatepy")
 FORM = "application/x-www-form-urlencoded"
 
@@ -14,6 +16,34 @@ def test_its_own_client_gets_the_hubs_texts(client, expected):
     assert api.languages() == [{"code": "src", "name": "src", "targets": ["tgt"]}]
     texts = [api.translate(text, "src", "tgt") for text in TEXTS[:4]]
     assert texts == [each.text for each in expected[:4]] and all(texts)
+
+
+def test_query_strings_are_read(client, expected):
+    """As deep-translator sends them; fields of the body come first."""
+    api = deep_translator.LibreTranslator("en", "de", api_key="any", custom_url=client.url)
+    api.source, api.target = "src", "tgt"  # it takes languages of a list only
+    assert api.translate_batch(TEXTS[:2]) == [each.text for each in expected[:2]]
+    query = urllib.parse.urlencode({"q": TEXTS[0], "source": "src", "target": "tgt"})
+    stream = client.ask(f"/translate/stream?{query}", b"")[1]
+    assert json.dumps(expected[0].text, ensure_ascii=False) in stream
+    query += "&" + urllib.parse.urlencode({"q": TEXTS[1], "text": TEXTS[0], "target_lang": "TGT"})
+    answers = client.ask(f"/translate?{query}", b"")[1]["translatedText"]
+    assert answers == [each.text for each in expected[:2]]
+    answer = client.ask(f"/translate?{query}", {"q": TEXTS[2]})[1]
+    assert answer["translatedText"] == expected[2].text
+    (answer,) = client.ask(f"/v2/translate?{query}", b"")[1]["translations"]
+    assert answer["text"] == expected[0].text
+    assert client.ask(f"/translate?{query}")[0] == client.ask(f"/v2/translate?{query}")[0] == 405
+
+
+def test_languages_and_settings_of_one_pair(client):
+    api = libretranslatepy.LibreTranslateAPI(client.url)
+    assert api.detect("w1") == [{"confidence": 100, "language": "src"}]
+    assert client.ask("/detect", {"q": ""})[1]["error"] == "Invalid request: missing q parameter"
+    settings = client.ask("/frontend/settings")[1]
+    assert settings["charLimit"] == 400 and settings["keyRequired"] is settings["apiKeys"] is False
+    assert settings["language"]["target"] == {"code": "tgt", "name": "tgt"}
+    assert {"frontendTimeout", "suggestions", "supportedFilesFormat"} < set(settings)
 
 
 def test_a_list_is_answered_by_a_list(client, expected):
@@ -35,10 +65,22 @@ def test_the_only_source_language_is_found(client, expected):
 def test_alternatives_are_the_other_hypotheses(client, expected):
     others = [[each.text for each in one.alternatives] for one in expected[:2]]
     assert all(others)
-    _, answer, _ = client.translate(TEXTS[0], alternatives=3)
+    _, answer, _ = client.translate(TEXTS[0], alternatives=1)
     assert answer["alternatives"] == others[0]
     _, answer, _ = client.translate(TEXTS[:2], alternatives="1")
     assert answer["alternatives"] == others
+
+
+def test_paragraphs_are_split_into_sentences(client, hub):
+    text = f"{TEXTS[0]}. {TEXTS[1]}.\r\n\r\n  * {TEXTS[2]}\n---\n"
+    whole = hub.translate(text)
+    a, b, c = whole.sentences
+    assert whole.text == f"{a} {b}\r\n\r\n  * {c}\n---\n"
+    _, answer, _ = client.translate([text, "\u200b", "\ufeff\n"], alternatives=1)
+    assert answer["translatedText"] == [whole.text, "", ""]
+    x, y, z = (each.alternatives[0] for each in whole.sentences)
+    assert answer["alternatives"] == [[f"{x} {y}\r\n\r\n  * {z}\n---\n"], [], []]
+    assert client.ask("/translator/translate", [{"src": text}])[1][0][0]["tgt"] == whole.text
 
 
 @pytest.mark.parametrize("encoded", [True, False])
@@ -69,13 +111,13 @@ def test_forms_are_read(client, expected, encoded):
         ({"q": {"a": 1}}, "must be a string"),
         ({"q": ["w1"] * 13}, "13 texts, at most 12"),
         ({"q": "w1 " * 200}, "600 characters, at most 400"),
-        ({"q": "w1 " * 130}, "the model reads"),
         ({"source": None}, "missing source"),
         ({"source": "\ud800" * 100}, "source '\\ud800"),
         ({"source": ["src"]}, "there is src"),
         ({"target": "src"}, "target 'src' is not supported; there is tgt"),
         ({"format": "html"}, "there is text"),
         ({"alternatives": -1}, "from 0 to 100"),
+        ({"alternatives": 2}, "there are 1; start the server with --beam 3 --nbest 3"),
         ({"alternatives": [1]}, "from 0 to 100"),
         ({"alternatives": 1e400}, "from 0 to 100"),
     ],

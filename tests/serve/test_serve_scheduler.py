@@ -56,6 +56,13 @@ def submit(scheduler, *rows, within=SOON):
     return scheduler.submit(list(rows), time.monotonic() + within)
 
 
+def test_what_cannot_end_in_time_is_not_begun(make):
+    scheduler, _ = make()
+    with pytest.raises(LateError):
+        submit(scheduler, *[[1, 2]] * 10, within=5)
+    assert len(submit(scheduler, [1, 2], within=5)) == 1
+
+
 def test_results_reach_those_who_asked(make, decoder):
     scheduler, first = make()
     later = submit(scheduler, [1, 2], [3, 4])

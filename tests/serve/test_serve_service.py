@@ -10,6 +10,7 @@ from served import TEXTS, serving, until
 
 from fairseq_specdec.decoding.loop import Batch
 from fairseq_specdec.serve import cli
+from fairseq_specdec.serve.listening import check_free
 
 
 @pytest.fixture
@@ -142,6 +143,23 @@ def test_mistakes_are_one_line(pair, words, says, capsys):
     assert says in message and message.count("\n") <= 1
 
 
-def test_a_port_that_is_taken_is_named(client):
-    with pytest.raises(SystemExit, match=f"--port {client.port}: Address already in use; give"):
+TAKEN = """
+import sys
+from fairseq_specdec.commands import start
+sys.argv[1:] = ["--workers", "1", "--port=%d"]
+try:
+    start.serve()
+except SystemExit as error:
+    print(error, {"torch", "fairseq", "numpy"} & set(sys.modules))
+"""
+
+
+def test_a_port_that_is_taken_is_named_before_anything_loads(client, run_python):
+    said = f"--port {client.port}: Address already in use; give another, or --port 0 for any free"
+    assert f"{said} one set()" in run_python(TAKEN % client.port)
+    with pytest.raises(ValueError, match=said):
+        check_free(["--port", str(client.port)])
+    check_free(["--port"])
+    check_free(["--bench", "texts", "--port", str(client.port)])
+    with pytest.raises(SystemExit, match=said):
         cli.cli_main(["--port", str(client.port)])

@@ -62,6 +62,14 @@ def test_the_pieces_are_the_text(stream_client):
         assert end == ("end", {"translatedText": expected})
         assert "".join(data["text"] for _, data in parts) == expected
         assert len(parts) > 1 and {name for name, _ in parts} == {"message"}
+    text = f"{TEXTS[0]}. {TEXTS[1]}.\n\n- {TEXTS[2]}\n"
+    expected = stream_client.translate(text)[1]["translatedText"]
+    *parts, end = events(stream_client, text)
+    assert end == ("end", {"translatedText": expected}) and "\n\n- " in expected
+    assert "".join(data["text"] for _, data in parts) == expected
+    assert events(stream_client, "---\n1") == [
+        ("message", {"text": "---\n1"}), ("end", {"translatedText": "---\n1"}),
+    ]  # fmt: skip
     assert events(stream_client, " ") == [("end", {"translatedText": ""})]
 
 
@@ -73,7 +81,6 @@ def test_the_pieces_are_the_text(stream_client):
         ({"alternatives": 1}, "one text"),
         ({"target": "src"}, "there is tgt"),
         ({"q": "w1 " * 2000}, "6000 characters"),
-        ({"q": "w1 " * 150}, "the model reads"),
     ],
 )
 def test_what_cannot_be_streamed_has_a_status(stream_client, fields, words):

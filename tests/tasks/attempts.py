@@ -1,14 +1,6 @@
-"""Commands that must end with an error, damaged files, and two commands that must say the same."""
+"""Commands that must end with an error, and two commands that must say the same."""
 
 import pytest
-
-
-def cut_in_half(path, folder):
-    half = folder / "half.pt"
-    with open(path, "rb") as file:
-        content = file.read()
-    half.write_bytes(content[: len(content) // 2])
-    return str(half)
 
 
 def ranked_hypotheses(out):

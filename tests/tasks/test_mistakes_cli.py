@@ -8,7 +8,6 @@ import shutil
 
 import pytest
 import torch
-from attempts import cut_in_half
 from in_process import run_here
 
 GAD = {"strategy": "gad", "block_size": 4}
@@ -54,12 +53,6 @@ def test_language_models(attempt, toy):
 def test_flags_of_interactive(attempt):
     message = attempt(command="interactive", constraints="ordered", buffer_size=16)
     assert message.startswith("--constraints:")
-
-
-def test_a_truncated_drafter(attempt, toy, tmp_path):
-    half = cut_in_half(toy.d, tmp_path)
-    message = attempt(drafter_path=half, **GAD)
-    assert "--drafter-path" in message and half in message and "complete?" in message
 
 
 def altered(path, folder, change):

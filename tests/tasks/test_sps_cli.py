@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from attempts import cut_in_half
 from in_process import hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
 
@@ -79,9 +78,3 @@ def test_mistakes_are_refused_by_flag(attempt, toy, small, flags, text):
     message = attempt(**{name: toy.d if value == "d" else value for name, value in given.items()})
     for part in text:
         assert part in message
-
-
-def test_a_truncated_small_model(attempt, small, tmp_path):
-    half = cut_in_half(small, tmp_path)
-    message = attempt(strategy="sps", drafter_path=half)
-    assert "--drafter-path" in message and half in message and "complete?" in message

@@ -25,7 +25,9 @@ def commands(converted: Converted, out: str, pair: Any) -> str:
     named = f"--source-lang {pair[0]} --target-lang {pair[1]}" if languages else ""
     place = shlex.quote(out)
     lines += ["As a server:", f"  specdec-serve --path {place} {named}".rstrip(), ""]
-    if converted.text.of_fairseq:
+    if languages and "-" in f"{pair[0]}{pair[1]}":
+        lines += ["fairseq's commands take no language with a hyphen: they split pairs at it.", ""]
+    elif converted.text.of_fairseq:
         lines += [*_of_fairseq(converted, out, pair), *_faster(place, pair, named), ""]
     if "<s>" in converted.text.source:
         lines += ["The model reads <s> before a sentence: fairseq's commands take it from prepared "

@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any, Dict
 
+from fairseq_specdec.io.contents import check_content
 from fairseq_specdec.io.printable import flat_message
 
 LARGEST_JSON = 64 << 20  # tokenizer.json of 256,000 pieces has 17 MB
@@ -35,6 +36,7 @@ class ModelFolder:
             raise ValueError(f"{path}: is a link to {real}, outside of the folder")
         if not os.path.isfile(real):
             raise ValueError(f"{path}: is no regular file; copy the whole folder")
+        check_content(path, "a file of a model")
         return path
 
     def json(self, name: str) -> Dict[str, Any]:

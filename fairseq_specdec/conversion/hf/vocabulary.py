@@ -1,14 +1,16 @@
 """The tokens of a model by their ids, and which of them are special or languages."""
 
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Pattern
 
 from fairseq_specdec.hub.converted_text import open_sentencepiece
 
 from .folder import ModelFolder
 
 # A language's token, as NLLB-200, mBART and M2M-100 write it.
-_CODE = re.compile(r"__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2})")
+CODE = re.compile(r"__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2})")
+# Of models whose other special tokens are control tokens, as <mask>: one that was added, as gsw-CH.
+ANY_CODE = re.compile(r"__([^\s/,]+)__|([^\s/,<\[]+)")
 
 
 class Vocabulary(NamedTuple):
@@ -98,7 +100,11 @@ def named_specials(folder: ModelFolder) -> Dict[str, bool]:
 
 
 def assemble(
-    folder: ModelFolder, base: Dict[int, str], usual: Iterable[str], after: Optional[int] = None
+    folder: ModelFolder,
+    base: Dict[int, str],
+    usual: Iterable[str],
+    after: Optional[int] = None,
+    codes: Pattern[str] = CODE,
 ) -> Vocabulary:
     """The vocabulary of a tokenizer.
 
@@ -107,6 +113,7 @@ def assemble(
         usual: special tokens of the family.
         after: first id of the languages that the folder names without ids; None for the one after
             ``base``.
+        codes: special tokens that are languages.
     """
     tokens, special = dict(base), {**dict.fromkeys(usual, False), **named_specials(folder)}
     for i, each in added_tokens(folder).items():
@@ -117,19 +124,19 @@ def assemble(
             special[content] = bool(each.get("lstrip"))
     known = set(tokens.values())
     end = max(base) + 1 if after is None else after
-    for content in [token for token in special if token not in known and _CODE.fullmatch(token)]:
+    for content in [token for token in special if token not in known and codes.fullmatch(token)]:
         while end in tokens:
             end += 1
         tokens[end] = content
     special = {token: strips for token, strips in special.items() if token in set(tokens.values())}
-    return Vocabulary(tokens, special, languages_of(special))
+    return Vocabulary(tokens, special, languages_of(special, codes))
 
 
-def languages_of(special: Iterable[str]) -> Dict[str, str]:
-    """Language codes to their tokens."""
+def languages_of(special: Iterable[str], codes: Pattern[str] = CODE) -> Dict[str, str]:
+    """Language codes to their tokens, of those that match ``codes``."""
     tokens_of_codes = {}
     for token in special:
-        match = _CODE.fullmatch(token)
+        match = codes.fullmatch(token)
         if match is not None:
             tokens_of_codes[next(filter(None, match.groups()))] = token
     return tokens_of_codes

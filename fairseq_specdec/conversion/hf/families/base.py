@@ -308,12 +308,12 @@ class Loader:
 
 
 def by_order(table: Tensor, order: List[int]) -> Tensor:
-    """[V', C], the rows of a table [V, C] by an order of V' ids; zeros where it is -1."""
+    """[V', C], the rows of a table [V, C] by an order of V' ids; padding's where it is -1."""
     if order == list(range(table.size(0))):
         return table
     index = torch.tensor(order)
     rows = table[index.clamp(min=0)]
-    rows[index < 0] = 0
+    rows[index < 0] = table[order[PAD]]
     return rows
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..generation import Generation
-from ..vocabulary import Vocabulary, assemble, read_ids
+from ..vocabulary import Vocabulary, assemble, read_ids, read_pieces
 from .base import PAD, Loader, Text, register, table_or_none
 
 USUAL = ("</s>", "<unk>", "<pad>")
@@ -45,7 +45,7 @@ class MarianLoader(Loader):
             target = assemble(self.folder, read_ids(self.folder, "target_vocab.json"), USUAL)
         files = {name: name for name in ("source.spm", "target.spm")}
         for name in files:
-            self.folder.file(name)
+            read_pieces(self.folder, name)
         text = Text("sentencepiece", files, ["{text}", "</s>"], "</s>", "translation")
         return text, (source, target)
 

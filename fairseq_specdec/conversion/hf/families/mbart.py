@@ -3,7 +3,7 @@
 from typing import Dict, Tuple
 
 from ..generation import Generation
-from ..vocabulary import Vocabulary, assemble, read_pieces, read_tokenizer
+from ..vocabulary import ANY_CODE, Vocabulary, assemble, read_pieces, read_tokenizer
 from .base import Loader, Text, register
 
 USUAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -52,7 +52,7 @@ def pieces_and_languages(loader: Loader) -> Vocabulary:
         pieces = read_pieces(loader.folder, PIECES)
         base = dict(enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]))
         after = len(pieces) + 1
-    vocabulary = assemble(loader.folder, base, USUAL, after)
+    vocabulary = assemble(loader.folder, base, USUAL, after, ANY_CODE)
     if "<mask>" in vocabulary.special:
         vocabulary.special["<mask>"] = True
     if not vocabulary.languages:

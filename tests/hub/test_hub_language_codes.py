@@ -5,7 +5,7 @@ import json
 import pytest
 from hf_folders import converted
 
-from fairseq_specdec.serve.language_codes import matching, short
+from fairseq_specdec.hub.language_codes import matching, short
 
 
 @pytest.fixture(scope="module")

@@ -43,6 +43,11 @@ def _tag(code: str) -> _Tag:
     return _Tag(language, script or _SCRIPTS.get(f"{language}-{region}"), region)
 
 
+def language_of(code: str) -> str:
+    """The language of a code, by ISO 639-1 where that has it: ``de`` of ``deu_Latn``."""
+    return _tag(code).language
+
+
 def _plain(code: str) -> str:
     return code.lower().replace("_", "-")
 
