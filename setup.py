@@ -160,6 +160,7 @@ setup(
         "Programming Language :: Python :: 3",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
+    package_dir={"": "."},  # so that -e puts this folder on the path, and is a --user-dir too
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
     package_data={
         "fairseq_specdec": [

@@ -117,13 +117,17 @@ class Browser:
         self.as_screen(PHONE, scheme)
 
     def as_screen(self, width, scheme):
-        """A screen so wide, of a user who prefers a colour scheme."""
+        """A screen so wide, of a user who prefers a colour scheme and nothing that moves."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1,
             mobile=width == PHONE,
         )  # fmt: skip
-        preferred = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.call("Emulation.setEmulatedMedia", features=preferred)
+        self.prefer({"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"})
+
+    def prefer(self, features):
+        """The user's preferences, as media features of CSS."""
+        named = [{"name": name, "value": value} for name, value in features.items()]
+        self.call("Emulation.setEmulatedMedia", features=named)
 
     def violations(self):
         """What axe-core finds against the page: (rule, element) each."""

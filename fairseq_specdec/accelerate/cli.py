@@ -18,7 +18,7 @@ from argparse import Namespace
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
 from fairseq.tasks.translation import TranslationTask
 
 from ..commands.own import again, brief, reporting
@@ -28,6 +28,7 @@ from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
 from ..families.own_flags import task_of
 from ..hub.described import is_converted
+from ..hub.subwords import files_of, marked
 from ..io.file_locks import alone
 from ..training.dictionaries import placeholders
 from . import converted, measuring, report, steps
@@ -37,8 +38,8 @@ from .measuring import recommend
 from .raw_text import binarise
 from .state import LOCK, State
 from .steps import Limits
-from .uses import further
-from .verifier import check_checkpoint, fit
+from .uses import further, here
+from .verifier import Fitting, check_checkpoint, check_layers, fit
 
 logger = steps.logger
 
@@ -86,6 +87,16 @@ def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
         _check_splits(args.data)
 
 
+def _subwords(args: argparse.Namespace, languages: Tuple[str, str]) -> Dict[str, Optional[str]]:
+    """``subwords`` and ``codes`` of the job, by the dictionary of the target."""
+    file = os.path.join(args.data, f"dict.{languages[1]}.txt")
+    marks = marked(Dictionary.load(file).symbols) if os.path.isfile(file) else None
+    if marks is None:
+        return {}
+    files = files_of(marks[0], [args.data, os.path.dirname(os.path.abspath(args.path))], languages)
+    return {"subwords": marks[0], "codes": here(files[0]) if len(files) == 1 else None}
+
+
 def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     """Check what can be checked at once; raw text is binarised."""
     descriptions = converted.settle(args)
@@ -102,14 +113,16 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     cpu = args.cpu or not torch.cuda.is_available()
     bf16 = cpu and computes_in_bf16()
     tokens = args.max_tokens or (1800 if cpu else 8192)
-    data = args.data if args.trainpref is None else os.path.join(args.out, "binarised")
+    out = here(args.out)
+    data = here(args.data) if args.trainpref is None else os.path.join(out, "binarised")
     first = descriptions[0] if descriptions else None
     job = Job(
-        data, args.path, args.out, source, target, args.beam, cpu, bf16, tokens, args.threads,
+        data, here(args.path), out, source, target, args.beam, cpu, bf16, tokens, args.threads,
         args.eval_sentences, args.decode_beam, args.batch_sizes,
         args.ray, args.ray_workers, tuple(task), tuple(pairs),
         first.folder if first else None, first.command_flags if first else {},
         text=args.validpref if first else None,
+        **({} if first else _subwords(args, (source, target))),
     )  # fmt: skip
     state = State(args.out, {name: getattr(args, name) for name in KEPT})
     if args.trainpref is not None and not state.done("binarise"):
@@ -141,6 +154,34 @@ def _steps(args: argparse.Namespace) -> Job:
         measuring.compare(job, state)
     job = job._replace(ways=measuring.worthwhile(job, state))
     logger.info("compare: %s", report.without_drafter(job, state))
+    try:
+        _make_and_measure(args, job, state, fitting)
+    except ValueError as error:
+        report.write_refusal(job, state, str(error))
+        raise ValueError(
+            f"{error}; {job.file('report.html')} has figures and commands without a drafter"
+        ) from error
+    if job.converted is not None:
+        job = job._replace(placed=converted.place(job, state))
+    recommended = recommend(job, state)
+    fastest: Dict[str, str] = {}
+    for best in recommended:
+        fastest.setdefault(best.pair, best.way)
+    if job.placed is not None:
+        converted.note_fastest(job, recommended)
+    report.write(job, state, fitting, further(job, fastest))
+    logger.info("%s", report.verdict(job, state))
+    logger.info("report: %s", job.file("report.html"))
+    for best in recommended:
+        logger.info("%s: decode with: %s", best.use, best.command(job))
+    for use, command in further(job, fastest):
+        logger.info("%s with: %s", use, command)
+    return job
+
+
+def _make_and_measure(args: argparse.Namespace, job: Job, state: State, fitting: Fitting) -> None:
+    """The drafter, the edits of a model that corrects, and the figures."""
+    check_layers(job.path, fitting)
     limits = Limits(args.hours, args.updates, args.accepted, args.limit)
     limits = measuring.leave_time(job, state, limits, args.measure_sentences)
     if not state.done("distil"):
@@ -162,21 +203,6 @@ def _steps(args: argparse.Namespace) -> Job:
         steps.edits(job, state)
     if not measuring.measured(job, state):
         measuring.measure(job, state, limits, args.measure_sentences)
-    if job.converted is not None:
-        job = job._replace(placed=converted.place(job, state))
-    report.write(job, state, fitting)
-    logger.info("%s", report.verdict(job, state))
-    logger.info("report: %s", job.file("report.html"))
-    fastest: Dict[str, str] = {}
-    recommended = recommend(job, state)
-    if job.placed is not None:
-        converted.note_fastest(job, recommended)
-    for best in recommended:
-        logger.info("%s: decode with: %s", best.use, best.command(job))
-        fastest.setdefault(best.pair, best.way)
-    for use, command in further(job, fastest):
-        logger.info("%s with: %s", use, command)
-    return job
 
 
 def _asks_for_more(limits: Limits, state: State) -> bool:

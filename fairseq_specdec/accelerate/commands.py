@@ -64,6 +64,8 @@ class Job(NamedTuple):
     generation: Mapping[str, str] = {}
     placed: Optional[str] = None  # the drafter in that folder
     text: Optional[str] = None  # plain text for validation, without its language
+    subwords: Optional[str] = None  # kind of those in the dictionary; None: it holds words
+    codes: Optional[str] = None  # file of their model, where one is found
     one_dictionary: bool = False  # of source and output, so that the source may be the draft
     ways: Tuple[str, ...] = ("greedy", "gad")  # of ``WAYS``, that are measured in the end
 

@@ -16,6 +16,7 @@ COMPARED = 20  # sentences, to say within a minute what this engine does without
 WARMUP = 3  # batches that specdec-bench decodes beforehand
 SHARE = 0.15  # of the time, for measuring
 FEWEST = 10  # sentences to measure
+LEAST_GAIN = 1.02  # times as fast as greedy, and tokens per iteration, of drafts that pay
 CORRECTS = 1.1  # times as fast as greedy that copying the source makes a model that corrects text
 
 
@@ -31,6 +32,7 @@ class Best(NamedTuple):
     way: str  # of ``WAYS``
     row: Dict[str, Any]  # its figures; ``stock``: those of stock fairseq at the same beam
     stock: Dict[str, Any]
+    greedy: Dict[str, Any] = {}
 
     @property
     def use(self) -> str:
@@ -50,16 +52,35 @@ class Best(NamedTuple):
 
 
 def fastest(rows: Dict[str, Any], use: Tuple[str, str, int], beam: int) -> Best:
-    """The fastest way of ``rows``, by name, which were measured for one of ``Job.uses``."""
-    ways = [way for way in WAYS if row_of(way, beam) in rows]
-    way = min(ways, key=lambda way: float(rows[row_of(way, beam)]["ms_mean"]))
-    return Best(*use, beam, way, rows[row_of(way, beam)], rows[f"fairseq beam {beam}"])
+    """The fastest way of ``rows``, by name, which were measured for one of ``Job.uses``; greedy
+    unless drafts were made and pay."""
+    of_way = {way: rows[row_of(way, beam)] for way in WAYS if row_of(way, beam) in rows}
+    greedy = of_way["greedy"]
+    paying = [way for way, row in of_way.items() if _pays(row, greedy)]
+    way = min(["greedy", *paying], key=lambda way: float(of_way[way]["ms_mean"]))
+    return Best(*use, beam, way, of_way[way], rows[f"fairseq beam {beam}"], greedy)
+
+
+def _pays(row: Dict[str, Any], greedy: Dict[str, Any]) -> bool:
+    """Both, since times vary from run to run where nothing was drafted."""
+    gain = float(greedy["ms_mean"]) / float(row["ms_mean"])
+    return min(gain, float(row.get("tok") or 1)) >= LEAST_GAIN
 
 
 def recommend(job: Job, state: State) -> List[Best]:
     """The fastest way for each use and beam that was measured."""
     rows = state.results("measure")["rows"]
     return [fastest(rows[use[0]], use, beam) for use in job.uses for beam in job.beams]
+
+
+def without_drafter(job: Job, state: State) -> List[Best]:
+    """The fastest way at each beam, one sentence of the first pair at a time, by the rows of
+    :func:`compare`."""
+    use = job._replace(batch_sizes=(1,)).uses[0]
+    rows = state.results("compare")["rows"]
+    others = set(WAYS) - set(job.ways)
+    rows = {name: row for name, row in rows.items() if name.partition(",")[0] not in others}
+    return [fastest(rows, use, beam) for beam in job.beams]
 
 
 def compared(job: Job, state: State) -> bool:

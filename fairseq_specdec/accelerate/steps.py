@@ -1,6 +1,7 @@
 """The steps that make drafts: distil, train, list words, learn edits. Each is done once; a stopped
 one goes on."""
 
+import glob
 import logging
 import os
 import shutil
@@ -9,6 +10,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
+from fairseq.data import Dictionary, data_utils
 
 from ..compat.checkpoints import load_model
 from ..data.merge import losses
@@ -36,6 +38,11 @@ _OTHER = (
     "DATA seem to be of other subwords, another dictionary or other languages than the verifier's: "
     "binarise text in its subwords with --srcdict and --tgtdict of its training"
 )
+_LOOPS = (
+    "the text fits the verifier's dictionary, so the model loops or is undertrained, or was "
+    "trained for other languages: look at what it writes, and train it longer"
+)
+MOST_UNKNOWN = 0.05  # of the tokens, in text of the verifier's dictionary
 REMEDIES = {
     "source_too_long": _SPLIT, "exceeds_max_tokens": _SPLIT,
     "empty_source": "remove empty lines from DATA",
@@ -104,7 +111,7 @@ def distil(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
     seconds = run(job, commands.distill(job, dest, limit), "distil.log")
     report = read_json(os.path.join(dest, "distill.json"))
     counts = _sums([part["counts"] for part in _parts(report)])
-    _check_losses(counts)
+    _check_losses(job, counts)
     state.note("distil", seconds=seconds, counts=counts)
 
 
@@ -127,7 +134,7 @@ def rates(job: Job, fitting: Fitting) -> Tuple[float, float, int]:
     few = max(PILOT, job.max_tokens // 8)
     run(job, commands.distill(job, job.file("pilot"), few, shared=False), "distil.log")
     parts = _parts(read_json(job.file("pilot", "distill.json")))
-    _check_losses(_sums([part["counts"] for part in parts]))
+    _check_losses(job, _sums([part["counts"] for part in parts]))
     distilled = min(part["decoding"]["sentences_per_second_and_process"] for part in parts)
     run(job, commands.time_training(job, fitting, "pilot", PILOT_UPDATES), "train.log")
     shutil.rmtree(job.file("pilot"))
@@ -149,11 +156,25 @@ def _sums(counts: List[Dict[str, Any]]) -> Dict[str, Any]:
     return sums
 
 
-def _check_losses(counts: Dict[str, Any]) -> None:
+def _check_losses(job: Job, counts: Dict[str, Any]) -> None:
     """Refuse a corpus of which most is of no use, before hours are spent on the rest."""
     if counts["dropped"] > MOST_LOST * counts["chosen"]:
         commonest = max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))
-        raise ValueError(f"distil: {losses(counts)}; {REMEDIES[commonest]}")
+        remedy = REMEDIES[commonest]
+        remedy = _LOOPS if remedy == _OTHER and _unknown(job) < MOST_UNKNOWN else remedy
+        raise ValueError(f"distil: {losses(counts)}; {remedy}")
+
+
+def _unknown(job: Job) -> float:
+    """Share of the source's tokens that the dictionary lacks, in the first sentences of a split."""
+    source = job.all_pairs[0].partition("-")[0]
+    files = sorted(glob.glob(os.path.join(glob.escape(job.data), f"*-*.{source}.idx")))
+    if not files:
+        return 1.0
+    words = Dictionary.load(os.path.join(job.data, f"dict.{source}.txt"))
+    text = data_utils.load_indexed_dataset(files[0][: -len(".idx")], words)
+    tokens = torch.cat([text[i] for i in range(min(len(text), PILOT))])
+    return float((tokens == words.unk()).float().mean())
 
 
 def spent_distilling(state: State) -> float:

@@ -18,6 +18,7 @@ class Fitting(NamedTuple):
     arch: str  # of the drafter
     flags: List[str]  # its shape, as flags of fairseq-train
     description: str  # in words, for the report
+    layers: int = LEAST_LAYERS  # of the verifier's decoder
 
 
 def check_checkpoint(path: str) -> Dict[str, Any]:
@@ -32,18 +33,22 @@ def check_checkpoint(path: str) -> Dict[str, Any]:
             f"--path: {path} holds a decoder without an encoder (a language model); drafters of "
             "this kind read an encoder's output. Use --strategy iad or sps for it"
         )
-    layers = {name.split(".")[2] for name in weights if name.startswith("decoder.layers.")}
+    layers = any(name.startswith("decoder.layers.") for name in weights)
     if not layers or "encoder.embed_tokens.weight" not in weights:
         raise ValueError(
             f"--path: {path} holds no Transformer for text; only those of fairseq's "
             "TransformerModel can be accelerated"
         )
-    if len(layers) < LEAST_LAYERS:
-        raise ValueError(
-            f"--path: {path} has {len(layers)} decoder layers; drafting with 2 layers would cost "
-            "as much as verifying, and no drafter pays. Use --strategy greedy or iad"
-        )
     return state
+
+
+def check_layers(path: str, fitting: Fitting) -> None:
+    """Refuse verifiers whose decoder is as cheap as a drafter's."""
+    if fitting.layers < LEAST_LAYERS:
+        raise ValueError(
+            f"--path: {path} has {fitting.layers} decoder layers; drafting with 2 layers would "
+            "cost as much as verifying, and no drafter pays. Use --strategy greedy or iad"
+        )
 
 
 def fit(path: str, src_dict: Any, tgt_dict: Any, languages: bool = False) -> Fitting:
@@ -57,17 +62,18 @@ def fit(path: str, src_dict: Any, tgt_dict: Any, languages: bool = False) -> Fit
     check_verifier(model, f"--path: {path}")
     cfg = TransformerConfig.from_namespace(model.encoder.cfg)
     attached = cfg.encoder.embed_dim == cfg.decoder.embed_dim
+    layers = len(model.decoder.layers)
     words = [*_shared(cfg), *_side("decoder", cfg.decoder)]
     if attached:
         words += _side("encoder", cfg.encoder)[:2]
         words += ["--attach-to", path, "--init-decoder-from", path, "--soft-targets", "0.5"]
-        words += ["--init-decoder-layers", f"0,{len(model.decoder.layers) - 1}"]
+        words += ["--init-decoder-layers", f"0,{layers - 1}"]
         words += ["--chain-width", str(min(512, cfg.decoder.embed_dim))]
         words += ["--verifier-embeddings"] if languages else []
         description = "2 layers that read the verifier's states, with a chain"
-        return Fitting("attached_drafter_base", words, description)
+        return Fitting("attached_drafter_base", words, description, layers)
     words += [*_side("encoder", cfg.decoder), "--source-copy"]
-    return Fitting("spec_drafter_base", words, "a model of its own, 12+2 layers")
+    return Fitting("spec_drafter_base", words, "a model of its own, 12+2 layers", layers)
 
 
 def _plain(value: Any) -> str:

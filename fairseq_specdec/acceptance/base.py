@@ -40,12 +40,14 @@ class AcceptanceRule:
         needs_draft_probabilities: the rule asks for the draft's ``log_probs``.
         keeps_forced: a draft token that is the only one that constraints allow is kept, so that a
             prefix is verified as one draft.
+        trusts_endings: a draft that ends the sentence is the output, whole and unverified.
     """
 
     lossless = False
     draft_independent = False
     needs_draft_probabilities = False
     keeps_forced = False
+    trusts_endings = False
     spent: Optional[Tensor] = None
 
     def native_form(self) -> Optional[NativeRule]:

@@ -19,10 +19,12 @@ class RollbackRule(AcceptanceRule):
     exceeds ``alpha_rb``, that token and all after it are dropped and the big model's own token
     replaces it; where there is none, the big model's next token is appended (Algorithm 1,
     lines 10 to 16). A token that is forbidden (log-probability -inf) is dropped at any threshold.
+    </s> from the small model ends the sentence, and its pending tokens are never judged (line 2).
 
     Args:
-        alpha_rb: the threshold, 0 or more. 0 drops every token whose probability is below 1, so
-            that the output is the verifier's; infinity keeps every token that is not forbidden.
+        alpha_rb: the threshold, 0 or more. 0 drops every token whose probability is below 1, and
+            trusts no </s>, so that the output is the verifier's; infinity keeps every token that is
+            not forbidden.
         sampler: draws the big model's token (section 7.4), by the same policy; None takes its
             likeliest one.
     """
@@ -31,6 +33,7 @@ class RollbackRule(AcceptanceRule):
 
     def __init__(self, alpha_rb: float, sampler: Optional[Sampler] = None) -> None:
         self.alpha_rb = alpha_rb
+        self.trusts_endings = alpha_rb > 0
         self.sampler = sampler
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:

@@ -18,7 +18,8 @@ from ..version import __version__
 from .own import reporting
 from .quiet import quieten_hydra
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "help")
+COMMANDS = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.path.join(COMMANDS, "help")
 # Program and module that holds its cli_main.
 MODULES: Dict[str, str] = {
     "specdec-accelerate": "accelerate.cli",
@@ -39,13 +40,15 @@ SUBCOMMANDS = ("specdec-convert", "specdec-trace")
 
 
 def _answer(program: str, words: Sequence[str]) -> Optional[str]:
-    """What --help or --version print; None where neither is asked for."""
+    """What --help, --version or specdec-env --user-dir print; None where none is asked for."""
     asked = words[:1] if program in SUBCOMMANDS else words
     if "--version" in asked:
         return f"{program} {__version__}\n"
     if "--help" in asked or "-h" in asked:
         with open(os.path.join(FOLDER, f"{program}.txt"), encoding="utf-8") as stream:
             return stream.read()
+    if program == "specdec-env" and "--user-dir" in words:
+        return f"{os.path.dirname(COMMANDS)}\n"
     return None
 
 

@@ -35,9 +35,11 @@ def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
     another copy of this package; two cannot be registered with fairseq."""
     folder = getattr(args, "user_dir", None)
     if folder and os.path.isdir(folder):
-        if os.path.samefile(folder, PACKAGE):
-            install()  # a fairseq command, which may have imported the package by name
-            return
+        # The clone of the same name, too: Python finds the package in it, which is on the path.
+        for place in (folder, os.path.join(folder, os.path.basename(PACKAGE))):
+            if os.path.isdir(place) and os.path.samefile(place, PACKAGE):
+                install()  # a fairseq command, which may have imported the package by name
+                return
         if os.path.basename(os.path.abspath(folder)) == os.path.basename(PACKAGE):
             raise ImportError(
                 f"--user-dir {folder}: another copy of the plugin has been imported already; give "

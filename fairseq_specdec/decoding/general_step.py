@@ -12,7 +12,7 @@ from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
-from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.scores import Edits, Scores
 from fairseq_specdec.engine.verifier import VerifierSession
 
 from .draft_budget import DraftBudget
@@ -52,12 +52,17 @@ class GeneralStep:
             draft = self.propose(self.plan())
         with self.timer("verifier"):
             tokens, layout = self.lay_out(draft)
-            scores = self.session.score(tokens, layout)
-            self.constrain(draft, scores)
-            step = advance(self.rule, self.hypotheses, draft, scores, self.parts.policy.eos)
+            ended, scores = self.ended(draft), None
+            if ended is None or not bool(ended.all()):
+                scores = self.session.score(tokens, layout)
+                scores.edit(self.edits(draft))
+            eos = self.parts.policy.eos
+            step = advance(self.rule, self.hypotheses, draft, scores, eos, ended)
             if self.reads_states:
                 self.drafts.commit(step.sizes, self.session.hidden_states())
             done = self.read_back(draft, scores, step)
+        if ended is not None:
+            done = done._replace(unverified=ended.tolist())
         return done._replace(
             passes=draft.passes, forced=draft.forced, seconds=self._seconds_since(before)
         )
@@ -104,15 +109,30 @@ class GeneralStep:
         lengths, lengths_cpu = hypotheses.lengths, hypotheses.lengths_cpu
         return tokens, Layout.chain(lengths, lengths_cpu, tokens.size(1))
 
-    def constrain(self, draft: Draft, scores: Scores) -> None:
-        """Apply the decoding constraints to the scores."""
+    def edits(self, draft: Draft) -> Edits:
+        """The decoding constraints on the draft's tokens and the bonus token."""
         hypotheses, policy = self.hypotheses, self.parts.policy
         if policy.reads_hypotheses and draft.width > 0:
             columns = torch.arange(1, draft.width + 1, device=draft.tokens.device)
             hypotheses.write(hypotheses.lengths.unsqueeze(1) + columns, draft.tokens)
-        scores.edit(policy.edits(hypotheses, draft.width + 1, self.limits, self.prefix))
+        return policy.edits(hypotheses, draft.width + 1, self.limits, self.prefix)
 
-    def read_back(self, draft: Draft, scores: Scores, step: Step) -> Iteration:
+    def ended(self, draft: Draft) -> Optional[Tensor]:
+        """Bool [B], rows whose draft is the rest of the sentence, unverified: the rule trusts it
+        and the constraints allow it. None where there are none; asking waits for a GPU."""
+        if not self.rule.trusts_endings or draft.scores is None or draft.width == 0:
+            return None
+        sizes = draft.sizes.unsqueeze(1)
+        last = draft.tokens.gather(1, (sizes - 1).clamp(min=0))
+        ended = ((last == self.parts.policy.eos) & (sizes > 0)).squeeze(1)
+        if not bool(ended.any()):
+            return None
+        allowed = self.edits(draft).allow(draft.tokens)
+        allowed |= torch.arange(draft.width, device=sizes.device) >= sizes
+        ended &= allowed.all(1)
+        return ended if bool(ended.any()) else None
+
+    def read_back(self, draft: Draft, scores: Optional[Scores], step: Step) -> Iteration:
         """What the host needs of every row: the iteration's one synchronisation."""
         columns = [step.sizes, step.done.long(), step.accepted, step.broken.long(), draft.sizes]
         table = [each.unsqueeze(1) for each in columns]
@@ -120,7 +140,7 @@ class GeneralStep:
         if trace or step.emitted.is_cuda:
             table.append(step.emitted)
         if trace:
-            table += [scores.best(), draft.tokens]
+            table += [step.emitted if scores is None else scores.best(), draft.tokens]
         rows = torch.cat(table, 1).tolist()
         sizes, ended, accepted, broken, proposed = list(zip(*rows))[:count]
         done = Iteration(sizes, ended, accepted, broken, proposed)

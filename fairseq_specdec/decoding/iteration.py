@@ -44,6 +44,8 @@ class Iteration(NamedTuple):
     # so many such iterations one after the other; more than one only where nothing was drafted, no
     # sentence ended, and nothing is kept for traces
     times: int = 1
+    # whether the draft was the rest of the sentence and none of it verified; empty: none was
+    unverified: Sequence[bool] = ()
 
     @property
     def added(self) -> List[int]:
@@ -69,8 +71,8 @@ class TracedIteration:
         ms: wall time in milliseconds.
         drafter_ms, verifier_ms: the shares of drafting and of verification.
         agreed: beam search: the tokens that all hypotheses have from here on, after ``position``;
-            in the last round, the rest of the best hypothesis. Without a verifier: the tokens that
-            the round added. None elsewhere.
+            in the last round, the rest of the best hypothesis. Without a verifier, or where a small
+            model ended the sentence (bild): the tokens that the round added. None elsewhere.
         live: beam search: hypotheses that go on after the round; None where it is not known.
         beam: beam search: what the pass scored, and the hypotheses (a ``BeamPass``); None where it
             is not known.

@@ -55,7 +55,7 @@ class Batch(OpenBatch):
         self.stats.left_early, self.stats.layers_run = (
             self.session.left_early, self.session.layers_run,
         )  # fmt: skip
-        if self.parts.verifying is not None and self.stats.drafted:
+        if self.parts.verifying is not None and self.stats.drafted and self.stats.scored:
             self.stats.expect(self.parts.verifying, self.rounds)
         super().close()
 

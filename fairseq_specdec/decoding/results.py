@@ -34,7 +34,10 @@ class SentenceTrace(Sequence):  # type: ignore[type-arg]
         self.accepted = [one.accepted[row] for one, row in at]
         self.drafts = [one.drafts[row] for one, row in at]
         self.emitted = [one.emitted[row] for one, row in at]
-        self._choices = [one.choices[row] if one.choices else None for one, row in at]
+        self._choices = [
+            one.choices[row] if one.choices and not any(one.unverified[row : row + 1]) else None
+            for one, row in at
+        ]
         self._shared = [(one.passes, len(one.rows), one.seconds) for one, _ in at]
         self._beams = [one.beam[row] for one, row in at if one.beam]
 
@@ -53,7 +56,10 @@ class SentenceTrace(Sequence):  # type: ignore[type-arg]
         if self._beams or choices is None:
             beam = self._beams[number] if self._beams else None
             live = None if beam is None else len(beam.hypotheses)
-            return TracedIteration(position, [], [], [], None, 0, rows, *times, emitted, live, beam)
+            steps = 0 if self._beams else steps
+            return TracedIteration(
+                position, [], [], [], None, steps, rows, *times, emitted, live, beam
+            )
         own = emitted[accepted] if len(emitted) > accepted else None
         marks = verdicts(draft, accepted, emitted, choices, self.sampled)
         return TracedIteration(position, draft, marks, choices, own, steps, rows, *times)

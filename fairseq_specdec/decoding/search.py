@@ -1,8 +1,9 @@
 """How hypotheses grow after a draft was scored."""
 
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
@@ -30,7 +31,12 @@ class Step(NamedTuple):
 
 
 def advance(
-    rule: AcceptanceRule, hypotheses: Hypotheses, draft: Draft, scores: Scores, eos: int
+    rule: AcceptanceRule,
+    hypotheses: Hypotheses,
+    draft: Draft,
+    scores: Optional[Scores],
+    eos: int,
+    ended: Optional[Tensor] = None,
 ) -> Step:
     """Greedy search: add to every hypothesis the accepted draft tokens and the bonus token.
 
@@ -38,12 +44,17 @@ def advance(
         rule: of the batch; accepts draft tokens.
         hypotheses: changed in place; columns for N + 1 more tokens are there.
         draft: N draft tokens a row.
-        scores: of N + 1 entries.
+        scores: of N + 1 entries; None where all rows have ended.
         eos: the token that ends a sentence.
+        ended: bool [B], rows that their draft ends, unverified, with the drafter's scores; or None.
     """
-    counts, next_token = rule.accept(draft, scores)
-    if draft.width == 0:
-        return _one_token(hypotheses, next_token, counts, scores, eos)
+    counts = next_token = draft.sizes
+    if scores is not None:
+        counts, next_token = rule.accept(draft, scores)
+        if draft.width == 0:
+            return _one_token(hypotheses, next_token, counts, scores, eos)
+    if ended is not None:
+        counts = torch.where(ended, draft.sizes, counts)
     columns = torch.arange(draft.width + 1, device=counts.device)
     bonus = next_token.unsqueeze(1)
     emitted = torch.cat([draft.tokens, bonus], 1).scatter_(1, counts.unsqueeze(1), bonus)
@@ -54,7 +65,13 @@ def advance(
     if not emitted.is_cuda:  # there it would cost a synchronisation
         columns = columns[: int(sizes.max())]
     reached = columns.size(0)
-    own = scores.of(emitted[:, :reached])
+    verified = None if scores is None else scores.of(emitted[:, :reached])
+    if ended is None or draft.scores is None:
+        assert verified is not None
+        own = verified
+    else:
+        own = F.pad(draft.scores, (0, 1))[:, :reached]
+        own = own if verified is None else torch.where(ended.unsqueeze(1), own, verified)
     hypotheses.write_scores(after[:, :reached], own)
     hypotheses.lengths = hypotheses.lengths + sizes
     # Neither NaN nor -inf is a token's log-probability.

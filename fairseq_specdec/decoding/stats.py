@@ -20,7 +20,7 @@ SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
 COUNTERS = (
     "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks", "undrafted",
-    "draft_steps", "left_early", "layers_run", "block_seconds", "step_seconds",
+    "unverified", "draft_steps", "left_early", "layers_run", "block_seconds", "step_seconds",
 )  # fmt: skip
 # The cost model's passes are wrong by some hundredths (benchmarks/costs.md).
 _MODEL_ERROR = 1.1
@@ -83,7 +83,7 @@ class DecodingStats:
 
     Attributes:
         sentences: sentences decoded.
-        iterations: verification passes, summed over sentences.
+        iterations: verification passes, and ``unverified``, summed over sentences.
         emitted: tokens that entered the output, </s> included; in beam search, steps of the search.
         scored: tokens that the verifier scored: of a chain, the last accepted one and the draft; in
             beam search, prefixes.
@@ -91,6 +91,7 @@ class DecodingStats:
         accepted: draft tokens that entered the output.
         rollbacks: iterations in which the verifier replaced a draft token by its own.
         undrafted: iterations without a draft, summed over sentences.
+        unverified: of ``iterations``, those in which a small model ended the sentence (bild).
         draft_steps: passes of a small model that drafts token by token, summed over sentences.
         left_early: tokens that left before the decoder's last layer (calm).
         layers_run: decoder layers that the tokens of calm took.
@@ -111,6 +112,7 @@ class DecodingStats:
         self.accepted = 0
         self.rollbacks = 0
         self.undrafted = 0
+        self.unverified = 0
         self.draft_steps = 0
         self.left_early = 0
         self.layers_run = 0
@@ -134,7 +136,9 @@ class DecodingStats:
             for name in ("scored", "iterations", "emitted", "undrafted"):
                 setattr(self, name, getattr(self, name) + tokens)
             return
-        self.scored += len(done.sizes) + sum(done.proposed)
+        self.unverified += sum(done.unverified)
+        if not done.unverified or not all(done.unverified):
+            self.scored += len(done.sizes) + sum(done.proposed)
         if done.forced:
             nothing = [0] * len(done.sizes)
             done = done._replace(accepted=nothing, proposed=nothing)
@@ -177,7 +181,7 @@ class DecodingStats:
 
     @property
     def mean_iterations(self) -> float:
-        """Iterations per sentence (Iter. in the papers); each is one call of the verifier."""
+        """Iterations per sentence (Iter. in the papers): verifier calls, and ``unverified``."""
         return self.iterations / self.sentences if self.sentences else 0.0
 
     @property
@@ -201,13 +205,13 @@ class DecodingStats:
     def fallback_share(self) -> float:
         """Share of the verifier's calls in all steps (Kim et al. 2023, Algorithm 1 and Table 4):
         each turn of the loop emits a draft token or calls the big model."""
-        steps = self.drafted + self.iterations
-        return self.iterations / steps if steps else 0.0
+        calls = self.iterations - self.unverified
+        return calls / (self.drafted + calls) if self.drafted + calls else 0.0
 
     @property
     def rollback_share(self) -> float:
         """Share of the same steps in which draft tokens were rolled back (Table 4)."""
-        steps = self.drafted + self.iterations
+        steps = self.drafted + self.iterations - self.unverified
         return self.rollbacks / steps if steps else 0.0
 
     @property
@@ -269,6 +273,7 @@ class DecodingStats:
             "rollback_share": self.rollback_share,
             "early_exit_share": self.early_exit_share,
             "mean_layers": self.mean_layers,
+            "unverified": float(self.unverified),
             "undrafted_iterations": float(self.undrafted),
             "undrafted_share": self.undrafted_share,
             "draft_cost": self.draft_cost,

@@ -7,6 +7,7 @@
   let running = null; // AbortController of the race
   let timers = [];
   let medians = {}; // of the last race
+  let outcome = ""; // of the last race, in words
 
   function block(part) {
     const time = part.ms.toFixed(1) + " ms (drafter " + part.drafter_ms.toFixed(1) +
@@ -113,7 +114,7 @@
     $("rows").replaceChildren(...rows);
     $("caption").textContent = "Time: median of " + plural(data.repeats, "run") +
       " from text to text, in turns, with nothing shown meanwhile. Speed: greedy's time by this one." +
-      (stock ? " fairseq itself ran once." : "");
+      (stock ? " fairseq itself ran last, after a warm-up." : "");
     $("results").hidden = false;
   }
 
@@ -154,16 +155,18 @@
       medians = event.ms;
       table(null);
       const ranks = Object.entries(event.ms).sort((a, b) => a[1] - b[1]);
-      say((ranks.length ? "Done. Fastest: " + ranks[0][0] + ", " + ranks[0][1].toFixed(1) +
-        " ms." : "Done.") + ($("stock").checked ? " fairseq itself decodes." : ""));
+      outcome = ranks.length ? "Done. Fastest: " + ranks[0][0] + ", " + ranks[0][1].toFixed(1) +
+        " ms." : "Done.";
+      say(outcome + ($("stock").checked ? " fairseq itself decodes." : ""));
       return true;
     },
     stock: (event) => {
       table(event);
-      say($("status").textContent.replace(" fairseq itself decodes.",
-        " fairseq itself: " + event.ms.toFixed(1) + " ms."));
+      outcome += " fairseq itself: " + event.ms.toFixed(1) + " ms.";
+      say(outcome);
     },
     error: (event) => {
+      outcome = "";
       complain(event.message);
       say("");
       return true;
@@ -210,6 +213,7 @@
     lanes = new Map();
     const focused = document.activeElement;
     running = new AbortController();
+    outcome = "";
     busy(true);
     say("Asking.");
     try {
@@ -225,6 +229,7 @@
         $("text").focus();
       }
     } catch (error) {
+      outcome = "";
       if (error.name === "AbortError") say("Stopped.");
       else {
         complain("The server does not answer (" + error.message + "): is specdec-demo running?");
@@ -237,6 +242,7 @@
     // A disabled button lost the focus.
     if (document.activeElement === document.body && focused) focused.focus();
     document.body.dataset.races = String(Number(document.body.dataset.races || 0) + 1);
+    if (outcome && !matchMedia("(prefers-reduced-motion: reduce)").matches) replay();
   }
 
   function stopReplay() {
@@ -266,7 +272,7 @@
           left -= 1;
           if (left === 0) {
             timers = [];
-            say("Replay done.");
+            say("Replay done. " + outcome);
             busy(false);
           }
         }, ms * slower));
@@ -274,7 +280,7 @@
       lane.events.forEach((event) => later(() => draw(lane, event), moment(lane, event.at_ms)));
       later(() => drawEnd(lane), moment(lane, lane.done.ms));
     }
-    say("Replay, " + (slower === 1 ? "in measured time." : slower + " times slower."));
+    say("Replay, " + (slower === 1 ? "in measured time. " : slower + " times slower. ") + outcome);
     $("stop").disabled = false;
   }
 
@@ -324,8 +330,9 @@
   narrow();
   data.examples.forEach((example) => $("examples").append(make("button", {
     type: "button", onclick: () => {
+      if (running) return;
       $("text").value = example;
-      $("text").focus();
+      $("form").requestSubmit();
     },
   }, example)));
   // Nobody samples here; what only beams have is explained where there is one.

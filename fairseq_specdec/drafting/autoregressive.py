@@ -164,9 +164,10 @@ class AutoregressiveSession(DraftSession):
         open_rows = room > 0
         drafted: List[Tensor] = []
         chances: List[Tensor] = []
+        scores: List[Tensor] = []
         for step in range(steps):
             layout = Layout.at(at, [have + step for have in lengths_cpu])
-            token, sure = self._choose(self.step_logits(inputs, layout), chances)
+            token, sure = self._choose(self.step_logits(inputs, layout), chances, scores)
             if sure is not None:
                 open_rows = open_rows & sure
             drafted.append(token)
@@ -182,7 +183,9 @@ class AutoregressiveSession(DraftSession):
             width = int(counts.max())
         self.session.commit(lengths + passes, [have + passes for have in lengths_cpu])
         log_probs = torch.stack(chances, 1)[:, :width] if chances else None
-        return Draft(torch.stack(drafted, 1)[:, :width], counts, log_probs, passes)
+        own = torch.stack(scores, 1)[:, :width] if scores else None
+        tokens = torch.stack(drafted, 1)[:, :width]
+        return Draft(tokens, counts, log_probs, passes, scores=own)
 
     def step_logits(self, inputs: Tensor, layout: Layout) -> Tensor:
         """[B, V], of the last column; they hold until the next step."""
@@ -192,17 +195,20 @@ class AutoregressiveSession(DraftSession):
                 return logits[:, -1]
         return self.session.logits(self.session.run(inputs, layout)[:, -1])
 
-    def _choose(self, logits: Tensor, chances: List[Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
+    def _choose(
+        self, logits: Tensor, chances: List[Tensor], scores: List[Tensor]
+    ) -> Tuple[Tensor, Optional[Tensor]]:
         """The next token of each row, long [B], and bool [B] where the model is sure enough, or
         None where that does not matter.
 
         Args:
             logits: [B, V], edited in place.
             chances: takes the log-probabilities [B, V] that the tokens were drawn from.
+            scores: takes those of the tokens, [B], before truncation, where they are kept.
         """
         options = self.options
         logits[:, options.pad] = float("-inf")
-        if options.stop_below == 0 and options.sampler is None:
+        if options.stop_below == 0 and options.sampler is None and not options.scored:
             return logits.argmax(-1), None
         if options.temperature != 1.0:
             logits = logits / options.temperature
@@ -213,6 +219,8 @@ class AutoregressiveSession(DraftSession):
             probabilities = options.sampler.warp(log_probs)
             token = options.sampler.draw(probabilities)
             chances.append(probabilities.log())
+        if options.scored:
+            scores.append(log_probs.gather(1, token.unsqueeze(1)).squeeze(1))
         return token, sure
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:

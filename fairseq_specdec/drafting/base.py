@@ -80,6 +80,7 @@ class DraftOptions:
         row_independent: the drafts of a row do not depend on how many rows there are, nor on their
             lengths.
         unverified_passes: over a block whose tokens are the output; 0 where a verifier judges them.
+        scored: a small model's drafts have their tokens' log-probabilities.
     """
 
     block_size: int
@@ -95,6 +96,7 @@ class DraftOptions:
     any_confidence: bool = False
     row_independent: bool = False
     unverified_passes: int = 0
+    scored: bool = False
 
 
 class Forecast(NamedTuple):

@@ -18,6 +18,7 @@ class Draft(NamedTuple):
         log_probs: float [B, N, V], the distributions that the tokens were drawn from, or None.
         passes: passes of a small model that drafts token by token; 0 for other drafters.
         forced: no drafter made it: constraints leave no other tokens.
+        scores: float [B, N], the drafter's log-probabilities of its tokens, or None.
     """
 
     tokens: Tensor
@@ -25,6 +26,7 @@ class Draft(NamedTuple):
     log_probs: Optional[Tensor] = None
     passes: int = 0
     forced: bool = False
+    scores: Optional[Tensor] = None
 
     @property
     def width(self) -> int:
@@ -45,4 +47,5 @@ class Draft(NamedTuple):
             tokens=self.tokens[:, :max_tokens],
             sizes=sizes.clamp(max=max_tokens),
             log_probs=None if self.log_probs is None else self.log_probs[:, :max_tokens],
+            scores=None if self.scores is None else self.scores[:, :max_tokens],
         )

@@ -31,6 +31,19 @@ class Edits(NamedTuple):
     listed: Optional[Tensor] = None
     forced: Optional[Tensor] = None
 
+    def allow(self, tokens: Tensor) -> Tensor:
+        """Bool [B, N], whether tokens (long [B, N]) are possible at the first N entries."""
+        width = tokens.size(1)
+        possible = torch.ones_like(tokens, dtype=torch.bool)
+        if self.banned is not None:
+            possible &= ~(self.banned[:, :width] & (tokens == self.token))
+        if self.listed is not None:
+            possible &= ~(self.listed[:, :width] == tokens.unsqueeze(2)).any(2)
+        if self.forced is not None:
+            forced = self.forced[:, :width]
+            possible &= (forced < 0) | (forced == tokens)
+        return possible
+
 
 class Scores:
     """The distributions of the tokens that follow each of a block's W tokens, for B rows.
@@ -98,16 +111,9 @@ class Scores:
             log_probs = self.edited[:, :width].gather(2, tokens.unsqueeze(2)).squeeze(2)
             return self._only_forced(log_probs, tokens)
         log_probs = self._normalised(width).gather(2, tokens.unsqueeze(2)).squeeze(2)
-        edits = self.edits
-        for token, delta in edits.everywhere:
+        for token, delta in self.edits.everywhere:
             log_probs = torch.where(tokens == token, log_probs + delta, log_probs)
-        if edits.banned is not None:
-            banned = edits.banned[:, :width] & (tokens == edits.token)
-            log_probs = log_probs.masked_fill(banned, MINUS_INFINITY)
-        if edits.listed is not None:
-            banned = (edits.listed[:, :width] == tokens.unsqueeze(2)).any(2)
-            log_probs = log_probs.masked_fill(banned, MINUS_INFINITY)
-        return self._only_forced(log_probs, tokens)
+        return log_probs.masked_fill(~self.edits.allow(tokens), MINUS_INFINITY)
 
     def gap(self, tokens: Tensor) -> Tensor:
         """Float32 [B, N], how far the log-probabilities of tokens (long [B, N]) at the first N

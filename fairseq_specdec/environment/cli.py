@@ -10,11 +10,16 @@ from .table import as_markdown, rows
 
 
 def get_parser() -> argparse.ArgumentParser:
-    return command_parser(
+    parser = command_parser(
         "specdec-env",
         "Print versions, processor, native engine, threads and GPU as a table, to "
         "paste into an issue. What cannot be imported is shown with its error.",
     )
+    parser.add_argument(  # answered by commands.start, before anything is imported
+        "--user-dir", action="store_true", help="print the plugin's folder alone: fairseq-generate "
+        '--user-dir "$(specdec-env --user-dir)" works in any folder (default: the table)',
+    )  # fmt: skip
+    return parser
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import Any, Callable, Iterable, List, Tuple
 
 from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native.variants import PROBE
 from fairseq_specdec.io import provenance
 from fairseq_specdec.io.printable import printable
 from fairseq_specdec.version import __version__
@@ -98,6 +99,8 @@ def _processor() -> str:
 
 
 def _variants() -> str:
+    if not (library.FOLDER / PROBE).exists():
+        return "unknown, since the native engine was not built"
     names = [each.name for each in library.supported()]
     return ", ".join(reversed(names)) or "none"
 

@@ -112,18 +112,23 @@ def prepare(step: Step, family: str) -> None:
 
 
 def machine_overrides(
-    step: Step, devices: Devices, config: str, updates: Optional[int], more: Sequence[str]
+    step: Step,
+    devices: Devices,
+    config: str,
+    updates: Optional[int],
+    own: Sequence[str],
+    more: Sequence[str],
 ) -> List[str]:
     """Overrides that fit a YAML of configs to the devices; tiny models for the smoke profile.
-    ``more``: overrides that follow; where they set the batch, what the paper's comes to here is not
-    logged."""
+    ``own``: overrides before these. ``more``: overrides that follow; where they set the batch, what
+    the paper's comes to here is not logged."""
     shrink = step["PROFILE"] == "smoke" and step["SMOKE_SHAPES"] == "tiny"
     most = step.settings.number("MAX_TOKENS") if step["MAX_TOKENS"] else None
     smoke = (updates or step.settings.number("SMOKE_UPDATES")) if shrink else None
     path = REPO / "configs" / f"{config}.yaml"
     theirs = any(word.startswith(recipe_config.OF_BATCH) for word in more)
     log = (lambda line: None) if theirs else step.log
-    overrides = recipe_config.overrides(path, devices.world, most, smoke, log)
+    overrides = recipe_config.overrides(path, devices.world, most, smoke, log, own)
     overrides += ["common.cpu=true"] * devices.cpu
     overrides += ["common.fp16=false"] * (devices.precision != "fp16")
     return overrides + ["common.bf16=true"] * (devices.precision == "bf16")
@@ -162,11 +167,12 @@ def train_config(
     checkpoints = step.make(folder) / "checkpoints"
     if not step.dry:
         mend(checkpoints)
-    more = [*own, *step.settings.words("hydra_flags"), *step.settings.words("HYDRA_FLAGS")]
+    more = [*step.settings.words("hydra_flags"), *step.settings.words("HYDRA_FLAGS")]
+    fitted = machine_overrides(step, devices, config, updates, own, more)
     devices.launch(
         LIB / "hydra_train.py", "--config-dir", REPO / "configs", "--config-name", config,
         *place_overrides(step, folder, corpus), f"checkpoint.save_dir='{checkpoints}'",
-        *machine_overrides(step, devices, config, updates, more), *more, log=folder / "train.log",
+        *own, *fitted, *more, log=folder / "train.log",
     )  # fmt: skip
     if devices.first:
         more = ["--frozen", frozen] if frozen else []

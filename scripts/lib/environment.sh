@@ -66,6 +66,12 @@ prepare() {
     fi
 }
 
+# old_gpu: whether a GPU here has a compute capability below 7.5; torch 2.13.0 has no kernels for it.
+old_gpu() {
+    nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null |
+        awk '$1 ~ /^[0-9.]+$/ && $1 + 0 < 7.5 { old = 1 } END { exit !old }'
+}
+
 # install_newest EXTRAS: torch for this Python, then this package with them ('' or '[dev]').
 install_newest() {
     local version torch options=()
@@ -73,7 +79,10 @@ install_newest() {
     case $version in
         3.8) torch=torch==1.13.1 ;;
         3.9) torch=torch==2.7.1 ;;
-        3.10 | 3.11 | 3.12 | 3.13) torch=torch==2.13.0 ;;
+        3.10 | 3.11 | 3.12 | 3.13)
+            torch=torch==2.13.0
+            if old_gpu; then torch=torch==2.7.1; fi
+            ;;
         *) fail "VENV: $venv has Python $version; 3.8 to 3.13 is needed" ;;
     esac
     case $version in

@@ -1,5 +1,6 @@
 """Decoding, scores and tables of the benchmarks."""
 
+import itertools
 import pathlib
 import re
 import shlex
@@ -10,6 +11,8 @@ from launch import Devices
 from models import WORDS_AND_SIZES, decode
 from recipe import StepError
 from step import Step, find
+
+from fairseq_specdec.io.flag_values import flag_of
 
 STOCK_BEAMS = ("5", "1")  # fairseq's own beam search, as specdec-bench runs it
 GREEDY = "greedy"  # this engine without drafts, which every set is compared with
@@ -83,7 +86,12 @@ def decode_set(
         (f"fairseq_beam_{beam}", ["--task", "translation", "--beam", beam], [group.verifier])
         for beam in STOCK_BEAMS
     ]
-    for system, words, used in [*stock, *group.systems]:
+    systems = [
+        (label, words, used)
+        for system, own, used in group.systems
+        for label, words in each_value(system, own)
+    ]
+    for system, words, used in [*stock, *systems]:
         name = f"{group.name}.{system.replace(' ', '_')}"
         record, out = folder / f"{name}.done", folder / f"{name}.out"
         text = f"{group.verifier} {shlex.join(words)}".replace(str(bench.out), ".")
@@ -138,6 +146,16 @@ def own_words(words: List[str]) -> Tuple[List[str], List[str]]:
         else:
             own.append(word)
     return own, sweeps
+
+
+def each_value(name: str, words: List[str]) -> Iterator[Tuple[str, List[str]]]:
+    """Name and flags of each row that specdec-bench makes of a system."""
+    own, sweeps = own_words(words)
+    listed = [sweep.split("=") for sweep in sweeps]
+    for values in itertools.product(*(values.split(",") for _, values in listed)):
+        chosen = [(flag, value) for (flag, _), value in zip(listed, values)]
+        more = [word for flag, value in chosen for word in (flag_of(flag), value)]
+        yield " ".join([name, *map("=".join, chosen)]), [*own, *more]
 
 
 def system_words(name: str, words: List[str]) -> List[str]:

@@ -168,7 +168,7 @@ def decode(
     lengths = step.settings.get("LENGTH_FLAGS", "").split()
     step.run(
         "fairseq-generate", corpus, "--user-dir", USER_DIR, "--gen-subset", subset, "-s", pair[0],
-        "-t", pair[1], "--path", model, *words, *lengths, *device,
+        "-t", pair[1], "--path", model, *lengths, *words, *device,
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
     if not step.dry:

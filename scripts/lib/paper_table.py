@@ -5,8 +5,8 @@ A line of paper.tsv is a row of a table: table, direction, row, set, system, fig
 cannot be run here. Figures are ``key=published`` pairs, ``key=`` where the paper gives none. Keys
 are those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of
 the time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
-and ``text.KEY`` one of scores.json. What was not run reads "not run". A line with ``[a|b]`` stands
-for several, as in systems.tsv.
+``text.KEY`` one of scores.json and ``energy.KEY`` one of energy.json. What was not run reads "not
+run". A line with ``[a|b]`` stands for several, as in systems.tsv.
 
 Every table with a system that drafts also gets what no paper has: a row of this engine without
 drafts, and two columns, the speed over stock fairseq at beam 5 and over that row. A published ratio
@@ -49,6 +49,9 @@ TITLES = {
     "early_exit_percent": "left early %",
     "memory_mb": "MB",
     "ms_mean": "ms",
+    "energy.watts": "W",
+    "energy.hours": "GPU hours",
+    "energy.wh": "Wh, PUE 1.1",
     "text.sacrebleu": "sacreBLEU",
     "bleu_compound": "BLEU, compounds split",
     "text.bleu_compound": "BLEU, compounds split",
@@ -127,8 +130,10 @@ class Measured:
         self._folder = folder
         self._runs: Dict[str, Any] = {}
         self._scores: Dict[str, Any] = {}
-        if scores is not None and scores.exists():
-            self._scores = json.loads(scores.read_text(encoding="utf-8"))
+        for path in filter(None, (scores, folder.parent / "energy.json")):
+            made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            for name, figures in made.items():
+                self._scores.setdefault(name, {}).update(figures)
         self.sources: Dict[str, str] = {}
 
     def _run(self, name: str) -> Optional[Dict[str, Any]]:
@@ -141,9 +146,9 @@ class Measured:
 
     def figure(self, row: Row, key: str) -> Optional[float]:
         """The figure measured, or None."""
-        if key.startswith("text."):
-            text_scores = self._scores.get(f"{row.set}.{row.system.replace(' ', '_')}", {})
-            return text_scores.get(key[len("text.") :])
+        kind, _, name = key.partition(".")
+        if kind in ("text", "energy"):
+            return self._scores.get(f"{row.set}.{row.system.replace(' ', '_')}", {}).get(name)
         run = self._run(row.set)
         if run is None:
             return None

@@ -5,7 +5,7 @@ The configuration has the paper's; this recomputes update-freq, and logs it.
 """
 
 import pathlib
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import yaml
 
@@ -79,7 +79,9 @@ def smoke(config: Dict[str, Any], updates: int) -> List[str]:
     if str(model["_name"]).startswith(DRAFTERS):
         changes.append(f"model._name={SMOKE_DRAFTER}")
         # A shape of its own would not be the tiny one's.
-        changes += [f"~model.{name}" for name in model if name.endswith("embed_dim")]
+        changes += [
+            f"~model.{name}" for name in model if name.endswith(("embed_dim", "coder_layers"))
+        ]
         return changes
     for name in model:
         ends = [end for end in SMOKE_SHAPE if name.endswith(end)]
@@ -118,7 +120,12 @@ def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int], log:
 
 
 def overrides(
-    path: pathlib.Path, gpus: int, each: Optional[int], updates: Optional[int], log: Log
+    path: pathlib.Path,
+    gpus: int,
+    each: Optional[int],
+    updates: Optional[int],
+    log: Log,
+    own: Sequence[str] = (),
 ) -> List[str]:
     """Overrides that fit a configuration to this machine.
 
@@ -126,8 +133,13 @@ def overrides(
         each: tokens that fit into one of them (default: the YAML's).
         updates: of a tiny model that shows that it runs (default: the published model).
         log: prints the size of a batch.
+        own: overrides that come first; what they say of the batch is the paper's.
     """
     config = read(path)
+    for word in own:
+        if word.startswith(OF_BATCH):
+            (room, name), value = word.split("=")[0].split("."), word.partition("=")[2]
+            config[room][name] = yaml.safe_load(value)
     changes = [f"distributed_training.distributed_world_size={gpus}"]
     if updates is None:
         return changes + batch_overrides(config, gpus, each, log)

@@ -14,6 +14,7 @@ the same bytes.
 
 import gzip
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -172,6 +173,9 @@ def show(text):
 
 def wheels(folder):
     """Build the source distribution and all wheels into an empty folder."""
+    for name in ("auditwheel", "ziglang"):  # without zig no object of the native engine is built
+        if importlib.util.find_spec(name) is None:
+            raise ReleaseError(f"{name} is not installed; pip install '.[release]'")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     seconds = epoch()

@@ -16,4 +16,9 @@ set -euo pipefail
     printf 'distill: %s has no scripts/run; call sbatch in the checkout, or set REPO\n' "$REPO" >&2
     exit 1
 }
-"$REPO/scripts/run" "$1" 03_distill
+steps=$("$REPO/scripts/run" "$1" --list)
+[[ $steps =~ [0-9]+_distill ]] || {
+    printf 'distill: %s has no step that distils; name a recipe that has one\n' "$1" >&2
+    exit 1
+}
+"$REPO/scripts/run" "$1" "${BASH_REMATCH[0]}"

@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import shutil
 import sys
 
 import pytest
 import torch
+from printed_commands import printed, run_printed
 
-from fairseq_specdec.accelerate import commands, files, measuring, report, steps, uses
+from fairseq_specdec.accelerate import cli, commands, files, measuring, report, steps, uses
 from fairseq_specdec.accelerate.commands import Job
 from fairseq_specdec.accelerate.state import State
 from fairseq_specdec.accelerate.steps import Limits
@@ -23,7 +25,9 @@ def state_of(out):
     return json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]
 
 
-def test_from_a_verifier_to_a_report(accelerate, stopped_in_training, monkeypatch, capsys, caplog):
+def test_from_a_verifier_to_a_report(
+    accelerate, stopped_in_training, monkeypatch, capsys, caplog, loaded_python
+):
     """Ctrl-C after the first slice of training; the same command goes on and ends."""
     with stopped_in_training():
         accelerate(*SMALL)
@@ -44,10 +48,15 @@ def test_from_a_verifier_to_a_report(accelerate, stopped_in_training, monkeypatc
         rows = state["measure"]["rows"][size]
         assert all(rows[name]["identical_percent"] == 100.0 for name in ours)
         for beam, end in ((1, ""), (2, ", beam 2")):
-            way = min(("greedy", "gad"), key=lambda way: rows[way + end]["ms_mean"])
-            command = f"--beam {beam} --batch-size {size} --strategy {way}"
+            greedy, gad = (rows[way + end] for way in ("greedy", "gad"))
+            pays = min(greedy["ms_mean"] / gad["ms_mean"], gad["tok"]) >= measuring.LEAST_GAIN
+            command = f"--beam {beam} --batch-size {size} --strategy {'gad' if pays else 'greedy'}"
             assert command in page and command in logged
     assert "6 updates" in page and page.count("<svg") == 3
+    assert "<h1>Decoding accelerate0/verifier.pt faster: src-tgt</h1>" in page
+    assert "--gen-subset valid" in page
+    programs = run_printed(out / "report.html", loaded_python)
+    assert programs == [*["fairseq-generate"] * 4, "from", "specdec-serve"]
     assert "this engine alone: " in logged and "none dropped" in logged
 
     def unwanted(*args):
@@ -59,11 +68,19 @@ def test_from_a_verifier_to_a_report(accelerate, stopped_in_training, monkeypatc
     assert (out / "report.html").read_text(encoding="utf-8") == page
 
 
-def test_a_model_that_corrects_text_copies_its_source(accelerate, monkeypatch):
-    """With the edits that it nearly always makes, and without."""
+def test_a_model_that_corrects_text_copies_its_source(
+    accelerate, monkeypatch, toy, tmp_path, loaded_python
+):
+    """With the edits that it nearly always makes, and without. DATA have a test split here."""
+    shutil.copytree(toy / "bin", tmp_path / "bin")
+    for path in tmp_path.glob("bin/valid.*"):
+        shutil.copy(path, tmp_path / "bin" / path.name.replace("valid", "test"))
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measuring, "CORRECTS", 0.0)
     words = ("--updates", 3, "--limit", 200, "--eval-sentences", 8, "--measure-sentences", 8)
-    out = accelerate(*words, "--decode-beam", 2, "--batch-sizes", 1)
+    out = accelerate(*words, "--decode-beam", 2, "--batch-sizes", 1, data="bin")
+    run_printed(out / "report.html", loaded_python)
+    assert re.match("fairseq-generate bin .*--gen-subset test", printed(out / "report.html")[0])
     rows = state_of(out)["measure"]["rows"]["1"]
     for way in commands.WAYS:
         assert rows[way]["identical_percent"] == rows[f"{way}, beam 2"]["identical_percent"] == 100
@@ -132,7 +149,7 @@ def test_raw_text_is_binarised(accelerate, toy, monkeypatch):
         )  # fmt: skip
 
 
-def test_sources_alone_are_enough(accelerate, toy, tmp_path):
+def test_sources_alone_are_enough(accelerate, toy, tmp_path, loaded_python):
     """The verifier translates them: those of valid first, those of train as ever."""
     for split in ("train", "valid"):
         text = (toy / f"{split}.src").read_text(encoding="utf-8")
@@ -147,6 +164,7 @@ def test_sources_alone_are_enough(accelerate, toy, tmp_path):
     row = state["measure"]["rows"]["1"]["fairseq beam 1"]
     assert row["bleu"] == pytest.approx(100), "valid holds the verifier's own output"
     assert (out / "drafter.pt").is_file() and not list(out.glob("sources/train.*.tgt.*"))
+    assert run_printed(out / "report.html", loaded_python)[0] == "fairseq-generate"
 
 
 @pytest.mark.parametrize("mark", ["{}@@", "\u2581{}"])
@@ -181,17 +199,11 @@ def without_embeddings(state):
     del state["model"]["encoder.embed_tokens.weight"]
 
 
-def with_one_layer(state):
-    weights = state["model"]
-    state["model"] = {k: v for k, v in weights.items() if not k.startswith("decoder.layers.1.")}
-
-
 @pytest.mark.parametrize(
     "change, message",
     [
         (without_encoder, "a decoder without an encoder"),
         (without_embeddings, "no Transformer for text"),
-        (with_one_layer, "1 decoder layers; drafting with 2 layers would cost"),
     ],
 )
 def test_what_will_not_pay_is_refused(accelerate, toy, tmp_path, change, message):
@@ -200,6 +212,27 @@ def test_what_will_not_pay_is_refused(accelerate, toy, tmp_path, change, message
     torch.save(state, str(tmp_path / "other.pt"))
     with pytest.raises(SystemExit, match=message):
         accelerate(path=tmp_path / "other.pt")
+
+
+def without_outputs(job, fitting):
+    """As ``steps.rates``, of a verifier whose outputs never end."""
+    steps._check_losses(job, {"chosen": 9, "dropped": 9, "reasons": {"length_limit": 9}})
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("verifier.LEAST_LAYERS", 3, "2 decoder layers; drafting with 2 layers would cost"),
+        ("steps.rates", without_outputs, "the model loops or is undertrained"),
+    ],
+)
+def test_a_refusal_has_a_report(accelerate, monkeypatch, tmp_path, name, value, message):
+    monkeypatch.setattr(f"fairseq_specdec.accelerate.{name}", value)
+    with pytest.raises(SystemExit, match=f"{message}.*report.html has figures and commands"):
+        accelerate("--decode-beam", 1)
+    (command,) = printed(tmp_path / "out" / "report.html")
+    assert command.startswith("fairseq-generate") and "--strategy greedy" in command
+    assert message in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -371,7 +404,10 @@ def test_what_training_left_is_checked_before_it_is_the_drafter(tmp_path, conten
 
 def figures(**times):
     """Rows as ``specdec-bench`` gives them, of these milliseconds a sentence."""
-    return {name.replace("_", " "): {"ms_mean": ms} for name, ms in times.items()}
+    return {
+        name.replace("_", " "): {"ms_mean": ms, "tok": 1.0 if "greedy" in name else 1.5}
+        for name, ms in times.items()
+    }
 
 
 STOCK = {"fairseq_beam_1": 40.0, "fairseq_beam_5": 90.0}
@@ -388,16 +424,19 @@ def measured(tmp_path):
     return job, state
 
 
-def test_the_fastest_is_recommended_for_each_use(measured):
+@pytest.mark.parametrize("undrafted, last", [(1.5, "gad"), (1.01, "greedy")])
+def test_what_pays_is_recommended_for_each_use(measured, undrafted, last):
+    """Not what is faster by chance, without drafts or by less than the threshold."""
     job, state = measured
     parts = {}
-    for size, times in (("1", (4.0, 3.0, 6.0, 7.0)), ("8", (2.0, 2.5, 3.0, 2.0))):
+    for size, times in (("1", (4.0, 3.0, 6.0, 5.95)), ("8", (2.0, 2.5, 3.0, 2.0))):
         names = ("greedy", "gad", "greedy, beam 5", "gad, beam 5")
         parts[size] = figures(**STOCK)
-        parts[size].update({name: {"ms_mean": ms} for name, ms in zip(names, times)})
+        parts[size].update(figures(**dict(zip(names, times))))
+    parts["8"]["gad, beam 5"]["tok"] = undrafted
     state.note("measure", rows=parts)
     recommended = [(best.size, best.beam, best.way) for best in measuring.recommend(job, state)]
-    assert recommended == [(1, 1, "gad"), (1, 5, "greedy"), (8, 1, "greedy"), (8, 5, "gad")]
+    assert recommended == [(1, 1, "gad"), (1, 5, "greedy"), (8, 1, "greedy"), (8, 5, last)]
     assert measuring.recommend(job, state)[1].speed == 90.0 / 6.0
 
 
@@ -425,18 +464,18 @@ def test_copies_are_measured_where_they_pay(measured, copied, converted, ways):
 @pytest.mark.parametrize(
     "ways, times, said",
     [
-        (COPIES[:2], (4.0, 3.0), "pays in 1 of 1 uses, and makes decoding up to 1.33 times"),
-        (COPIES[:2], (4.0, 5.0), "does not pay yet: with it decoding is 0.80 times .* --hours"),
-        (COPIES, (4.0, 3.0, 2.0), "does not pay: .* 0.67 times .* The source is the better draft"),
-        (COPIES, (4.0, 1.0, 2.0), "makes decoding up to 2.00 times as fast as without it"),
+        (COPIES[:2], (4.0, 3.0), "10.0 times .* stock .* 1.33 times as fast as greedy; use gad.$"),
+        (COPIES[:2], (4.0, 5.0), "0.80 times as fast as greedy; use greedy. .* yet .* --hours"),
+        (COPIES, (4.0, 3.0, 2.0), "use iad. The drafter does not pay: the source is the better"),
+        (COPIES, (4.0, 1.0, 2.0), "4.00 times as fast as greedy; use gad.$"),
     ],
 )
-def test_a_drafter_is_judged_by_the_best_without_it(measured, ways, times, said):
+def test_the_verdict_has_both_gains_and_what_to_use(measured, ways, times, said):
     job, state = measured
     job = job._replace(ways=ways, decode_beam=1, batch_sizes=(1,))
-    rows = {**figures(**STOCK), **{name: {"ms_mean": ms} for name, ms in zip(ways, times)}}
+    rows = figures(**STOCK, **dict(zip(ways, times)))
     state.note("measure", rows={"1": rows})
-    assert re.search(f"The drafter {said}|{said}", report.verdict(job, state))
+    assert re.search(said, report.verdict(job, state))
 
 
 def test_time_for_measuring_is_left_and_sentences_fit_into_it(measured, monkeypatch):
@@ -465,5 +504,29 @@ def test_data_that_are_not_the_verifiers_end_it(measured):
     with pytest.raises(
         ValueError, match=r"distil: 96 dropped \(96.0%\): 90 outputs cut .*subwords"
     ):
-        steps._check_losses(counts)
-    steps._check_losses(dict(counts, dropped=50))
+        steps._check_losses(measured[0], counts)
+    steps._check_losses(measured[0], dict(counts, dropped=50))
+
+
+@pytest.mark.parametrize(
+    "form, flags, said, served",
+    [
+        ("{}", "", "", ""),
+        ("{}@@", "--remove-bpe ", "bpe_codes='bin/codes', ", "--bpe-codes bin/codes "),
+        ("\u2581{}", "--remove-bpe sentencepiece ", "bpe=None, ", "--bpe none "),
+    ],
+)
+def test_commands_treat_subwords_as_the_data_do(
+    toy, tmp_path, monkeypatch, form, flags, said, served
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(toy / "bin", "bin")
+    words = [form.format(line.split()[0]) for line in open(toy / "dict.tgt.txt", encoding="utf-8")]
+    (tmp_path / "bin" / "dict.tgt.txt").write_text(" 1\n".join([*words, ""]), encoding="utf-8")
+    (tmp_path / "bin" / "codes").touch()
+    words = ["bin", "--path", str(toy / "verifier.pt"), "--out", "out"]
+    job, _ = cli.prepare(cli.get_parser().parse_args(words))
+    assert f"--gen-subset valid {flags}--beam 1" in uses.decode(job, "src-tgt", "greedy", 1, 1)
+    (_, python), (_, server) = uses.further(job, {"src-tgt": "greedy"})
+    assert f"data='bin', {said}strategy='greedy', beam=1" in python
+    assert f"--data bin {served}--strategy greedy" in server

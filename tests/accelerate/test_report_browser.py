@@ -1,7 +1,7 @@
 """The report in headless Chromium: on a phone, in the dark, and for who cannot see it."""
 
 import pytest
-from chromium_pipe import BEYOND, SCREENS, axe, browser, chromium
+from chromium_pipe import BEYOND, PHONE, SCREENS, axe, browser, chromium
 
 from fairseq_specdec.accelerate import report
 from fairseq_specdec.accelerate.commands import Job
@@ -47,9 +47,13 @@ def test_the_report_is_whole_and_named(opened):
     assert opened.run("document.documentElement.scrollWidth") <= opened.run("innerWidth")
     wide = [name for name in opened.run(BEYOND) if name not in ("TR", "TH", "TD", "TBODY")]
     assert wide == [] and opened.run("innerWidth") in dict(SCREENS)
-    assert opened.run("document.title") == f"A drafter for {PATH}"
+    model = "a_folder_whose_name_is_much_longer_than_a_phone_is_wide/verifier.pt"
+    assert opened.run("document.title") == f"Decoding {model} faster: en-de, en-ro"
     assert opened.run("document.querySelectorAll('ul li').length") == 8, "a sentence for each use"
-    assert "pays in 8 of 8 uses" in opened.run("document.querySelector('h1 + p').textContent")
+    assert "; use gad." in opened.run("document.querySelector('h1 + p').textContent")
+    narrow = opened.run("innerWidth") == PHONE
+    scrolls = "[...document.querySelectorAll('table')].every((one) => one.scrollWidth > innerWidth)"
+    assert opened.run(scrolls) is narrow, "figures stay in one line and are scrolled to"
 
 
 @pytest.mark.skipif(axe() is None, reason="no axe-playwright-python")

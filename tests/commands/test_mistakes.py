@@ -131,7 +131,8 @@ def folder(tmp_path_factory, fairseq_command):
     home = tmp_path_factory.mktemp("mistakes")
     write_pair(home)
     for name in ("toy", "other"):
-        words = [f"--testpref={home / 'test.src-tgt'}", "--destdir", home / name]
+        words = [f"--{split}pref={home / 'test.src-tgt'}" for split in ("train", "valid", "test")]
+        words += ["--destdir", home / name]
         dicts = {"src": home / "dict.src.txt", "tgt": home / "dict.tgt.txt"}
         if name == "other":
             for path in dicts.values():

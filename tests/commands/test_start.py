@@ -85,16 +85,23 @@ def test_own_flags_come_first(program):
     assert expected.get(program, flags[0] if flags else "") in (flags or [""])
 
 
-@pytest.mark.parametrize("word", ["--help", "-h"])
-def test_help_needs_neither_torch_nor_fairseq(run_python, word):
+@pytest.mark.parametrize(
+    "words, begins",
+    [
+        ("bench data --help", "usage: specdec-bench"),
+        ("bench data -h", "usage: specdec-bench"),
+        ("env --user-dir", f"{PLUGIN}\n"),
+    ],
+)
+def test_some_answers_need_neither_torch_nor_fairseq(run_python, words, begins):
     printed = run_python(
         "import sys\n"
-        f"sys.argv = ['specdec-bench', 'data', '{word}']\n"
+        f"sys.argv = 'specdec-{words}'.split()\n"
         "from fairseq_specdec.commands import start\n"
-        "start.bench()\n"
+        f"start.{words.split()[0]}()\n"
         "assert not {'torch', 'fairseq', 'numpy'} & set(sys.modules)"
     )
-    assert printed.startswith("usage: specdec-bench")
+    assert printed.startswith(begins)
 
 
 def test_other_words_reach_the_command(monkeypatch):

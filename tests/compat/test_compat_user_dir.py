@@ -35,6 +35,16 @@ def test_a_link_to_the_imported_package_is_the_package(name, tmp_path, monkeypat
     assert sys.path == before, "nothing was imported"
 
 
+def test_the_clone_of_the_same_name_is_the_package(tmp_path):
+    """Met first, with the clone on the path, as pip install -e leaves it; and met again."""
+    clone = tmp_path / "fairseq_specdec"
+    clone.mkdir()
+    (clone / "fairseq_specdec").symlink_to(PACKAGE)
+    utils.import_user_module(SimpleNamespace(user_dir=str(clone)))
+    code, out, error = in_a_fresh_process(clone, path=clone)
+    assert (code, out) == (0, "registered True\n"), error
+
+
 def test_another_copy_is_named_with_the_remedy(tmp_path):
     (tmp_path / "fairseq_specdec").mkdir()
     with pytest.raises(ImportError, match="another copy .* imported already; give") as error:
@@ -55,9 +65,9 @@ def test_other_user_dirs_and_none_go_to_fairseq(tmp_path):
     sys.path.remove(str(tmp_path))
 
 
-def in_a_fresh_process(folder, python=sys.executable):
+def in_a_fresh_process(folder, python=sys.executable, path=""):
     """(exit status, standard output, error) of fairseq that meets the folder first."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = dict(os.environ, PYTHONPATH=str(path))
     done = subprocess.run(
         [str(python), "-c", COLD, str(folder)],
         cwd=str(folder.parent), env=environment, capture_output=True, text=True,

@@ -7,6 +7,7 @@ from chromium_pipe import BEYOND, axe, browser, chromium
 from toy_pair import text_of
 from toy_translation import sentences
 
+from fairseq_specdec.demo.page import page_of
 from fairseq_specdec.demo.race import race
 from fairseq_specdec.trace import cli
 
@@ -21,6 +22,7 @@ CTRL = 2
 @pytest.fixture
 def page(server, tmp_path):
     with browser(tmp_path / "profile") as shown:
+        shown.prefer({"prefers-reduced-motion": "reduce"})  # no replay by itself
         yield shown
         troubles = [
             event
@@ -79,6 +81,25 @@ def test_type_race_and_see_the_blocks(page, server, racers, tmp_path):
     assert all(len(set(column)) == 3 for column in zip(*looks))
     picture = page.screenshot()
     assert picture.startswith(b"\x89PNG") and len(picture) > 20000
+
+
+STATUS = "document.getElementById('status').textContent"
+
+
+def test_an_example_races_at_a_click_and_all_replay(page, server, racers, monkeypatch):
+    example = text_of(sentences(30, seed=9)[17])
+    monkeypatch.setattr(server, "page", page_of(racers._replace(examples=[example]), 2))
+    page.prefer({})
+    page.open(server.url + "?text=w1")
+    page.run("document.querySelector('#examples button').click()")
+    page.wait_for(f"{STATUS}.startsWith('Replay done. Done. Fastest: ')")
+    assert page.run("document.getElementById('text').value") == example
+    assert page.run("document.body.dataset.races") == "1" and "fairseq itself: " in page.run(STATUS)
+    page.run("document.querySelector('#examples button').click()")
+    page.wait_for(f"{STATUS}.startsWith('Timing')")
+    page.press("Escape", 27)
+    page.wait_for("document.body.dataset.races === '2'")
+    assert page.run(STATUS) == "Stopped.", "nor does it replay"
 
 
 def test_keys_alone(page, server):

@@ -140,11 +140,20 @@ def test_fairseq_itself_comes_last(racers, beam):
     """Its hypothesis is that of greedy, and of a lossless beam search."""
     translators, stock = racers.at(beam), racers.stock(beam)
     assert racers.stock(beam) is stock, "built once"
+    calls = []
+
+    def counted(text):
+        calls.append(text)
+        return stock(text)
+
     lengths = set()
     for text in TEXTS:
-        events = list(race(translators, text, ["greedy"], 1, stock))
-        assert [event["event"] for event in events[-2:]] == ["end", "stock"]
+        events = list(race(translators, text, ["greedy"], 3, counted))
+        assert [event["event"] for event in events[-5:]] == ["end", *["timed"] * 3, "stock"]
         last, own = events[-1], translators["greedy"].translate(text)
+        assert last["ms"] == sorted(event["ms"] for event in events[-4:-1])[1]
+        assert calls == [text] * 4, "after a warm-up"
+        calls.clear()
         assert (last["text"], last["tokens"]) == (own.text, len(own.tokens) + 1)
         assert last["ms"] > 0
         lengths.add(last["tokens"])

@@ -62,7 +62,7 @@ def test_equals_algorithm_1(alpha_fb, alpha_rb):
         assert tokens == greedy(big())
     if (alpha_fb, alpha_rb) == (0.0, INFINITY):  # never fall back, never roll back
         assert stats.rollbacks == 0
-        assert stats.mean_iterations < 2
+        assert stats.mean_iterations < 2 and stats.unverified > 0
     if (alpha_fb, alpha_rb) == (0.6, 2.0):
         assert 0 < stats.rollback_share < stats.fallback_share < 0.7
 
@@ -87,14 +87,14 @@ def test_the_length_limit_ends_drafts_too(limit):
 
 def test_shares_are_those_of_the_algorithms_steps():
     """Table 4: of all turns of Algorithm 1's loop, those that call the big model, or roll back."""
-    _, stats = check(0.5, 0.5)
-    slow = [big_little(whole(small()), whole(big()), s, 0.5, 0.5)[1] for s in SENTENCES]
+    _, stats = check(0.5, 0.05)
+    slow = [big_little(whole(small()), whole(big()), s, 0.5, 0.05)[1] for s in SENTENCES]
     steps = sum(count.small + count.big for count in slow)
     figures = stats.as_dict()
     assert figures["fallback_share"] == pytest.approx(sum(c.big for c in slow) / steps)
     assert figures["rollback_share"] == pytest.approx(sum(c.rollbacks for c in slow) / steps)
     assert figures["rollbacks"] > 0
-    assert figures["mean_iterations"] == sum(c.big for c in slow) / len(SENTENCES)
+    assert figures["unverified"] == sum(c.unverified for c in slow) > 0
 
 
 def test_sampling_draws_both_models_tokens_and_seeds_reproduce():
@@ -113,3 +113,13 @@ def test_sampling_draws_both_models_tokens_and_seeds_reproduce():
     generator = make_generator(**given, sampling=True, sampling_topp=1e-6)
     ranked = generator.generate([big()], make_sample(SENTENCES))
     assert [h[0]["tokens"].tolist() for h in ranked] == check(**given)[0]
+
+
+@pytest.mark.parametrize("flag, least", [("min_len", 12), ("no_repeat_ngram_size", 2)])
+def test_an_ending_that_constraints_forbid_is_verified(flag, least):
+    generator = make_generator(0.0, INFINITY, **{flag: least, "max_len_b": 30})
+    ranked = generator.generate([big()], make_sample(SENTENCES))
+    for tokens in (h[0]["tokens"].tolist()[:-1] for h in ranked):
+        pairs = list(zip(tokens, tokens[1:]))
+        assert len(tokens) >= 12 if flag == "min_len" else len(set(pairs)) == len(pairs)
+    assert generator.stats.iterations > generator.stats.unverified

@@ -56,6 +56,14 @@ def test_why_the_native_engine_is_not_used(capsys, monkeypatch):
     assert re.match("ValueError: FAIRSEQ_SPECDEC_NATIVE=sse9: ", shown(capsys)["native engine"])
 
 
+def test_without_a_native_engine_one_remedy_is_given(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    monkeypatch.setattr(library, "loaded", {})
+    entries = shown(capsys)
+    assert entries["variants it runs"] == "unknown, since the native engine was not built"
+    assert "it was not built: install a C++17 compiler" in entries["native engine"]
+
+
 def test_a_broken_installation_has_a_table(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(table, "FAIRSEQS", ())

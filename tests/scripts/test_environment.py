@@ -33,23 +33,46 @@ def test_a_python_that_is_not_there_is_named(script, tmp_path):
 
 PYTHON = """#!/bin/sh
 case "$*" in
-    *version_info*) echo 3.8 ;;
+    *version_info*) echo "${VERSION:-3.8}" ;;
     *importlib.metadata*) echo torch==1.13.1 ;;
+    *"import torch") exit "${VERSION:+1}" ;;
     *pip*) echo "$@" >> "$LOG" ;;
 esac
 """
 
 
-def test_installing_keeps_the_torch_that_is_there(tmp_path):
-    python, log = tmp_path / "bin" / "python", tmp_path / "log"
-    python.parent.mkdir()
-    python.write_text(PYTHON, encoding="utf-8")
-    python.chmod(0o755)
+def installed(tmp_path, programs, **settings):
+    """What pip is asked for in an environment with these programs."""
+    (tmp_path / "bin").mkdir()
+    for name, text in {"python": PYTHON, **programs}.items():
+        (tmp_path / "bin" / name).write_text(text, encoding="utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
     source = f"program=x repo=repo venv={tmp_path}; source scripts/lib/environment.sh; "
-    done = run(["-c", source + "install_newest '[dev]'"], LOG=log)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    done = run(
+        ["-c", source + "install_newest '[dev]'"], LOG=tmp_path / "log", PATH=path, **settings
+    )
     assert done.returncode == 0, done.stderr
-    installed = log.read_text(encoding="utf-8").splitlines()
-    assert installed[-1].endswith("install --quiet torch==1.13.1 -e repo[dev]")
+    return (tmp_path / "log").read_text(encoding="utf-8").splitlines()
+
+
+def test_installing_keeps_the_torch_that_is_there(tmp_path):
+    assert installed(tmp_path, {})[-1].endswith("install --quiet torch==1.13.1 -e repo[dev]")
+
+
+@pytest.mark.parametrize(
+    "answer, torch",
+    [
+        ("echo 7.0", "2.7.1"),
+        ("echo 9.0; echo 6.1", "2.7.1"),
+        ("echo 7.5; echo 12.0", "2.13.0"),
+        ("echo NVIDIA-SMI has failed; exit 9", "2.13.0"),
+    ],
+)
+def test_old_gpus_get_a_torch_that_has_kernels_for_them(tmp_path, answer, torch):
+    tools = {"nvidia-smi": f"#!/bin/sh\n{answer}\n"}
+    asked = installed(tmp_path, tools, VERSION="3.11")
+    assert asked[1].endswith(f"install --quiet torch=={torch}")
 
 
 @pytest.mark.parametrize(

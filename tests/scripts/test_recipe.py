@@ -109,6 +109,8 @@ def test_rows_draft_as_the_papers_do_unless_they_are_called_planned(name):
         mine = {flag for flag in whole if strategy in OWN_FLAGS[flag]}
         if strategy == "bild":
             mine.clear()  # its drafts end by its own threshold, in the verifier's format
+        if strategy == "sps" and "--sampling" in words:
+            assert "--sampling-verification token" in system.flags, system
         for flag in mine:
             given = flag_of(flag) in words
             assert given is not system.name.endswith("planned"), system
@@ -144,6 +146,12 @@ def test_every_published_row_is_measured_or_listed_as_not(name):
             here = [s for s in declared.systems() if s.set == row.set]
             here = [s for s in here if "*" in (s.direction, row.direction) or s[0] == row.direction]
             assert here and row.system in {*EVERYWHERE, *sum(map(rows_of, here), [])}, row
+            if any(key.startswith("text.") for key in row.figures):
+                assert row.set in declared.settings.words("decode_sets"), row
+            size = re.search(r"k = (\d+)", row.name)
+            if size and row.system not in EVERYWHERE and "here" not in row.name:
+                flags = "".join(s.flags for s in here if row.system in rows_of(s))
+                assert re.search(rf"(k=|size |_){size[1]}\b", f"{row.system} {flags}"), row
             tables = ("Ge et al. Table 6", "Ge et al. Table 7", "Xia et al. Table 4")
             if "dev" in row.name or row.table in tables:
                 assert here[0].split == "valid", row

@@ -113,15 +113,18 @@ def test_what_the_package_needs_here():
     assert "pytest" not in needs  # an extra
 
 
-def test_what_the_bill_lacks_is_named_before_anything_is_built(monkeypatch, tmp_path):
-    """Here that may be the tool that makes it."""
+def test_what_is_missing_is_named_before_anything_is_built(monkeypatch, tmp_path):
+    """Of the bill that may be the tool that makes it."""
 
     def absent():
         raise importlib.metadata.PackageNotFoundError("fairseq-specdec")
 
     monkeypatch.setattr(bill_of_materials, "closure", absent)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")  # an exported tree has no commits
-    message = r"(fairseq-specdec|cyclonedx) is not installed; pip install '\.\[release\]'"
-    with pytest.raises(build.ReleaseError, match=message):
+    remedy = r" is not installed; pip install '\.\[release\]'"
+    with pytest.raises(build.ReleaseError, match="(fairseq-specdec|cyclonedx)" + remedy):
         build.release(tmp_path / "dist")
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(build.ReleaseError, match="auditwheel" + remedy):
+        build.wheels(tmp_path / "dist")
     assert not (tmp_path / "dist").exists()

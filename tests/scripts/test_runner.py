@@ -2,6 +2,8 @@
 
 import inspect
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -9,8 +11,12 @@ import pytest
 import recipe
 import runner
 import step
+from fairseq import options
 from recipe import Recipe, recipe_names
 from recipe_parts import REPO
+
+from fairseq_specdec.bench import session
+from fairseq_specdec.decoding import builder
 
 
 def run(*words, **environment):
@@ -103,3 +109,29 @@ def test_a_dry_run_prints_every_command_and_does_nothing(
         function = line.split()[0]
         if "." in function and "/" not in function:
             assert callable(step.find(function))
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_command_that_decodes_takes_its_flags(name, printed, tmp_path, monkeypatch):
+    """No recipe ends after its training for a flag that a system refuses."""
+    monkeypatch.chdir(tmp_path)
+    settings = Recipe(name, {}).settings
+    given = {"MODELS": "all"} if "teacher" in settings else {}
+    directions = settings.choices("DIRECTION") if "DIRECTION" in settings else []
+    commands = printed(name, **given)
+    for direction in directions[1:]:
+        commands += printed(name, **given, DIRECTION=direction)
+    commands = [each for each in commands if each[0] in ("specdec-bench", "fairseq-generate")]
+    for words in commands:
+        for path in map(pathlib.Path, re.findall(r"\$WORK[^\s'\"]*", " ".join(words))):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch() if path.suffix else path.mkdir(exist_ok=True)
+        if words[0] == "specdec-bench":
+            session.read(words[1:])
+            continue
+        words = words[1 : words.index(">")]
+        args = options.parse_args_and_arch(options.get_generation_parser(), words)
+        if hasattr(args, "strategy"):
+            builder.check_settings(args)
+            builder.check_generation_flags(args, args.strategy)
+    assert commands or name == "demo"

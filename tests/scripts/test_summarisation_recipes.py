@@ -240,6 +240,15 @@ def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(
     assert f"{absent} cannot be fetched" in done.stderr and remedy in done.stderr
 
 
+def test_every_point_of_a_sweep_is_decoded_for_its_rouge(printed):
+    commands = printed("xsum", "06_decode", MODELS="all")
+    (words,) = [
+        c for c in commands if "trade_off.bild_aligned_alpha_fb=0.2_alpha_rb=5.out" in c[-1]
+    ]
+    assert words[words.index("--alpha-fb") + 1] == "0.2" and "--sweep" not in words
+    assert words[words.index("--alpha-rb") + 1] == "5"
+
+
 @pytest.mark.slow
 def test_the_samples_become_corpora(run_recipe, with_rouge, tmp_path):
     (tmp_path / "own.source").write_text("".join(f"long text number {n}\n" for n in range(40)))

@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 
 import average_checkpoints
+import energy
 import paper_table
 import pytest
 import recipe_config
@@ -188,6 +190,13 @@ def test_slurm_trains_one_model_on_all_nodes(slurm, dry):
     assert "[05_train_drafter] done before" in done.stderr
 
 
+def test_slurm_finds_the_step_that_distils_by_its_recipes_name_for_it(slurm, dry):
+    done = slurm("distill.sh", "gec_conll14", VERIFIER_MODEL="scratch")
+    assert done.returncode != 0 and "[05_distill]" in done.stderr
+    done = slurm("distill.sh", "blockwise")
+    assert done.returncode != 0 and "blockwise has no step that distils" in done.stderr
+
+
 def test_slurm_shares_distillation_over_an_array(slurm, dry):
     dry.add("wmt14_ende/en-de/models/teacher/model.pt")
     done = slurm("distill.sh", "wmt14_ende", SLURM_ARRAY_TASK_ID=1, SLURM_ARRAY_TASK_COUNT=2)
@@ -256,3 +265,26 @@ def test_smoke_of_a_whole_recipe_with_two_processes(run_recipe, tmp_path):
     assert "Xia et al. Table 1, en-de" in done.stdout and "not run" in done.stdout
     again = run_recipe("wmt14_ende", **settings)
     assert again.stderr.count("done before") >= 6
+
+
+@pytest.mark.parametrize("profile, updates, passes", [("full", 50000, 8), ("smoke", 12, 1)])
+def test_a_models_own_hyperparameters_keep_their_batch_and_yield_to_smoke(
+    printed, profile, updates, passes
+):
+    given = {"MODELS": "spec_drafter", "GPUS": 2, "PROFILE": profile}
+    (words,) = printed("wmt16_enro", "05_train_drafter", **given)[:1]
+    last = dict(word.split("=", 1) for word in words if "=" in word)
+    assert last["optimization.lr"] == "[0.001]" and last["model.dropout"] == "0.2"
+    assert last["optimization.max_update"] == str(updates)
+    assert last["optimization.update_freq"] == f"[{passes}]"
+
+
+def test_energy_is_watts_by_hours_by_the_papers_factor(tmp_path, monkeypatch):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '80.5\\n99.5\\n'\nexec sleep 60\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with energy.sampled("0") as figures:
+        time.sleep(1)
+    assert figures["watts"] == 90 and figures["hours"] > 1 / 3600
+    assert figures["wh"] == pytest.approx(90 * figures["hours"] * 1.1)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from printed_commands import run_printed
 
 from fairseq_specdec.accelerate import cli, commands, steps, verifier
 from fairseq_specdec.compat.checkpoints import load_model
@@ -24,7 +25,7 @@ def accelerate(languages, family, tmp_path, monkeypatch, loaded_python):
     return run
 
 
-def test_one_drafter_is_made_for_all_pairs(accelerate, caplog):
+def test_one_drafter_is_made_for_all_pairs(accelerate, caplog, loaded_python):
     out = accelerate(
         "--updates", 6, "--limit", 30, "--eval-sentences", 4, "--measure-sentences", 4,
         "--decode-beam", 1, "--batch-sizes", 1,
@@ -41,6 +42,7 @@ def test_one_drafter_is_made_for_all_pairs(accelerate, caplog):
     for pair in ("-s en -t de", "-s en -t ro"):
         assert pair in page and pair in caplog.text
     assert "One sentence at a time, beam 1, en-ro: " in page
+    assert run_printed(out / "report.html", loaded_python) == ["fairseq-generate"] * 2
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def check(traces, models, greedy=True):
         for part in trace.iterations:
             assert part.position == len(output)
             output += part.emitted
-            assert len(part.choices) == len(part.emitted)
+            assert len(part.choices) == (0 if part.agreed else len(part.emitted))
             for i, choice in enumerate(part.choices):
                 row = log_probs[part.position + i].clone()
                 row[words.pad()] = float("-inf")
@@ -145,8 +145,11 @@ def test_a_trace_agrees_with_stock(folder, strategy):
         assert ("tau" in trace.settings) == (strategy in ("gad++", "specdec", "specdec-heads"))
         assert ("alpha_rb" in trace.settings) == strategy.startswith("bild")
     stats = generator.stats
-    assert sum(t.accepted for t in traces) == stats.accepted
-    assert sum(t.drafted for t in traces) == stats.drafted
+    ended = [part.agreed for t in traces for part in t.iterations if part.agreed]
+    assert len(ended) == stats.unverified and bool(ended) == strategy.startswith("bild")
+    unseen = sum(map(len, ended))
+    assert sum(t.accepted for t in traces) == stats.accepted - unseen
+    assert sum(t.drafted for t in traces) == stats.drafted - unseen
     assert sum(len(t.iterations) for t in traces) == stats.iterations
 
 

@@ -5,7 +5,7 @@ Speculative sampling: Leviathan et al. 2023, Chen et al. 2023. Big Little Decode
 
 import logging
 import math
-from typing import Any
+from typing import Any, Dict
 
 from fairseq_specdec.acceptance import AcceptanceRule, RollbackRule, Sampler
 from fairseq_specdec.drafting import AutoregressiveDrafter, Drafter, EarlyExitDrafter
@@ -33,11 +33,6 @@ def _sampled_rollback(settings: Any, sampler: Sampler) -> AcceptanceRule:
     return RollbackRule(settings.alpha_rb, sampler)
 
 
-def _stop_below(settings: Any) -> float:
-    # No probability reaches 1 but by rounding: at 1 the small model is never sure enough.
-    return float(settings.alpha_fb) if settings.alpha_fb < 1 else math.inf
-
-
 def _warn_if_deeper(path: str, small: Any, big: Any) -> None:
     """Warn where drafting a token costs more than verifying it: the output would not show it."""
     ours, theirs = (
@@ -54,28 +49,35 @@ def _warn_if_deeper(path: str, small: Any, big: Any) -> None:
         )
 
 
-def _small_model(setup: Setup, window: int, stop_below: float) -> Drafter:
+def _thresholds(settings: Any) -> Dict[str, Any]:
+    """How the small model of Big Little Decoder drafts."""
+    # No probability reaches 1 but by rounding: at 1 the small model is never sure enough.
+    stop_below = float(settings.alpha_fb) if settings.alpha_fb < 1 else math.inf
+    return {"stop_below": stop_below, "scored": _rollback(settings).trusts_endings}
+
+
+def _small_model(setup: Setup, window: int, **more: Any) -> Drafter:
     settings = setup.settings
     path = settings.drafter_path
     model = setup.read_drafter(load_small_model)
     _warn_if_deeper(path, model, setup.models[0])
     size = settings.block_size or window
-    options = setup.draft_options(size, dtype=setup.dtype, stop_below=stop_below)
+    options = setup.draft_options(size, dtype=setup.dtype, **more)
     return AutoregressiveDrafter(model, options)
 
 
 def _sps_drafter(setup: Setup) -> Drafter:
-    return _small_model(setup, SPS_WINDOW, 0.0)
+    return _small_model(setup, SPS_WINDOW)
 
 
 def _bild_drafter(setup: Setup) -> Drafter:
-    return _small_model(setup, BILD_WINDOW, _stop_below(setup.settings))
+    return _small_model(setup, BILD_WINDOW, **_thresholds(setup.settings))
 
 
 def _early_exit_drafter(setup: Setup) -> Drafter:
     settings = setup.settings
     size = settings.block_size or BILD_WINDOW
-    options = setup.draft_options(size, stop_below=_stop_below(settings))
+    options = setup.draft_options(size, **_thresholds(settings))
     return EarlyExitDrafter(setup.models[0], options)
 
 
