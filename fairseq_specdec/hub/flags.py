@@ -26,7 +26,7 @@ RENAMED = {"path": "verifier", "drafter_path": "drafter"}
 INSTEAD = {
     "drafter_path": "pass drafter=...",
     "path": "pass the checkpoint as the first argument",
-    "prefix_size": "there is no target to take a prefix from",
+    "prefix_size": "pass translate(..., prefix=...) what the output begins with",
     "trace_path": "translate(..., return_trace=True) returns traces; "
     "fairseq_specdec.trace.write_traces writes them",
     "remove_bpe": "bpe=... says how subwords are joined",
@@ -35,6 +35,12 @@ INSTEAD = {
     "bf16": 'pass dtype="bf16"',
     "cpu": 'pass device="cpu"',
 }
+# What CTranslate2 calls them.
+ELSEWHERE = {
+    "beam_size": "beam", "num_hypotheses": "nbest", "max_decoding_length": "max_len_b",
+    "min_decoding_length": "min_len", "length_penalty": "lenpen", "target_prefix": "prefix",
+    "sampling_temperature": "temperature", "max_batch_size": "batch_size",
+}  # fmt: skip
 
 
 def split_flags(
@@ -82,7 +88,7 @@ def _why_not(name: str) -> str:
     if name in REFUSED:
         return "cannot be honoured by speculative decoding; leave it out"
     known: list[str] = [*OWN, *GENERATION]
-    near = difflib.get_close_matches(name, known, 1)
+    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
     return f"no such decoding flag{hint}"
 

@@ -64,6 +64,7 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: str | None) -> Plac
         place = _find_name(os.fspath(verifier), drafter, data, strategy)  # type: ignore[arg-type]
     for path in place.verifiers:
         if not os.path.isfile(path):
+            _name_checkpoint(os.path.dirname(path))
             raise MissingFileError(
                 "verifier",
                 f"no such file: {path}",
@@ -75,6 +76,14 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: str | None) -> Plac
             "data", f"no such folder: {place.data}", "name the one of the dict.*.txt"
         )
     return place
+
+
+def _name_checkpoint(folder: str) -> None:
+    """Name the checkpoint that fairseq-train left in a folder, to be passed by itself."""
+    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            raise MissingFileError("verifier", f"{folder} has {name}", f"pass {path}")
 
 
 def _find_name(name: str, drafter: str | None, data: str | None, strategy: str | None) -> Place:

@@ -27,7 +27,7 @@ def test_every_flag_of_the_command_line_is_taken_or_explained():
     [
         ("top_betta", "top_betta: no such decoding flag; did you mean top_beta?"),
         ("xyzzy", "xyzzy: no such decoding flag; there are accept_epsilon, "),
-        ("prefix_size", "prefix_size: no decoding flag of this call; there is no target"),
+        ("prefix_size", "prefix_size: no decoding flag of this call; pass translate"),
         ("trace_path", "trace_path: .*return_trace=True"),
         ("constraints", "constraints: cannot be honoured by speculative decoding"),
     ],

@@ -318,6 +318,9 @@ def test_a_verifier_that_is_none(pair, tmp_path):
         SpeculativeTranslator.from_pretrained(tmp_path / "v.pt", data=pair, strategy="greedy")
     with pytest.raises(FileNotFoundError, match="verifier: no such file: gone.pt; .*demo_ende"):
         SpeculativeTranslator.from_pretrained("gone.pt", strategy="greedy")
+    (tmp_path / "checkpoint_best.pt").touch()
+    with pytest.raises(FileNotFoundError, match="verifier: .* has checkpoint_best.pt; pass .*/ch"):
+        SpeculativeTranslator.from_pretrained(tmp_path)
     with pytest.raises(ValueError, match="holds a drafter, not a verifier"):
         SpeculativeTranslator.from_pretrained(pair / "drafter.pt", strategy="greedy")
 
