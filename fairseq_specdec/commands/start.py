@@ -30,7 +30,6 @@ MODULES: Dict[str, str] = {
     "specdec-edits": "data.edits",
     "specdec-env": "environment.cli",
     "specdec-flags": "decoding.listed_flags",
-    "specdec-noise": "noise.cli",
     "specdec-serve": "serve.cli",
     "specdec-shortlist": "data.shortlist",
     "specdec-trace": "trace.cli",
@@ -104,7 +103,6 @@ distill = _script("specdec-distill")
 edits = _script("specdec-edits")
 env = _script("specdec-env")
 flags = _script("specdec-flags")
-noise = _script("specdec-noise")
 serve = _script("specdec-serve")
 shortlist = _script("specdec-shortlist")
 trace = _script("specdec-trace")

@@ -54,7 +54,6 @@ def tab(written, tmp_path):
         ("specdec-distill --on-length-limit ", "drop keep", ""),
         ("specdec-demo --strategies ", "greedy gad++ bild blockwise", "--port"),
         ("specdec-demo --alpha-", "--alpha-fb --alpha-rb", "--tau"),
-        ("specdec-noise --error-", "--error-mean --error-deviation", "--swap"),
         ("specdec-convert ", "drafter hf pack", ""),
         ("specdec-convert drafter --to ", "authors project", ""),
         ("specdec-trace ", "show html", ""),

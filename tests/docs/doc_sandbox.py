@@ -71,7 +71,7 @@ SMALLER = [
         "--batch-size 1,4 --limit 4 --warmup 0 --threads 1 --no-memory",
     ),
     (r"--limit \d+ --no-memory", "--limit 2 --warmup 0 --no-memory"),
-    (r"specdec-noise ", "specdec-noise --confusion-sets confusions.txt "),
+    (r"lib/noise.py ", "lib/noise.py --confusion-sets confusions.txt "),
 ]
 # The task of each published model, and the architecture of the toy in its place.
 ARCHITECTURES = {

@@ -5,7 +5,7 @@ import random
 import re
 from typing import Callable, Dict, Iterable, List, Sequence, Set, Tuple
 
-from fairseq_specdec.noise.operations import like_case
+from noise import like_case
 
 Edits = Dict[int, str]  # token index -> replacement
 TOKEN = re.compile(r"[A-Za-z]+(?:['’][a-z]+)?|\d[\d.,]*|\s+|[^\w\s]|\w+")
