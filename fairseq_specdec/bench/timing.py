@@ -7,7 +7,8 @@ import dataclasses
 import logging
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
@@ -15,12 +16,12 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 from fairseq_specdec.io.progress import Counter
 
-from .identity import Output, output_of
+from .outputs import Output, output_of
 
 logger = logging.getLogger(__name__)
 
 
-def _now(device: torch.device) -> Tuple[float, float]:
+def _now(device: torch.device) -> tuple[float, float]:
     """Wall time and processor time in seconds, once a GPU has done what it was asked."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -32,22 +33,21 @@ class System:
     """One way to decode.
 
     Args:
-        generator: ``generate(models, sample, prefix_tokens)`` gives a list of hypotheses a
+        generator: ``generate(models, sample, prefix_tokens)`` gives a list of hypotheses per
             sentence, as fairseq's generators do.
         stats: our counters, or None for stock.
         steps_of_stock: what a stock generator asks of its models; None for ours.
         prefix_size: forced target tokens, as ``--prefix-size``.
-        sampled: whether it draws tokens, so that no two passes need agree.
+        sampled: whether it draws tokens, so that passes may differ.
         step: the task's ``inference_step``; None to call the generator alone.
+        versions: releases of another engine, by name.
 
     Attributes:
-        times: for each batch, in their order, the wall time in seconds of every pass over it.
-        outputs: hypotheses of each sentence, best first, by sentence id (first pass).
-        tokens: those of the best one, </s> included.
+        times: for each batch, the wall time in seconds of every pass over it.
+        outputs, tokens: hypotheses of each sentence id, best first; tokens of the best, with </s>.
         sentences: ids of each batch's sentences.
-        steps: decoder steps that the longest output of each batch takes (stock) or iterations
-            (ours), summed over the batches of one pass.
-        iterations: of each sentence alone, by sentence id (first pass).
+        steps: decoder steps or iterations of each batch's longest output, summed over one pass.
+        iterations: those of each sentence id alone.
         cpu: seconds of processor time, of all threads, summed over all passes.
         unsteady: sentences of which a later pass gave another output.
     """
@@ -55,35 +55,36 @@ class System:
     name: str
     generator: Any
     models: Sequence[Any]
-    stats: Optional[DecodingStats] = None
-    steps_of_stock: Optional[StockSteps] = None
+    stats: DecodingStats | None = None
+    steps_of_stock: StockSteps | None = None
     prefix_size: int = 0
     sampled: bool = False
-    step: Optional[Callable[..., Any]] = None
+    step: Callable[..., Any] | None = None
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        self.times: List[List[float]] = []
-        self.outputs: Dict[int, List[Output]] = {}
-        self.tokens: Dict[int, List[int]] = {}
-        self.sentences: List[List[int]] = []
+        self.times: list[list[float]] = []
+        self.outputs: dict[int, list[Output]] = {}
+        self.tokens: dict[int, list[int]] = {}
+        self.sentences: list[list[int]] = []
         self.steps = 0
-        self.iterations: Dict[int, int] = {}
+        self.iterations: dict[int, int] = {}
         self.cpu = 0.0
-        self.unsteady: Set[int] = set()
+        self.unsteady: set[int] = set()
         if self.steps_of_stock is not None:
             self.steps_of_stock.reset()
         if self.stats is not None:
             vars(self.stats).update(vars(DecodingStats()))
 
     @property
-    def seconds(self) -> List[float]:
+    def seconds(self) -> list[float]:
         """Wall time of each batch, in their order: the median of its passes."""
         return [statistics.median(passes) for passes in self.times]
 
-    def timed(self, sample: Dict[str, Any]) -> Tuple[List[List[Dict[str, Any]]], float, float]:
+    def timed(self, sample: dict[str, Any]) -> tuple[list[list[dict[str, Any]]], float, float]:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
@@ -97,9 +98,8 @@ class System:
         ended, then = _now(device)
         return hypotheses, ended - started, then - used
 
-    def decode(self, sample: Dict[str, Any], batch: Optional[int] = None, seed: int = 1) -> None:
-        """Decode one batch. ``batch``: its number; None for a warm-up, of which nothing is kept.
-        ``seed``: of the tokens drawn, if the system draws any."""
+    def decode(self, sample: dict[str, Any], batch: int | None = None, seed: int = 1) -> None:
+        """Decode one batch. ``batch``: its number; None for a warm-up, of which nothing is kept."""
         if self.sampled:
             torch.manual_seed(seed)
         hypotheses, spent, used = self.timed(sample)
@@ -122,27 +122,26 @@ class System:
 
 
 class StockSteps:
-    """Counts and times what a stock generator asks of its models. ``calls``: decoder steps, summed
-    over batches and passes. ``stopwatch``: seconds in the encoder and in the decoder, the latter
-    under ``verifier``."""
+    """Decoder steps of a stock generator (``calls``) and seconds of its encoder and decoder (the
+    latter under ``verifier``), summed over batches and passes."""
 
     def __init__(self, generator: Any) -> None:
         self.reset()
         self._generator = generator
         model = generator.model
-        encode, decode = model.forward_encoder, model.forward_decoder
+        model.forward_encoder = self._timed("encoder", model.forward_encoder)
+        model.forward_decoder = self._timed("verifier", model.forward_decoder)
 
-        def timed_encode(net_input: Dict[str, Any]) -> Any:
-            self.stopwatch.on(net_input["src_tokens"].device)
-            with self.stopwatch("encoder"):
-                return encode(net_input)
+    def _timed(self, section: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if section == "verifier":
+                self.calls += 1
+            else:
+                self.stopwatch.on(args[0]["src_tokens"].device)
+            with self.stopwatch(section):
+                return function(*args, **kwargs)
 
-        def timed_decode(*args: Any, **kwargs: Any) -> Any:
-            self.calls += 1
-            with self.stopwatch("verifier"):
-                return decode(*args, **kwargs)
-
-        model.forward_encoder, model.forward_decoder = timed_encode, timed_decode
+        return timed
 
     def set_beam(self) -> None:
         """Tell the models the generator's beam: BART keeps the last one above 1."""
@@ -160,19 +159,15 @@ def generation_flags(**changes: Any) -> argparse.Namespace:
 
 
 def run_paired(
-    systems: List[System],
-    batches: List[Dict[str, Any]],
+    systems: list[System],
+    batches: list[dict[str, Any]],
     warm_up: int = 3,
     repeats: int = 1,
-    title: Optional[str] = None,
+    title: str | None = None,
     seed: int = 1,
 ) -> None:
-    """Decode every batch with every system in turn, so that a drift of the machine hits all.
-
-    Args:
-        warm_up: batches decoded beforehand by every system, not counted.
-        repeats: passes over the batches; the time of a batch is the median of its passes.
-        seed: of the tokens drawn, for systems that draw any; differs by batch and pass.
+    """Decode every batch with every system in turn, so that a drift of the machine hits all, after
+    the first ``warm_up`` batches uncounted. ``seed``: of tokens drawn; differs by batch and pass.
     """
     first = batches[:warm_up]
     with Counter(len(first) + repeats * len(batches), "batch", logger, title=title) as progress:

@@ -1,9 +1,12 @@
 """What is decoded, and with which models: loaded as fairseq-generate loads them."""
 
+from __future__ import annotations
+
 import ast
 import contextlib
 import os
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -32,14 +35,14 @@ def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[
         raise ValueError(f"{before}{error}{after}") from error
 
 
-def every_nth(order: Sequence[int], limit: Optional[int]) -> List[int]:
+def every_nth(order: Sequence[int], limit: int | None) -> list[int]:
     """``limit`` of ``order``, every n-th: ordered by length, all lengths stay represented."""
     if limit is None:
         return list(order)
     return list(order)[:: max(1, len(order) // limit)][:limit]
 
 
-def split_paths(path: Optional[str]) -> Tuple[str, ...]:
+def split_paths(path: str | None) -> tuple[str, ...]:
     """The checkpoints of ``a.pt:b.pt``."""
     paths = tuple(utils.split_paths(path or ""))
     missing = next((each for each in paths if not os.path.isfile(each)), None)
@@ -66,18 +69,17 @@ class Workload:
         sources: sentences to decode, split into words of the dictionary; None for a split.
 
     Attributes:
-        task: fairseq's own: dictionaries, tokenizer, stock generators.
-        data: the split, of one pair of languages.
+        task, data: fairseq's own task; the split, of one pair of languages.
         order: indices of the sentences, shortest source first, as fairseq-generate orders them.
-        one_system: whether a single system will use the models, which may then let go of weights.
+        one_system: whether a single system will use the models, which may then free weights.
     """
 
     def __init__(
         self,
         config: Any,
-        limit: Optional[int],
-        paths: Tuple[str, ...],
-        sources: Optional[Sequence[str]] = None,
+        limit: int | None,
+        paths: tuple[str, ...],
+        sources: Sequence[str] | None = None,
     ) -> None:
         self.config = config
         self.one_system = False
@@ -85,7 +87,7 @@ class Workload:
         with data_named(config.task.data):
             stock_task = TASK_REGISTRY[config.task._name[: -len(SUFFIX)]]
             self.task = stock_task.setup_task(config.task)
-        self._models: Dict[Tuple[str, ...], List[Any]] = {}
+        self._models: dict[tuple[str, ...], list[Any]] = {}
         models = self.models(paths)
         split = config.dataset.gen_subset
         if sources is None:
@@ -93,21 +95,16 @@ class Workload:
                 self.task.load_dataset(split)
             self._whole = self.task.dataset(split)
         else:
-            self._whole = self._dataset(sources)
+            encode = self.task.source_dictionary.encode_line
+            tokens = [encode(line, add_if_not_exist=False).long() for line in sources]
+            self._whole = self.task.build_dataset_for_inference(tokens, list(map(len, tokens)))
         self.data = of_one_pair(self._whole)
         # fairseq draws the order of equally long sentences anew, but for the split named test: a
         # limit would take others every time.
         self.data.shuffle = False
         self.order = every_nth(self._fitting(models, split), limit)
 
-    def _dataset(self, sources: Sequence[str]) -> Any:
-        """Sentences without references, with what the task adds to them."""
-        encode = self.task.source_dictionary.encode_line
-        tokens = [encode(line, add_if_not_exist=False).long() for line in sources]
-        lengths = [len(each) for each in tokens]
-        return self.task.build_dataset_for_inference(tokens, lengths)
-
-    def _fitting(self, models: List[Any], split: str) -> List[int]:
+    def _fitting(self, models: list[Any], split: str) -> list[int]:
         """Indices of the sentences that the models take, shortest first."""
         limits = [self.task.max_positions(), *[model.max_positions() for model in models]]
         skip = self.config.dataset.skip_invalid_size_inputs_valid_test
@@ -123,15 +120,12 @@ class Workload:
             raise ValueError(f"--gen-subset {split}: no sentence in {self.config.task.data}")
         return [int(index) for index in order]
 
-    def _load(self, paths: Tuple[str, ...]) -> List[Any]:
-        overrides = ast.literal_eval(self.config.common_eval.model_overrides)
-        return load_models("--path", paths, self.task, arg_overrides=overrides)[0]
-
-    def models(self, paths: Tuple[str, ...]) -> List[Any]:
+    def models(self, paths: tuple[str, ...]) -> list[Any]:
         """The ensemble of these checkpoints, loaded once, on its device and ready to decode."""
         if paths not in self._models:
             config = self.config
-            models = self._load(paths)
+            overrides = ast.literal_eval(config.common_eval.model_overrides)
+            models = load_models("--path", paths, self.task, arg_overrides=overrides)[0]
             for model in models:
                 if config.common.fp16:
                     model.half()
@@ -141,7 +135,7 @@ class Workload:
             self._models[paths] = models
         return self._models[paths]
 
-    def batches(self, size: int) -> List[Dict[str, Any]]:
+    def batches(self, size: int) -> list[dict[str, Any]]:
         """The sentences as fairseq samples on the models' device; the last may be smaller."""
         chunks = [self.order[i : i + size] for i in range(0, len(self.order), size)]
         collated = [self.data.collater([self.data[i] for i in chunk]) for chunk in chunks]

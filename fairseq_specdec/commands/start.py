@@ -56,8 +56,6 @@ def start(program: str, words: Sequence[str]) -> None:
     quieten_hydra()
     package = __name__.split(".")[0]
     with reporting(program, words), _interruptible():  # torch and fairseq take seconds
-        if program == "specdec-bench":  # before the libraries are loaded
-            importlib.import_module(f"{package}.bench.instruction_sets").hold(words)
         module = importlib.import_module(f"{package}.{MODULES[program]}")
     module.cli_main()
 

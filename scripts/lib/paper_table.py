@@ -25,7 +25,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from recipe import swept
 
-from fairseq_specdec.bench import machine
+from fairseq_specdec.bench import tables as bench_tables
 from fairseq_specdec.bench.tables import section_title, table
 from fairseq_specdec.io.atomic import write_text
 
@@ -153,7 +153,7 @@ class Measured:
                 continue
             for line in measured["rows"]:
                 if line["system"] == row.system:
-                    self.sources[row.set] = machine.line(run["provenance"])
+                    self.sources[row.set] = bench_tables.line(run["provenance"])
                     kind, _, section = key.partition(".")
                     if kind in PARTS:
                         return part_of(line, kind, section)

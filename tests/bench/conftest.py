@@ -56,10 +56,9 @@ def bench(pair, monkeypatch):
     """Run the command in this process on the toy pair: (its results, what it printed)."""
     threads = torch.get_num_threads()
 
-    def run(*words, path=pair.v, memory=False):
+    def run(*words, path=pair.v):
         printed = []
         line = [pair.data, "--path", path, "-s", "src", "-t", "tgt", "--cpu", "--threads", "1"]
-        line += [] if memory else ["--no-memory"]
         result = cli.main([*line, *map(str, words)], printed.append)
         return result, "".join(printed)
 

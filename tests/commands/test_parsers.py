@@ -48,7 +48,6 @@ def tab(written, tmp_path):
     "words, wanted, unwanted",
     [
         ("specdec-bench --re", "--repeats --resume --remove-bpe", "--limit"),
-        ("specdec-bench --isa ", "avx2", "--isa"),
         ("specdec-bench --strategy ga", "gad gad++", "greedy"),
         ("specdec-distill --max-length-r", "--max-length-ratio", ""),
         ("specdec-distill --on-length-limit ", "drop keep", ""),

@@ -1,0 +1,149 @@
+"""Outputs: whether two systems have the same, and as text with its BLEU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from sacrebleu.metrics import BLEU
+
+# Running totals of log-probabilities that are closer are a near-tie: in fp32 rounding may rank them
+# either way.
+NEAR = 2e-5
+# A lossless system's totals may differ by so much, relative to totals above 1.
+TOLERANCE = 1e-4
+
+
+class Output(NamedTuple):
+    """A hypothesis: its tokens, </s> included, the log-probability of the first 1, 2, ... of them,
+    and what it is ranked by; None where the engine does not report it."""
+
+    tokens: list[int]
+    totals: list[float] | None = None
+    score: float | None = None
+
+
+def output_of(hypothesis: dict[str, Any]) -> Output:
+    """What fairseq's dictionary of a hypothesis holds."""
+    tokens = hypothesis["tokens"].tolist()
+    if "score" not in hypothesis:
+        return Output(tokens)
+    totals = hypothesis["positional_scores"].double().cumsum(0).tolist()
+    return Output(tokens, totals, float(hypothesis["score"]))
+
+
+class Comparison(NamedTuple):
+    """Of a sentence."""
+
+    same: bool  # the hypotheses have the same tokens, in one order
+    near_tie: bool  # they do not, and two that part came within ``NEAR`` of one another
+    # largest difference of their totals, relative to totals above 1; 0 if there are none
+    away: float
+
+
+def compare(mine: Sequence[Output], theirs: Sequence[Output], count: int) -> Comparison:
+    """The first ``count`` hypotheses of a sentence; 1 of an engine that reports no scores."""
+    if mine[0].totals is None:
+        count = 1
+    pairs = list(zip(mine[:count], theirs[:count]))
+    parted = [pair for pair in pairs if pair[0].tokens != pair[1].tokens]
+    if parted or len(mine[:count]) != len(theirs[:count]):
+        near = any(_near(one[0], other[1]) for one in parted for other in parted)
+        return Comparison(False, near, 0.0)
+    totals = [(a.totals[-1], b.totals[-1]) for a, b in pairs if a.totals and b.totals]
+    return Comparison(
+        True, False, max((abs(a - b) / max(1, abs(b)) for a, b in totals), default=0.0)
+    )
+
+
+def _near(one: Output, other: Output) -> bool:
+    """Whether two hypotheses come close at a step after they part, or in their rank."""
+    if one.totals is None or other.totals is None or one.tokens == other.tokens:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(one.tokens, other.tokens)) if a != b), 0)
+    pairs = [*zip(one.totals[at:], other.totals[at:]), (one.score, other.score)]
+    return any(abs(a - b) < NEAR for a, b in pairs)  # type: ignore[operator]
+
+
+# --post-process and --bpe values that give text as it was before any tokenisation.
+RAW_TEXT = ("sentencepiece", "gpt2", "byte_bpe", "bytes", "characters")
+HYPHEN = re.compile(r"(\S)-(\S)")
+
+
+def split_compounds(text: str) -> str:
+    """Tokenised text in which every hyphen between two characters stands alone, as papers that
+    follow Vaswani et al. 2017 score WMT14 English-German."""
+    return HYPHEN.sub(r"\1 ##AT##-##AT## \2", text)
+
+
+class Quality(NamedTuple):
+    """By system's name; on what text, in words; and sacrebleu's signature."""
+
+    score: dict[str, float]  # BLEU
+    exact: dict[str, float]  # percentage of outputs that are the reference
+    compound: dict[str, float] | None  # BLEU of tokenised text with compounds split on both sides
+    on: str
+    signature: str
+
+
+class Texts:
+    """Tokens to text as fairseq-generate's D lines have it. ``hidden``: tokens that are left
+    out."""
+
+    def __init__(self, task: Any, config: Any, hidden: Collection[int] = ()) -> None:
+        self.hidden = set(hidden)
+        self.dictionary = task.target_dictionary
+        self.tokenizer = task.build_tokenizer(config.tokenizer)
+        self.bpe = task.build_bpe(config.bpe)
+        self.post_process = config.common_eval.post_process
+        raw = {self.post_process, getattr(config.bpe, "_name", None)} & set(RAW_TEXT)
+        self.tokenised = self.tokenizer is None and not raw
+        self.kind = "detokenised text"
+        if self.tokenised and (self.post_process or self.bpe is not None):
+            self.kind = "tokenised text, subwords joined"
+        elif self.tokenised:
+            self.kind = "the dictionary's own tokens (no --post-process)"
+
+    def __call__(self, tokens: list[int], reference: bool = False) -> str:
+        """One sentence; an unknown word of a reference is marked, so that it matches nothing."""
+        text = self.dictionary.string(
+            torch.tensor(tokens), self.post_process, reference, self.hidden
+        )
+        if self.bpe is not None:
+            text = self.bpe.decode(text)
+        if self.tokenizer is not None:
+            text = self.tokenizer.decode(text)
+        return str(text)
+
+    def quality(self, systems: list[Any], data: Any) -> Quality | None:
+        """BLEU against the references in the data; None where it holds none."""
+        numbers = sorted(systems[0].tokens)
+        wanted = self.references(data, numbers)
+        if wanted is None:
+            return None
+        bleu, score, exact, compound = self._bleu(), {}, {}, {}
+        split = list(map(split_compounds, wanted))
+        for system in systems:
+            outputs = [self(system.tokens[n]) for n in numbers]
+            score[system.name] = float(bleu.corpus_score(outputs, [wanted]).score)
+            exact[system.name] = 100.0 * sum(map(str.__eq__, outputs, wanted)) / len(wanted)
+            outputs = list(map(split_compounds, outputs))
+            compound[system.name] = float(bleu.corpus_score(outputs, [split]).score)
+        signature = str(bleu.get_signature())
+        return Quality(score, exact, compound if self.tokenised else None, self.kind, signature)
+
+    def _bleu(self) -> BLEU:
+        return BLEU(tokenize="none" if self.tokenised else "13a", force=True)
+
+    def references(self, data: Any, numbers: Sequence[int]) -> list[str] | None:
+        """The references of these sentences, what the dictionary lacks marked; None without any."""
+        if getattr(data, "tgt", None) is None:
+            return None
+        return [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
+
+    def scores(self, outputs: Sequence[list[int]], references: Sequence[str]) -> list[Any]:
+        """sacrebleu's ``BLEUScore`` of each sentence: token ids against a reference text."""
+        bleu = self._bleu()
+        return [bleu.corpus_score([self(o)], [[r]]) for o, r in zip(outputs, references)]
