@@ -7,7 +7,6 @@ their outputs against stock beam 1, and prints tables. See docs/benchmarks.md.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -20,9 +19,8 @@ from typing import Any
 import torch
 
 from fairseq_specdec.engine.backend import missing_engine
-from fairseq_specdec.engine.eager.linear import computes_in_bf16
 from fairseq_specdec.io import provenance
-from fairseq_specdec.io.atomic import write_json, write_text
+from fairseq_specdec.io.atomic import read_json, write_json, write_text
 
 from ..commands.own import again, reporting
 from . import figures, session, tables
@@ -35,8 +33,6 @@ logger = logging.getLogger("fairseq_specdec.bench")
 
 # What must be the same for two halves to be one run.
 SAME = ("commit", "machine", "versions", "threads", "environment", "checkpoints")
-
-
 PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
 
@@ -49,12 +45,9 @@ def record(
     facts["versions"].update(engines)
     machine = {
         "device": torch.cuda.get_device_name() if cuda else provenance.cpu(),
-        "cpu": provenance.cpu(),
-        "platform": platform.platform(),
-        "cores": provenance.cores(),
-        "memory_bytes": provenance.memory_bytes(),
+        **{"cpu": provenance.cpu(), "cores": provenance.cores()},
+        **{"platform": platform.platform(), "memory_bytes": provenance.memory_bytes()},
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "computes_in_bf16": computes_in_bf16(),
         "missing_engine": "" if cuda else missing_engine(),
         "cuda": torch.version.cuda if cuda else None,
     }
@@ -81,8 +74,8 @@ class Bench:
         makers = asked.makers(extra)
         self.plans: list[Plan] = [plan for plan, _ in makers]
         self.systems: list[System] = [make(self.workload) for _, make in makers]
-        self.beam, self.greedy = (self.system(f"fairseq beam {width}") for width in (5, 1))
-        hidden = self.beam.generator.symbols_to_strip_from_output
+        self.stock = dict(zip(asked.beams, self.systems))
+        hidden = self.stock[1].generator.symbols_to_strip_from_output
         self.texts = Texts(self.workload.task, asked.config, hidden)
         checkpoints = [path for plan in self.plans for path in plan.paths]
         checkpoints += filter(None, (p.settings.get("drafter_path") for p in asked.plans))
@@ -111,12 +104,9 @@ class Bench:
     def write(self) -> None:
         """Write the files asked for, with what is known so far; each is whole or absent."""
         if self.args.json:
-            write_json(self.args.json, self.results, make_folder=True)
+            write_json(self.args.json, self.results)
         if self.args.markdown:
-            write_text(self.args.markdown, tables.document(self.results), make_folder=True)
-
-    def system(self, name: str) -> System:
-        return next(system for system in self.systems if system.name == name)
+            write_text(self.args.markdown, tables.document(self.results))
 
     def _settings(self) -> dict[str, Any]:
         args, config = self.args, self.asked.config
@@ -136,10 +126,7 @@ class Bench:
     def _references(self, batches: list[Any], size: int) -> list[System]:
         """Stock of each row's own verifier, constraints and beam; decoded if it is no row."""
         main, keys = self.asked.main, [reference_key(plan) for plan in self.plans]
-        known = {
-            reference_key(with_beam(main, beam)): self.system(f"fairseq beam {beam}")
-            for beam in self.asked.beams
-        }
+        known = {reference_key(with_beam(main, beam)): s for beam, s in self.stock.items()}
         for plan, key in zip(self.plans, keys):
             if key not in known:
                 known[key] = build_stock(plan, self.workload, plan.generation["beam"])
@@ -153,8 +140,10 @@ class Bench:
         references = self._references(batches, size)
         run_paired(self.systems, batches, args.warmup, args.repeats, f"batch {size}", args.seed)
         part: dict[str, Any] = {"batch_size": size, "rows": self.measure_rows(references, size)}
-        part.update(sentences=self.greedy.sentences, load_average=provenance.load())
-        part.update(figures.passes(self.systems))
+        part.update(sentences=self.systems[0].sentences, load_average=provenance.load())
+        rounded = {s.name: [round(1000 * t, 4) for t in s.seconds] for s in self.systems}
+        passes = {s.name: [round(sum(p), 6) for p in zip(*s.times)] for s in self.systems}
+        part.update(ms_by_batch=rounded, seconds_by_pass=passes)
         if args.by_sentence:
             part["by_sentence"] = figures.by_sentence(self.systems, self.texts, data)
         self.results["runs"].append(part)
@@ -168,7 +157,7 @@ class Bench:
         for system, plan, reference in zip(self.systems, self.plans, references):
             greedy = greedy_of(plan, self.plans)
             plain = greedy and self.systems[self.plans.index(greedy)]
-            bases = {"beam5": self.beam, "beam1": self.greedy, "greedy": plain}
+            bases = {"beam5": self.stock[5], "beam1": self.stock[1], "greedy": plain}
             row = figures.row(system, plan, reference, bases, quality)
             row.update(_claims(system, plan))
             other = "" if reference in self.systems else f" of {':'.join(plan.paths)}"
@@ -221,8 +210,7 @@ def continued(path: str, run: dict[str, Any]) -> dict[str, Any]:
     if not os.path.exists(path):
         return run
     try:
-        with open(path, encoding="utf-8") as stream:
-            before: dict[str, Any] = json.load(stream)
+        before = read_json(path)
         facts = before["provenance"]
         unlike = [name for name in SAME if facts[name] != run["provenance"][name]]
         commands = [shlex.split(each["command"]) for each in (facts, run["provenance"])]
@@ -241,7 +229,7 @@ def continued(path: str, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(words: Sequence[str], write: Any) -> dict[str, Any]:
-    """Measure, write the files, and print the tables. Returns what ``--json`` writes."""
+    """Run the command. Returns what ``--json`` writes."""
     return Bench(session.read(words)).run(write)
 
 

@@ -10,7 +10,7 @@ import numpy
 from fairseq_specdec.decoding.stats import SECTIONS
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
-from .outputs import Comparison, Quality, Texts, compare
+from .outputs import Comparison, Texts, compare
 from .systems import Plan
 from .timing import System
 
@@ -89,27 +89,15 @@ def _times(system: System, bases: Mapping[str, System | None]) -> dict[str, Any]
         **dict(zip(("ms_median", "ms_p95", "ms_p99"), percentiles)),
         **{f"speed_{name}": of and sum(of.seconds) / total for name, of in bases.items()},
         "tokens_per_second": tokens / total,
-        "sentences_per_second": sentences / total,
         "ms_by_section": seconds and {name: 1000 * seconds[name] / decoded for name in SECTIONS},
         "output_tokens": tokens,
     }
 
 
-def row(
-    system: System,
-    plan: Plan,
-    reference: System,
-    bases: Mapping[str, System | None],
-    quality: Quality | None,
-) -> dict[str, Any]:
-    """All figures of a system, times in milliseconds, shares in percent.
-
-    Args:
-        reference: stock with the row's own verifier, constraints and beam.
-        bases: what the row's speed is compared with: ``beam5`` and ``beam1`` of stock, and
-            ``greedy``, this engine without drafts (None where it is no row).
-        quality: BLEU of all systems, or None.
-    """
+def row(system: System, plan: Plan, reference: System, bases: Any, quality: Any) -> dict[str, Any]:
+    """All figures of a system, times in milliseconds, shares in percent. ``reference``: stock with
+    the row's own verifier, constraints and beam. ``bases``: systems that its speed is compared
+    with, by name (None where that is no row). ``quality``: ``Quality`` of all, or None."""
     compared = list(comparisons(system, reference, plan.generation["nbest"]).values())
     scored = any(each[0].totals for each in system.outputs.values())
     iterations, times = _iterations(system, plan), _times(system, bases)
@@ -130,14 +118,6 @@ def row(
     }
 
 
-def passes(systems: Sequence[System]) -> dict[str, Any]:
-    """Times of every batch (median of its passes) and of every pass, by system."""
-    return {
-        "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in systems},
-        "seconds_by_pass": {s.name: [round(sum(p), 6) for p in zip(*s.times)] for s in systems},
-    }
-
-
 def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> dict[str, Any]:
     """What ``--by-sentence`` adds to a run: ``id``, the sentences in the order of decoding, as in
     ``ms_by_batch``; ``reference_words`` (None without references); and ``systems``, by name:
@@ -149,9 +129,8 @@ def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> dict[str,
     by_system: dict[str, Any] = {}
     for system in systems:
         outputs = [system.tokens[n] for n in order]
-        columns = dict.fromkeys(("tokens", "iterations", "words", "matches"))
-        columns.update(tokens=list(map(len, outputs)))
-        columns.update(iterations=[system.iterations[n] for n in order])
+        columns: dict[str, Any] = {"tokens": list(map(len, outputs)), "words": None}
+        columns.update(iterations=[system.iterations[n] for n in order], matches=None)
         if references is not None:
             scores = texts.scores(outputs, references)
             columns.update(words=[int(score.sys_len) for score in scores])

@@ -39,8 +39,7 @@ class Comparison(NamedTuple):
 
     same: bool  # the hypotheses have the same tokens, in one order
     near_tie: bool  # they do not, and two that part came within ``NEAR`` of one another
-    # largest difference of their totals, relative to totals above 1; 0 if there are none
-    away: float
+    away: float  # largest difference of their totals, relative to totals above 1
 
 
 def compare(mine: Sequence[Output], theirs: Sequence[Output], count: int) -> Comparison:
@@ -53,9 +52,8 @@ def compare(mine: Sequence[Output], theirs: Sequence[Output], count: int) -> Com
         near = any(_near(one[0], other[1]) for one in parted for other in parted)
         return Comparison(False, near, 0.0)
     totals = [(a.totals[-1], b.totals[-1]) for a, b in pairs if a.totals and b.totals]
-    return Comparison(
-        True, False, max((abs(a - b) / max(1, abs(b)) for a, b in totals), default=0.0)
-    )
+    away = max((abs(a - b) / max(1, abs(b)) for a, b in totals), default=0.0)
+    return Comparison(True, False, away)
 
 
 def _near(one: Output, other: Output) -> bool:
@@ -108,9 +106,8 @@ class Texts:
 
     def __call__(self, tokens: list[int], reference: bool = False) -> str:
         """One sentence; an unknown word of a reference is marked, so that it matches nothing."""
-        text = self.dictionary.string(
-            torch.tensor(tokens), self.post_process, reference, self.hidden
-        )
+        shown = (self.post_process, reference, self.hidden)
+        text = self.dictionary.string(torch.tensor(tokens), *shown)
         if self.bpe is not None:
             text = self.bpe.decode(text)
         if self.tokenizer is not None:

@@ -134,8 +134,6 @@ def read(words: Sequence[str]) -> Session:
     main = Plan("fairseq", split_paths(args.path), dict(given(args), beam=1, nbest=1))
     plans = with_greedy(make_plans(args.system, args.sweep, args), args)
     beams += sorted({plan.generation["beam"] for plan in plans} - set(beams))
-    if args.sweep and not plans:
-        raise ValueError("--sweep: there is no --system whose flags could be swept")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)

@@ -35,8 +35,6 @@ NO_EFFECT = {
     "nbest", "sampling", "sampling_topk", "sampling_topp", "print_step", "retain_iter_history",
     "sacrebleu", "no_beamable_mm",
 }  # fmt: skip
-# How rows of stock begin.
-RESERVED = "fairseq beam"
 PLAIN = ("greedy", "none")  # strategies that draft nothing
 # Settings of the engine, which change how long a pass of the verifier takes.
 ENGINE = ("verifier_dtype", "backend", "cuda_graphs")
@@ -110,7 +108,7 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> list
             f"--system {text!r}: expected 'NAME: FLAGS', for example 'iad: --strategy iad'":
                 not colon or not name or name.startswith("-"),
             f"--system {name!r}: there is another row of this name; choose another":
-                name in systems or name.startswith(RESERVED),
+                name in systems or name.startswith("fairseq beam"),
         })  # fmt: skip
         with blaming(f"--system {name!r}: "):
             systems[name] = shlex.split(flags)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tabulate import tabulate
 
@@ -14,19 +14,15 @@ from .outputs import NEAR
 
 NOTHING = "-"
 NOISE = 0.03  # of a time: systems that are apart by less are equally fast
-PLACES = 10  # of a draft, that the table shows; the JSON has all
 
 
-class Column(NamedTuple):
-    """A column: its title, and a row's cell."""
-
-    title: str
-    cell: Callable[[dict[str, Any]], str]
+# A column: its title, and a row's cell.
+Column = tuple[str, Callable[[dict[str, Any]], str]]
 
 
 def figure(title: str, key: str, form: str) -> Column:
     """A column of one figure, formatted; a dash where a row has none."""
-    return Column(title, lambda row: NOTHING if row.get(key) is None else form.format(row[key]))
+    return title, lambda row: NOTHING if row.get(key) is None else form.format(row[key])
 
 
 def section_title(name: str) -> str:
@@ -43,7 +39,7 @@ def _section(name: str) -> Column:
             return NOTHING
         return f"{times[name]:.2f} ({100 * times[name] / sum(times.values()):.0f}%)"
 
-    return Column(section_title(name), cell)
+    return section_title(name), cell
 
 
 SYSTEM = figure("system", "system", "{}")
@@ -52,7 +48,7 @@ SPEED = [
     figure("BLEU", "bleu", "{:.2f}"),
     figure("exact", "exact_percent", "{:.2f}%"),
     figure("identical", "identical_percent", "{:.1f}%"),
-    Column("near-ties", lambda row: str(row.get("near_ties") or NOTHING)),
+    ("near-ties", lambda row: str(row.get("near_ties") or NOTHING)),
     figure("Tok.", "tok", "{:.2f}"),
     figure("without </s>", "tok_without_eos", "{:.2f}"),
     figure("Iter.", "iter", "{:.2f}"),
@@ -83,21 +79,21 @@ TIME = [
 
 
 def accepted_at(place: int) -> Column:
-    """The share of draft tokens accepted at a place of the draft, from 0."""
+    """The share of draft tokens accepted at a place of the draft, from 1 (the JSON has all)."""
 
     def cell(row: dict[str, Any]) -> str:
-        shares = row.get("acceptance_by_position") or []
-        return f"{100 * shares[place]:.1f}%" if place < len(shares) else NOTHING
+        shares = (row.get("acceptance_by_position") or [])[place - 1 : place]
+        return f"{100 * shares[0]:.1f}%" if shares else NOTHING
 
-    return Column(str(place + 1), cell)
+    return str(place), cell
 
 
-ACCEPTED = [figure("accepted at", "system", "{}"), *map(accepted_at, range(PLACES))]
+ACCEPTED = [figure("accepted at", "system", "{}"), *map(accepted_at, range(1, 11))]
 
 
 def cells(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Head and body; without columns that are empty for every row."""
-    filled = [[column.title, *map(column.cell, rows)] for column in columns]
+    filled = [[title, *map(cell, rows)] for title, cell in columns]
     return [list(line) for line in zip(*(one for one in filled if set(one[1:]) != {NOTHING}))]
 
 

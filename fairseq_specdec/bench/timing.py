@@ -33,10 +33,8 @@ class System:
     """One way to decode.
 
     Args:
-        generator: ``generate(models, sample, prefix_tokens)`` gives a list of hypotheses per
-            sentence, as fairseq's generators do.
-        stats: our counters, or None for stock.
-        steps_of_stock: what a stock generator asks of its models; None for ours.
+        generator: its ``generate(models, sample, prefix_tokens)`` is that of fairseq's generators.
+        stats, steps_of_stock: our counters, or those of stock; None for the other's.
         prefix_size: forced target tokens, as ``--prefix-size``.
         sampled: whether it draws tokens, so that passes may differ.
         step: the task's ``inference_step``; None to call the generator alone.
@@ -91,10 +89,8 @@ class System:
         if self.steps_of_stock is not None:
             self.steps_of_stock.set_beam()
         started, used = _now(device)
-        if self.step is None:
-            hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
-        else:
-            hypotheses = self.step(self.generator, self.models, sample, prefix_tokens=prefix)
+        step = self.step or type(self.generator).generate
+        hypotheses = step(self.generator, self.models, sample, prefix_tokens=prefix)
         ended, then = _now(device)
         return hypotheses, ended - started, then - used
 

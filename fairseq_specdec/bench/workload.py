@@ -37,9 +37,7 @@ def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[
 
 def every_nth(order: Sequence[int], limit: int | None) -> list[int]:
     """``limit`` of ``order``, every n-th: ordered by length, all lengths stay represented."""
-    if limit is None:
-        return list(order)
-    return list(order)[:: max(1, len(order) // limit)][:limit]
+    return list(order)[:: max(1, len(order) // (limit or len(order) or 1))][:limit]
 
 
 def split_paths(path: str | None) -> tuple[str, ...]:
@@ -66,20 +64,15 @@ class Workload:
     Args:
         limit: decode about so many sentences; None for all.
         paths: checkpoints whose limits the sentences must keep.
-        sources: sentences to decode, split into words of the dictionary; None for a split.
+        sources: a sequence of sentences, split into words of the dictionary; None for a split.
 
     Attributes:
-        task, data: fairseq's own task; the split, of one pair of languages.
-        order: indices of the sentences, shortest source first, as fairseq-generate orders them.
+        order: indices of the sentences in ``data``, shortest source first.
         one_system: whether a single system will use the models, which may then free weights.
     """
 
     def __init__(
-        self,
-        config: Any,
-        limit: int | None,
-        paths: tuple[str, ...],
-        sources: Sequence[str] | None = None,
+        self, config: Any, limit: int | None, paths: tuple[str, ...], sources: Any = None
     ) -> None:
         self.config = config
         self.one_system = False
@@ -110,12 +103,8 @@ class Workload:
         skip = self.config.dataset.skip_invalid_size_inputs_valid_test
         out = "--skip-invalid-size-inputs-valid-test leaves such sentences out"
         with blaming("", f" (--gen-subset {split}; {out})", Exception):  # bare in fairseq
-            order = self.task.filter_indices_by_size(
-                self._whole.ordered_indices(),
-                self._whole,
-                utils.resolve_max_positions(*limits),
-                skip,
-            )
+            ordered, most = self._whole.ordered_indices(), utils.resolve_max_positions(*limits)
+            order = self.task.filter_indices_by_size(ordered, self._whole, most, skip)
         if len(order) == 0:
             raise ValueError(f"--gen-subset {split}: no sentence in {self.config.task.data}")
         return [int(index) for index in order]

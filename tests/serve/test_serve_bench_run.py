@@ -12,7 +12,6 @@ from fairseq_specdec.serve.bench.load import Bound
 from fairseq_specdec.serve.bench.run import Measured, Texts, texts_of
 
 
-
 @pytest.fixture
 def texts(tmp_path):
     file = tmp_path / "texts"
