@@ -126,12 +126,10 @@ def test_a_row_is_compared_with_its_own_verifier_beam_and_format():
     }  # fmt: skip
 
 
-def test_a_preset_is_the_command_line_of_a_pair(bench, pair, tmp_path):
+def test_a_preset_is_the_command_line_of_a_pair(pair, tmp_path):
     """Flags of the command line come before the preset's."""
     folder = tmp_path / "my data"
     shutil.copytree(pair.data, folder)
-    for name, copy in (("v", "verifier"), ("d", "drafter")):
-        shutil.copy(folder / f"{name}.pt", folder / f"{copy}.pt")
     words = [str(folder), "--preset", "demo_ende", "-s", "src", "-t", "tgt"]
     asked = session.read([*words, "--system", "b: --strategy lookup", "--limit", "3"])
     assert [plan.name for plan in asked.plans] == ["greedy", "iad", "gad", "gad++", "b"]

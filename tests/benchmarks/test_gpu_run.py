@@ -1,7 +1,6 @@
 """benchmarks/gpu.sh: its steps, and what becomes of them."""
 
 import argparse
-import json
 import sys
 
 import gpu_figures
@@ -44,28 +43,6 @@ def test_what_is_done(tmp_path):
 )
 def test_what_becomes_of_a_step(tmp_path, code, seconds, left, result):
     assert gpu_run.run(step("one", code, seconds), left, tmp_path) == result
-
-
-def write(name):
-    return f"open('{name}.md', 'w').write('| {name} |')"
-
-
-def run_all(monkeypatch, capsys, folder, steps):
-    monkeypatch.setattr(gpu_run, "steps", lambda _: steps)
-    monkeypatch.setattr(sys, "argv", ["gpu_run.py", str(folder), "--device", "cpu"])
-    status = gpu_run.main()
-    done = json.loads((folder / "steps.json").read_text())
-    return status, [row[:2] for row in done], capsys.readouterr().out
-
-
-def test_a_failure_stops_nothing(tmp_path, monkeypatch, capsys):
-    path = tmp_path / "third"
-    steps = [step("first", "1"), step("second", "1 / 0"), step("third", write(path))]
-    status, done, printed = run_all(monkeypatch, capsys, tmp_path, steps)
-    assert status == 1 and "gpu.md" in printed
-    assert done == [["first", "done"], ["second", "failed (1)"], ["third", "done"]]
-    page = (tmp_path / "gpu.md").read_text()
-    assert "| second | failed (1) |" in page and f"| {path} |" in page.split("## third")[1]
 
 
 def results(folder, lines):

@@ -49,12 +49,6 @@ def test_sizes_have_the_mean_that_was_asked_for():
         constant_acceptance(26, 14, 27, "--x")
 
 
-def test_sentences_ends_cut_the_mean():
-    assert mean_emitted([0, 0, 0, 1], 8) == 4
-    assert mean_emitted([0, 0, 0, 1], 9) == 3
-    assert mean_emitted([1, 1], 2) == pytest.approx(2 / 1.5)
-
-
 def test_drawn_sizes_fill_every_sentence_and_keep_the_mean():
     weights = constant_acceptance(26, 8.23, 27, "--x")
     for sentences in (3, 8, 50):
@@ -136,12 +130,6 @@ def test_everything_is_labelled_a_replay_and_nothing_claims_a_quality(play, tmp_
     for row in result["runs"][0]["rows"]:
         assert not {"bleu", "identical_percent", "lossless"} & set(row)
     assert "BLEU" not in printed and "identical" not in printed
-
-
-def test_error_correction_has_no_drafter(play):
-    result, _ = play("--mean-copied", 6, size="gec")
-    assert list(rows_of(result))[2:] == ["greedy (replay)", "iad (replay)"]
-    assert result["replay"]["drafter"] is None and result["warnings"] == []
 
 
 @pytest.mark.parametrize(
