@@ -5,6 +5,7 @@ import copy
 import functools
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
