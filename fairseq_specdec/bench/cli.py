@@ -18,13 +18,12 @@ from typing import Any
 
 import torch
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.engine.backend import missing_engine
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import read_json, write_json, write_text
 
-from ..commands.own import again, reporting
+from ..commands.own import again, load_plugin, reporting
 from . import figures, session, tables
 from .outputs import TOLERANCE, Texts
 from .systems import Plan, build_stock, greedy_of, reference_key, with_beam
@@ -237,6 +236,7 @@ def main(words: Sequence[str], write: Any) -> dict[str, Any]:
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     # fairseq logs every file that it opens at level INFO.
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     with reporting("specdec-bench", arguments, _kept) as words:

@@ -24,16 +24,16 @@ def refuse(faults: Mapping[str, Any]) -> None:
     fault, by the message of that fault."""
     for message, is_fault in faults.items():
         if is_fault:
-            raise ValueError(message)
+            raise UsageError("", message)
 
 
 @contextlib.contextmanager
 def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[None]:
-    """Errors of these classes become a ``ValueError`` with words before and after them."""
+    """Errors of these classes become a ``UsageError`` with words before and after them."""
     try:
         yield
     except errors as error:
-        raise ValueError(f"{before}{error}{after}") from error
+        raise UsageError("", f"{before}{error}{after}") from error
 
 
 def every_nth(order: Sequence[int], limit: int | None) -> list[int]:

@@ -8,6 +8,7 @@ import torch
 from fairseq.data import data_utils
 
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.flag_values import flag_of
 
 from .sentences import SPLITS, Split, copied, fitting, sentences_of
 from .text import TextCodec
@@ -41,7 +42,7 @@ def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
     """Refuse sizes and choices that cannot be honoured."""
     for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
         if not isinstance(value, int) or value < 1:
-            raise UsageError(f"{name} {value!r}", "must be 1 or more")
+            raise UsageError(f"{flag_of(name)} {value!r}", "must be 1 or more")
     if too_long not in ("refuse", "truncate"):
         raise UsageError(f"too_long {too_long!r}", "choose refuse or truncate")
 

@@ -25,6 +25,7 @@ from .batching import (
     read,
 )
 from .decoding import Decoding, Decodings
+from .flags import in_python
 from .results import Piece, Translation, joined
 from .sentences import Split
 from .streaming import Put, pieces
@@ -238,7 +239,8 @@ class Calls(abc.ABC):
             decoding = decodings.of_call(strategy or self.strategy, base, flags)
         if batch_size is None:
             return decoding
-        check_batching(batch_size, self.max_tokens, self.too_long)
+        with in_python():
+            check_batching(batch_size, self.max_tokens, self.too_long)
         return decoding.resized(batch_size)
 
     def _read(

@@ -228,7 +228,7 @@ def choose(described: Described, bpe: Any, dictionaries: tuple[Any, Any]) -> Con
     kinds = dict.fromkeys([described.description["kind"], *_spare(described)])
     kind = described.description["kind"] if bpe == "auto" else bpe
     if kind not in kinds:
-        raise UsageError(f"bpe {bpe!r}", f"a converted model has {' or '.join(map(str, kinds))}")
+        raise UsageError(f"--bpe {bpe!r}", f"a converted model has {' or '.join(map(str, kinds))}")
     return ConvertedCodec(described, kind, *dictionaries)
 
 

@@ -22,6 +22,7 @@ from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.once import Once
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_pair
+from fairseq_specdec.io.flag_values import flag_of
 from fairseq_specdec.io.forks import Lock
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
@@ -224,6 +225,7 @@ class Decodings:
         facts = settings_of(settings, args, generator)
         return Decoding(self.loaded, self.codec, generator, facts, args.nbest, size, self._turn)
 
+    @in_python()
     def of_call(
         self, strategy: str, base: tuple[str, dict[str, Any]], flags: dict[str, Any]
     ) -> Decoding:
@@ -233,7 +235,7 @@ class Decodings:
         settled = sorted(SETTLED & set(flags))
         if settled:
             raise UsageError(
-                settled[0],
+                flag_of(settled[0]),
                 "holds for all calls, since weights are packed by it",
                 "pass it to from_pretrained",
             )
@@ -243,12 +245,9 @@ class Decodings:
             if strategy == base[0] or strategy in OWN_FLAGS.get(name, STRATEGIES)
         }
         split_flags(strategy, None, flags)  # of the right types, so that they can be looked up
-        try:
-            with self._lock:
-                chosen = sorted({**kept, **flags}.items())
-                return self._kept(strategy, **dict(chosen))
-        except ValueError as error:
-            raise ValueError(in_python(str(error))) from error
+        with self._lock:
+            chosen = sorted({**kept, **flags}.items())
+            return self._kept(strategy, **dict(chosen))
 
     def _of_call(self, strategy: str, **flags: Any) -> Decoding:
         known = STRATEGIES.get(strategy)

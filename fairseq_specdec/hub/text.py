@@ -113,17 +113,17 @@ def _built(kind: str, flags: dict[str, Any]) -> Any | None:
     if choice is None:
         return None
     file = _file(flags) if kind == "bpe" else None
-    named = f"{kind} {choice!r}: " + (f"{file}: " if file else "")
+    named = f"--{kind} {choice!r}"
     registry = encoders.TOKENIZER_REGISTRY if kind == "tokenizer" else encoders.BPE_REGISTRY
     if choice not in registry:
-        raise UsageError(f"{kind} {choice!r}", f"fairseq has {', '.join(sorted(registry))}")
+        raise UsageError(f"--{kind} {choice!r}", f"fairseq has {', '.join(sorted(registry))}")
     build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
     try:
         return build(Namespace(**flags))
     except WrongFileError as error:
-        raise UsageError(f"{kind} {choice!r}", error) from error
+        raise UsageError(f"--{kind} {choice!r}", error) from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
-        raise UsageError("", f"{named}{error}") from error
+        raise UsageError(named, f"{file}: {error}" if file else error) from error
 
 
 def _file(flags: dict[str, Any]) -> str | None:
@@ -134,7 +134,7 @@ def _file(flags: dict[str, Any]) -> str | None:
     if os.path.exists(file) and not os.path.isfile(file):
         what = "a folder" if os.path.isdir(file) else "no regular file"
         raise UsageError(
-            f"bpe {flags['bpe']!r}", f"{file}: is {what}", "name the subword model's file"
+            f"--bpe {flags['bpe']!r}", f"{file}: is {what}", "name the subword model's file"
         )
     return str(file)
 

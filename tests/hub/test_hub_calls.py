@@ -212,7 +212,8 @@ def test_a_call_has_batches_of_its_size(pair, translator, monkeypatch):
     assert sizes == [5, 5, 2]
     completed = dict(translator.translate_as_completed(TEXTS, batch_size=4))
     waited = asyncio.run(translator.translate_async(TEXTS, batch_size=4))
-    assert sizes[3:] == [4] * 6 and [completed[i] for i in range(12)] == waited
+    assert sizes[3:] == [4] * 6
+    assert [completed[i].text for i in range(12)] == [each.text for each in waited]
     assert [one.tokens for one in alone.translate(TEXTS)] == [one.tokens for one in mine]
 
 
