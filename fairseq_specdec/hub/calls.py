@@ -54,33 +54,11 @@ class Calls(abc.ABC):
         """Most source tokens, </s> included, that the verifier has positions for."""
 
     @overload  # a string is several strings too
-    def translate(
-        self,
-        texts: str,
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        prefix: Prefix = None,
-        batch_size: int | None = None,
-        strategy: str | None = None,
-        **flags: Any,
-    ) -> Translation: ...
+    def translate(self, texts: str, *traced: bool, **choices: Any) -> Translation: ...
 
     @overload
     def translate(
-        self,
-        texts: Iterable[str],
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        prefix: Prefix = None,
-        batch_size: int | None = None,
-        strategy: str | None = None,
-        **flags: Any,
+        self, texts: Iterable[str], *traced: bool, **choices: Any
     ) -> list[Translation]: ...
 
     def translate(
@@ -132,52 +110,47 @@ class Calls(abc.ABC):
             ValueError: a text that is too long (see ``too_long`` and ``on_error``); a flag that
                 cannot be honoured; a prefix with a word that is not in the target dictionary.
         """
+        return self._translate(
+            threading.Event(), texts, return_trace, progress, split, on_error, prefix, batch_size,
+            strategy, **flags,
+        )  # fmt: skip
+
+    def _translate(
+        self,
+        ended: threading.Event,
+        texts: str | Iterable[str],
+        return_trace: bool = False,
+        progress: bool = False,
+        split: Split | None = None,
+        on_error: str = "raise",
+        prefix: Prefix = None,
+        batch_size: int | None = None,
+        strategy: str | None = None,
+        **flags: Any,
+    ) -> Translation | list[Translation]:
+        """As ``translate``; fewer once nobody waits for them (``ended``)."""
+        sources = [texts] if isinstance(texts, str) else listed(texts)
         decoding = self._chosen(strategy, flags, batch_size)
-        choices = split, on_error, prefix
-        return self._all(texts, choices, return_trace, progress, decoding, threading.Event())
+        read = self._read(sources, decoding, split, on_error, prefix)
+        completed = self._completed(read, return_trace, decoding)
+        by_place: dict[int, Translation] = {}
+        for i, result in tqdm(completed, total=len(sources), unit=" texts", disable=not progress):
+            by_place[i] = result
+            if ended.is_set():
+                completed.close()
+        ordered = [by_place[i] for i in sorted(by_place)]
+        return ordered[0] if isinstance(texts, str) else ordered
+
+    @overload
+    async def translate_async(self, texts: str, *traced: bool, **choices: Any) -> Translation: ...
 
     @overload
     async def translate_async(
-        self,
-        texts: str,
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        prefix: Prefix = None,
-        batch_size: int | None = None,
-        strategy: str | None = None,
-        **flags: Any,
-    ) -> Translation: ...
-
-    @overload
-    async def translate_async(
-        self,
-        texts: Iterable[str],
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        prefix: Prefix = None,
-        batch_size: int | None = None,
-        strategy: str | None = None,
-        **flags: Any,
+        self, texts: Iterable[str], *traced: bool, **choices: Any
     ) -> list[Translation]: ...
 
     async def translate_async(
-        self,
-        texts: str | Iterable[str],
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        prefix: Prefix = None,
-        batch_size: int | None = None,
-        strategy: str | None = None,
-        **flags: Any,
+        self, texts: str | Iterable[str], *traced: bool, **choices: Any
     ) -> Translation | list[Translation]:
         """``translate`` in a thread, while the event loop goes on.
 
@@ -188,13 +161,10 @@ class Calls(abc.ABC):
         Args, returns and raises: as ``translate``.
         """
 
-        def work(ended: threading.Event) -> Translation | list[Translation]:
-            decoding = self._chosen(strategy, flags, batch_size)
-            choices = split, on_error, prefix
-            return self._all(texts, choices, return_trace, progress, decoding, ended)
-
         self._open()
-        return await self._threads.run(work)
+        return await self._threads.run(
+            lambda ended: self._translate(ended, texts, *traced, **choices)
+        )
 
     def translate_as_completed(
         self,
@@ -261,28 +231,6 @@ class Calls(abc.ABC):
         prefixes = forced(self.codec, prefix, len(sources))
         read = self.encode_sentences(sources, split, on_error)
         return [parts._replace(prefix=ids) for parts, ids in zip(read, prefixes)]
-
-    def _all(
-        self,
-        texts: str | Iterable[str],
-        choices: tuple[Split | None, str, Prefix],
-        traced: bool,
-        progress: bool,
-        decoding: Decoding,
-        ended: threading.Event,
-    ) -> Translation | list[Translation]:
-        """All translations; fewer once nobody waits for them."""
-        sources = [texts] if isinstance(texts, str) else listed(texts)
-        by_place: dict[int, Translation] = {}
-        read = self._read(sources, decoding, *choices)
-        completed = self._completed(read, traced, decoding)
-        bar = tqdm(completed, total=len(sources), unit=" texts", disable=not progress)
-        for i, result in bar:
-            by_place[i] = result
-            if ended.is_set():
-                completed.close()
-        ordered = [by_place[i] for i in sorted(by_place)]
-        return ordered[0] if isinstance(texts, str) else ordered
 
     def _completed(
         self, read: list[Parts], traced: bool, decoding: Decoding
