@@ -54,11 +54,11 @@ class Calls(abc.ABC):
         """Most source tokens, </s> included, that the verifier has positions for."""
 
     @overload  # a string is several strings too
-    def translate(self, texts: str, *traced: bool, **choices: Any) -> Translation: ...
+    def translate(self, texts: str, return_trace: bool = False, **choices: Any) -> Translation: ...
 
     @overload
     def translate(
-        self, texts: Iterable[str], *traced: bool, **choices: Any
+        self, texts: Iterable[str], return_trace: bool = False, **choices: Any
     ) -> list[Translation]: ...
 
     def translate(
@@ -142,15 +142,17 @@ class Calls(abc.ABC):
         return ordered[0] if isinstance(texts, str) else ordered
 
     @overload
-    async def translate_async(self, texts: str, *traced: bool, **choices: Any) -> Translation: ...
+    async def translate_async(
+        self, texts: str, return_trace: bool = False, **choices: Any
+    ) -> Translation: ...
 
     @overload
     async def translate_async(
-        self, texts: Iterable[str], *traced: bool, **choices: Any
+        self, texts: Iterable[str], return_trace: bool = False, **choices: Any
     ) -> list[Translation]: ...
 
     async def translate_async(
-        self, texts: str | Iterable[str], *traced: bool, **choices: Any
+        self, texts: str | Iterable[str], return_trace: bool = False, **choices: Any
     ) -> Translation | list[Translation]:
         """``translate`` in a thread, while the event loop goes on.
 
@@ -163,7 +165,7 @@ class Calls(abc.ABC):
 
         self._open()
         return await self._threads.run(
-            lambda ended: self._translate(ended, texts, *traced, **choices)
+            lambda ended: self._translate(ended, texts, return_trace, **choices)
         )
 
     def translate_as_completed(
