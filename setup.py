@@ -183,7 +183,6 @@ setup(
         "release": [
             "auditwheel>=6", "cyclonedx-bom>=7", "setuptools>=70.1", "twine>=6", "ziglang==0.17.1",
         ],
-        "completion": ["shtab"],
         "mutants": ['mutmut==3.8.1; python_version >= "3.11"'],
         "docs": [
             # older ones write no MathML
