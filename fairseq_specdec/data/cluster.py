@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from fairseq import utils
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin, which workers need)
 from fairseq_specdec.errors import UsageError
 
+from ..commands.own import load_plugin
 from ..io.flag_values import AT_LEAST_1, add_flag
 from ..io.progress import Counter
 from .chunks import Distillation, Part
@@ -70,6 +70,7 @@ class Worker:
         where = f"--ray: on {socket.gethostname()}"
         remedy = "every machine needs the corpus and the checkpoints at the same paths"
         try:
+            load_plugin()
             os.chdir(folder)
             utils.import_user_module(args)
             self.part = Part(args)

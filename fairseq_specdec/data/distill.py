@@ -27,10 +27,9 @@ from typing import Any
 
 from fairseq import options
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import brief
+from ..commands.own import brief, load_plugin
 from ..io.flag_values import Range, add_flag
 from . import cluster
 from .chunks import Distillation
@@ -121,6 +120,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] 
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     with resumable_command("specdec-distill", arguments) as words:
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)

@@ -15,7 +15,6 @@ from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.hub.command_line import (
     add_decoding_flags,
     add_model_flags,
-    at_the_prompt,
     loading_arguments,
     verifier_of,
 )
@@ -86,7 +85,7 @@ def start(words: Sequence[str]) -> DemoServer:
 
 def cli_main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-    with reporting("specdec-demo", arguments, reworded=at_the_prompt) as words:
+    with reporting("specdec-demo", arguments) as words:
         server = start(words)
     assert server.racers is not None
     names = ", ".join(server.racers.translators)

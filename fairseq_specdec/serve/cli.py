@@ -15,7 +15,7 @@ from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.command_line import at_the_prompt, loading_arguments, verifier_of
+from fairseq_specdec.hub.command_line import loading_arguments, verifier_of
 
 from .bench.flags import checked as checked_loads
 from .config_file import Entry, entries, fields_of
@@ -166,7 +166,7 @@ def measure(args: argparse.Namespace, words: Sequence[str]) -> None:
 def cli_main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("fairseq_specdec.hub").setLevel(logging.INFO)
-    with reporting("specdec-serve", arguments, reworded=at_the_prompt) as words:
+    with reporting("specdec-serve", arguments) as words:
         args = brief(get_parser()).parse_args(words)
         if args.bench:
             measure(args, words)

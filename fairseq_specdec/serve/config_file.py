@@ -2,14 +2,12 @@
 
 import argparse
 import contextlib
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import yaml
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub.command_line import at_the_prompt
 
 
 class Entry(NamedTuple):
@@ -24,15 +22,14 @@ class Entry(NamedTuple):
         """Name file, entry and field in errors."""
         try:
             yield
-        except (ValueError, OSError) as error:
-            message = re.sub("^(argument )?--", "", at_the_prompt(str(error)))
-            raise UsageError(self.place, message) from error
+        except UsageError as error:
+            raise UsageError(self.place, error.original.reworded(lambda name: name)) from error
 
     def parsed(self, parser: argparse.ArgumentParser) -> argparse.Namespace:
         """The fields as a command line."""
 
         def refuse(message: str) -> None:
-            raise ValueError(message)
+            raise UsageError("", message.removeprefix("argument --"))
 
         parser.error = refuse  # type: ignore[assignment, method-assign]
         return parser.parse_args(self.words)
@@ -47,16 +44,21 @@ def fields_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 def entries(file: str, parser: argparse.ArgumentParser) -> list[Entry]:
     """The pairs of a file in YAML: a list of mappings. Raises OSError: it cannot be read. Raises
     ValueError: it is no such list, or a field is unknown."""
+    place = f"--config {file}"
     with open(file, encoding="utf-8", errors="replace") as stream:
         try:
             # Every value is a string, as on the command line: no stays Norwegian.
             content: Any = yaml.BaseLoader(stream).get_single_data()
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
-            raise UsageError(file, f"is no YAML: {reason[:200]}") from error
+            raise UsageError(place, f"is no YAML: {reason[:200]}") from error
     if not isinstance(content, list) or not content:
-        raise UsageError(file, "expected a list of pairs, each '- path: FILE' and more fields")
-    return [_entry(f"{file}: entry {i}", each, parser) for i, each in enumerate(content, 1)]
+        raise UsageError(
+            f"--config {file}", "expected a list of pairs, each '- path: FILE' and more fields"
+        )
+    return [
+        _entry(f"--config {file}: entry {i}", each, parser) for i, each in enumerate(content, 1)
+    ]
 
 
 def _entry(place: str, fields: Any, parser: argparse.ArgumentParser) -> Entry:

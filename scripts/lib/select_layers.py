@@ -19,8 +19,7 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
-from fairseq_specdec.commands.own import reporting
+from fairseq_specdec.commands.own import load_plugin, reporting
 from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_model
 from fairseq_specdec.errors import UsageError
@@ -128,6 +127,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def cli_main(words: Sequence[str]) -> None:
+    load_plugin()
     parser = argparse.ArgumentParser("select_layers", description=__doc__)
     parser.add_argument("input", help="checkpoint of a transformer, e.g. bart.large/model.pt")
     parser.add_argument("output", help="checkpoint to write; its folder must exist")

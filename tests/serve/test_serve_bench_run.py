@@ -1,6 +1,5 @@
 """``specdec-serve --bench``: the whole of it, on the toy pair."""
 
-import importlib.util
 import json
 
 import pytest
@@ -11,10 +10,6 @@ from fairseq_specdec.serve import cli
 from fairseq_specdec.serve.bench.figures import loads_of
 from fairseq_specdec.serve.bench.load import Bound
 from fairseq_specdec.serve.bench.run import Measured, Texts, texts_of
-
-needs_ctranslate2 = pytest.mark.skipif(
-    importlib.util.find_spec("ctranslate2") is None, reason="needs the extra bench-peers"
-)
 
 
 @pytest.fixture
@@ -85,13 +80,3 @@ def test_the_command_measures_a_process_of_its_own(pair, texts, tmp_path, capfd)
     for each in rows:
         assert each["answered"] == each["requests"] == 20 and each["other_texts"] == 0
         assert each["cpu_per_answer"] >= 0 and each["resident"][0] > 1e8
-
-
-@pytest.mark.slow
-@needs_ctranslate2
-def test_ctranslate2_answers_in_its_place(pair, texts, tmp_path, capfd):
-    rows = bench(pair, texts, tmp_path, capfd, "--bench-loads", "2", "--bench-peers")
-    servers = ["this project, fp32", "CTranslate2 float32", "CTranslate2 int8"]
-    assert [each["server"] for each in rows[::2]] == servers
-    assert [each["answered"] for each in rows] == [20] * 6
-    assert [each["other_texts"] for each in rows[:4]] == [0] * 4

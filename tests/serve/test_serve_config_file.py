@@ -34,9 +34,12 @@ def test_fields_are_flags(tmp_path):
     )
     pairs = entries(str(file), pair_parser())
     assert pairs == [
-        Entry(f"{file}: entry 1", ["--path=a.pt:b.pt", "--source-lang=no", "--max-len-b=0x10"]),
         Entry(
-            f"{file}: entry 2",
+            f"--config {file}: entry 1",
+            ["--path=a.pt:b.pt", "--source-lang=no", "--max-len-b=0x10"],
+        ),
+        Entry(
+            f"--config {file}: entry 2",
             ["--pair=demo_edit", "--workers=2", "--tau=1e-3", "--tokenizer=none"],
         ),
     ]

@@ -26,8 +26,6 @@ def add_bench_flags(parser: argparse.ArgumentParser) -> None:
         "that come at random times", default="1,8,80%,200%", metavar="LOADS")  # fmt: skip
     add("--bench-requests", "most requests of a load", Range(1, 1_000_000, whole=True), 1000)
     add("--bench-seconds", "seconds in which a load is sent", SECONDS, 60.0)
-    add("--bench-peers", "also with CTranslate2 in the engine's place, float32 and int8; needs the "
-        "extra bench-peers", default=False)  # fmt: skip
     add("--bench-json", "write all figures here", metavar="FILE", otherwise="do not")
     add("--bench-plot", "draw the times of answers against answers a second, of loads that are "
         "shares of the capacity, as .svg or .png; needs the extra plots", metavar="FILE",
@@ -42,12 +40,6 @@ def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> list[L
         if getattr(args, name) != parser.get_default(name):
             flag = "--" + name.replace("_", "-")
             raise UsageError(flag, "--bench asks 127.0.0.1 at a free port", "leave it out")
-    if args.bench_peers and importlib.util.find_spec("ctranslate2") is None:
-        raise UsageError(
-            "--bench-peers",
-            "CTranslate2 is not installed",
-            "pip install 'fairseq-specdec[bench-peers]', or leave it out",
-        )
     loads = loads_of(args.bench_loads)
     if args.bench_plot is not None:
         _check_plot(args.bench_plot, loads)

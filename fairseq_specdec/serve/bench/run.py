@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fairseq_specdec.bench.machine import record
+from fairseq_specdec.bench.cli import record
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.io import atomic, provenance
@@ -23,7 +23,6 @@ from .figures import FILLING, Load, State
 from .load import Bound, Loader
 from .served import OURS
 
-_PEERS = ("float32", "int8")
 # Requests that find the capacity; they warm the server, too.
 _FILL = 600
 # Seconds that a server may take to end: those of its longest deadline, and then some.
@@ -118,8 +117,6 @@ def run(args: argparse.Namespace, words: Sequence[str], loads: Sequence[Load], o
     bound = Bound(args.bench_requests, args.bench_seconds)
     title = f"this project, {args.verifier_dtype or args.dtype}"
     servers = {title: OURS}
-    if args.bench_peers:
-        servers.update({f"CTranslate2 {kind}": kind for kind in _PEERS})
     rows = []
     sys.stdout.write(figures.head())
     for name, engine in servers.items():
