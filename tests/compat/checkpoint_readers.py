@@ -73,10 +73,7 @@ READERS = {
         "average_checkpoints", ("{sound}", "--frozen", "{evil}", "--output", "{out}/x.pt")),
 }  # fmt: skip
 DRAFTERS = ("--drafter-path of gad", "specdec-shortlist")
-MODULES = {
-    **entries(),
-    "specdec-shortlist": "fairseq_specdec.data.shortlist",
-}
+MODULES = {**entries(), "specdec-shortlist": "fairseq_specdec.data.shortlist"}
 
 
 def run(program, words, log):
