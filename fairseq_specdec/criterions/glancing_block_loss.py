@@ -229,7 +229,7 @@ class GlancingBlockLoss(FairseqCriterion):
 
     @staticmethod
     def _drafter_shape(model: Any) -> Tuple[int, int]:
-        decoder = getattr(model, "decoder", None)
+        decoder: Any = getattr(model, "decoder", None)
         if not hasattr(decoder, "block_size"):
             raise UsageError(
                 "--criterion glancing_block_loss trains drafters only",

@@ -91,7 +91,7 @@ class Part:
         split = batching.gen_subset
         self.task.load_dataset(split, combine=True, task_cfg=teacher.saved.task)
         dataset = self.task.dataset(split)
-        parts = getattr(dataset, "datasets", ())  # what a multilingual task's one pair joins
+        parts = list(getattr(dataset, "datasets", ()))  # what a multilingual task's one pair joins
         dataset = parts[0] if len(parts) == 1 else dataset
         seed = int(config.common.seed)
         self.plan = make_plan(

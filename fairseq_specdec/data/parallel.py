@@ -55,11 +55,11 @@ def open_text(
     files = [os.path.join(args.data, f"dict.{each}.txt") for each in (corpus.source, corpus.target)]
     if args.dictionary is not None:
         files = [args.dictionary] * 2
-    dictionaries = list(map(Dictionary.load, files))
+    dictionaries: list[Any] = list(map(Dictionary.load, files))
     for dictionary in dictionaries if args.dictionary is None else ():
         for token in tokens:
             dictionary.add_symbol(token)
-    return Text(corpus, *dictionaries, pair)
+    return Text(corpus, dictionaries[0], dictionaries[1], pair)
 
 
 def read_pairs(text: Text, most: int) -> tuple[Pairs, int]:

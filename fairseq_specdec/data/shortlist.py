@@ -137,7 +137,9 @@ def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> dict[str, torch
 
 def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> dict[str, Any]:
     """A drafter's checkpoint without the lists to make, with the text's dictionaries."""
-    state = load_model(path)  # as it was written, without what fairseq makes of old ones
+    state: dict[str, Any] = load_model(
+        path
+    )  # as it was written, without what fairseq makes of old ones
     for each in (checked, state):
         for name in [name for text in texts for name in names_of(text.pair)]:
             each["model"].pop(name, None)
