@@ -1,12 +1,11 @@
 """Distillation over a Ray cluster: workers hold the teacher, the driver hands out chunks and keeps
 what they return.
 
-Workers read the corpus and the teacher from the driver's paths; only the driver writes. Another is
-started for a worker that dies, where the cluster has room, and its chunk goes to the next free one.
+Workers read the corpus and the teacher from the driver's paths; only the driver writes. Ray starts
+another for a worker that dies, where the cluster has room, and gives it the same chunk.
 """
 
 import argparse
-import collections
 import importlib.util
 import logging
 import os
@@ -55,44 +54,56 @@ def check_cluster(args: argparse.Namespace) -> None:
 
 
 class Worker:
-    """An actor: one teacher, on the machine that Ray chooses."""
+    """An actor: one teacher, on the machine that Ray chooses. It is loaded at the first call, and
+    again where Ray starts the actor anew.
 
-    def prepare(
+    Args:
+        folder: the driver's, where relative paths begin.
+        digest: of the driver's settings.
+        words: the driver's command line.
+    """
+
+    def __init__(
         self, args: argparse.Namespace, folder: str, digest: str, words: Sequence[str]
-    ) -> Plan:
-        """Load teacher and corpus.
+    ) -> None:
+        self.given = args, folder, digest, words
+        self.part: Part | None = None
 
-        Args:
-            folder: the driver's, where relative paths begin.
-            digest: of the driver's settings.
-            words: the driver's command line.
-        """
+    def plan(self) -> Plan:
+        """Load teacher and corpus."""
+        return self._loaded().planned
+
+    def decode(self, chunk: int) -> tuple[Hypotheses, float, dict[str, Any]]:
+        """The teacher's output, the seconds that it took, and the provenance of this process."""
+        plan = self._loaded().planned
+        made = self.teacher.decoded(self.dataset, plan, [chunk], lambda sentences: None)
+        ((_, hypotheses, seconds),) = made
+        return hypotheses, seconds, self.run
+
+    def _loaded(self) -> Part:
+        if self.part is not None:
+            return self.part
+        args, folder, digest, words = self.given
         where = f"--ray: on {socket.gethostname()}"
         remedy = "every machine needs the corpus and the checkpoints at the same paths"
         try:
             load_plugin()
             os.chdir(folder)
             utils.import_user_module(args)
-            self.part = Part(args)
+            part = Part(args)
         except (ValueError, OSError) as error:
             raise UsageError(where, error, remedy) from error
-        if self.part.digest != digest:
+        if part.digest != digest:
             raise UsageError(
                 where, "the corpus or a checkpoint is another than the driver's", remedy
             )
-        self.teacher, self.dataset = self.part.load()
+        self.teacher, self.dataset = part.load()
         if not self.teacher.cuda:
             torch.set_num_threads(1)  # the core that Ray reserves
         self.run = provenance("specdec-distill", words, self.teacher.device_name)
         self.run["host"] = socket.gethostname()
-        return self.part.planned
-
-    def decode(self, chunk: int) -> tuple[Hypotheses, float, dict[str, Any]]:
-        """The teacher's output, the seconds that it took, and the provenance of this process."""
-        plan = self.part.planned
-        made = self.teacher.decoded(self.dataset, plan, [chunk], lambda sentences: None)
-        ((_, hypotheses, seconds),) = made
-        return hypotheses, seconds, self.run
+        self.part = part
+        return part
 
 
 def decode(job: Distillation, args: argparse.Namespace, words: Sequence[str]) -> None:
@@ -101,13 +112,65 @@ def decode(job: Distillation, args: argparse.Namespace, words: Sequence[str]) ->
     resources = ray.cluster_resources()
     unit = "GPU" if resources.get("GPU") and not args.cpu else "CPU"
     count = args.ray_workers or max(1, int(resources.get(unit, 1)))
-    actor = ray.remote(num_cpus=1, num_gpus=int(unit == "GPU"))(Worker)
+    retries = {"max_restarts": -1, "max_task_retries": RETRIES}
+    actor = ray.remote(num_cpus=1, num_gpus=int(unit == "GPU"), **retries)(Worker)
     for part in job.parts:
-        driver = _Driver(ray, job, part, actor, (part.args, os.getcwd(), part.digest, words))
+        given = (part.args, os.getcwd(), part.digest, words)
+        workers = [actor.remote(*given) for _ in range(count)]
         try:
-            driver.run(count)
+            _decode_part(ray, job, part, workers)
         finally:
-            driver.end()
+            for worker in workers:
+                ray.kill(worker)
+
+
+def _decode_part(ray: Any, job: Distillation, part: Part, workers: Sequence[Any]) -> None:
+    """Hand the chunks of one pair to the workers as they get free."""
+    asked: dict[Any, tuple[Any, int | None]] = {w.plan.remote(): (w, None) for w in workers}
+    first, asked_first = _answer(ray, asked)
+    part.plan = plan = first
+    todo = job.todo(part)
+    unfinished, everything = set(todo), sum(map(plan.size, range(len(plan.chunks))))
+    planned = sum(map(plan.size, todo))
+    logger.info("%d of %d sentences to decode, over Ray", planned, everything)
+    free = [asked_first[0]]
+    with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
+        while unfinished:
+            while todo and free:
+                worker, chunk = free.pop(), todo.pop(0)
+                asked[worker.decode.remote(chunk)] = (worker, chunk)
+            answer, (worker, finished) = _answer(ray, asked)
+            free.append(worker)
+            if finished is not None:
+                job.write(part, finished, *answer)
+                unfinished.remove(finished)
+                progress.add(plan.size(finished))
+            elif answer.chunks != plan.chunks:
+                raise UsageError(
+                    "--ray",
+                    "one machine cuts the corpus into other batches than another",
+                    "install the same versions of fairseq and numpy everywhere",
+                )
+
+
+def _answer(
+    ray: Any, asked: dict[Any, tuple[Any, int | None]]
+) -> tuple[Any, tuple[Any, int | None]]:
+    """Wait for one answer; returns it, and which worker was asked what: a chunk, or the plan."""
+    (ready,), _ = ray.wait(list(asked), num_returns=1)
+    worker, chunk = asked.pop(ready)
+    try:
+        return ray.get(ready), (worker, chunk)
+    except ray.exceptions.RayTaskError as error:  # raised by our own code over there
+        raise (error.cause if isinstance(error.cause, ValueError) else error) from error
+    except ray.exceptions.RayError as error:
+        raise UsageError(
+            "--ray",
+            f"{'loading the teacher' if chunk is None else f'chunk {chunk}'} ended "
+            f"{RETRIES + 1} workers ({' '.join(str(error).split())[:300]})",
+            "is their memory enough? Ray's logs are in /tmp/ray/session_latest/logs of their "
+            "machines",
+        ) from error
 
 
 def leave() -> None:
@@ -137,95 +200,3 @@ def _joined(args: argparse.Namespace) -> Any:
             "start one by `ray start --head`, or give --ray without an address",
         ) from error
     return ray
-
-
-class _Driver:
-    """Which worker is asked what: a chunk, or (None) to load the teacher."""
-
-    def __init__(
-        self, ray: Any, job: Distillation, part: Part, actor: Any, given: tuple[Any, ...]
-    ) -> None:
-        self.ray, self.job, self.part = ray, job, part
-        self.actor, self.given = actor, given
-        self.asked: dict[Any, tuple[Any, int | None]] = {}
-        self.free: list[Any] = []
-        self.loaded = False
-        self.deaths: dict[int | None, int] = collections.defaultdict(int)
-
-    def run(self, count: int) -> None:
-        """Decode and save what is not finished, with so many workers."""
-        for _ in range(count):
-            self._start()
-        while not self.loaded:
-            self._take()
-        plan = self.part.planned
-        self.todo = collections.deque(self.job.todo(self.part))
-        unfinished = len(self.todo)
-        everything = sum(map(plan.size, range(len(plan.chunks))))
-        planned = sum(map(plan.size, self.todo))
-        logger.info("%d of %d sentences to decode, over Ray", planned, everything)
-        with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
-            while unfinished:
-                while self.todo and self.free:
-                    worker, chunk = self.free.pop(), self.todo.popleft()
-                    self.asked[worker.decode.remote(chunk)] = (worker, chunk)
-                finished = self._take()
-                if finished is not None:
-                    unfinished -= 1
-                    progress.add(plan.size(finished))
-
-    def end(self) -> None:
-        """End all workers."""
-        for worker in [*self.free, *(worker for worker, _ in self.asked.values())]:
-            self.ray.kill(worker)
-
-    def _start(self) -> None:
-        worker = self.actor.remote()
-        self.asked[worker.prepare.remote(*self.given)] = (worker, None)
-
-    def _take(self) -> int | None:
-        """Wait for one answer and save it; returns the chunk, if it was one."""
-        errors = self.ray.exceptions
-        (ready,), _ = self.ray.wait(list(self.asked), num_returns=1)
-        worker, chunk = self.asked.pop(ready)
-        try:
-            answer = self.ray.get(ready)
-        except errors.RayTaskError as error:  # raised by our own code over there
-            raise (error.cause if isinstance(error.cause, ValueError) else error) from error
-        except errors.RayError as error:
-            self._replace(worker, chunk, error)
-            return None
-        self.free.append(worker)
-        if chunk is None:
-            self._agree(answer)
-        else:
-            self.job.write(self.part, chunk, *answer)
-        return chunk
-
-    def _agree(self, plan: Plan) -> None:
-        if self.loaded and plan.chunks != self.part.planned.chunks:
-            raise UsageError(
-                "--ray",
-                "one machine cuts the corpus into other batches than another",
-                "install the same versions of fairseq and numpy everywhere",
-            )
-        self.part.plan, self.loaded = plan, True
-        self.deaths[None] = 0
-
-    def _replace(self, worker: Any, chunk: int | None, error: Exception) -> None:
-        """Start another worker for one that died."""
-        self.ray.kill(worker)
-        self.deaths[chunk] += 1
-        reason = " ".join(str(error).split())[:300]
-        if self.deaths[chunk] > RETRIES:
-            raise UsageError(
-                "--ray",
-                f"{'loading the teacher' if chunk is None else f'chunk {chunk}'} ended "
-                f"{self.deaths[chunk]} workers ({reason})",
-                "is their memory enough? Ray's logs are in /tmp/ray/session_latest/logs of "
-                "their machines",
-            )
-        logger.warning("--ray: a worker died, another is started (%s)", reason)
-        if chunk is not None:
-            self.todo.appendleft(chunk)
-        self._start()

@@ -29,11 +29,11 @@ from fairseq import options
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import brief, load_plugin
-from ..io.flag_values import Range, add_flag
+from ..commands.own import again, brief, load_plugin, log_to_stderr, reporting
+from ..io.flag_values import AT_LEAST_1, Range, add_flag
 from . import cluster
 from .chunks import Distillation
-from .work import Shard, add_work_flags, resolve_shard, resumable_command
+from .work import Shard, resolve_shard
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -50,7 +50,7 @@ def get_parser() -> argparse.ArgumentParser:
     group = parser.add_argument_group("Sequence-level distillation")
     add_flag(group, "--dest", "directory of the distilled corpus", metavar="DIR", required=True)
     subset = functools.partial(add_flag, group.add_mutually_exclusive_group(), otherwise="all")
-    subset("--limit", "distil a random subset of N sentences, by --seed", Range(1, whole=True))
+    subset("--limit", "distil a random subset of N sentences, by --seed", AT_LEAST_1)
     subset("--fraction", "distil a random share of the sentences, by --seed",
            Range(0, 1, above=True), metavar="F")  # fmt: skip
     add_flag(group, "--on-length-limit", "what to do with an output as long as --max-len-a and "
@@ -58,49 +58,48 @@ def get_parser() -> argparse.ArgumentParser:
              "to loop", ("drop", "keep"), "drop")  # fmt: skip
     add_flag(group, "--max-length-ratio", "drop a pair whose longer side has more than R times the "
              "tokens of the shorter one", Range(1), metavar="R", otherwise="keep all")  # fmt: skip
-    add_work_flags(group, "sentences", 512)
+    add = functools.partial(add_flag, group)
+    add("--chunk-size", "sentences that are saved at once; a kill loses at most so many per "
+        "process", AT_LEAST_1, 512)  # fmt: skip
+    add("--shard", "be process I (from 0) of N", metavar="I/N",
+        otherwise="as torchrun or a Slurm array says, else alone")  # fmt: skip
+    add("--merge", "only publish what finished processes left; the last one to finish does so by "
+        "itself, unless it was killed in between", default=False)  # fmt: skip
+    add("--overwrite", "discard results at --dest that were made with other settings",
+        default=False)  # fmt: skip
     cluster.add_cluster_flags(group)
     return parser
 
 
-def check(args: argparse.Namespace) -> None:
-    """Refuse what cannot be honoured, naming the flag."""
-    if args.fp16 and args.bf16:
-        raise UsageError("--fp16 and --bf16", "choose one")
-    if getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1:
-        raise UsageError(
-            "--num-shards and --distributed-world-size",
-            "do not shard this command",
-            "use --shard i/n, torchrun or a Slurm array",
-        )
-    if getattr(args, "upsample_primary", 1) > 1:
-        raise UsageError("--upsample-primary", "repeat sentences when you train, not here")
-    for name in ("constraints", "replace_unk", "score_reference"):
-        if getattr(args, name, None):
-            flag = "--" + name.replace("_", "-")
-            raise UsageError(flag, "has no meaning for distillation", "leave it out")
-    if getattr(args, "trace_path", None) is not None:
-        raise UsageError(
-            "--trace-path",
-            "distillation keeps what was decoded, not how",
-            "leave it out, and trace some sentences with fairseq-generate",
-        )
-    cluster.check_cluster(args)
-    if args.ray and (args.shard or args.merge or int(os.environ.get("WORLD_SIZE", 1)) > 1):
-        raise UsageError(
-            "--ray", "one process hands out all", "leave out --shard, --merge, torchrun"
-        )
-    if not os.path.isdir(args.data or ""):
-        raise UsageError(
-            args.data, "is no directory", "name one directory written by fairseq-preprocess"
-        )
-    if os.path.realpath(args.dest) == os.path.realpath(args.data):
-        raise UsageError("--dest", "is the corpus itself", "choose another directory")
+# What is refused: flags, the problem, the remedy.
+REFUSED = (
+    (lambda args: args.fp16 and args.bf16, "--fp16 and --bf16", "exclude each other", "choose one"),
+    (lambda args: getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1,
+     "--num-shards and --distributed-world-size", "do not shard this command",
+     "use --shard i/n, torchrun or a Slurm array"),
+    (lambda args: getattr(args, "upsample_primary", 1) > 1,
+     "--upsample-primary", "repeats sentences", "do so when you train, not here"),
+    *((lambda args, name=name: getattr(args, name.replace("-", "_"), None), f"--{name}",
+       "has no meaning for distillation", "leave it out")
+      for name in ("constraints", "replace-unk", "score-reference")),
+    (lambda args: getattr(args, "trace_path", None) is not None,
+     "--trace-path", "distillation keeps what was decoded, not how",
+     "leave it out, and trace some sentences with fairseq-generate"),
+    (lambda args: args.ray and (args.shard or args.merge or "WORLD_SIZE" in os.environ),
+     "--ray", "one process hands out all", "leave out --shard, --merge, torchrun"),
+    (lambda args: not os.path.isdir(args.data or ""),
+     "DATA {args.data}", "is no directory", "name one directory written by fairseq-preprocess"),
+    (lambda args: os.path.realpath(args.dest) == os.path.realpath(args.data),
+     "--dest", "is the corpus itself", "choose another directory"),
+)  # fmt: skip
 
 
 def prepare(args: argparse.Namespace) -> Distillation:
     """Check flags, files and earlier results; no model is loaded."""
-    check(args)
+    cluster.check_cluster(args)
+    for refused, *words in REFUSED:
+        if refused(args):
+            raise UsageError(*(word.format(args=args) for word in words))
     job = Distillation(args)
     job.check_destination(args.overwrite)
     return job
@@ -121,7 +120,13 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
-    with resumable_command("specdec-distill", arguments) as words:
+    log_to_stderr("%(asctime)s | %(levelname)s | %(name)s | %(message)s")
+
+    def saved(words: Sequence[str]) -> str:
+        go_on = again("specdec-distill", words)
+        return f"finished chunks are kept in DEST.parts; go on with: {go_on}"
+
+    with reporting("specdec-distill", arguments, saved) as words:
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)
 

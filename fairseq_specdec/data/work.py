@@ -9,7 +9,6 @@ Locks only save work: one process per shard, and one that publishes.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import re
@@ -23,28 +22,13 @@ from filelock import FileLock
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import again, log_to_stderr, reporting
 from ..io.atomic import own_suffix, read_json, replacing, sync, write_json
 from ..io.file_locks import UNSUPPORTED, alone
-from ..io.flag_values import AT_LEAST_1, add_flag
 from ..io.provenance import command_line, digest_of, origin, sha256
 
 logger = logging.getLogger(__name__)
 SETTINGS = "settings.json"
 PACKAGES = ("fairseq_specdec", "fairseq", "torch", "numpy")
-
-
-def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
-    """The flags that divide the work."""
-    add = functools.partial(add_flag, group)
-    add("--chunk-size", f"{unit} that are saved at once; a kill loses at most so many per process",
-        AT_LEAST_1, chunk_size)  # fmt: skip
-    add("--shard", "be process I (from 0) of N", metavar="I/N",
-        otherwise="as torchrun or a Slurm array says, else alone")  # fmt: skip
-    add("--merge", "only publish what finished processes left; the last one to finish does so by "
-        "itself, unless it was killed in between", default=False)  # fmt: skip
-    add("--overwrite", "discard results at --dest that were made with other settings",
-        default=False)  # fmt: skip
 
 
 class Shard(NamedTuple):
@@ -90,18 +74,6 @@ def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
     return Shard(rank, count)
 
 
-@contextlib.contextmanager
-def resumable_command(program: str, arguments: Sequence[str] | None = None) -> Iterator[list[str]]:
-    """Log to stderr; end with one line after a mistake, and after Ctrl-C with how to go on."""
-    log_to_stderr("%(asctime)s | %(levelname)s | %(name)s | %(message)s")
-
-    def saved(words: Sequence[str]) -> str:
-        return f"finished chunks are kept in DEST.parts; go on with: {again(program, words)}"
-
-    with reporting(program, arguments, saved) as words:
-        yield words
-
-
 def provenance(program: str, words: Sequence[str], device: str) -> dict[str, Any]:
     """Who made it: command, time (UTC), versions, commit, platform, device, threads."""
     return {
@@ -124,14 +96,10 @@ class Work:
     """
 
     def __init__(
-        self,
-        destination: str,
-        report: str,
-        settings: dict[str, Any],
-        filters: dict[str, Any] | None = None,
+        self, destination: str, report: str, settings: dict[str, Any], filters: dict[str, Any]
     ) -> None:
         self.destination, self.report = destination, report
-        self.settings, self.filters = settings, filters or {}
+        self.settings, self.filters = settings, filters
         self.digest = digest_of(settings)
         self.home = destination + ".parts"
         self.directory = os.path.join(self.home, self.digest[:16])
@@ -173,20 +141,15 @@ class Work:
     def check_destination(self, overwrite: bool) -> None:
         """Refuse a destination that holds something else; with ``overwrite``, discard the parts of
         other settings, unless a process is at work there."""
-        self.overwrite = overwrite
-        report = os.path.join(self.destination, self.report)
+        self.overwrite, there = overwrite, self.destination
+        report = os.path.join(there, self.report)
         if os.path.isfile(report):
             if self.completed() is None and not overwrite:
                 mine = _flags({"settings": self.settings, "filters": self.filters})
-                raise _refusal(self.destination, _flags(read_json(report)), mine)
-        elif os.path.lexists(self.destination) and not (
-            os.path.isdir(self.destination) and not os.listdir(self.destination)
-        ):
-            raise UsageError(
-                "--dest",
-                f"{self.destination} exists and was not made by this command",
-                "choose another",
-            )
+                raise _refusal(there, _flags(read_json(report)), mine)
+        elif os.path.lexists(there) and (not os.path.isdir(there) or os.listdir(there)):
+            problem = f"{there} exists and was not made by this command"
+            raise UsageError("--dest", problem, "choose another")
         for name in sorted(os.listdir(self.home)) if os.path.isdir(self.home) else []:
             folder = os.path.join(self.home, name)
             before = os.path.join(folder, SETTINGS)
@@ -219,11 +182,8 @@ class Work:
         try:
             os.makedirs(self.directory, exist_ok=True)
         except OSError as error:
-            raise UsageError(
-                "--dest",
-                f"cannot write {self.home} ({error.strerror})",
-                "choose a directory you may write beside",
-            ) from error
+            problem = f"cannot write {self.home} ({error.strerror})"
+            raise UsageError("--dest", problem, "choose a folder you may write beside") from error
         lock = self.path(f"shard-{shard.rank}-of-{shard.world}.lock")
         try:
             with alone(lock, f"--dest: {self.destination}"):
@@ -232,12 +192,9 @@ class Work:
                 if not missing or self.completed():
                     return self._publish()
             if merge:
-                raise UsageError(
-                    "--merge",
-                    f"{missing} chunks of {self.destination} are not finished",
-                    "run every shard of the same command again without it; finished chunks are "
-                    "skipped",
-                )
+                problem = f"{missing} chunks of {self.destination} are not finished"
+                remedy = "run every shard of the same command again without it, which skips others"
+                raise UsageError("--merge", problem, remedy)
             logger.info("done here; %d chunks of other shards are not finished yet", missing)
             return None
         finally:
@@ -268,9 +225,8 @@ class Work:
             about = self.build(building)
             names = sorted(os.listdir(building))
             files = {name: sha256(os.path.join(building, name)) for name in names}
-            made_with = {"digest": self.digest, "settings": self.settings}
-            made_with.update({"filters": self.filters} if self.filters else {})
-            written = {**made_with, **about, "files": files}
+            made_with = {"settings": self.settings, "filters": self.filters}
+            written = {"digest": self.digest, **made_with, **about, "files": files}
             write_json(os.path.join(building, self.report), written)
             self.check_destination(self.overwrite)  # others may have published meanwhile
             if os.path.isfile(os.path.join(self.destination, self.report)):

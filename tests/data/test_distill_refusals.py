@@ -130,7 +130,7 @@ def test_a_damaged_chunk_is_named(
         (["--dest", "data"], "--dest: is the corpus itself"),
         (["--dest", "file", "--overwrite"], "--dest: .* was not made by this command"),
         (["--dest", "file/out"], "--dest: cannot write"),
-        (["none"], "^none: is no directory"),
+        (["none"], "^DATA none: is no directory"),
         (["."], "^.*: holds no binarised text"),
     ],
 )

@@ -20,7 +20,7 @@ class Lines(Work):
     """Four chunks of a line each."""
 
     def __init__(self, destination, size=1):
-        super().__init__(destination, "report.json", {"--size": size})
+        super().__init__(destination, "report.json", {"--size": size}, {})
 
     def unfinished(self):
         return sum(not self.has(f"chunk-{n}") for n in range(CHUNKS))
