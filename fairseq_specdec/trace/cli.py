@@ -17,7 +17,7 @@ from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 from ..io.atomic import check_new_file
 from .compare import chosen, systems_of
 from .files import read_traces
-from .page import page
+from .page import html_of
 from .record import TraceError
 from .terminal import show
 
@@ -80,7 +80,7 @@ def main(words: Sequence[str], stream: Any) -> None:
         for paragraph in show(systems, ids, _wants_colour(args.color, stream)):
             stream.write(paragraph + "\n\n")
     else:
-        text = page(systems, ids, total, args.title)
+        text = html_of(systems, ids, total, args.title)
         write_text(args.output, text)
         more = f" of {total} (--limit)" if total > len(ids) else ""
         stream.write(f"{args.output}: {len(ids)}{more} sentences, {len(systems)} systems\n")

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from served import TEXTS, serving, until
 
-from fairseq_specdec.serve.access import VARIABLE, token_of
+from fairseq_specdec.serve.cli import listen
 from fairseq_specdec.serve.flags import get_parser
-from fairseq_specdec.serve.listening import listen
+from fairseq_specdec.serve.guard import VARIABLE, token_of
 
 deepl = pytest.importorskip("deepl")
 libretranslatepy = pytest.importorskip("libretranslatepy")
