@@ -70,6 +70,7 @@ def made(words: Sequence[str], bound: Bound) -> Server:
         logger.warning("--host %s without a token: whoever reaches it can use it", args.host)
     limits = Limits(**{name: getattr(args, "max_" + name) for name in LIMITS})
     pairs = Pairs(_services(args, limits))
+    logging.getLogger("uvicorn.access").disabled = True  # addresses of requests may hold text
     open_port = bound.port if bound.loopback and token is None else None
     config = uvicorn.Config(
         make_app(pairs, Access(token, open_port)),
@@ -77,7 +78,6 @@ def made(words: Sequence[str], bound: Bound) -> Server:
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=False,  # addresses of requests may hold text
         server_header=False,
         proxy_headers=False,
         limit_concurrency=limits.connections + 1,  # uvicorn refuses the one that reaches it
