@@ -11,7 +11,14 @@ from fairseq_specdec.commands.own import command_parser
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.hub.flags import GENERATION, OWN
 from fairseq_specdec.hub.loading import DTYPES
-from fairseq_specdec.io.flag_values import AT_LEAST_1, SECONDS, Range, add_flag, flag_of
+from fairseq_specdec.io.flag_values import (
+    AT_LEAST_1,
+    SECONDS,
+    InRange,
+    Range,
+    add_flag,
+    flag_of,
+)
 
 from .cli import PROGRAM, add_address
 
@@ -110,12 +117,16 @@ def _add_pair_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_field(group: Any, field: Any) -> None:
     """A flag of a configuration, without a default: what is not given is not passed on."""
-    words, kinds = str(field.metadata["help"]), (bool, float, int)
-    kind = next((each for each in kinds if each.__name__ in str(field.type)), str)
+    words, values = str(field.metadata["help"]), field.metadata.get("values")
     default = 1 if field.name == "beam" else field.default  # as from Python
     if "default" not in words and default not in (None, dataclasses.MISSING):
         words += f" (default: {default})"
-    settings = {"action": "store_true"} if kind is bool else {"type": kind}
+    kinds = (each for each in (bool, float, int) if each.__name__ in str(field.type))
+    settings: dict[str, Any] = {"type": next(kinds, str), "choices": values}
+    if settings["type"] is bool:
+        settings = {"action": "store_true"}
+    elif isinstance(values, Range):
+        settings = {"action": InRange, "values": values, "metavar": "N"}
     group.add_argument(
         flag_of(field.name), default=argparse.SUPPRESS, help=words.replace("%", "%%"), **settings
     )

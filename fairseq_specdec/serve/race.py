@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -64,7 +65,7 @@ def races(pairs: Pairs, keyed: bool) -> APIRouter:
         names = ("source", "target")
         service, _ = pairs.asked(given.source, given.target, names, [given.text])
         (text,) = service.check([given.text])
-        chosen = service.racers if given.strategies is None else given.strategies
+        chosen = list(service.racers) if given.strategies is None else given.strategies
         for name in chosen:
             if name not in service.racers:
                 there = ", ".join(service.racers)
@@ -75,7 +76,8 @@ def races(pairs: Pairs, keyed: bool) -> APIRouter:
                 )
         if given.stock and not service.stock:
             raise RefusedError(400, "stock: fairseq itself is not loaded; start with --demo")
-        events = raced(service.translator, text, chosen, given.beam, given.stock)
+        racers = {name: service.racers[name] for name in chosen}
+        events = raced(service.translator, text, racers, given.beam, given.stock)
         return StreamingResponse(_in_turn(turn, events), media_type="application/x-ndjson")
 
     return router
@@ -87,7 +89,7 @@ def _page(pairs: Pairs, keyed: bool) -> HTMLResponse:
             {
                 "source": each.languages[0],
                 "target": each.languages[1],
-                "strategies": each.racers,
+                "strategies": list(each.racers),
                 "stock": each.stock,
                 "examples": each.examples,
             }
@@ -130,32 +132,33 @@ def _line(**event: Any) -> str:
 
 
 def raced(
-    translator: SpeculativeTranslator, text: str, names: list[str], beam: int, stock: bool
+    translator: SpeculativeTranslator,
+    text: str,
+    racers: Mapping[str, Mapping[str, Any]],
+    beam: int,
+    stock: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Events of a race, ready for JSON.
+    """Events of a race, ready for JSON. ``racers``: strategies with flags of their own.
 
     Every strategy decodes once while it is watched: ``go``, ``block`` for each iteration. Then they
     take turns, with nothing streamed: ``timed`` for each run. fairseq itself comes last: it takes
     longest. ``end`` has each one's text, its tokens (of ours emitted ones) and its median time.
     """
     found: dict[str, dict[str, Any]] = {}
-    flags = {"beam": beam, "split": False}
-    for name in names:
+    runs: dict[str, Callable[[], Any]] = {}
+    for name, flags in racers.items():
+        call: Any = {"strategy": name, "split": False, "beam": beam, "nbest": 1, **flags}
         yield {"event": "go", "name": name}
         said, tokens = "", 0
-        stream = translator.translate_stream(text, True, strategy=name, **flags)  # type: ignore[arg-type]
-        with contextlib.closing(stream):  # type: ignore[type-var]
+        with contextlib.closing(translator.translate_stream(text, True, **call)) as stream:  # type: ignore[type-var]
             for piece in stream:
-                said += piece.text  # type: ignore[union-attr]
-                part = piece.iteration  # type: ignore[union-attr]
-                if part is not None:
-                    tokens += len(part.emitted)
-                    yield {"event": "block", "name": name, "iteration": dataclasses.asdict(part)}
+                said += piece.text
+                if piece.iteration is not None:
+                    tokens += len(piece.iteration.emitted)
+                    iteration = dataclasses.asdict(piece.iteration)
+                    yield {"event": "block", "name": name, "iteration": iteration}
         found[name] = {"text": said, "tokens": tokens}
-    runs: dict[str, Callable[[], Any]] = {
-        name: lambda name=name: translator.translate(text, strategy=name, **flags)
-        for name in names
-    }
+        runs[name] = functools.partial(translator.translate, text, **call)
     yield from _timed(runs, found)
     if stock:
         translate = stock_translator(translator, beam)

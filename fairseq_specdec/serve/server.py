@@ -10,15 +10,16 @@ import math
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fairseq_specdec.commands.own import brief
-from fairseq_specdec.decoding.strategies import STRATEGIES
+from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, loading
 from fairseq_specdec.hub.command_line import at_the_prompt
+from fairseq_specdec.hub.decoding import SETTLED
 
 from .cli import Bound
 from .config_file import entries
@@ -120,36 +121,38 @@ def _entries(args: argparse.Namespace) -> list[Any]:
 
 
 def _service(args: argparse.Namespace, limits: Limits, demo: bool = False) -> Service:
-    translator = translator_of(args)
+    flags = {name: getattr(args, name) for name in DECODING if hasattr(args, name)}
+    own: dict[str, Any] = {}
+    if demo:
+        # Each goes to the strategies that use it.
+        names = [name for name in flags if name in OWN_FLAGS and name not in SETTLED]
+        own = {name: flags.pop(name) for name in names if args.strategy not in OWN_FLAGS[name]}
+        flags["keep_weights"] = True  # fairseq itself decodes with them
+    translator = translator_of(args, flags)
     service = Service(translator, limits, args.workers)
-    names = STRATEGIES if demo else ("greedy", translator.strategy)
-    service.racers = _racers(translator, names)
+    service.racers = _racers(translator, STRATEGIES if demo else ("greedy", translator.strategy), own)
     service.stock = demo
     if demo:
         service.examples = _examples(args, translator.languages[0])
     return service
 
 
-def translator_of(args: argparse.Namespace) -> SpeculativeTranslator:
-    """The model that the flags name."""
+def translator_of(args: argparse.Namespace, flags: dict[str, Any]) -> SpeculativeTranslator:
+    """The model that a command line names. ``flags``: how to decode."""
     set_threads(1)  # workers are what there is of threads
-    flags = {name: getattr(args, name) for name in DECODING if hasattr(args, name)}
-    if getattr(args, "demo", False):
-        flags["keep_weights"] = True  # fairseq itself decodes with them
     verifier, data = _verifier(args)
-    codecs = {each: getattr(args, each) for each in ("tokenizer", "bpe")}
     names = ("source_lang", "target_lang", "bpe_codes", "device", "dtype", "strategy")
+    given = {name: getattr(args, name) for name in names}
+    for name in ("tokenizer", "bpe"):
+        given[name] = None if getattr(args, name) == "none" else getattr(args, name)
     try:
         return SpeculativeTranslator.from_pretrained(
-            verifier, args.drafter_path, data,
-            **{name: None if value == "none" else value for name, value in codecs.items()},
-            **{name: getattr(args, name) for name in names},
-            **flags,
-        )  # fmt: skip
-    except FileNotFoundError as error:
-        raise UsageError("", at_the_prompt(str(error))) from error
-    except ValueError as error:
-        raise UsageError("", at_the_prompt(str(error))) from error
+            verifier, args.drafter_path, data, **given, **flags
+        )
+    except (ValueError, FileNotFoundError) as error:
+        # In flags, as long as the hub has not put it into Python's words.
+        said = error.__cause__ if isinstance(error.__cause__, UsageError) else error
+        raise UsageError("", at_the_prompt(str(said))) from error
 
 
 def _verifier(args: argparse.Namespace) -> tuple[str, str | None]:
@@ -162,16 +165,20 @@ def _verifier(args: argparse.Namespace) -> tuple[str, str | None]:
     return args.path, first or args.data
 
 
-def _racers(translator: SpeculativeTranslator, names: Sequence[str]) -> list[str]:
-    """Those of some strategies that the model allows, each once; their first decoding is done."""
-    found: dict[int, str] = {}
+def _racers(
+    translator: SpeculativeTranslator, names: Iterable[str], own: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Those of some strategies that the model allows, each once, with their own flags; their first
+    decoding is done."""
+    found: dict[int, tuple[str, dict[str, Any]]] = {}
     for name in names:
         if id(STRATEGIES[name]) in found:  # another name of the same
             continue
+        flags = {flag: value for flag, value in own.items() if name in OWN_FLAGS[flag]}
         with contextlib.suppress(ValueError):
-            translator.translate(".", strategy=name)
-            found[id(STRATEGIES[name])] = name
-    return list(found.values())
+            translator.translate(".", strategy=name, **flags)
+            found[id(STRATEGIES[name])] = name, flags
+    return dict(found.values())
 
 
 def _examples(args: argparse.Namespace, language: str) -> list[str]:

@@ -45,8 +45,8 @@ class Service:
             raise UsageError("--sampling", "a server gives one answer to a text", "leave it out")
         self.translator = translator
         self.limits = limits
-        # What the page offers: strategies to race, fairseq itself beside them, sentences.
-        self.racers = [translator.strategy]
+        # What the page offers: strategies to race with their flags, fairseq itself, sentences.
+        self.racers: dict[str, dict[str, Any]] = {}
         self.stock = False
         self.examples: list[str] = []
         pace = _pace(translator)  # which also begins to learn how drafts are accepted

@@ -9,7 +9,6 @@ import pytest
 from served import TEXTS, serving, until
 
 from fairseq_specdec.decoding.loop import Batch
-from fairseq_specdec.serve import cli
 
 
 @pytest.fixture
@@ -107,28 +106,3 @@ def test_odd_deadlines_are_refused(client, seconds):
     status, answer, _ = client.ask("/translate", body, X_Deadline=seconds)
     assert status == 400 and "must be seconds, above 0" in answer["error"]
     assert client.ask("/translate", body, X_Deadline="1e9")[0] == 200
-
-
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        (["--strategy", "sps", "--sampling"], "unrecognized"),
-        (["--mod", "x"], "unrecognized"),
-        (["--workers", "0"], "--workers 0: must be from 1 to 256"),
-        (["--max-wait", "0"], "--max-wait 0.0: must be from above 0 to 3600"),
-        (["--path", "/nowhere/v.pt"], "--path: no such file"),
-        (["--beam", "2", "--nbest", "3"], "--nbest"),
-        (["--tokenizer", "odd"], "--tokenizer"),
-    ],
-)
-def test_mistakes_are_one_line(pair, words, says, capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.cli_main(["--path", str(pair), "--port", "0", *words])
-    message = str(ended.value) + capsys.readouterr().err
-    assert says in message and message.count("\n") <= 1
-
-
-def test_a_port_that_is_taken_is_named(client):
-    said = f"--port {client.port}: Address already in use; give another, or --port 0 for any free"
-    with pytest.raises(SystemExit, match=said):
-        cli.cli_main(["--port", str(client.port)])
