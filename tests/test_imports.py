@@ -22,7 +22,7 @@ ALLOWED = {
     "legacy": {"io"},
 }
 # Nothing that decodes or trains knows the tools that are built on it.
-TOOLS = {"bench", "conversion", "data", "demo", "hub", "noise", "serve", "tasks"}
+TOOLS = {"bench", "conversion", "data", "hub", "noise", "serve", "tasks"}
 CORE = {"compat", "criterions", "decoding", "models", "trace", "training"}
 
 

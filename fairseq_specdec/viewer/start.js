@@ -149,7 +149,8 @@
         "verifier's own included."),
       make("thead", {}, make("tr", {}, ...head.map((one) => make("th", { scope: "col" }, one)))),
       make("tbody", { id: "rows" }, ...rows.map(([name, ...cells]) => make("tr", {},
-        make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, String(cell))))))));
+        make("th", { scope: "row" }, name),
+        ...cells.map((cell, i) => make("td", { "data-label": head[i + 1] }, String(cell))))))));
     results.hidden = false;
     const [first, ...slower] = Object.entries(found).sort((a, b) => a[1].ms - b[1].ms);
     status.textContent = "Done. " + (slower.length ? "Fastest: " : "") + first[0] + ", " +

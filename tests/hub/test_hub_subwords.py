@@ -12,9 +12,9 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.demo.cli import at_the_prompt
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.choices import choose_codec
+from fairseq_specdec.hub.command_line import at_the_prompt
 from fairseq_specdec.hub.loading import Loaded, Place
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
