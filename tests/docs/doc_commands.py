@@ -76,6 +76,7 @@ FOREIGN = {
     "--no-build-isolation", "--no-deps", "--head", "--address", "--standalone", "--nproc_per_node",
     "--array", "--wrap",
     "--config-dir", "--config-name", "--model", "--src-embedding-copy", "--shell",
+    "--csv", "--expected", "--headless", "--per-second", "--run-time", "--texts", "--users",
     # of decoders that no command here trains, or not in every fairseq
     "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",
     "--scale-heads", "--scale-resids", "--conv-version", "--load-pretrained-encoder-from",
