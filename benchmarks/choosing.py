@@ -20,10 +20,10 @@ import tempfile
 import time
 from typing import Any, NamedTuple
 
-from fairseq_specdec.bench import instruction_sets
+import isa
 
 if __name__ == "__main__":  # before torch is loaded
-    instruction_sets.hold(sys.argv)
+    isa.hold()
 
 import torch
 

@@ -28,7 +28,7 @@ class Step(NamedTuple):
 def benchmark(given: argparse.Namespace, name: str, *command: Any) -> list[Any]:
     """A command of Python that writes NAME.json and NAME.md."""
     out = given.folder / name
-    files = ["--json", f"{out}.json", "--markdown", f"{out}.md", "--no-memory"]
+    files = ["--json", f"{out}.json", "--markdown", f"{out}.md"]
     device = ["--cpu"] if given.device == "cpu" else []
     return [sys.executable, *command, *files, *device]
 
@@ -58,8 +58,8 @@ def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
     flags += ["--batch-size", "1,2" if given.device == "cpu" else "1,8,32"]
     flags += [word for system in systems for word in ("--system", system)]
     flags += ["--fp16"] if precision == "fp16" else []
-    flags += ["--peers"] if importlib.util.find_spec("ctranslate2") else []
-    return Step(name, 150, benchmark(given, name, "-m", "fairseq_specdec.bench.cli", *flags))
+    flags += ["--peers", "ctranslate2"] if importlib.util.find_spec("ctranslate2") else []
+    return Step(name, 150, benchmark(given, name, REPOSITORY / "benchmarks" / "peers.py", *flags))
 
 
 def beams(given: argparse.Namespace) -> list[Step]:

@@ -20,7 +20,7 @@ ENDE = "data-bin/demo_ende"
 COMMON = "--tokenizer moses --remove-bpe --cpu --gen-subset test".split()
 DRAFTER = f"--drafter-path {ENDE}/drafter.pt"
 INT8 = "--verifier-dtype int8"
-BENCH = ["-c", "from fairseq_specdec.bench.cli import cli_main; cli_main()"]
+BENCH = [str(HERE / "peers.py")]
 PEERS = ["--peers", "ctranslate2,onnxruntime"]
 ENDE_SYSTEMS = {
     "greedy": "--strategy greedy",
@@ -82,7 +82,7 @@ def measured(words, repeats):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "results.json"
         command = [sys.executable, *words]
-        command += ["--repeats", str(repeats), "--no-memory", "--json", str(path)]
+        command += ["--repeats", str(repeats), "--json", str(path)]
         subprocess.run(command, check=True, cwd=HERE.parent, stdout=subprocess.DEVNULL)
         return json.loads(path.read_text("utf-8"))
 

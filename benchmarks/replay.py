@@ -6,7 +6,7 @@ Models of the papers' sizes are not at hand trained. Their cost does not depend 
 on how many tokens each iteration keeps: that is drawn, and everything else (encoders, drafting,
 verification of k+1 positions, the rule's own arithmetic, rollback of the caches) is done in full.
 
-Flags that are not listed go to ``specdec-bench``: ``--peers``, ``--batch-size``, ``--json``, ...
+Flags that are not listed go to peers.py: ``--peers``, ``--batch-size``, ``--json``, ...
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fairseq_specdec.bench import instruction_sets
+import isa
 
 if __name__ == "__main__":  # before torch is loaded
-    instruction_sets.hold(sys.argv)
+    isa.hold()
 
 import accepted_sizes
+import peers
 import random_pair
 from scripted import AlignedCopy, ReplayedDrafter, ReplayedGenerator, ReplayedRule, Script
 
-from fairseq_specdec.bench import cli, flags, session, systems
-from fairseq_specdec.bench.run import Bench
+from fairseq_specdec.bench import session, systems
 from fairseq_specdec.bench.timing import System
 from fairseq_specdec.bench.workload import Workload, refuse
 from fairseq_specdec.commands.own import reporting
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.strategies import STRATEGIES, Setup
-from fairseq_specdec.io import provenance
-from fairseq_specdec.io.flag_values import AT_LEAST_1, Range
+from fairseq_specdec.io.flag_values import AT_LEAST_1, Range, add_flag
 
 NOTICE = (
     "REPLAY: the models have random weights, and how many tokens each iteration keeps is drawn "
@@ -62,7 +61,7 @@ OUTPUT_FIGURES = (
     "identical_to", "unsteady_sentences", "lossless", "near_ties", "score_difference",
 )  # fmt: skip
 
-FLAGS: flags.Flags = {
+FLAGS: dict[str, dict[str, Any]] = {
     "--strategies": dict(
         text="rows beside stock: greedy, gad and gad++ in whole blocks, planned (gad that drafts "
         "as much as pays), iad", metavar="NAME[,NAME]",
@@ -154,33 +153,28 @@ def load(path: str, src_dict: Any, tgt_dict: Any, read: Any, dtype: Any) -> Any:
     return read(path, src_dict, tgt_dict)
 
 
-class ReplayBench(Bench):
-    """A run of ``specdec-bench`` whose own systems follow scripts.
+class ReplayBench(peers.PeersBench):
+    """A run of ``peers.py`` whose own systems follow scripts. ``asked``, ``options``: the command
+    line of specdec-bench, and what peers.py adds; ``words``: that of this benchmark."""
 
-    Args:
-        asked: the command line of specdec-bench.
-        replay: what is replayed.
-        words: the command line of this benchmark, for the record.
-    """
-
-    def __init__(self, asked: session.Session, replay: Replay, words: Sequence[str]) -> None:
+    def __init__(self, asked: Any, options: Any, replay: Replay, words: Sequence[str]) -> None:
         self.replay = replay
-        super().__init__(asked._replace(build=functools.partial(build, replay=replay)))
+        asked = asked._replace(build=functools.partial(build, replay=replay))
+        super().__init__(asked, options, words, "replay.py")
         what, args = replay.described(), vars(replay.args)
         form = "drafter {drafter} with k = {block_size}, " if what["drafter"] else ""
         form += "vocabulary {vocabulary}; {sentences} sentences of {length} tokens"
         self.results["title"] = ("REPLAY: {verifier}, " + form).format(**what, **args)
         self.results["notice"] = NOTICE
-        self.results["notes"] = [
+        self.results["notes"] += [
             f"{name}: {'whole blocks would emit' if name == PLANNED else 'replays'} "
-            f"{each['tok']:.2f} tokens an iteration; "
+            f"{each['tok']:.2f} tokens per iteration; "
             f"{each['distribution']}."
             for name, each in what["acceptance"].items()
         ]
         self.results["replay"] = what
         self.results["settings"].update(args, data=None)
-        command = provenance.command_line(["python", "benchmarks/replay.py", *words])
-        self.results["provenance"].update(command=command, checkpoints={})
+        self.results["provenance"]["checkpoints"] = {}
 
     def measure_rows(self, references: list[System], size: int) -> list[dict[str, Any]]:
         """The rows of a batch size, less what compares outputs."""
@@ -246,7 +240,8 @@ def get_parser() -> argparse.ArgumentParser:
     text, form = str(__doc__), argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=text, formatter_class=form, allow_abbrev=False)
     parser.add_argument("size", metavar="SIZE", help=TITLES)
-    flags.add(parser, FLAGS)
+    for name, settings in FLAGS.items():
+        add_flag(parser, name, **settings)
     return parser
 
 
@@ -305,26 +300,17 @@ def write_models(replay: Replay, folder: str) -> None:
 
 
 def main(words: Sequence[str], write: Any) -> dict[str, Any]:
-    """Run the benchmark.
-
-    Args:
-        words: the command line.
-        write: prints text.
-
-    Returns:
-        what ``--json`` writes.
-
-    Raises:
-        ValueError: naming the flag.
-    """
+    """Run the benchmark: what ``--json`` writes. Raises ValueError: naming the flag."""
     replay, rest = read(words)
+    options, rest = peers.get_parser().parse_known_args(rest)
+    refuse({"--memory: has no meaning in a replay; leave it out": options.memory})
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
         for name in FILES:  # flags are checked before models are made
             open(os.path.join(folder, name), "ab").close()
         asked = session.read([*command_line(replay, folder), *rest])
         logging.getLogger("fairseq_specdec.bench").warning("%s", NOTICE)
         write_models(replay, folder)
-        return cli.run(ReplayBench(asked, replay, words), write)
+        return ReplayBench(asked, options, replay, words).run(write)
 
 
 if __name__ == "__main__":

@@ -4,33 +4,29 @@
 
 Drafts are replayed: the output of greedy decoding, each token wrong with a given chance; with
 ``--batch-size`` nothing is drafted. CPU time, the least of the repeats, systems in turns, one
-thread (``taskset -c 1``). ``--peers`` needs ctranslate2, and measures Marian where pymarian is
-installed and runs the shape, and Bergamot beside it where ``BERGAMOT_PYTHON`` is set (bergamot.py).
+thread (``taskset -c 1``). ``--peers`` needs ctranslate2.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fairseq_specdec.bench import instruction_sets
+import isa
 
 if __name__ == "__main__":  # before torch is loaded
-    instruction_sets.hold(sys.argv)
+    isa.hold()
 
 import os
 import tempfile
 
-import bergamot
-import marian
 import random_pair
 import torch
+from engines import CTranslate2
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_specdec.bench.peers import ctranslate2
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.costs.tables import of_machine
 from fairseq_specdec.decoding.builder import Overrides, build_generator
@@ -160,11 +156,9 @@ def make(name: str, sentences: int, length: int, folder: str, rows: int = 1) -> 
 
 
 def cpu_ms(run: Callable[[], Any]) -> float:
-    """CPU milliseconds of a call, or of the other process that it asked."""
+    """CPU milliseconds of a call."""
     started = time.process_time()
-    result = run()
-    if isinstance(result, bergamot.Elsewhere):
-        return result.cpu_ms
+    run()
     return 1000 * (time.process_time() - started)
 
 
@@ -211,42 +205,21 @@ def passes(
     return {w: [1000 * model.verifying(w), measured[str(w)]] for w in WIDTHS}
 
 
-def peers(bench: Bench, folder: str, name: str, isa: str) -> dict[str, Callable[[], Any]]:
+def peers(bench: Bench, folder: str, name: str) -> dict[str, Callable[[], Any]]:
     """Runs of other engines, by their names."""
     _, settings = SHAPES[name]
     path, made = os.path.join(folder, "model.pt"), os.path.join(folder, "ct2")
     flags = random_pair.training_flags(random_pair.BASE, task="translation", **settings)
     random_pair.save(bench.model, flags, path)
-    ctranslate2.convert(path, folder, random_pair.SOURCE, random_pair.TARGET, made, "float32")
+    CTranslate2.convert(path, folder, random_pair.SOURCE, random_pair.TARGET, made, "float32")
     os.remove(path)
     runs = {}
     for kind in ("float32", "int8"):
-        peer = ctranslate2.Model(made, kind, False, 1, {"min_len": bench.length})
+        peer = CTranslate2(made, kind, False, 1, {"min_len": bench.length})
         inputs = [peer.inputs(source.tolist()) for source in bench.sources]
         runs[f"CTranslate2 {kind}"] = lambda peer=peer, inputs=inputs: [
             peer.run(each, bench.length, 1) for each in inputs
         ]
-    if marian.installed() and marian.can_write(settings):
-        runs.update(_marian(bench, folder, isa))
-    return runs
-
-
-def _marian(bench: Bench, folder: str, isa: str) -> dict[str, Callable[[], Any]]:
-    made = marian.Marian(bench.model, folder, isa)
-    made.shortlist(bench.sources)
-    batches = [list(map(marian.line, batch)) for batch in bench.sources]
-    steps = (bench.length + 1) / bench.sources[0].size(1)
-    runs = {}
-    for kind, listed in (("float32", False), ("int8", False), ("int8", True)):
-        translate = made.translator(kind, steps, len(batches[0]), listed)
-        title = f"Marian {kind}{', shortlist' * listed}"
-        runs[title] = lambda translate=translate: [translate(batch) for batch in batches]
-        lengths = {len(line.split()) for batch in runs[title]() for line in batch}
-        assert lengths == {bench.length + 1}, lengths
-    if bergamot.PYTHON:
-        asked = bergamot.Bergamot(folder, made.names, steps, bench.sources[0].numel())
-        assert set(asked(batches)[1]) == {bench.length + 1}, "bergamot: other lengths"
-        runs["Bergamot int8"] = lambda: asked(batches)[0]
     return runs
 
 
@@ -312,8 +285,7 @@ def main(words: list[str] | None = None) -> None:
         stock = bench.stock()
         runs: dict[str, Callable[[], Any]] = {"stock": lambda: bench.outputs(stock)}
         if args.peers:
-            instructions = "avx512vnni" if "avx512" in library.variant else "avx2"
-            runs.update(peers(bench, folder, args.shape, instructions))
+            runs.update(peers(bench, folder, args.shape))
         costs = {}
         for number_format in FORMATS:
             generator = bench.generator(number_format)

@@ -21,6 +21,7 @@ class UsageError(ValueError):
     def __init__(self, field: object, problem: object, remedy: object = "") -> None:
         self.field, self.problem, self.remedy = str(field), str(problem), str(remedy)
         super().__init__(self.field, self.problem, self.remedy)
+        self.original: UsageError = self  # in the words of the command line
 
     def __str__(self) -> str:
         said = f"{self.field}: {self.problem}" if self.field else self.problem
@@ -37,7 +38,9 @@ class UsageError(ValueError):
         def replaced(match: re.Match[str]) -> str:
             return spelled(match[1].replace("-", "_")) or match[0]
 
-        return type(self)(*(_FLAG.sub(replaced, text) for text in self.args))
+        made = type(self)(*(_FLAG.sub(replaced, text) for text in self.args))
+        made.original = self.original
+        return made
 
 
 class MissingFileError(UsageError, FileNotFoundError):

@@ -69,6 +69,6 @@ def test_the_lock_and_setup_name_one_torch():
     torch = locked("gate.txt")["torch"]
     assert f"torch=={torch}" in (ROOT / "requirements" / "gate.in").read_text(encoding="utf-8")
     installs = (ROOT / "scripts" / "lib" / "environment.sh").read_text(encoding="utf-8")
-    assert f"torch=={torch.split('+')[0]} ;;" in installs
+    assert f"torch=torch=={torch.split('+')[0]}\n" in installs
     assert {"pip", "setuptools", "wheel"} <= set(locked("gate-build.txt"))
     assert set(locked("gate-axe.txt")) == {"axe-playwright-python"}

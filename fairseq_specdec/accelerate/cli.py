@@ -22,10 +22,9 @@ import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks.translation import TranslationTask
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import again, brief, reporting
+from ..commands.own import again, brief, load_plugin, reporting
 from ..compat.checkpoint_file import read_state
 from ..data.folder import check_data, splits
 from ..data.merge import losses
@@ -223,6 +222,7 @@ def _asks_for_more(limits: Limits, state: State) -> bool:
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     logging.basicConfig(
         format="%(asctime)s %(message)s", datefmt="%H:%M", level=logging.WARNING, stream=sys.stderr
     )

@@ -209,7 +209,7 @@ def measure(
         *job.of_pair(pair), *words_of(job.generation), "--gen-subset", "valid",
         "--batch-size", ",".join(map(str, sizes)),
         "--stock-beams", ",".join(map(str, sorted({1, 5, job.decode_beam}))),
-        "--limit", str(limit), "--threads", str(job.threads), "--no-memory",
+        "--limit", str(limit), "--threads", str(job.threads),
         "--json", job.file("measured.json"), *(["--cpu"] if job.cpu else []), *systems,
     ]  # fmt: skip
 

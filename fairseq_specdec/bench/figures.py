@@ -1,45 +1,31 @@
 """The figures of a measured system: one row of the tables, and those of single sentences."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy
 
 from fairseq_specdec.decoding.stats import SECTIONS
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
-from .identity import Comparison, compare
-from .operations import operations
+from .outputs import Comparison, Texts, compare
 from .systems import Plan
-from .text import Quality, Texts
 from .timing import System
 
 ITERATION_FIGURES = (
     "tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent",
     "acceptance_by_position", "steps_a_pass", "nodes_a_pass", "fallback_percent",
-    "rollback_percent", "early_exit_percent", "layers", "multiply_adds_m", "weights_read_m",
+    "rollback_percent", "early_exit_percent", "layers",
 )  # fmt: skip
-
-
-class Context(NamedTuple):
-    """What a row is compared with."""
-
-    # beam, greedy: stock beam 5 and beam 1
-    beam: System
-    greedy: System
-    # this engine without drafts, as of ``greedy_rows.of``; None where it is no row
-    plain: System | None
-    reference: System  # stock of the row's own verifier and constraints, at its beam
-    quality: Quality | None  # BLEU of the systems, or None
 
 
 def section_times(system: System) -> dict[str, float] | None:
     """Seconds by section over all passes; None where they were not measured."""
-    if system.stats is not None:
-        return system.stats.times()
     steps = system.steps_of_stock
-    if steps is None:
-        return None
+    if system.stats is not None or steps is None:
+        return system.stats and system.stats.times()
     steps.stopwatch.settle()
     seconds = steps.stopwatch.seconds
     spent = sum(sum(passes) for passes in system.times)
@@ -61,9 +47,9 @@ def _iterations(system: System, plan: Plan) -> dict[str, Any]:
     figures: dict[str, Any] = dict.fromkeys(ITERATION_FIGURES)
     if steps is not None:
         tokens = sum(map(len, system.tokens.values()))
-        calls = steps.calls / (len(system.times[0]) * sentences)
         figures.update(tok=1.0, tok_without_eos=(tokens - sentences) / tokens)
-        figures.update(iter=tokens / sentences, verifier_calls=calls)
+        figures["verifier_calls"] = steps.calls / (len(system.times[0]) * sentences)
+        figures["iter"] = tokens / sentences
     elif stats is not None:
         figures.update(
             tok=stats.mean_accepted_tokens,
@@ -85,13 +71,11 @@ def _iterations(system: System, plan: Plan) -> dict[str, Any]:
         if strategy.exits is not None:
             figures.update(early_exit_percent=100 * stats.early_exit_share)
             figures.update(layers=stats.mean_layers)
-        if plan.generation["beam"] == 1:
-            figures.update(operations(system, plan.settings["strategy"]))
     return figures
 
 
-def _times(system: System, context: Context) -> dict[str, Any]:
-    """Times in milliseconds a sentence, and speeds."""
+def _times(system: System, bases: Mapping[str, System | None]) -> dict[str, Any]:
+    """Times in milliseconds per sentence, and speeds over other systems."""
     sentences, total = len(system.tokens), sum(system.seconds)
     tokens = sum(map(len, system.tokens.values()))
     decoded = len(system.times[0]) * sentences  # in all passes
@@ -103,21 +87,20 @@ def _times(system: System, context: Context) -> dict[str, Any]:
         "ms_mean": 1000 * total / sentences,
         "cpu_ms_mean": 1000 * system.cpu / decoded,
         **dict(zip(("ms_median", "ms_p95", "ms_p99"), percentiles)),
-        "speed_beam5": sum(context.beam.seconds) / total,
-        "speed_beam1": sum(context.greedy.seconds) / total,
-        "speed_greedy": context.plain and sum(context.plain.seconds) / total,
+        **{f"speed_{name}": of and sum(of.seconds) / total for name, of in bases.items()},
         "tokens_per_second": tokens / total,
-        "sentences_per_second": sentences / total,
         "ms_by_section": seconds and {name: 1000 * seconds[name] / decoded for name in SECTIONS},
         "output_tokens": tokens,
     }
 
 
-def row(system: System, plan: Plan, context: Context) -> dict[str, Any]:
-    """All figures of a system, times in milliseconds, shares in percent."""
-    compared = list(comparisons(system, context.reference, plan.generation["nbest"]).values())
-    scored, quality = any(each[0].totals for each in system.outputs.values()), context.quality
-    iterations, times = _iterations(system, plan), _times(system, context)
+def row(system: System, plan: Plan, reference: System, bases: Any, quality: Any) -> dict[str, Any]:
+    """All figures of a system, times in milliseconds, shares in percent. ``reference``: stock with
+    the row's own verifier, constraints and beam. ``bases``: systems that its speed is compared
+    with, by name (None where that is no row). ``quality``: ``Quality`` of all, or None."""
+    compared = list(comparisons(system, reference, plan.generation["nbest"]).values())
+    scored = any(each[0].totals for each in system.outputs.values())
+    iterations, times = _iterations(system, plan), _times(system, bases)
     return {
         "system": system.name,
         "strategy": plan.settings.get("strategy"),
@@ -135,32 +118,19 @@ def row(system: System, plan: Plan, context: Context) -> dict[str, Any]:
     }
 
 
-def passes(systems: Sequence[System]) -> dict[str, Any]:
-    """Times of every batch (median of its passes) and of every pass, by system."""
-    return {
-        "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in systems},
-        "seconds_by_pass": {s.name: [round(sum(p), 6) for p in zip(*s.times)] for s in systems},
-    }
-
-
 def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> dict[str, Any]:
-    """What ``--by-sentence`` adds to a run, for intervals and paired tests.
-
-    Returns:
-        ``id``, the sentences in the order of decoding, as in ``ms_by_batch``; ``reference_words``,
-        or None where the data have no references; and ``systems``, by name: ``tokens`` (of the
-        output, </s> included), ``iterations`` (calls of the verifier; of stock, decoder steps),
-        ``words`` and ``matches`` (those of 1 to 4 words that BLEU counts), or None.
-    """
+    """What ``--by-sentence`` adds to a run: ``id``, the sentences in the order of decoding, as in
+    ``ms_by_batch``; ``reference_words`` (None without references); and ``systems``, by name:
+    ``tokens`` of the output, </s> included, ``iterations``, ``words`` and ``matches`` (those of 1
+    to 4 words that BLEU counts; None without references)."""
     order = [number for batch in systems[0].sentences for number in batch]
     references = texts.references(data, order)
     reference_words: list[int] | None = None
     by_system: dict[str, Any] = {}
     for system in systems:
         outputs = [system.tokens[n] for n in order]
-        columns = dict.fromkeys(("tokens", "iterations", "words", "matches"))
-        columns.update(tokens=list(map(len, outputs)))
-        columns.update(iterations=[system.iterations[n] for n in order])
+        columns: dict[str, Any] = {"tokens": list(map(len, outputs)), "words": None}
+        columns.update(iterations=[system.iterations[n] for n in order], matches=None)
         if references is not None:
             scores = texts.scores(outputs, references)
             columns.update(words=[int(score.sys_len) for score in scores])

@@ -1,9 +1,10 @@
 """``--system 'NAME: FLAGS'`` and ``--sweep``: from words to systems."""
 
+from __future__ import annotations
+
 import argparse
 import copy
 import dataclasses
-import functools
 import itertools
 import shlex
 import sys
@@ -23,25 +24,24 @@ from fairseq_specdec.families.languages import of_task
 from fairseq_specdec.families.stock_generator import decided
 
 from ..io.flag_values import flag_of
-from .engines import ENGINES
 from .timing import StockSteps, System, generation_flags
 from .workload import Workload, blaming, refuse, split_paths
 
 GENERATION = tuple(name for name in GenerationConfig.__dataclass_fields__ if name != "_name")
 # The type of every flag that a system may have.
-TYPES = {
-    **{field.name: field.type for field in OWN_FIELDS},
-    **{name: GenerationConfig.__dataclass_fields__[name].type for name in GENERATION},
-}
-
+TYPES: dict[str, Any] = {field.name: field.type for field in OWN_FIELDS}
+TYPES.update((name, GenerationConfig.__dataclass_fields__[name].type) for name in GENERATION)
 # Generation flags that do not change what stock puts out.
-NO_EFFECT = frozenset(
-    {"nbest", "sampling", "sampling_topk", "sampling_topp", "print_step"}
-    | {"retain_iter_history", "sacrebleu", "no_beamable_mm"}
-)
-# How rows of stock and of other engines begin.
-RESERVED = ("fairseq beam", *(engine.title for engine in ENGINES.values()))
-NO_OVERRIDES = Overrides()
+NO_EFFECT = {
+    "nbest", "sampling", "sampling_topk", "sampling_topp", "print_step", "retain_iter_history",
+    "sacrebleu", "no_beamable_mm",
+}  # fmt: skip
+PLAIN = ("greedy", "none")  # strategies that draft nothing
+# Settings of the engine, which change how long a pass of the verifier takes.
+ENGINE = ("verifier_dtype", "backend", "cuda_graphs")
+# Settings that are of no strategy.
+SHARED = (*ENGINE, "threads", "cost_table", "keep_weights")
+DEFAULTS = {field.name: field.default for field in OWN_FIELDS}
 NO_TRACE = "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
 
 
@@ -79,13 +79,7 @@ def given(args: Any, names: Sequence[str] = GENERATION) -> dict[str, Any]:
     return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
-def make_plan(
-    name: str,
-    words: Sequence[str],
-    shared: Any,
-    sweep: dict[str, str] | None = None,
-    base: str | None = None,
-) -> Plan:
+def make_plan(name: str, words: Sequence[str], shared: Any) -> Plan:
     """Read and check a system's flags; no model is loaded."""
     args = system_parser(name, shared).parse_args(list(words))
     settings, generation = given(args, [field.name for field in OWN_FIELDS]), given(args)
@@ -101,60 +95,24 @@ def make_plan(
         rule = rule_of(own, sampler_of(args))
         generation["beam"] = beam_of(args, own.strategy, rule, sys.maxsize)
         paths = split_paths(args.path)
-    return Plan(name, paths, generation, tuple(words), settings, sweep or {}, base or name)
+    return Plan(name, paths, generation, tuple(words), settings, base=name)
 
 
-def _named(texts: Sequence[str]) -> dict[str, list[str]]:
+def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> list[Plan]:
+    """All systems in the order of the command line, swept ones crossed with their values. Refuses
+    a strategy's flag before ``--system`` that holds for no system: stock has none."""
     systems: dict[str, list[str]] = {}
     for text in texts:
         name, colon, flags = text.partition(":")
         name = name.strip()
-        taken = name in systems or name.startswith(RESERVED)
         refuse({
             f"--system {text!r}: expected 'NAME: FLAGS', for example 'iad: --strategy iad'":
                 not colon or not name or name.startswith("-"),
-            f"--system {name!r}: there is another row of this name; choose another": taken,
+            f"--system {name!r}: there is another row of this name; choose another":
+                name in systems or name.startswith("fairseq beam"),
         })  # fmt: skip
         with blaming(f"--system {name!r}: "):
             systems[name] = shlex.split(flags)
-    return systems
-
-
-def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """Values to try, by system and field name, of ``[NAME:]FLAG=V,V`` each."""
-    by_system: dict[str, dict[str, list[str]]] = {}
-    for text in texts:
-        left, _, listed = text.partition("=")
-        name, colon, named = left.rpartition(":")
-        name, values = name.strip(), listed.split(",")
-        field = named.strip().lstrip("-").replace("-", "_")
-        mine = by_system.setdefault(name if colon else "".join(systems[:1]), {})
-        count, example = len(systems), f"'NAME: {left.strip()}={listed}'"
-        with blaming(f"--sweep {text!r}: "):
-            refuse({
-                "expected FLAG=VALUE,VALUE as in block_size=5,10": not all(values),
-                f"there are {count} systems; name one as in {example}": not colon and count != 1,
-                f"no decoding flag {named.strip()!r}": field not in TYPES,
-                f"no --system {name!r}": colon and name not in systems,
-                "a value stands there twice": len(set(values)) < len(values),
-                f"{field} is swept already": field in mine,
-            })  # fmt: skip
-        mine[field] = values
-    return by_system
-
-
-def _words(field: str, value: str) -> list[str]:
-    """A flag with its value; a switch is true or false."""
-    if TYPES[field] is not bool:
-        return [flag_of(field), value]
-    if value.lower() not in ("true", "false"):
-        raise UsageError(f"--sweep {field}={value}", "a switch", "expected true or false")
-    return [flag_of(field)] * (value.lower() == "true")
-
-
-def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> list[Plan]:
-    """All systems in the order of the command line, swept ones crossed with their values."""
-    systems = _named(texts)
     values = _sweeps(sweeps, list(systems))
     plans: list[Plan] = []
     for name, words in systems.items():
@@ -165,28 +123,98 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> list
             if sweep and (label in systems or any(plan.name == label for plan in plans)):
                 raise UsageError(f"--system {label!r}", "--sweep makes a row of this name too")
             more = [word for pair in sweep.items() for word in _words(*pair)]
-            plans.append(make_plan(label, [*words, *more], shared, sweep, name))
-    _refuse_unused(plans, shared)
-    return plans
-
-
-def _refuse_unused(plans: Sequence[Plan], shared: Any) -> None:
-    """Refuse a strategy's flag before ``--system`` that holds for no system; stock has none."""
-    for field in OWN_FIELDS:
-        value, name = getattr(shared, field.name, field.default), field.name
+            plan = make_plan(label, [*words, *more], shared)
+            plans.append(plan._replace(sweep=sweep, base=name))
+    for name, default in DEFAULTS.items():
+        value = getattr(shared, name, default)
         used = any(plan.settings[name] == value for plan in plans)
-        if value != field.default and not used and name != "threads":
+        if value != default and not used and name != "threads":
             raise UsageError(
                 f"{flag_of(name)} {value}",
                 "no --system uses it",
                 "leave it out, or give it to one, as in --system 'gad: --strategy gad "
                 "--drafter-path FILE'",
             )
+    return plans
+
+
+def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """Values to try, by system and field name, of ``[NAME:]FLAG=V,V`` each."""
+    by_system: dict[str, dict[str, list[str]]] = {}
+    for text in texts:
+        left, _, listed = text.partition("=")
+        name, colon, named = map(str.strip, left.rpartition(":"))
+        field, values = named.lstrip("-").replace("-", "_"), listed.split(",")
+        mine = by_system.setdefault(name if colon else "".join(systems[:1]), {})
+        switch = TYPES.get(field) is bool
+        refuse({
+            f"--sweep {text!r}: expected FLAG=VALUE,VALUE as in block_size=5,10": not all(values),
+            f"--sweep {text!r}: there are {len(systems)} systems; name one as in 'NAME: {text}'":
+                not colon and len(systems) != 1,
+            f"--sweep {text!r}: no decoding flag {named!r}": field not in TYPES,
+            f"--sweep {text!r}: no --system {name!r}": colon and name not in systems,
+            f"--sweep {text!r}: {field} is swept already": field in mine,
+            f"--sweep {text!r}: a switch; expected true or false":
+                switch and not set(values) <= {"true", "false"},
+        })  # fmt: skip
+        mine[field] = values
+    return by_system
+
+
+def _words(field: str, value: str) -> list[str]:
+    """A flag with its value; a switch is true or false."""
+    if TYPES[field] is bool:
+        return [flag_of(field)] * (value == "true")
+    return [flag_of(field), value]
 
 
 def with_beam(plan: Plan, beam: int) -> Plan:
     """The same with another ``--beam``."""
     return plan._replace(generation={**plan.generation, "beam": beam})
+
+
+def _likeness(plan: Plan) -> tuple[Any, ...]:
+    """Beam, whether samples are drawn, and settings of the engine: rows that are alike in these
+    differ by their drafts."""
+    search = (plan.generation["beam"], bool(plan.generation.get("sampling")))
+    return (*search, *(plan.settings[name] for name in ENGINE))
+
+
+def with_greedy(plans: Sequence[Plan], shared: Any) -> list[Plan]:
+    """The systems, after a greedy row for each beam and engine of which there is none."""
+    plain = {name: value for name, value in DEFAULTS.items() if name not in SHARED}
+    flags = argparse.Namespace(**{**vars(shared), **plain})
+    there = {_likeness(plan) for plan in plans if plan.settings["strategy"] in PLAIN}
+    names, rows = {plan.name for plan in plans}, []
+    for plan in plans:
+        beam, samples, *engine = mine = _likeness(plan)
+        if mine in there:
+            continue
+        other = {k: str(v) for k, v in zip(ENGINE, engine) if v != DEFAULTS[k]}
+        name = "greedy" + f" beam {beam}" * (beam > 1) + " sampling" * samples
+        name = " ".join([name, *other.values()])
+        while name in names:
+            name += ", plain"
+        words = ["--strategy", "greedy", "--beam", str(beam)]
+        words += ["--nbest", str(plan.generation["nbest"])]
+        words += ["--sampling"] * (samples and not shared.sampling)
+        words += [word for field, value in other.items() for word in (flag_of(field), value)]
+        there.add(mine)
+        names.add(name)
+        rows.append(make_plan(name, words, flags))
+    return [*rows, *plans]
+
+
+def greedy_of(plan: Plan, plans: Sequence[Plan]) -> Plan | None:
+    """The greedy row that a row is compared with: of the same beam and engine, of its own verifier
+    if there is one. None where there is no such row, and for stock and other engines, which have no
+    settings."""
+    ours = [each for each in plans if each.settings.get("strategy") in PLAIN]
+    if plan in ours or not plan.settings:
+        return plan if plan.settings else None
+    alike = [each for each in ours if _likeness(each) == _likeness(plan)]
+    own = [each for each in alike if each.paths == plan.paths]
+    return next(iter(own or alike), None)
 
 
 def reference_key(plan: Plan) -> tuple[Any, ...]:
@@ -195,7 +223,7 @@ def reference_key(plan: Plan) -> tuple[Any, ...]:
     return plan.paths, tuple(sorted(flags.items()))
 
 
-def build(plan: Plan, workload: Workload, overrides: Overrides = NO_OVERRIDES) -> System:
+def build(plan: Plan, workload: Workload, overrides: Overrides | None = None) -> System:
     """The system, its models loaded."""
     flags, stats, task = generation_flags(**plan.generation), DecodingStats(), workload.task
     words = (task.source_dictionary, task.target_dictionary)
@@ -203,18 +231,16 @@ def build(plan: Plan, workload: Workload, overrides: Overrides = NO_OVERRIDES) -
         models, settings = workload.models(plan.paths), decoding_settings(**plan.settings)
         chosen = decided(task.build_generator(models, flags), flags, workload.config.task._name)
         generator = build_generator(
-            models, *words, chosen.args, settings, chosen.extra, stats, overrides=overrides,
-            load=functools.partial(_drafter, workload.config.task),
-            free_unpacked=workload.one_system,
+            models, *words, chosen.args, settings, chosen.extra, stats,
+            overrides=overrides or Overrides(), free_unpacked=workload.one_system,
+            load=lambda path, src, tgt, read, dtype: of_task(
+                read(path, src, tgt), workload.config.task
+            ),
         )  # fmt: skip
     return System(
         plan.name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling,
         step=task.inference_step,
     )  # fmt: skip
-
-
-def _drafter(task: Any, path: str, src_dict: Any, tgt_dict: Any, read: Any, dtype: Any) -> Any:
-    return of_task(read(path, src_dict, tgt_dict), task)
 
 
 def build_stock(plan: Plan, workload: Workload, beam: int) -> System:

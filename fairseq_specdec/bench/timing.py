@@ -16,7 +16,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 from fairseq_specdec.io.progress import Counter
 
-from .identity import Output, output_of
+from .outputs import Output, output_of
 
 logger = logging.getLogger(__name__)
 
@@ -33,22 +33,19 @@ class System:
     """One way to decode.
 
     Args:
-        generator: ``generate(models, sample, prefix_tokens)`` gives a list of hypotheses a
-            sentence, as fairseq's generators do.
-        stats: our counters, or None for stock.
-        steps_of_stock: what a stock generator asks of its models; None for ours.
+        generator: its ``generate(models, sample, prefix_tokens)`` is that of fairseq's generators.
+        stats, steps_of_stock: our counters, or those of stock; None for the other's.
         prefix_size: forced target tokens, as ``--prefix-size``.
-        sampled: whether it draws tokens, so that no two passes need agree.
+        sampled: whether it draws tokens, so that passes may differ.
         step: the task's ``inference_step``; None to call the generator alone.
+        versions: releases of another engine, by name.
 
     Attributes:
-        times: for each batch, in their order, the wall time in seconds of every pass over it.
-        outputs: hypotheses of each sentence, best first, by sentence id (first pass).
-        tokens: those of the best one, </s> included.
+        times: for each batch, the wall time in seconds of every pass over it.
+        outputs, tokens: hypotheses of each sentence id, best first; tokens of the best, with </s>.
         sentences: ids of each batch's sentences.
-        steps: decoder steps that the longest output of each batch takes (stock) or iterations
-            (ours), summed over the batches of one pass.
-        iterations: of each sentence alone, by sentence id (first pass).
+        steps: decoder steps or iterations of each batch's longest output, summed over one pass.
+        iterations: those of each sentence id alone.
         cpu: seconds of processor time, of all threads, summed over all passes.
         unsteady: sentences of which a later pass gave another output.
     """
@@ -61,6 +58,7 @@ class System:
     prefix_size: int = 0
     sampled: bool = False
     step: Callable[..., Any] | None = None
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reset()
@@ -91,16 +89,13 @@ class System:
         if self.steps_of_stock is not None:
             self.steps_of_stock.set_beam()
         started, used = _now(device)
-        if self.step is None:
-            hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
-        else:
-            hypotheses = self.step(self.generator, self.models, sample, prefix_tokens=prefix)
+        step = self.step or type(self.generator).generate
+        hypotheses = step(self.generator, self.models, sample, prefix_tokens=prefix)
         ended, then = _now(device)
         return hypotheses, ended - started, then - used
 
     def decode(self, sample: dict[str, Any], batch: int | None = None, seed: int = 1) -> None:
-        """Decode one batch. ``batch``: its number; None for a warm-up, of which nothing is kept.
-        ``seed``: of the tokens drawn, if the system draws any."""
+        """Decode one batch. ``batch``: its number; None for a warm-up, of which nothing is kept."""
         if self.sampled:
             torch.manual_seed(seed)
         hypotheses, spent, used = self.timed(sample)
@@ -123,27 +118,26 @@ class System:
 
 
 class StockSteps:
-    """Counts and times what a stock generator asks of its models. ``calls``: decoder steps, summed
-    over batches and passes. ``stopwatch``: seconds in the encoder and in the decoder, the latter
-    under ``verifier``."""
+    """Decoder steps of a stock generator (``calls``) and seconds of its encoder and decoder (the
+    latter under ``verifier``), summed over batches and passes."""
 
     def __init__(self, generator: Any) -> None:
         self.reset()
         self._generator = generator
         model = generator.model
-        encode, decode = model.forward_encoder, model.forward_decoder
+        model.forward_encoder = self._timed("encoder", model.forward_encoder)
+        model.forward_decoder = self._timed("verifier", model.forward_decoder)
 
-        def timed_encode(net_input: dict[str, Any]) -> Any:
-            self.stopwatch.on(net_input["src_tokens"].device)
-            with self.stopwatch("encoder"):
-                return encode(net_input)
+    def _timed(self, section: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if section == "verifier":
+                self.calls += 1
+            else:
+                self.stopwatch.on(args[0]["src_tokens"].device)
+            with self.stopwatch(section):
+                return function(*args, **kwargs)
 
-        def timed_decode(*args: Any, **kwargs: Any) -> Any:
-            self.calls += 1
-            with self.stopwatch("verifier"):
-                return decode(*args, **kwargs)
-
-        model.forward_encoder, model.forward_decoder = timed_encode, timed_decode
+        return timed
 
     def set_beam(self) -> None:
         """Tell the models the generator's beam: BART keeps the last one above 1."""
@@ -168,12 +162,8 @@ def run_paired(
     title: str | None = None,
     seed: int = 1,
 ) -> None:
-    """Decode every batch with every system in turn, so that a drift of the machine hits all.
-
-    Args:
-        warm_up: batches decoded beforehand by every system, not counted.
-        repeats: passes over the batches; the time of a batch is the median of its passes.
-        seed: of the tokens drawn, for systems that draw any; differs by batch and pass.
+    """Decode every batch with every system in turn, so that a drift of the machine hits all, after
+    the first ``warm_up`` batches uncounted. ``seed``: of tokens drawn; differs by batch and pass.
     """
     first = batches[:warm_up]
     with Counter(len(first) + repeats * len(batches), "batch", logger, title=title) as progress:

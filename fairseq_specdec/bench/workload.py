@@ -1,5 +1,7 @@
 """What is decoded, and with which models: loaded as fairseq-generate loads them."""
 
+from __future__ import annotations
+
 import ast
 import contextlib
 import os
@@ -27,7 +29,7 @@ def refuse(faults: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[None]:
-    """Errors of these classes become a ``ValueError`` with words before and after them."""
+    """Errors of these classes become a ``UsageError`` with words before and after them."""
     try:
         yield
     except errors as error:
@@ -36,9 +38,7 @@ def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[
 
 def every_nth(order: Sequence[int], limit: int | None) -> list[int]:
     """``limit`` of ``order``, every n-th: ordered by length, all lengths stay represented."""
-    if limit is None:
-        return list(order)
-    return list(order)[:: max(1, len(order) // limit)][:limit]
+    return list(order)[:: max(1, len(order) // (limit or len(order) or 1))][:limit]
 
 
 def split_paths(path: str | None) -> tuple[str, ...]:
@@ -65,21 +65,15 @@ class Workload:
     Args:
         limit: decode about so many sentences; None for all.
         paths: checkpoints whose limits the sentences must keep.
-        sources: sentences to decode, split into words of the dictionary; None for a split.
+        sources: a sequence of sentences, split into words of the dictionary; None for a split.
 
     Attributes:
-        task: fairseq's own: dictionaries, tokenizer, stock generators.
-        data: the split, of one pair of languages.
-        order: indices of the sentences, shortest source first, as fairseq-generate orders them.
-        one_system: whether a single system will use the models, which may then let go of weights.
+        order: indices of the sentences in ``data``, shortest source first.
+        one_system: whether a single system will use the models, which may then free weights.
     """
 
     def __init__(
-        self,
-        config: Any,
-        limit: int | None,
-        paths: tuple[str, ...],
-        sources: Sequence[str] | None = None,
+        self, config: Any, limit: int | None, paths: tuple[str, ...], sources: Any = None
     ) -> None:
         self.config = config
         self.one_system = False
@@ -95,19 +89,14 @@ class Workload:
                 self.task.load_dataset(split)
             self._whole = self.task.dataset(split)
         else:
-            self._whole = self._dataset(sources)
+            encode = self.task.source_dictionary.encode_line
+            tokens = [encode(line, add_if_not_exist=False).long() for line in sources]
+            self._whole = self.task.build_dataset_for_inference(tokens, list(map(len, tokens)))
         self.data = of_one_pair(self._whole)
         # fairseq draws the order of equally long sentences anew, but for the split named test: a
         # limit would take others every time.
         self.data.shuffle = False
         self.order = every_nth(self._fitting(models, split), limit)
-
-    def _dataset(self, sources: Sequence[str]) -> Any:
-        """Sentences without references, with what the task adds to them."""
-        encode = self.task.source_dictionary.encode_line
-        tokens = [encode(line, add_if_not_exist=False).long() for line in sources]
-        lengths = [len(each) for each in tokens]
-        return self.task.build_dataset_for_inference(tokens, lengths)
 
     def _fitting(self, models: list[Any], split: str) -> list[int]:
         """Indices of the sentences that the models take, shortest first."""
@@ -115,25 +104,18 @@ class Workload:
         skip = self.config.dataset.skip_invalid_size_inputs_valid_test
         out = "--skip-invalid-size-inputs-valid-test leaves such sentences out"
         with blaming("", f" (--gen-subset {split}; {out})", Exception):  # bare in fairseq
-            order = self.task.filter_indices_by_size(
-                self._whole.ordered_indices(),
-                self._whole,
-                utils.resolve_max_positions(*limits),
-                skip,
-            )
+            ordered, most = self._whole.ordered_indices(), utils.resolve_max_positions(*limits)
+            order = self.task.filter_indices_by_size(ordered, self._whole, most, skip)
         if len(order) == 0:
             raise UsageError(f"--gen-subset {split}", f"no sentence in {self.config.task.data}")
         return [int(index) for index in order]
-
-    def _load(self, paths: tuple[str, ...]) -> list[Any]:
-        overrides = ast.literal_eval(self.config.common_eval.model_overrides)
-        return load_models("--path", paths, self.task, arg_overrides=overrides)[0]
 
     def models(self, paths: tuple[str, ...]) -> list[Any]:
         """The ensemble of these checkpoints, loaded once, on its device and ready to decode."""
         if paths not in self._models:
             config = self.config
-            models = self._load(paths)
+            overrides = ast.literal_eval(config.common_eval.model_overrides)
+            models = load_models("--path", paths, self.task, arg_overrides=overrides)[0]
             for model in models:
                 if config.common.fp16:
                     model.half()

@@ -44,7 +44,7 @@ def install() -> None:
             before(kind, error, trace)
             return
         rank = f" (rank {os.environ['RANK']})" if "RANK" in os.environ else ""
-        mistake = error.reworded(hydra_field) if program == HYDRA else error
+        mistake = error.original.reworded(hydra_field) if program == HYDRA else error.original
         sys.stderr.write(f"{program}{rank}: error: {mistake}\n")
 
     hook.of_specdec = True  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import logging
 import os
 import shlex
@@ -27,7 +28,6 @@ def reporting(
     program: str,
     arguments: Sequence[str] | None = None,
     saved: Callable[[Sequence[str]], str] = _nothing,
-    reworded: Callable[[str], str] = str,
 ) -> Iterator[list[str]]:
     """End a command with one line where the user made a mistake or pressed Ctrl-C.
 
@@ -51,8 +51,10 @@ def reporting(
         outcome = "; ".join(filter(None, ["stopped (Ctrl-C)", saved(words)]))
         sys.stderr.write(f"\n{program}: {outcome}\n")
         raise SystemExit(INTERRUPTED) from None
-    except (UsageError, OSError) as error:
-        raise SystemExit(f"{program}: error: {reworded(str(error))}") from error
+    except UsageError as error:
+        raise SystemExit(f"{program}: error: {error.original}") from error
+    except OSError as error:
+        raise SystemExit(f"{program}: error: {error}") from error
 
 
 def _flush() -> None:
@@ -65,6 +67,11 @@ def _flush() -> None:
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
         raise
+
+
+def load_plugin() -> None:
+    """Patch fairseq, and register the tasks, models and criterions; a second call does nothing."""
+    importlib.import_module("fairseq_specdec.tasks")  # which builds on what commands are made of
 
 
 def log_to_stderr(form: str = "%(levelname)s | %(message)s") -> None:

@@ -236,7 +236,7 @@ def _registered(name: Any, path: str) -> Any:
             path,
             f"its architecture {name} is not registered",
             "name the folder that registers it by --user-dir (its __init__.py may import "
-            "fairseq_specdec)",
+            "fairseq_specdec.tasks)",
         )
     return model
 

@@ -4,8 +4,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
-from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
+from fairseq_specdec.commands.own import (
+    brief,
+    command_parser,
+    load_plugin,
+    log_to_stderr,
+    reporting,
+)
 from fairseq_specdec.io.flag_values import add_flag
 
 from . import drafter, pack
@@ -60,6 +65,7 @@ def _in_full(words: Sequence[str]) -> Sequence[str]:
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     log_to_stderr()
     with reporting("specdec-convert", arguments) as words:
         main(brief(get_parser()).parse_args(_in_full(words)))

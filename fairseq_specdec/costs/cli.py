@@ -4,8 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
-from fairseq_specdec.commands.own import brief, command_parser, reporting
+from fairseq_specdec.commands.own import brief, command_parser, load_plugin, reporting
 from fairseq_specdec.engine.native.library import load, why_not
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import add_flag
@@ -44,6 +43,7 @@ def _shown(figures: Figures) -> str:
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     """The console script ``python -m fairseq_specdec.costs.cli``."""
     with reporting("python -m fairseq_specdec.costs.cli", arguments) as words:
         args = brief(get_parser()).parse_args(words)

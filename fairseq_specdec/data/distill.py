@@ -27,9 +27,7 @@ from typing import Any
 
 from fairseq import options
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
-
-from ..commands.own import brief
+from ..commands.own import brief, load_plugin
 from . import cluster
 from .flags import get_parser
 from .job import Job, load, prepare
@@ -104,6 +102,7 @@ def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequen
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     with resumable_command("specdec-distill", arguments) as words:
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)

@@ -20,10 +20,9 @@ import logging
 from collections import Counter as Counts
 from collections.abc import Iterator, Sequence
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import brief, log_to_stderr, nothing_written, reporting
+from ..commands.own import brief, load_plugin, log_to_stderr, nothing_written, reporting
 from ..drafting.edit_table import Edit, write_edits
 from ..io.atomic import check_new_file, replacing
 from ..io.progress import Counter, logs_above
@@ -144,6 +143,7 @@ def main(args: argparse.Namespace) -> list[Edit]:
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
     with reporting(PROGRAM, arguments, nothing_written(PROGRAM)) as words, logs_above():
         main(brief(get_parser()).parse_args(words))

@@ -208,7 +208,7 @@ def _check_same(order: np.ndarray, expected: np.ndarray) -> None:
             f"fairseq's batching lost {len(lost)} and doubled {len(extra)} of {len(expected)} "
             "sentences (first lost",
             f"{lost[:5].tolist()})",
-            "import fairseq_specdec before anything else: it patches batch_by_size",
+            "import fairseq_specdec.tasks before anything else: it patches batch_by_size",
         )
 
 

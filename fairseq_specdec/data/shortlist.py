@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import brief, log_to_stderr, nothing_written, reporting
+from ..commands.own import brief, load_plugin, log_to_stderr, nothing_written, reporting
 from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
 from ..decoding.training_dictionaries import TrainingSettings
@@ -149,6 +148,7 @@ def _log(
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
     with reporting(PROGRAM, arguments, nothing_written(PROGRAM)) as words, logs_above():
         main(brief(get_parser()).parse_args(words), words)

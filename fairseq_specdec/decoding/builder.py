@@ -1,5 +1,7 @@
 """From flags to a generator, or to an error that names the flag."""
 
+import difflib
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
+from fairseq_specdec.engine.once import anew
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file
@@ -56,10 +59,12 @@ def check_settings(settings: Any) -> None:
     """Refuse contradictory or impossible strategy flags, before any model is loaded. Raises
     ValueError: naming the flag and the remedy."""
     if settings.strategy not in STRATEGIES:
+        near = difflib.get_close_matches(str(settings.strategy), STRATEGIES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(
             f"--strategy {settings.strategy}",
             "unknown",
-            f"choose one of {', '.join(STRATEGIES)} (specdec-env --flags explains them)",
+            f"choose one of {', '.join(STRATEGIES)} (specdec-env --flags explains them){hint}",
         )
     check_flags(settings, SpecDecConfig)
     STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another
@@ -160,6 +165,7 @@ def build_generator(
     load: Callable[..., Any] = _load,
     free_unpacked: bool = False,
     overrides: Overrides = _NO_OVERRIDES,
+    once: Any = anew,
 ) -> SpeculativeGenerator:
     """Make the generator that the flags describe.
 
@@ -173,6 +179,7 @@ def build_generator(
         free_unpacked: on a CPU, free the weights of the models and of the drafter's model that the
             engine has packed, for models that nothing else uses (other uses work, but slowly).
         overrides: parts to use instead.
+        once: a ``Once`` of all generators that share what is read: packed weights, lists of edits.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
@@ -202,15 +209,15 @@ def build_generator(
         quick = quickest_format(settings.backend, models) if free and sampler is None else None
         setup = Setup(
             settings, models, *words, load, ending.eos, sampler, options.temperature,
-            quick, rule.draft_independent,
+            quick, rule.draft_independent, once,
         )  # fmt: skip
         drafter = STRATEGIES[settings.strategy].drafter(setup)
     if not next(models[0].parameters()).is_cuda:
         keep_freed_memory()
     if settings.threads is not None:
-        set_threads(settings.threads)
+        once("threads", functools.partial(set_threads, settings.threads))
     return SpeculativeGenerator(
-        models, tgt_dict, drafter, rule, policy, options, stats, overrides.planning
+        models, tgt_dict, drafter, rule, policy, options, stats, overrides.planning, once
     )
 
 

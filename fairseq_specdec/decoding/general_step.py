@@ -52,16 +52,15 @@ class GeneralStep:
         with self.timer("verifier"):
             tokens, layout = self.lay_out(draft)
             ended, scores = self.ended(draft), None
-            if ended is None or not bool(ended.all()):
+            # Without a pass where all have ended; on a GPU to ask would be a wait.
+            if ended is None or ended.is_cuda or not bool(ended.all()):
                 scores = self.session.score(tokens, layout)
                 scores.edit(self.edits(draft))
             eos = self.parts.policy.eos
             step = advance(self.rule, self.hypotheses, draft, scores, eos, ended)
             if self.reads_states:
                 self.drafts.commit(step.sizes, self.session.hidden_states())
-            done = self.read_back(draft, scores, step)
-        if ended is not None:
-            done = done._replace(unverified=ended.tolist())
+            done = self.read_back(draft, scores, step, ended)
         return done._replace(
             passes=draft.passes, forced=draft.forced, seconds=self._seconds_since(before)
         )
@@ -118,22 +117,23 @@ class GeneralStep:
 
     def ended(self, draft: Draft) -> Tensor | None:
         """Bool [B], rows whose draft is the rest of the sentence, unverified: the rule trusts it
-        and the constraints allow it. None where there are none; asking waits for a GPU."""
+        and the constraints allow it. None where the rule trusts no endings."""
         if not self.rule.trusts_endings or draft.scores is None or draft.width == 0:
             return None
         sizes = draft.sizes.unsqueeze(1)
         last = draft.tokens.gather(1, (sizes - 1).clamp(min=0))
         ended = ((last == self.parts.policy.eos) & (sizes > 0)).squeeze(1)
-        if not bool(ended.any()):
-            return None
         allowed = self.edits(draft).allow(draft.tokens)
         allowed |= torch.arange(draft.width, device=sizes.device) >= sizes
-        ended &= allowed.all(1)
-        return ended if bool(ended.any()) else None
+        return ended & allowed.all(1)
 
-    def read_back(self, draft: Draft, scores: Scores | None, step: Step) -> Iteration:
+    def read_back(
+        self, draft: Draft, scores: Scores | None, step: Step, unverified: Tensor | None
+    ) -> Iteration:
         """What the host needs of every row: the iteration's one synchronisation."""
         columns = [step.sizes, step.done.long(), step.accepted, step.broken.long(), draft.sizes]
+        if unverified is not None:
+            columns.append(unverified.long())
         table = [each.unsqueeze(1) for each in columns]
         trace, count, width = self.parts.options.keep_trace, len(columns), draft.width
         if trace or step.emitted.is_cuda:
@@ -141,8 +141,10 @@ class GeneralStep:
         if trace:
             table += [step.emitted if scores is None else scores.best(), draft.tokens]
         rows = torch.cat(table, 1).tolist()
-        sizes, ended, accepted, broken, proposed = list(zip(*rows))[:count]
+        sizes, ended, accepted, broken, proposed, *trusted = list(zip(*rows))[:count]
         done = Iteration(sizes, ended, accepted, broken, proposed)
+        if trusted:
+            done = done._replace(unverified=[bool(each) for each in trusted[0]])
         if not (trace or step.emitted.is_cuda):
             return done
         emitted = [row[count : count + size] for row, size in zip(rows, done.sizes)]

@@ -1,7 +1,6 @@
 """The generator that all strategies share."""
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,8 +13,10 @@ from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.exits import ExitVerifier
+from fairseq_specdec.engine.once import anew
 from fairseq_specdec.engine.verifier import Verifier
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.forks import Lock
 
 from .batch import OpenBatch
 from .beam.batch import BeamBatch
@@ -48,6 +49,7 @@ class SpeculativeGenerator(SequenceGenerator):
         stats: counters to add to.
         planning: decides how much to draft, where drafts need not be whole; None for what the
             options say.
+        once: a ``Once`` of all generators that share these models' packed weights.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class SpeculativeGenerator(SequenceGenerator):
         options: DecodingOptions,
         stats: DecodingStats | None = None,
         planning: Planning | None = None,
+        once: Any = anew,
     ) -> None:
         super().__init__(
             list(models),
@@ -82,7 +85,8 @@ class SpeculativeGenerator(SequenceGenerator):
         self.options = options
         self.stats = stats or DecodingStats()
         self.planning = planning
-        self._lock = threading.Lock()
+        self._once = once
+        self._lock = Lock()
         self._parts: DecodingParts | None = None
 
     @property
@@ -98,7 +102,7 @@ class SpeculativeGenerator(SequenceGenerator):
     def refresh(self) -> None:
         """The models' weights changed: read them again before the next batch."""
         with self._lock:
-            self._parts = None
+            self._parts, self._once = None, anew
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         """As torch's, which moves and converts the models: their weights are read again."""
@@ -217,7 +221,7 @@ class SpeculativeGenerator(SequenceGenerator):
         fixed = options.verifies and options.exits is None  # passes that can be recorded
         graphs = graphs_for(options, models, drafter) if fixed else None
         asked, frees = options.backend, options.free_unpacked
-        backend = choose_backend(asked, models, options.verifier_format, graphs, frees)
+        backend = choose_backend(asked, models, options.verifier_format, graphs, frees, self._once)
         if options.beam > 1:
             drafter = beam_drafter(drafter, options, backend)
         layers, verifies = drafter.read_layers, options.verifies

@@ -50,7 +50,7 @@ class AutoregressiveDrafter(Drafter):
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = move_to_verifier(self.model, verifier, self.options, backend)
-        weights = TransformerWeights(self.model, "--drafter-path", backend=backend)
+        weights = TransformerWeights.of(self.model, "--drafter-path", backend)
         return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=True)
 
 

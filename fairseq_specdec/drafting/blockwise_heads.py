@@ -49,15 +49,21 @@ class BlockwiseHeadsDrafter(Drafter):
         weights = native = None
         decoder = verifier.decoder
         if self.size > 1:
-            native = NativeHeads.of(decoder, backend, self.size, self.pad)
-        if self.size > 1 and native is None:
-            narrow = decoder.project_out_dim
-            weights = _Weights(
-                PackedHeads(decoder.block_heads, 2, self.size),
-                None if narrow is None else Linear.of(narrow),
-                vocabulary_product(decoder),
+            native = backend.once(
+                ("heads", decoder, self.size),
+                lambda: NativeHeads.of(decoder, backend, self.size, self.pad),
             )
+        if self.size > 1 and native is None:
+            weights = backend.once(("weights", decoder, self.size), lambda: self._read(decoder))
         return ReadyBlockwiseHeadsDrafter(weights, native, self.size, self.pad)
+
+    def _read(self, decoder: Any) -> _Weights:
+        narrow = decoder.project_out_dim
+        return _Weights(
+            PackedHeads(decoder.block_heads, 2, self.size),
+            None if narrow is None else Linear.of(narrow),
+            vocabulary_product(decoder),
+        )
 
 
 class ReadyBlockwiseHeadsDrafter(NamedTuple):

@@ -26,9 +26,11 @@ class EarlyExitDrafter(Drafter):
         self.block_size = options.block_size
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        weights = TransformerWeights(
-            _first_layers(verifier), "--path", backend=backend, own_encoder=False
-        )
+        def read() -> TransformerWeights:
+            part = _first_layers(verifier)
+            return TransformerWeights(part, "--path", backend=backend, own_encoder=False)
+
+        weights = backend.once(("first layers", verifier), read)
         return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=False)
 
 

@@ -68,21 +68,29 @@ class NarBlockDrafter(Drafter):
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = move_to_verifier(self.model, verifier, self.options, backend)
-        model = self.model.for_verifier(verifier)
+        model = backend.once((self.model, verifier), lambda: self.model.for_verifier(verifier))
         decoder, encoder = model.decoder, model.encoder
         reads = bool(self.read_layers)
         layers = backend.decoder(decoder, "--drafter-path", (), encoder)
         word_list = self.model.word_list
-        native = NativeBlockDrafter.find(decoder, layers, self.options, word_list)
-        reads = reads and native is None
         drafts_listed = self.options.sampler is None and not self.options.unverified_passes
-        chain = None
+        candidates = chain_candidates(self.options)
+        native = backend.once(
+            ("block drafter", decoder, drafts_listed, candidates),
+            lambda: NativeBlockDrafter.find(decoder, layers, self.options, word_list),
+        )
+        states = chain = None
+        if reads and native is None:
+            states = backend.once(
+                ("states", decoder), lambda: StateProducts(decoder, backend.frees)
+            )
         if decoder.chain and native is None:
-            chain = ChainSearch(decoder, chain_candidates(self.options))
+            chain = backend.once(
+                ("chain", decoder, candidates), lambda: ChainSearch(decoder, candidates)
+            )
         return ReadyNarBlockDrafter(
             model, self.options, layers, None if self.read_layers else backend.encoder(encoder),
-            StateProducts(decoder, backend.frees) if reads else None, chain, native,
-            word_list if drafts_listed else None,
+            states, chain, native, word_list if drafts_listed else None,
         )  # fmt: skip
 
 

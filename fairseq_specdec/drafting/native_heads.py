@@ -49,7 +49,9 @@ class NativeHeads(NativeBlockDrafter):
         wide = decoder.project_out_dim is not None or decoder.adaptive_softmax is not None
         if tables is None or wide:
             return None
-        layers = backend.decoder(_VocabularyAlone(decoder), "--path")
+        layers = backend.once(
+            ("vocabulary", decoder), lambda: backend.decoder(_VocabularyAlone(decoder), "--path")
+        )
         assert isinstance(layers, NativeDecoder)
         drafter = cls(layers, tables, pad, Masks(torch.zeros(decoder.block_heads.dim)))
         drafter._read_heads(decoder.block_heads, activation, size)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -28,12 +28,14 @@ from .native.library import ENVIRONMENT, Library, load, why_not
 from .native.linear import NativeLinear
 from .native.packed_file import number_format_of
 from .native.stack import NativeStack, refusal
+from .once import anew
 
 logger = logging.getLogger(__name__)
 
 AnyDecoder = DecoderWeights | NativeDecoder
 AnyDecoderSession = DecoderSession | NativeDecoderSession
 AnyEncoder = EncoderWeights | NativeEncoder
+T = TypeVar("T")
 
 
 class Backend:
@@ -42,26 +44,43 @@ class Backend:
     Args:
         graphs: passes over a chain and drafts are recorded as CUDA graphs; None to record nothing.
         frees: of every module whose weight is packed, free the unpacked one, as ``Linear.of``.
+        once: a ``Once`` of the generators that share weights. Recorded graphs are not shared.
     """
 
     name = "torch"
+    number_format = ""
 
-    def __init__(self, graphs: Graphs | None = None, frees: bool = False) -> None:
+    def __init__(self, graphs: Graphs | None = None, frees: bool = False, once: Any = anew) -> None:
         self.graphs = graphs
         self.frees = frees
+        self._once = once if graphs is None else anew
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` gives, read once for this number format where weights are shared."""
+        made: T = self._once((self.name, self.number_format, key), make)
+        return made
 
     def decoder(
         self, decoder: Any, name: str, read_layers: Sequence[int] = (), encoder: Any = None
     ) -> AnyDecoder:
         """Read a decoder's weights; arguments as for ``DecoderWeights``. ``encoder``: may share the
         decoder's embeddings, which can then be freed too."""
+        key = ("decoder", decoder, *read_layers)
+        return self.once(key, lambda: self._decoder(decoder, name, read_layers, encoder))
+
+    def encoder(self, encoder: Any) -> AnyEncoder:
+        """Read an encoder's weights; arguments as for ``EncoderWeights``."""
+        return self.once(("encoder", encoder), lambda: self._encoder(encoder))
+
+    def _decoder(
+        self, decoder: Any, name: str, read_layers: Sequence[int], encoder: Any
+    ) -> AnyDecoder:
         restore(decoder)
         if self.graphs is not None and len(decoder.layers):
             return StaticDecoder(self.graphs, decoder, name, read_layers, self.frees)
         return DecoderWeights(decoder, name, read_layers, self.frees)
 
-    def encoder(self, encoder: Any) -> AnyEncoder:
-        """Read an encoder's weights; arguments as for ``EncoderWeights``."""
+    def _encoder(self, encoder: Any) -> AnyEncoder:
         restore(encoder)
         if self.graphs is not None:
             return StaticEncoder(self.graphs, encoder, self.frees)
@@ -90,35 +109,37 @@ class NativeBackend(Backend):
     Args:
         number_format: of the packed weights, one of ``number_formats.PACKED``. Models in bf16 are
             packed in bf16.
-        frees: as of ``Backend``.
+        frees, once: as of ``Backend``.
     """
 
     name = "native"
 
-    def __init__(self, library: Library, number_format: str = "fp32", frees: bool = False) -> None:
-        super().__init__(frees=frees)
+    def __init__(
+        self, library: Library, number_format: str = "fp32", frees: bool = False, once: Any = anew
+    ) -> None:
+        super().__init__(frees=frees, once=once)
         self.library = library
         self.number_format = number_format
 
-    def decoder(
-        self, decoder: Any, name: str, read_layers: Sequence[int] = (), encoder: Any = None
+    def _decoder(
+        self, decoder: Any, name: str, read_layers: Sequence[int], encoder: Any
     ) -> AnyDecoder:
         check_stack(decoder, name)
         if self._leaves_to_torch(decoder, f"{name}: the decoder"):
-            return super().decoder(decoder, name, read_layers)
-        stack = self._pack(decoder, encoder)
+            return super()._decoder(decoder, name, read_layers, encoder)
+        stack = self.once(("stack", decoder), lambda: self._pack(decoder, encoder))
         return NativeDecoder(decoder, stack, self.linear, read_layers)
 
-    def encoder(self, encoder: Any) -> AnyEncoder:
+    def _encoder(self, encoder: Any) -> AnyEncoder:
         if not runs_encoder(encoder):
-            return super().encoder(encoder)
+            return super()._encoder(encoder)
         layers = EncoderSource.of(encoder)
         if self._leaves_to_torch(layers, "an encoder"):
-            return super().encoder(encoder)
+            return super()._encoder(encoder)
         return NativeEncoder(encoder, self._pack(layers))
 
     def packing(self, number_format: str) -> Backend:
-        return NativeBackend(self.library, number_format, self.frees)
+        return NativeBackend(self.library, number_format, self.frees, self._once)
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         return NativeLinear(self.library, weight, bias, self.number_format)
@@ -147,17 +168,18 @@ def choose_backend(
     number_format: str = "fp32",
     graphs: Graphs | None = None,
     frees: bool = False,
+    once: Any = anew,
 ) -> Backend:
     """The backend for models that are on their device and in their number format. ``asked``: one of
-    ``BACKENDS``; "auto" takes the native one on a CPU where it is built. Raises ValueError:
-    "native" cannot be had, or a number format without it."""
+    ``BACKENDS``; "auto" takes the native one on a CPU where it is built. ``once``: as of
+    ``Backend``. Raises ValueError: "native" cannot be had, or a number format without it."""
     reason = None if asked == "torch" else _why_not_native(models)
     otherwise = "--backend torch was given" if asked == "torch" else reason
     _check_packed(models, number_format, otherwise)
     if asked != "torch" and reason is None:
         library = load()
         assert library is not None
-        return NativeBackend(library, number_format, frees)
+        return NativeBackend(library, number_format, frees, once)
     if number_format != "fp32":
         why = f", and {reason}" if reason else "; leave out --backend torch"
         raise UsageError(f"--verifier-dtype {number_format}", f"needs the native backend{why}")
@@ -169,7 +191,7 @@ def choose_backend(
             tell_once(missing)
         else:
             logger.info("--backend torch: %s", reason)
-    return Backend(graphs, frees)
+    return Backend(graphs, frees, once)
 
 
 def _check_packed(models: Sequence[Any], number_format: str, reason: str | None) -> None:

@@ -101,18 +101,27 @@ class ExitVerifier(Verifier):
         saturates = options.confidence == "saturation"
         read = (first - 1,) if saturates and first > 1 else ()
         both = SimpleNamespace(encoder=model.encoder, decoder=lower)
-        self.weights = [TransformerWeights(both, "--path", read, backend)]
-        self.upper: list[AnyDecoder] = [
-            backend.decoder(DecoderPart(decoder, [layer], **bare), "--path")
-            for layer in decoder.layers[first:]
-        ]
+        weights = backend.once(
+            ("lower", model, *read), lambda: TransformerWeights(both, "--path", read, backend)
+        )
+        self.weights = [weights]
+
+        def upper() -> list[AnyDecoder]:
+            parts = (DecoderPart(decoder, [layer], **bare) for layer in decoder.layers[first:])
+            return [backend.decoder(part, "--path") for part in parts]
+
+        self.upper = backend.once(("upper", model), upper)
         narrow = decoder.project_out_dim
         # One head for all exits: norm, projection, and a decoder without layers for its vocabulary.
         self.norm = decoder.layer_norm
-        self.project_out = narrow and backend.linear(narrow.weight, narrow.bias)
+        self.project_out = narrow and backend.once(
+            ("narrow", narrow), lambda: backend.linear(narrow.weight, narrow.bias)
+        )
         like = decoder.layers[0].final_layer_norm.weight
         head = DecoderPart(decoder, (), layer_norm=None, project_out_dim=None, like=like)
-        self.vocabulary: AnyDecoder = backend.decoder(head, "--path", (), model.encoder)
+        self.vocabulary: AnyDecoder = backend.once(
+            ("vocabulary", decoder), lambda: backend.decoder(head, "--path", (), model.encoder)
+        )
         restore(decoder)
 
     def work(self) -> list[Work] | None:

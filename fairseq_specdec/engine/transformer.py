@@ -53,6 +53,14 @@ class TransformerWeights:
             restore(part)
         self._positions: Tensor | None = None
 
+    @classmethod
+    def of(
+        cls, model: Any, name: str, backend: Backend, read_layers: Sequence[int] = ()
+    ) -> TransformerWeights:
+        """Those of the backend, which may share them; arguments as for the class."""
+        key = ("transformer", model, *read_layers)
+        return backend.once(key, lambda: cls(model, name, read_layers, backend))
+
     def work(self) -> list[Work] | None:
         """What a pass over one token computes; None where it is not known."""
         if not isinstance(self.layers, NativeDecoder):

@@ -41,11 +41,11 @@ class Verifier:
         self.models = list(models)
         self.temperature = temperature
         self.weights = [
-            TransformerWeights(
+            TransformerWeights.of(
                 model,
                 f"--path, model {i + 1} of {len(self.models)}",
-                read_layers if i == 0 else (),
                 backend,
+                read_layers if i == 0 else (),
             )
             for i, model in enumerate(self.models if runs else ())
         ]

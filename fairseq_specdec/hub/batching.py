@@ -8,9 +8,13 @@ import torch
 from fairseq.data import data_utils
 
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.flag_values import flag_of
 
 from .sentences import SPLITS, Split, copied, fitting, sentences_of
 from .text import TextCodec
+
+Prefix = str | Sequence[str | None] | None
+"""What the output of one text begins with; of several a list with one for each, None for none."""
 
 # Marian's code of the target language, before the text.
 _CODE = re.compile(r"\s*>>[^\s<>]+<<\s*")
@@ -24,19 +28,21 @@ class Parts(NamedTuple):
         sentences: what is decoded; the text itself where it is decoded as one.
         rows: their token ids; [] for one without a visible character.
         error: why nothing is decoded, or None.
+        prefix: token ids that the first sentence's output begins with.
     """
 
     copied: list[str]
     sentences: list[str]
     rows: list[list[int]]
     error: str | None = None
+    prefix: Sequence[int] = ()
 
 
 def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
     """Refuse sizes and choices that cannot be honoured."""
     for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
         if not isinstance(value, int) or value < 1:
-            raise UsageError(f"{name} {value!r}", "must be 1 or more")
+            raise UsageError(f"{flag_of(name)} {value!r}", "must be 1 or more")
     if too_long not in ("refuse", "truncate"):
         raise UsageError(f"too_long {too_long!r}", "choose refuse or truncate")
 
@@ -116,6 +122,31 @@ def _parts(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
     encoded = [rows[sentence] for sentence in parts[1::2]]
     sentences = [text] if parts[1:2] == [rest] else parts[1::2]
     return Parts(copied(parts, *codec.languages), sentences, encoded)
+
+
+def forced(codec: TextCodec, prefix: Prefix, texts: int) -> list[list[int]]:
+    """Token ids that the output of each of so many texts begins with."""
+    if not isinstance(prefix, (str, list, tuple, type(None))):
+        raise TypeError(f"prefix: expected a string or a list, got {type(prefix).__name__}")
+    given = [prefix] if isinstance(prefix, str) else prefix or [None] * texts
+    if len(given) != texts:
+        raise UsageError(
+            "prefix", f"{len(given)} for {texts} texts", "give a list with one for each, or None"
+        )
+    return [_forced(codec, each) if each else [] for each in given]
+
+
+def _forced(codec: TextCodec, text: str) -> list[int]:
+    words = codec.tgt_dict
+    no_words = {words.unk(), words.pad(), words.eos()}
+    if not no_words.isdisjoint(ids := codec.encode_target(text)):
+        wrong = [each for each in text.split() if no_words & set(codec.encode_target(each))]
+        raise UsageError(
+            f"prefix {text!r}",
+            f"{', '.join(wrong) or 'it'} is not in the target dictionary",
+            "use other words",
+        )
+    return ids
 
 
 def collated(rows: list[list[int]], task: Any, device: torch.device) -> dict[str, Any]:

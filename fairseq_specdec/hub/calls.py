@@ -11,8 +11,21 @@ from typing import Any, overload
 
 from tqdm import tqdm
 
-from .batching import Parts, by_length, check_reading, encoded, listed, read
+from fairseq_specdec.errors import UsageError
+
+from .batching import (
+    Parts,
+    Prefix,
+    by_length,
+    check_batching,
+    check_reading,
+    encoded,
+    forced,
+    listed,
+    read,
+)
 from .decoding import Decoding, Decodings
+from .flags import in_python
 from .results import Piece, Translation, joined
 from .sentences import Split
 from .streaming import Put, pieces
@@ -41,29 +54,11 @@ class Calls(abc.ABC):
         """Most source tokens, </s> included, that the verifier has positions for."""
 
     @overload  # a string is several strings too
-    def translate(
-        self,
-        texts: str,
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        strategy: str | None = None,
-        **flags: Any,
-    ) -> Translation: ...
+    def translate(self, texts: str, return_trace: bool = False, **choices: Any) -> Translation: ...
 
     @overload
     def translate(
-        self,
-        texts: Iterable[str],
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        strategy: str | None = None,
-        **flags: Any,
+        self, texts: Iterable[str], return_trace: bool = False, **choices: Any
     ) -> list[Translation]: ...
 
     def translate(
@@ -74,6 +69,8 @@ class Calls(abc.ABC):
         progress: bool = False,
         split: Split | None = None,
         on_error: str = "raise",
+        prefix: Prefix = None,
+        batch_size: int | None = None,
         strategy: str | None = None,
         **flags: Any,
     ) -> Translation | list[Translation]:
@@ -96,6 +93,10 @@ class Calls(abc.ABC):
                 ``nonewlines`` to split at the ends of sentences only. None for the translator's.
             on_error: what to do with a text that is too long: ``raise``, before anything is
                 decoded, or ``skip`` it (``Translation.error``).
+            prefix: words that the output begins with, in the target language: a string for one
+                text, or a list with one for each text, None for none. Of a text of several
+                sentences, the first one's output begins so.
+            batch_size: as of ``from_pretrained``.
             strategy, flags: of this call, where it differs from ``from_pretrained``: beam, nbest,
                 max_len_b and every other decoding flag but those by which weights are packed
                 (backend, verifier_dtype ...). Flags of the translator that another strategy does
@@ -107,48 +108,51 @@ class Calls(abc.ABC):
         Raises:
             TypeError: something that is no string; a flag that does not exist.
             ValueError: a text that is too long (see ``too_long`` and ``on_error``); a flag that
-                cannot be honoured.
+                cannot be honoured; a prefix with a word that is not in the target dictionary.
         """
-        decoding = self._chosen(strategy, flags)
-        choices = split, on_error
-        return self._all(texts, choices, return_trace, progress, decoding, threading.Event())
+        return self._translate(
+            threading.Event(), texts, return_trace, progress, split, on_error, prefix, batch_size,
+            strategy, **flags,
+        )  # fmt: skip
 
-    @overload
-    async def translate_async(
+    def _translate(
         self,
-        texts: str,
+        ended: threading.Event,
+        texts: str | Iterable[str],
         return_trace: bool = False,
-        *,
         progress: bool = False,
         split: Split | None = None,
         on_error: str = "raise",
+        prefix: Prefix = None,
+        batch_size: int | None = None,
         strategy: str | None = None,
         **flags: Any,
+    ) -> Translation | list[Translation]:
+        """As ``translate``; fewer once nobody waits for them (``ended``)."""
+        sources = [texts] if isinstance(texts, str) else listed(texts)
+        decoding = self._chosen(strategy, flags, batch_size)
+        read = self._read(sources, decoding, split, on_error, prefix)
+        completed = self._completed(read, return_trace, decoding)
+        by_place: dict[int, Translation] = {}
+        for i, result in tqdm(completed, total=len(sources), unit=" texts", disable=not progress):
+            by_place[i] = result
+            if ended.is_set():
+                completed.close()
+        ordered = [by_place[i] for i in sorted(by_place)]
+        return ordered[0] if isinstance(texts, str) else ordered
+
+    @overload
+    async def translate_async(
+        self, texts: str, return_trace: bool = False, **choices: Any
     ) -> Translation: ...
 
     @overload
     async def translate_async(
-        self,
-        texts: Iterable[str],
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        strategy: str | None = None,
-        **flags: Any,
+        self, texts: Iterable[str], return_trace: bool = False, **choices: Any
     ) -> list[Translation]: ...
 
     async def translate_async(
-        self,
-        texts: str | Iterable[str],
-        return_trace: bool = False,
-        *,
-        progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        strategy: str | None = None,
-        **flags: Any,
+        self, texts: str | Iterable[str], return_trace: bool = False, **choices: Any
     ) -> Translation | list[Translation]:
         """``translate`` in a thread, while the event loop goes on.
 
@@ -159,12 +163,10 @@ class Calls(abc.ABC):
         Args, returns and raises: as ``translate``.
         """
 
-        def work(ended: threading.Event) -> Translation | list[Translation]:
-            decoding = self._chosen(strategy, flags)
-            return self._all(texts, (split, on_error), return_trace, progress, decoding, ended)
-
         self._open()
-        return await self._threads.run(work)
+        return await self._threads.run(
+            lambda ended: self._translate(ended, texts, return_trace, **choices)
+        )
 
     def translate_as_completed(
         self,
@@ -173,6 +175,8 @@ class Calls(abc.ABC):
         *,
         split: Split | None = None,
         on_error: str = "raise",
+        prefix: Prefix = None,
+        batch_size: int | None = None,
         strategy: str | None = None,
         **flags: Any,
     ) -> Iterator[tuple[int, Translation]]:
@@ -184,8 +188,8 @@ class Calls(abc.ABC):
         Args and raises: as ``translate``; before the first text.
         """
         sources = [texts] if isinstance(texts, str) else listed(texts)
-        decoding = self._chosen(strategy, flags)
-        read = self.encode_sentences(sources, split, on_error)
+        decoding = self._chosen(strategy, flags, batch_size)
+        read = self._read(sources, decoding, split, on_error, prefix)
 
         def produce(put: Callable[[tuple[int, Translation]], None], ended: threading.Event) -> None:
             completed = self._completed(read, return_trace, decoding)
@@ -197,33 +201,38 @@ class Calls(abc.ABC):
 
         return in_background(produce, "specdec-completed")
 
-    def _chosen(self, strategy: str | None, flags: dict[str, Any]) -> Decoding:
+    def _chosen(
+        self, strategy: str | None, flags: dict[str, Any], batch_size: int | None = None
+    ) -> Decoding:
         """The decoding of a call."""
-        decodings, base = self._open()
-        if not flags and strategy in (None, self.strategy):
-            return base
-        return decodings.of_call(strategy or self.strategy, (self.strategy, self._flags), flags)
+        decodings, decoding = self._open()
+        if flags or strategy not in (None, self.strategy):
+            base = self.strategy, self._flags
+            decoding = decodings.of_call(strategy or self.strategy, base, flags)
+        if batch_size is None:
+            return decoding
+        with in_python():
+            check_batching(batch_size, self.max_tokens, self.too_long)
+        return decoding.resized(batch_size)
 
-    def _all(
+    def _read(
         self,
-        texts: str | Iterable[str],
-        choices: tuple[Split | None, str],
-        traced: bool,
-        progress: bool,
+        sources: list[str],
         decoding: Decoding,
-        ended: threading.Event,
-    ) -> Translation | list[Translation]:
-        """All translations; fewer once nobody waits for them."""
-        sources = [texts] if isinstance(texts, str) else listed(texts)
-        by_place: dict[int, Translation] = {}
-        completed = self._completed(self.encode_sentences(sources, *choices), traced, decoding)
-        bar = tqdm(completed, total=len(sources), unit=" texts", disable=not progress)
-        for i, result in bar:
-            by_place[i] = result
-            if ended.is_set():
-                completed.close()
-        ordered = [by_place[i] for i in sorted(by_place)]
-        return ordered[0] if isinstance(texts, str) else ordered
+        split: Split | None,
+        on_error: str,
+        prefix: Prefix,
+    ) -> list[Parts]:
+        """The sentences of each text, and what the first one's output begins with."""
+        if prefix and not decoding.generator.options.verifies:
+            raise UsageError(
+                "prefix",
+                f"strategy {decoding.generator.strategy} has no verifier to score it",
+                "leave it out, or use strategy gad",
+            )
+        prefixes = forced(self.codec, prefix, len(sources))
+        read = self.encode_sentences(sources, split, on_error)
+        return [parts._replace(prefix=ids) for parts, ids in zip(read, prefixes)]
 
     def _completed(
         self, read: list[Parts], traced: bool, decoding: Decoding
@@ -239,7 +248,8 @@ class Calls(abc.ABC):
             if all(found[i]):
                 yield i, joined(parts, found[i])
         for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
-            with decoding.batch([rows[n] for n in batch]) as opened:
+            prefixes = [() if places[n][1] else read[places[n][0]].prefix for n in batch]
+            with decoding.batch([rows[n] for n in batch], prefixes) as opened:
                 for number, ranked in opened.results():
                     i, j = places[batch[number]]
                     source, row = read[i].sentences[j], read[i].rows[j]
@@ -287,6 +297,7 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         split: Split | None = None,
+        prefix: str | None = None,
         strategy: str | None = None,
         **flags: Any,
     ) -> Iterator[str | Piece]:
@@ -302,7 +313,7 @@ class Calls(abc.ABC):
             text: a string.
             return_trace: yield a ``Piece`` for every iteration instead, and one at the end of each
                 sentence.
-            split, strategy, flags: as for ``translate``.
+            split, prefix, strategy, flags: as for ``translate``.
 
         Raises:
             TypeError, ValueError: as ``translate``; before the first piece.
@@ -310,15 +321,18 @@ class Calls(abc.ABC):
         if not isinstance(text, str):
             raise TypeError(f"text: expected a string, got {type(text).__name__}")
         decoding = self._chosen(strategy, flags)
-        return self._pieces(self.encode_sentences([text], split)[0], return_trace, decoding)
+        read = self._read([text], decoding, split, "raise", prefix)
+        return self._pieces(read[0], return_trace, decoding)
 
     def _pieces(
         self, parts: Parts, return_trace: bool, decoding: Decoding
     ) -> Iterator[str | Piece]:
         trace_builder = decoding.trace_builder if return_trace else None
+        prefixes = [parts.prefix]
         for copied, row in zip(parts.copied, [*parts.rows, []]):
             if copied:
                 yield Piece(copied, None) if return_trace else copied
             if row:
-                decode = functools.partial(decoding.stream, row)
+                decode = functools.partial(decoding.stream, row, prefixes=prefixes)
+                prefixes = []
                 yield from pieces(decode, self.codec, trace_builder)

@@ -66,7 +66,7 @@ def _subwords(
         bpe_codes = os.fspath(bpe_codes)
         kind = kind_of_file(bpe_codes) if bpe == "auto" else bpe
         if not isinstance(kind, str) or kind not in FLAGS:
-            raise UsageError("bpe_codes", f"bpe is {bpe!r}", "leave one of them out")
+            raise UsageError("--bpe-codes", f"--bpe is {bpe!r}", "leave one of them out")
         return {"bpe": kind, FLAGS[kind]: bpe_codes}
     if bpe == "auto":
         return look(settings_in(saved, "bpe"))
@@ -81,5 +81,7 @@ def _named(kind: str, choice: Choice) -> dict[str, Any]:
     if isinstance(choice, str):
         return {kind: choice}
     if not isinstance(choice, dict) or kind not in choice:
-        raise UsageError(f"{kind} {choice!r}", f"give a name, or a dictionary with {kind!r} in it")
+        raise UsageError(
+            f"--{kind} {choice!r}", f"give a name, or a dictionary with {kind!r} in it"
+        )
     return dict(choice)

@@ -1,5 +1,6 @@
 """Plain text to the tokens of a converted model and back, as its own tokenizer does it."""
 
+import functools
 import os
 import re
 from collections.abc import Callable
@@ -43,6 +44,8 @@ class ConvertedCodec(TextCodec):
         self._around = described.source()
         inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
         self._inner = inner(described, src_dict, tgt_dict)
+        self._of_target = functools.partial(inner, described, tgt_dict, tgt_dict, 1)
+        self._target: Any = self._inner if kind == "tokenizers" else None
 
     def encode(self, text: str) -> list[int]:
         if not is_visible(text):
@@ -52,6 +55,12 @@ class ConvertedCodec(TextCodec):
         for word in self._around:
             ids += self._inner.ids(text) if word == "{text}" else [self.src_dict.index(word)]
         return ids
+
+    def encode_target(self, text: str) -> list[int]:
+        if self._target is None:
+            self._target = self._of_target()  # if two threads make it, either will do
+        ids: list[int] = self._target.ids(text.encode("utf-8", "replace").decode("utf-8"))
+        return ids if is_visible(text) else []
 
     def prepared(self, text: str) -> str:
         """A source as fairseq's commands take it, split into words of the dictionary, without </s>
@@ -99,21 +108,22 @@ class _Split:
 
 
 class _Pieces:
-    """SentencePiece (Kudo and Richardson 2018), one model for both sides or two."""
+    """SentencePiece (Kudo and Richardson 2018), one model for both sides or two. ``side``: 0 to
+    encode sources, 1 targets; ``src_dict`` is that side's dictionary."""
 
-    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any) -> None:
+    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any, side: int = 0) -> None:
         two = os.path.isfile(os.path.join(described.folder, "source.spm"))
-        file = "source.spm" if two else PIECES
+        file = ("source.spm", "target.spm")[side] if two else PIECES
         self._model = open_sentencepiece(os.path.join(described.folder, file))
-        self._marian = described.description["family"] == "marian"
+        self._marian = described.description["family"] == "marian" and side == 0
         self._dictionary = src_dict
-        special = dict(described.description["special"][0])
+        special = dict(described.description["special"][side])
         if self._marian and "<pad>" in special:
             # fairseq attends to no padding. The model has no <s>, whose embedding is padding's.
             special["<pad>"] = ["<s>", special["<pad>"][1]]
         self._split = _Split(special, src_dict)
         renamed = described.description["renamed"]
-        self._renamed: dict[str, str] = renamed[0]
+        self._renamed: dict[str, str] = renamed[side]
         self._back = {word: token for token, word in renamed[1].items()}
         self._ends = {src_dict.symbols[i] for i in (src_dict.bos(), src_dict.pad(), src_dict.eos())}
 
@@ -137,7 +147,7 @@ class _Pieces:
 class _Bytes:
     """GPT-2's byte-level BPE (Radford et al. 2019), by fairseq's own class."""
 
-    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any) -> None:
+    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any, side: int = 0) -> None:
         from .text import _built
 
         files = [os.path.join(described.folder, name) for name in ("encoder.json", "vocab.bpe")]
@@ -148,7 +158,7 @@ class _Bytes:
             check_content(file, "a file of a tokenizer")
         self._bpe: Any = _built("bpe", flags)
         self._dictionary = src_dict
-        self._split = _Split(described.description["special"][0], src_dict)
+        self._split = _Split(described.description["special"][side], src_dict)
 
     def ids(self, text: str) -> list[int]:
         return self._split.ids(text, self._encode)
@@ -163,7 +173,7 @@ class _Bytes:
 class _Fast:
     """tokenizer.json, by the ``tokenizers`` package; the model's ids are fairseq's."""
 
-    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any) -> None:
+    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any, side: int = 0) -> None:
         path = os.path.join(described.folder, "tokenizer.json")
         check_content(path, "a tokenizer")
         try:
@@ -218,7 +228,7 @@ def choose(described: Described, bpe: Any, dictionaries: tuple[Any, Any]) -> Con
     kinds = dict.fromkeys([described.description["kind"], *_spare(described)])
     kind = described.description["kind"] if bpe == "auto" else bpe
     if kind not in kinds:
-        raise UsageError(f"bpe {bpe!r}", f"a converted model has {' or '.join(map(str, kinds))}")
+        raise UsageError(f"--bpe {bpe!r}", f"a converted model has {' or '.join(map(str, kinds))}")
     return ConvertedCodec(described, kind, *dictionaries)
 
 

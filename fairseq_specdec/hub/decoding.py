@@ -1,14 +1,15 @@
 """One choice of decoding flags on the verifier of a translator, and the choices of single calls."""
 
 import contextlib
+import copy
 import functools
-import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from fairseq.data import data_utils
 
 from fairseq_specdec.decoding.builder import (
     Overrides,
@@ -18,8 +19,11 @@ from fairseq_specdec.decoding.builder import (
 )
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
+from fairseq_specdec.engine.once import Once
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_pair
+from fairseq_specdec.io.flag_values import flag_of
+from fairseq_specdec.io.forks import Lock
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from .batching import collated
@@ -43,7 +47,7 @@ class SharedStats(DecodingStats):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def add(self, other: DecodingStats) -> None:
         with self._lock:
@@ -64,7 +68,7 @@ class Turn:
         self._cards = [device] if device.type == "cuda" else []
         self._alone: AbstractContextManager[Any] = contextlib.nullcontext()
         if seed is not None:
-            self._alone = threading.Lock()
+            self._alone = Lock()
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
@@ -100,27 +104,46 @@ class Decoding:
         self._codec = codec
         self._turn = turn
 
-    def given(self, rows: list[list[int]]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """fairseq's sample of these texts' token ids, and what their outputs begin with."""
+    def resized(self, batch_size: int) -> "Decoding":
+        """The same for batches of so many texts."""
+        made = copy.copy(self)
+        made.batch_size = batch_size
+        return made
+
+    def given(
+        self, rows: list[list[int]], prefixes: Sequence[Sequence[int]] = ()
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """fairseq's sample of these texts' token ids, and what their outputs begin with.
+        ``prefixes``: token ids of each text; () for none."""
         device = next(self._loaded.models[0].parameters()).device
         sample = collated(rows, self._loaded.task, device)
         sample["batch_size"] = self.batch_size
         first: dict[str, Any] = {"bos_token": self._codec.start}
-        if self._codec.first is not None:
-            first["prefix_tokens"] = torch.full((len(rows), 1), self._codec.first, device=device)
+        language = [] if self._codec.first is None else [self._codec.first]
+        forced = [torch.tensor([*language, *each]).long() for each in prefixes or [[]] * len(rows)]
+        if any(map(len, forced)):
+            pad = self._loaded.task.target_dictionary.pad()
+            first["prefix_tokens"] = data_utils.collate_tokens(forced, pad).to(device)
         return sample, first
 
     @contextlib.contextmanager
-    def batch(self, rows: list[list[int]]) -> Iterator[Any]:
-        """A batch of these texts' token ids, ready to decode, none of them empty."""
-        sample, first = self.given(rows)
+    def batch(self, rows: list[list[int]], prefixes: Sequence[Sequence[int]] = ()) -> Iterator[Any]:
+        """A batch of these texts' token ids, ready to decode, none of them empty; ``prefixes`` as
+        of ``given``."""
+        sample, first = self.given(rows, prefixes)
         with self._turn(), self.generator.batch(self._loaded.models, sample, **first) as opened:
             yield opened
 
-    def stream(self, row: list[int], put: Put, ended: Callable[[], bool]) -> None:
-        """As ``Calls.decode_growing``."""
+    def stream(
+        self,
+        row: list[int],
+        put: Put,
+        ended: Callable[[], bool],
+        prefixes: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """As ``Calls.decode_growing``; ``prefixes`` as of ``given``."""
         tokens: list[int] = []
-        with self.batch([row]) as batch:
+        with self.batch([row], prefixes) as batch:
             while batch.live and not ended():
                 batch.iterate()
                 iteration = batch.trace(0)[-1]
@@ -183,8 +206,8 @@ class Decodings:
         self._batch_size = batch_size
         self._freeing = freeing
         self._turn = Turn(seed, next(loaded.models[0].parameters()).device)
-        self._drafters: dict[tuple[Any, ...], Any] = {}
-        self._lock = threading.Lock()
+        self._once = Once()
+        self._lock = Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._of_call)
 
     def made(self, strategy: str, drafter: str | None, flags: dict[str, Any]) -> Decoding:
@@ -194,7 +217,7 @@ class Decodings:
         generator = build_generator(
             self.loaded.models, *self.loaded.dictionaries, args, settings, stats=self.stats,
             load=self._load, free_unpacked=self._freeing and not settings.keep_weights,
-            overrides=Overrides(keep_trace=True, own_limits=True),
+            overrides=Overrides(keep_trace=True, own_limits=True), once=self._once,
         )  # fmt: skip
         size = self._batch_size
         if size is None:
@@ -202,6 +225,7 @@ class Decodings:
         facts = settings_of(settings, args, generator)
         return Decoding(self.loaded, self.codec, generator, facts, args.nbest, size, self._turn)
 
+    @in_python()
     def of_call(
         self, strategy: str, base: tuple[str, dict[str, Any]], flags: dict[str, Any]
     ) -> Decoding:
@@ -211,7 +235,7 @@ class Decodings:
         settled = sorted(SETTLED & set(flags))
         if settled:
             raise UsageError(
-                settled[0],
+                flag_of(settled[0]),
                 "holds for all calls, since weights are packed by it",
                 "pass it to from_pretrained",
             )
@@ -221,12 +245,9 @@ class Decodings:
             if strategy == base[0] or strategy in OWN_FLAGS.get(name, STRATEGIES)
         }
         split_flags(strategy, None, flags)  # of the right types, so that they can be looked up
-        try:
-            with self._lock:
-                chosen = sorted({**kept, **flags}.items())
-                return self._kept(strategy, **dict(chosen))
-        except ValueError as error:
-            raise ValueError(in_python(str(error))) from error
+        with self._lock:
+            chosen = sorted({**kept, **flags}.items())
+            return self._kept(strategy, **dict(chosen))
 
     def _of_call(self, strategy: str, **flags: Any) -> Decoding:
         known = STRATEGIES.get(strategy)
@@ -236,7 +257,8 @@ class Decodings:
     def _load(self, path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
         """A drafter, read once for all that use it; packed and freed in one number format."""
         key = (path, read, dtype if self._freeing else None)
-        if key not in self._drafters:
-            drafter = read(path, src_dict, tgt_dict)
-            self._drafters[key] = of_pair(drafter, *self.codec.languages)
-        return self._drafters[key]
+
+        def drafter() -> Any:
+            return of_pair(read(path, src_dict, tgt_dict), *self.codec.languages)
+
+        return self._once(key, drafter)

@@ -111,17 +111,17 @@ def describe(
 def _language(argument: str, code: str | None, usual: Any, known: dict[str, str]) -> str:
     if not known:
         if code not in (None, usual):
-            raise UsageError(f"{argument} {code}", f"the model's is {usual}")
+            raise UsageError(f"{flag_of(argument)} {code}", f"the model's is {usual}")
         return str(usual)
     code = usual if code is None else code
     if code is None:
         raise UsageError(
-            argument,
+            flag_of(argument),
             f"the model has {len(known)} languages",
-            f"pass {argument}=..., as {argument}={sorted(known)[0]!r}",
+            f"name one, such as {sorted(known)[0]}",
         )
     if code not in known:
-        raise UsageError(f"{argument} {code}", nearest(code, known))
+        raise UsageError(f"{flag_of(argument)} {code}", nearest(code, known))
     return code
 
 
@@ -130,9 +130,9 @@ def _check_two(asked: Sequence[tuple[str, str | None]], languages: Sequence[str]
     left_out = [argument for argument, code in asked if code is None]
     if languages[0] == languages[1] and len(left_out) == 1:
         raise UsageError(
-            left_out[0],
+            flag_of(left_out[0]),
             f"left out, it is {languages[0]}, as the other language",
-            f"pass {left_out[0]}=...",
+            "name it",
         )
 
 

@@ -1,16 +1,18 @@
 """Decoding flags as keyword arguments."""
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import numbers
-import re
+from collections.abc import Iterator
 from typing import Any
 
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig, decoding_settings
 from fairseq_specdec.decoding.generation_flags import REFUSED
+from fairseq_specdec.errors import UsageError
 
 # fairseq's generation flags that mean something to one call from Python.
 GENERATION = (
@@ -22,11 +24,16 @@ OWN = [
 ]
 # What fairseq's command line and this call name differently.
 RENAMED = {"path": "verifier", "drafter_path": "drafter"}
+# Arguments of ``from_pretrained`` that are no decoding flags.
+ARGUMENTS = (
+    "data", "source_lang", "target_lang", "tokenizer", "bpe", "bpe_codes", "device", "dtype",
+    "strategy", "batch_size", "max_tokens",
+)  # fmt: skip
 # Flags that a user may try, and what to do instead.
 INSTEAD = {
     "drafter_path": "pass drafter=...",
     "path": "pass the checkpoint as the first argument",
-    "prefix_size": "there is no target to take a prefix from",
+    "prefix_size": "pass translate(..., prefix=...) what the output begins with",
     "trace_path": "translate(..., return_trace=True) returns traces; "
     "fairseq_specdec.trace.write_traces writes them",
     "remove_bpe": "bpe=... says how subwords are joined",
@@ -35,6 +42,12 @@ INSTEAD = {
     "bf16": 'pass dtype="bf16"',
     "cpu": 'pass device="cpu"',
 }
+# What CTranslate2 calls them.
+ELSEWHERE = {
+    "beam_size": "beam", "num_hypotheses": "nbest", "max_decoding_length": "max_len_b",
+    "min_decoding_length": "min_len", "length_penalty": "lenpen", "target_prefix": "prefix",
+    "sampling_temperature": "temperature", "max_batch_size": "batch_size",
+}  # fmt: skip
 
 
 def split_flags(
@@ -82,17 +95,20 @@ def _why_not(name: str) -> str:
     if name in REFUSED:
         return "cannot be honoured by speculative decoding; leave it out"
     known: list[str] = [*OWN, *GENERATION]
-    near = difflib.get_close_matches(name, known, 1)
+    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
     return f"no such decoding flag{hint}"
 
 
-def in_python(message: str) -> str:
-    """An error of the command line in the words of the call: ``--top-beta 0`` is ``top_beta 0``."""
-    names = {*OWN, *GENERATION, *RENAMED, "strategy"}
+@contextlib.contextmanager
+def in_python() -> Iterator[None]:
+    """Reword the mistakes of what runs inside: ``--top-beta 0`` is ``top_beta 0`` in Python."""
+    try:
+        yield
+    except UsageError as error:
+        raise error.original.reworded(_argument) from error
 
-    def renamed(match: Any) -> str:
-        name = match.group(1).replace("-", "_")
-        return RENAMED.get(name, name) if name in names else str(match.group(0))
 
-    return re.sub(r"--([a-z][a-z-]*[a-z])", renamed, message)
+def _argument(flag: str) -> str | None:
+    """A flag as an argument of ``from_pretrained``; None for what is none."""
+    return RENAMED.get(flag, flag) if flag in (*OWN, *GENERATION, *RENAMED, *ARGUMENTS) else None

@@ -21,6 +21,7 @@ from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
 from fairseq_specdec.errors import MissingFileError, UsageError
+from fairseq_specdec.io.flag_values import flag_of
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
@@ -64,17 +65,26 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: str | None) -> Plac
         place = _find_name(os.fspath(verifier), drafter, data, strategy)  # type: ignore[arg-type]
     for path in place.verifiers:
         if not os.path.isfile(path):
+            _name_checkpoint(os.path.dirname(path))
             raise MissingFileError(
-                "verifier",
+                "--path",
                 f"no such file: {path}",
                 "give a checkpoint, several for an ensemble, a folder with verifier.pt in "
                 f"it, or one of {', '.join(DEMOS)}",
             )
     if place.data is not None and not os.path.isdir(place.data):
         raise MissingFileError(
-            "data", f"no such folder: {place.data}", "name the one of the dict.*.txt"
+            "--data", f"no such folder: {place.data}", "name the one of the dict.*.txt"
         )
     return place
+
+
+def _name_checkpoint(folder: str) -> None:
+    """Name the checkpoint that fairseq-train left in a folder, to be passed by itself."""
+    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            raise MissingFileError("--path", f"{folder} has {name}", f"name {path}")
 
 
 def _find_name(name: str, drafter: str | None, data: str | None, strategy: str | None) -> Place:
@@ -108,7 +118,7 @@ def _demo_folder(name: str) -> str:
         f"not in {', '.join(dict.fromkeys(places))}",
         "the demo pairs come with a checkout of fairseq_specdec, in its data-bin, and not "
         "with a wheel: run this in the checkout's folder, or name the pair's, as "
-        f"path/to/data-bin/{name} (specdec-demo: --path)",
+        f"path/to/data-bin/{name}",
     )
 
 
@@ -136,9 +146,9 @@ def _dictionaries(data: str | None, first: str, saved_task: Any) -> str:
             if any(n.startswith("dict.") and n.endswith(".txt") for n in os.listdir(folder)):
                 return folder
     raise MissingFileError(
-        "data",
+        "--data",
         f"no dict.*.txt in {' or '.join(p for p in places if p)}",
-        "pass data=... with the folder that fairseq-preprocess wrote",
+        "name the folder that fairseq-preprocess wrote",
     )
 
 
@@ -149,7 +159,7 @@ def _task(config: TranslationSpecDecConfig) -> Any:
     except Exception as error:  # fairseq raises bare ones
         reasons = str(error).strip().splitlines() or [type(error).__name__]
         raise UsageError(
-            "data",
+            "--data",
             f"the dictionaries dict.{config.source_lang}.txt and dict.{config.target_lang}"
             f".txt in {config.data} cannot be used ({reasons[0]})",
         ) from error
@@ -168,12 +178,12 @@ def _languages(
     for argument, given, guess in zip(("source_lang", "target_lang"), asked, guesses):
         name = given or (saved_task or {}).get(argument) or guess
         if not name:
-            raise UsageError(argument, "the checkpoint does not name it", f"pass {argument}=...")
+            raise UsageError(flag_of(argument), "the checkpoint does not name it", "name it")
         if not os.path.isfile(os.path.join(folder, f"dict.{name}.txt")):
             raise MissingFileError(
-                f"{argument} {name}",
+                f"{flag_of(argument)} {name}",
                 f"no dict.{name}.txt in {folder}",
-                f"pass data=... or {argument}=...",
+                "name another language, or give --data",
             )
         names.append(name)
     return names[0], names[1]
@@ -200,10 +210,10 @@ def load(
 
 
 def _load(paths: list[str], data: str | None, languages: tuple[str | None, str | None]) -> Loaded:
-    state = read_state("verifier", paths[0])
+    state = read_state("--path", paths[0])
     if reads_speech(state["model"]):
         raise UsageError(
-            "verifier",
+            "--path",
             f"{paths[0]} reads speech, and this interface translates text",
             "use fairseq's S2TTransformerModel.from_pretrained with task='speech_to_text_specdec'",
         )
@@ -226,13 +236,13 @@ def _load(paths: list[str], data: str | None, languages: tuple[str | None, str |
     task = _task(config)
     if OwnTask(state).reverses(task):
         raise UsageError(
-            f"source_lang {source}, target_lang {target}",
+            f"--source-lang {source}, --target-lang {target}",
             f"{paths[0]} translates in the other direction",
             "exchange them",
         )
-    misfit = f", or pass data=... with its own dictionaries, not {folder}"
-    models, _ = load_models("verifier", paths[:1], task, misfit, state=state)
-    models += load_models("verifier", paths[1:], task, misfit)[0]
+    misfit = f", or give --data with its own dictionaries, not {folder}"
+    models, _ = load_models("--path", paths[:1], task, misfit, state=state)
+    models += load_models("--path", paths[1:], task, misfit)[0]
     for model in models:
         model.eval()
     return Loaded(task, models, saved, architecture(state))
@@ -245,9 +255,9 @@ def chosen_device(device: Any) -> torch.device:
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise UsageError(f"device {device!r}", str(error).splitlines()[0]) from error
+        raise UsageError(f"--device {device}", str(error).splitlines()[0]) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError(f"device {device!r}", "torch sees no GPU", "leave it out for the CPU")
+        raise UsageError(f"--device {device}", "torch sees no GPU", "leave it out for the CPU")
     return chosen
 
 
@@ -255,8 +265,8 @@ def chosen_dtype(dtype: Any, device: torch.device) -> torch.dtype:
     """The number format asked for."""
     chosen: Any = DTYPES.get(dtype, dtype) if isinstance(dtype, str) else dtype
     if chosen not in DTYPES.values():
-        raise UsageError(f"dtype {dtype!r}", f"choose one of {', '.join(DTYPES)}")
+        raise UsageError(f"--dtype {dtype}", f"choose one of {', '.join(DTYPES)}")
     if chosen == torch.float16 and device.type == "cpu":
-        raise UsageError(f"dtype {dtype!r}", "not on a CPU", "use fp32 or bf16")
+        raise UsageError(f"--dtype {dtype}", "not on a CPU", "use fp32 or bf16")
     known: torch.dtype = chosen
     return known

@@ -62,9 +62,9 @@ def completed(
     files = [(kind, path) for kind in kinds for path in files_of(kind, folders, languages)]
     if len(files) > 1:
         raise UsageError(
-            "bpe",
+            "--bpe",
             f"there are several subword models ({', '.join(path for _, path in files)})",
-            "pass bpe_codes=... with the file of this checkpoint",
+            "name the file of this checkpoint with --bpe-codes",
         )
     if files:
         kind, path = files[0]
@@ -73,12 +73,12 @@ def completed(
     if chosen:
         missing = f"{kinds[0]}'s file{f' {named}' if named else ''} is not there"
         raise UsageError(
-            "bpe", f"{missing}, nor one in {places}", "pass bpe_codes=... with the file"
+            "--bpe", f"{missing}, nor one in {places}", "name its file with --bpe-codes"
         )
     if marks:
         raise UsageError(
-            "bpe",
+            "--bpe",
             f"the dictionary is of subwords ({marks[1]!r}), and no subword model is in {places}",
-            "pass bpe_codes=... with its file, or bpe=None for text that is split already",
+            "name its file with --bpe-codes, or give --bpe none for text that is split already",
         )
     return {}

@@ -63,6 +63,8 @@ class TextCodec:
         self.bpe = _built("bpe", bpe)
         check_codes(self.bpe, [src_dict], src_dict.symbols == tgt_dict.symbols)
         spoken.update({k: v for k, v in tokenizer.items() if k in spoken})
+        of_target = {"source_lang": spoken["target_lang"]}
+        self._target_tokenizer = _built("tokenizer", {**spoken, **tokenizer, **of_target})
         self.grows = (
             self.bpe_name in GROWING_BPE
             and self.tokenizer_name in GROWING_TOKENIZER
@@ -71,17 +73,25 @@ class TextCodec:
 
     def encode(self, text: str) -> list[int]:
         """Token ids, </s> included; [] for text without a visible character."""
+        ids = self._ids(text, self.tokenizer, self.src_dict)
+        return [*ids, self.src_dict.eos()] if ids else []
+
+    def encode_target(self, text: str) -> list[int]:
+        """Token ids of the beginning of an output, without </s>."""
+        return self._ids(text, self._target_tokenizer, self.tgt_dict)
+
+    def _ids(self, text: str, tokenizer: Any, dictionary: Any) -> list[int]:
         if not is_visible(text):
             return []
         # A lone surrogate is no character and cannot be written anywhere.
         text = text.encode("utf-8", "replace").decode("utf-8")
         text = " ".join(text.split())
-        if self.tokenizer is not None:
-            text = self.tokenizer.encode(text)
+        if tokenizer is not None:
+            text = tokenizer.encode(text)
         if self.bpe is not None:
             text = self.bpe.encode(text)
-        ids = self.src_dict.encode_line(text, add_if_not_exist=False, append_eos=True)
-        return [int(token) for token in ids] if len(ids) > 1 else []
+        ids = dictionary.encode_line(text, add_if_not_exist=False, append_eos=False)
+        return [int(token) for token in ids]
 
     def words(self, tokens: list[int]) -> list[str]:
         """Tokens as strings, </s> and padding left out."""
@@ -103,17 +113,17 @@ def _built(kind: str, flags: dict[str, Any]) -> Any | None:
     if choice is None:
         return None
     file = _file(flags) if kind == "bpe" else None
-    named = f"{kind} {choice!r}: " + (f"{file}: " if file else "")
+    named = f"--{kind} {choice!r}"
     registry = encoders.TOKENIZER_REGISTRY if kind == "tokenizer" else encoders.BPE_REGISTRY
     if choice not in registry:
-        raise UsageError(f"{kind} {choice!r}", f"fairseq has {', '.join(sorted(registry))}")
+        raise UsageError(f"--{kind} {choice!r}", f"fairseq has {', '.join(sorted(registry))}")
     build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
     try:
         return build(Namespace(**flags))
     except WrongFileError as error:
-        raise UsageError(f"{kind} {choice!r}", error) from error
+        raise UsageError(f"--{kind} {choice!r}", error) from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
-        raise UsageError("", f"{named}{error}") from error
+        raise UsageError(named, f"{file}: {error}" if file else error) from error
 
 
 def _file(flags: dict[str, Any]) -> str | None:
@@ -124,7 +134,7 @@ def _file(flags: dict[str, Any]) -> str | None:
     if os.path.exists(file) and not os.path.isfile(file):
         what = "a folder" if os.path.isdir(file) else "no regular file"
         raise UsageError(
-            f"bpe {flags['bpe']!r}", f"{file}: is {what}", "name the subword model's file"
+            f"--bpe {flags['bpe']!r}", f"{file}: is {what}", "name the subword model's file"
         )
     return str(file)
 

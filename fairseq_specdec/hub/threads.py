@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import os
 import queue
 import threading
 from collections.abc import Callable, Generator
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from fairseq_specdec.io.forks import Lock, renew_in_children
 from fairseq_specdec.io.provenance import cores
 
 T = TypeVar("T")
@@ -22,12 +24,18 @@ def workers(device: torch.device) -> int:
 
 
 class Threads:
-    """Threads that begin with the first work."""
+    """Threads that begin with the first work; a forked process begins its own."""
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Leave the parent's threads. Those of OpenMP are missing too, and torch waits for them."""
+        self._pool = None
+        torch.set_num_threads(1)
 
     async def run(self, work: Callable[[threading.Event], T]) -> T:
         """What ``work`` returns, called in a thread; its event is set once nobody waits for it."""
@@ -54,7 +62,8 @@ def in_background(
     produce: Callable[[Callable[[T], None], threading.Event], None], name: str
 ) -> Generator[T, None, None]:
     """Yield what ``produce`` puts, while it runs in a thread. ``produce``: calls the first argument
-    with each item; stops early when the second one is set, which closing the generator does."""
+    with each item; stops early when the second one is set, which closing the generator does. Raises
+    RuntimeError: a forked process goes on with a generator of its parent."""
     feed: queue.Queue[Any] = queue.Queue()
     ended = threading.Event()
 
@@ -68,8 +77,11 @@ def in_background(
 
     worker = threading.Thread(target=run, name=name)
     worker.start()
+    process = os.getpid()
     try:
         while True:
+            if os.getpid() != process:
+                raise RuntimeError("a translation goes on only in the process that began it")
             item, error, last = feed.get()
             if error is not None:
                 raise error

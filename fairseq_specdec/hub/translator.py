@@ -60,6 +60,7 @@ class SpeculativeTranslator(Calls):
         self._threads = Threads(workers(self.device))
 
     @classmethod
+    @in_python()
     def from_pretrained(
         cls,
         verifier: loading.Paths,
@@ -142,24 +143,21 @@ class SpeculativeTranslator(Calls):
         languages = (source_lang, target_lang)
         if described is not None:
             languages = described.dictionaries
-        try:
-            settings, _ = checked(strategy, place.drafter, flags)
-            frees = not settings.keep_weights
-            loaded = loading.load(place.verifiers, place.data, languages, decoding=frees)
-            check_dictionaries(strategy, *loaded.dictionaries, settings)
-            if described is None:
-                codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
-            else:
-                codec = converted_text.choose(described, bpe, loaded.dictionaries)
-            for model in loaded.models:
-                model.to(device=where, dtype=number)
-            decodings = Decodings(loaded, codec, lambda name: find(name).drafter, batch_size, seed)
-            if split is None:
-                family = loaded.arch if described is None else described.description["family"]
-                split = not family.startswith("bart")
-            return cls(decodings, strategy, place.drafter, flags, max_tokens, too_long, split)
-        except ValueError as error:
-            raise ValueError(in_python(str(error))) from error
+        settings, _ = checked(strategy, place.drafter, flags)
+        frees = not settings.keep_weights
+        loaded = loading.load(place.verifiers, place.data, languages, decoding=frees)
+        check_dictionaries(strategy, *loaded.dictionaries, settings)
+        if described is None:
+            codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
+        else:
+            codec = converted_text.choose(described, bpe, loaded.dictionaries)
+        for model in loaded.models:
+            model.to(device=where, dtype=number)
+        decodings = Decodings(loaded, codec, lambda name: find(name).drafter, batch_size, seed)
+        if split is None:
+            family = loaded.arch if described is None else described.description["family"]
+            split = not family.startswith("bart")
+        return cls(decodings, strategy, place.drafter, flags, max_tokens, too_long, split)
 
     def close(self) -> None:
         """Free the models; what is being decoded ends first. Later calls are refused."""

@@ -28,8 +28,7 @@ def _blamed(place: str) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        field = error.reworded(lambda name: name.replace("_", "-"))
-        raise UsageError(place, str(field)) from error
+        raise UsageError(place, error.original.reworded(lambda name: name)) from error
     except OSError as error:
         raise UsageError(place, error) from error
 
@@ -39,7 +38,7 @@ def entries(file: str, parser: argparse.ArgumentParser) -> list[Entry]:
     Raises OSError or UsageError: it cannot be read, is no such list, or a field is wrong."""
 
     def refuse(message: str) -> None:
-        raise UsageError("", message.removeprefix("argument "))
+        raise UsageError("", message.removeprefix("argument --"))
 
     parser.error = refuse  # type: ignore[assignment, method-assign]
     with open(file, encoding="utf-8", errors="replace") as stream:

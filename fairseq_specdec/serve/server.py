@@ -18,7 +18,6 @@ from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, loading
-from fairseq_specdec.hub.command_line import at_the_prompt
 from fairseq_specdec.hub.decoding import SETTLED
 
 from .cli import Bound
@@ -145,14 +144,9 @@ def translator_of(args: argparse.Namespace, flags: dict[str, Any]) -> Speculativ
     given = {name: getattr(args, name) for name in names}
     for name in ("tokenizer", "bpe"):
         given[name] = None if getattr(args, name) == "none" else getattr(args, name)
-    try:
-        return SpeculativeTranslator.from_pretrained(
-            verifier, args.drafter_path, data, **given, **flags
-        )
-    except (ValueError, FileNotFoundError) as error:
-        # In flags, as long as the hub has not put it into Python's words.
-        said = error.__cause__ if isinstance(error.__cause__, UsageError) else error
-        raise UsageError("", at_the_prompt(str(said))) from error
+    return SpeculativeTranslator.from_pretrained(
+        verifier, args.drafter_path, data, **given, **flags
+    )
 
 
 def _verifier(args: argparse.Namespace) -> tuple[str, str | None]:

@@ -22,8 +22,13 @@ from fairseq.models import build_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 
-import fairseq_specdec.tasks  # noqa: F401  (the plugin)
-from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
+from fairseq_specdec.commands.own import (
+    brief,
+    command_parser,
+    load_plugin,
+    log_to_stderr,
+    reporting,
+)
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_model
@@ -137,6 +142,7 @@ def _asked_layers(args: argparse.Namespace, total: int) -> list[int]:
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
+    load_plugin()
     log_to_stderr()
     with reporting("select_layers", arguments) as words:
         main(brief(get_parser(), "select_layers").parse_args(words))

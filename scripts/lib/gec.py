@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from benchmark import Benchmark, Family, stand_in
 from launch import Devices
 from prepare import SPLITS, apply_codes, binarise, prepare, sample
-from recipe import REPO, StepError, read_table
+from recipe import LIB, REPO, StepError, read_table
 from step import Step
 
 PAIR = ("src", "tgt")
@@ -150,11 +150,7 @@ def files_of(paths: list[str]) -> list[str]:
 
 
 def noise_step(step: Step) -> None:
-    """An action: synthetic errors in clean text, as a corpus.
-
-    Processes share the work under torchrun or as the elements of a Slurm array, and whoever
-    finishes last publishes.
-    """
+    """An action: synthetic errors in clean text, as a corpus. The first node makes it."""
     step.need("fairseq-preprocess", "subword-nmt")
     corpora = Corrections(step)
     bench, noise = corpora.bench, corpora.bench.home / "noise"
@@ -167,16 +163,14 @@ def noise_step(step: Step) -> None:
     devices, words = Devices(step), step.settings.words("NOISE_FLAGS")
     if bench.smoke and not words:  # so that no spell-checker is needed
         words = ["--confusion-sets", str(SPELLINGS)]
-    devices.launch(
-        "-m", "fairseq_specdec.noise.cli", clean, "--dest", noise, "--seed", step["SEED"],
-        "--name", "synthetic.tok", *words, log=bench.home / "noise.log",
-    )  # fmt: skip
-    if not step.made(noise / "noise.json"):
-        step.log(f"this share is done; the process that finishes last publishes {noise}")
-        return
     if not devices.first:  # the pretraining reads what the first node makes of it
         devices.wait(record)
         return
+    log = bench.home / "noise.log"
+    step.run(
+        step.python, LIB / "noise.py", clean, "--dest", noise, "--seed", step["SEED"],
+        "--workers", step["THREADS"], "--name", "synthetic.tok", "--overwrite", *words, log=log,
+    )  # fmt: skip
     folder = step.make(bench.home / "noise_bpe")
     for side in PAIR:
         link = folder / f"synthetic.tok.{side}"

@@ -10,7 +10,7 @@ from typing import Any
 from benchmark import Benchmark
 from launch import Devices
 from models import WORDS_AND_SIZES, decode
-from recipe import StepError
+from recipe import REPO, StepError
 from step import Step, find
 
 from fairseq_specdec.io.flag_values import flag_of
@@ -180,21 +180,20 @@ def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> N
     if sentences(step, group):
         words = [*words, "--limit", sentences(step, group)]
     words = [*words, *["--by-sentence"] * (step.recipe.folder / "claims.tsv").exists()]
-    if name in settings.words("memory_sets"):
-        words += ["--batch-size", step["memory_sizes"]]
-    else:
-        words += ["--batch-size", "1", "--no-memory"]
+    more = ["--plots", base] if step["PLOTS"] else []
+    more += ["--memory"] if name in settings.words("memory_sets") else []
+    words += ["--batch-size", step["memory_sizes"] if "--memory" in more else "1"]
     words += ["--threads", step.environment["OMP_NUM_THREADS"]]  # as Devices chose
     for lengths in ("LENGTH_FLAGS", "bench_flags", "BENCH_FLAGS"):
         words += settings.words(lengths)
     words += ["--threads", on_cpu.group(1)] if on_cpu else []
-    words += ["--plots", base] if step["PLOTS"] else []
     for system, own, _ in group.systems:
         words += system_words(system, own)
     step.log(name)
+    program = [step.python, REPO / "benchmarks" / "peers.py"] if more else ["specdec-bench"]
     step.run(
-        "specdec-bench", bench.bin, "--path", group.verifier, "-s", bench.src, "-t", bench.tgt,
-        "--gen-subset", group.split, *WORDS_AND_SIZES, *words, "--json", f"{base}.json",
+        *program, bench.bin, "--path", group.verifier, "-s", bench.src, "-t", bench.tgt,
+        "--gen-subset", group.split, *WORDS_AND_SIZES, *words, *more, "--json", f"{base}.json",
         "--markdown", f"{base}.md", log=base.with_name(f"{name}.log"), mode="w",
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from recipe import swept
 
-from fairseq_specdec.bench import machine
+from fairseq_specdec.bench import tables as bench_tables
 from fairseq_specdec.bench.tables import section_title, table
 from fairseq_specdec.io.atomic import write_text
 
@@ -159,7 +159,7 @@ class Measured:
                 continue
             for line in measured["rows"]:
                 if line["system"] == row.system:
-                    self.sources[row.set] = machine.line(run["provenance"])
+                    self.sources[row.set] = bench_tables.line(run["provenance"])
                     kind, _, section = key.partition(".")
                     if kind in PARTS:
                         return part_of(line, kind, section)

@@ -20,7 +20,7 @@ from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
 from text_files import read_lines
 
-from fairseq_specdec.bench.text import split_compounds
+from fairseq_specdec.bench.outputs import split_compounds
 from fairseq_specdec.io.atomic import write_json
 
 logger = logging.getLogger("translation_scores")

@@ -28,7 +28,7 @@ def folders(tmp_path_factory):
 
 def run(folder, *words):
     threads = torch.get_num_threads()
-    given = [folder, "--cpu", "--no-memory", "--warmup", 0, *words]
+    given = [folder, "--cpu", "--warmup", 0, *words]
     try:
         return cli.main(list(map(str, given)), lambda text: None)
     finally:

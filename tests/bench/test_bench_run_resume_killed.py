@@ -55,3 +55,18 @@ def test_killed_at_any_rename_and_resumed(how, bench, tmp_path):
         assert (folder / "x.md").read_text() == printed
         kills += 1
     assert kills == 4, "two files for each of two sizes"
+
+
+def test_another_run_is_not_resumed(bench, tmp_path):
+    path = tmp_path / "x.json"
+    result, _ = bench(*WORDS, "1", "--json", path, "--resume")  # nothing before it
+    assert "resumed" not in result["provenance"]
+    again, _ = bench(*WORDS, "1", "--json", path, "--resume")
+    assert again["runs"] == result["runs"] and len(again["provenance"]["resumed"]) == 1
+    for more, why in ((["--repeats", 2], "command"), (["--threads", 2], "command, threads")):
+        with pytest.raises(ValueError, match=f"another run \\({why} differ\\)"):
+            bench(*WORDS, "1", *more, "--json", path, "--resume")
+    for text in ("{", "[]", '{"runs": []}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="x.json is no result of specdec-bench"):
+            bench(*WORDS, "1", "--json", path, "--resume")

@@ -9,11 +9,10 @@ from toy_translation import make_sample, sentences
 from fairseq_specdec.bench import figures, tables, timing
 from fairseq_specdec.bench.systems import Plan
 from fairseq_specdec.decoding import batch, stats
-from fairseq_specdec.drafting import autoregressive, nar_block
+from fairseq_specdec.drafting import nar_block
 from fairseq_specdec.engine.backend import Backend
 from fairseq_specdec.engine.eager.decoder import DecoderWeights
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
-from fairseq_specdec.engine.transformer import TransformerWeights
 from fairseq_specdec.engine.verifier import Verifier, VerifierSession
 
 # Seconds that each call takes by the clock of these tests.
@@ -60,7 +59,7 @@ def measured(case):
     sample = make_sample([max(sentences(12, seed=7), key=len)])
     timing.run_paired([system], [sample], warm_up=1, repeats=2)
     plan = Plan(case, (), {"beam": 1, "nbest": 1}, settings={"strategy": made.strategy})
-    row = figures.row(system, plan, figures.Context(system, system, None, system, None))
+    row = figures.row(system, plan, system, {"beam5": system, "greedy": None}, None)
     return row, made.stats.iterations / 2
 
 
@@ -121,24 +120,19 @@ def test_a_drafter_without_an_encoder_has_no_such_time(clock, monkeypatch):
     check(row, expected(iterations, 0.0, 0.0))
 
 
-def test_a_small_model_s_encoder_is_timed_apart(clock, monkeypatch):
-    clock.takes(monkeypatch, autoregressive.AutoregressiveSession, "propose", DRAFT)
-
-    class Slow(TransformerWeights):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)
-            encode = self.encode
-            self.encode = lambda *given: (
-                setattr(clock, "now", clock.now + DRAFTER_ENCODE) or (encode(*given))
-            )
-
-        def open(self, *args):
-            clock.now += OPEN
-            return super().open(*args)
-
-    monkeypatch.setattr(autoregressive, "TransformerWeights", Slow)
-    row, iterations = measured("sps")
-    check(row, expected(iterations, DRAFTER_ENCODE, OPEN))
+@pytest.mark.parametrize("case", ["calm", "greedy"])
+def test_tokens_that_left_early_are_counted(case):
+    """Kim et al. 2023, Figure 7."""
+    made = make_generator(case, lossless=False)
+    system = timing.System(case, made, made.models, made.stats)
+    batches = [make_sample([source]) for source in sentences(6, seed=7)]
+    for number, sample in enumerate(batches):
+        sample["id"] += number
+    timing.run_paired([system], batches, warm_up=0)
+    plan = Plan(case, (), {"beam": 1, "nbest": 1}, settings={"strategy": case})
+    row = figures.row(system, plan, system, {}, None)
+    early, layers = row["early_exit_percent"], row["layers"]
+    assert early is None is layers if case == "greedy" else 0 < early < 100 and 1 < layers < 3
 
 
 def test_stock_has_no_drafter():

@@ -1,19 +1,15 @@
-"""Sweeps, pictures and the page; plain functions of the benchmark."""
+"""Sweeps, greedy rows and presets; plain functions of the benchmark."""
 
-import builtins
-import importlib.util
-import json
-import math
+import shutil
+from types import SimpleNamespace
 
 import pytest
+from sacrebleu.metrics import BLEU
 
-from fairseq_specdec.bench import page, plots, tables
-from fairseq_specdec.bench.plots import Picture
+from fairseq_specdec.bench import session, tables
+from fairseq_specdec.bench.outputs import Texts
+from fairseq_specdec.bench.systems import Plan, greedy_of
 from fairseq_specdec.bench.workload import every_nth
-
-needs_matplotlib = pytest.mark.skipif(
-    importlib.util.find_spec("matplotlib") is None, reason="needs the extra plots"
-)
 
 
 def test_a_limit_spreads_over_the_lengths():
@@ -50,7 +46,7 @@ def test_a_sweep_crosses_the_flags_of_one_system(bench, pair, tmp_path):
         (["--sweep", "colour=5"], "no decoding flag 'colour'"),
         (["--sweep", "block_size=5", "--sweep", "block-size=6"], "swept already"),
         (["--sweep", "block_size=0"], "--system 'a block_size=0': --block-size 0"),
-        (["--sweep", "block_size=5,7,5"], "a value stands there twice"),
+        (["--sweep", "block_size=5,7,5"], "a row of this name too"),
         (["--sweep", "beam=4,0"], "--system 'a beam=0': --beam 0: must be 1 or more"),
         (
             ["--sweep", "a:block_size=5", "--system", "a block_size=5: --strategy iad"],
@@ -66,22 +62,6 @@ def test_mistaken_sweeps_are_named(bench, words, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "words, flag",
-    [
-        (["--drafter-path", "none.pt"], "--drafter-path"),
-        (["--drafter-path", "none.pt", "--system", "a: --strategy gad --drafter-path {d}"],
-         "--drafter-path"),
-        (["--strategy", "iad"], "--strategy"),
-        (["--block-size", "3"], "--block-size"),
-    ],
-)  # fmt: skip
-def test_a_shared_flag_that_no_system_uses_is_refused(bench, pair, words, flag):
-    """Its file would not be opened, and the reader would take the figures for the flag's."""
-    with pytest.raises(ValueError, match=f"^{flag} .*: no --system uses it"):
-        bench(*(word.format(d=pair.d) for word in words))
-
-
 def test_switches_are_swept_by_true_and_false(bench, pair):
     result, _ = bench(
         "--system", f"g: --strategy gad --drafter-path {pair.d}", "--limit", 1, "--warmup", 0,
@@ -91,177 +71,128 @@ def test_switches_are_swept_by_true_and_false(bench, pair):
     assert chosen == [True, False]
 
 
-def results(name="gad", **row):
-    """Results of two systems at two batch sizes, as small as they can be."""
-    base = {
-        "strategy": "gad", "bleu": 20.0, "ms_median": 3.0, "tokens_per_second": 90.0,
-        "speed_beam5": 2.0, "tok": 3.0, "ms_mean": 3.0, "sentences_per_second": 9.0,
-        "ms_by_section": dict.fromkeys(plots.SECTIONS, 1.0),
-        "sweep": {}, "base": name,
+@pytest.fixture
+def read(pair):
+    """What a command line asks for."""
+
+    def asked(*words):
+        return session.read(
+            [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", *words]
+        )
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("systems", "rows"),
+    [
+        (["a: --strategy iad"], ["greedy", "a"]),
+        (["a: --strategy iad", "g: --strategy greedy"], ["a", "g"]),
+        (["a: --strategy iad", "b: --strategy iad --block-size 3"], ["greedy", "a", "b"]),
+        (["a: --strategy iad --beam 4", "g: --strategy greedy"], ["greedy beam 4", "a", "g"]),
+        (["a: --strategy iad --verifier-dtype int8"], ["greedy int8", "a"]),
+        (["greedy: --strategy iad"], ["greedy, plain", "greedy"]),
+        (["n: --strategy none"], ["n"]),
+        ([], []),
+    ],
+)
+def test_each_beam_and_number_format_has_a_greedy_row(read, systems, rows):
+    plans = read(*(word for text in systems for word in ("--system", text))).plans
+    assert [plan.name for plan in plans] == rows
+
+
+def test_flags_before_system_are_not_for_the_added_row(read, pair):
+    words = ["--strategy", "gad", "--drafter-path", pair.d, "--system", "a: --block-size 2"]
+    assert [plan.settings["strategy"] for plan in read(*words).plans] == ["greedy", "gad"]
+
+
+def plan(name, strategy, beam=1, paths=("v",), dtype="fp32"):
+    engine = {"verifier_dtype": dtype, "backend": "auto", "cuda_graphs": "auto"}
+    settings = {"strategy": strategy, **engine} if strategy else {}
+    return Plan(name, paths, {"beam": beam}, settings=settings)
+
+
+def test_a_row_is_compared_with_its_own_verifier_beam_and_format():
+    rows = [
+        plan("stock", None), plan("g", "greedy"), plan("h", "greedy", paths=("w",)),
+        plan("g4", "greedy", 4), plan("g8", "greedy", dtype="int8"), plan("gad", "gad"),
+        plan("heads", "blockwise", 1, ("w",)), plan("wide", "iad", 4, ("x",)),
+        plan("small", "gad", dtype="int8"), plan("bf16", "gad", dtype="bf16"),
+    ]  # fmt: skip
+    compared = {row.name: greedy_of(row, rows) for row in rows}
+    assert {name: other and other.name for name, other in compared.items()} == {
+        "stock": None, "g": "g", "h": "h", "g4": "g4", "g8": "g8", "gad": "g", "heads": "h",
+        "wide": "g4", "small": "g8", "bf16": None,
     }  # fmt: skip
-    rows = [dict(base, system="fairseq beam 5"), dict(base, system=name, **row)]
-    part = {"rows": rows, "ms_by_batch": {row["system"]: [2.0, 3.0] for row in rows}}
-    settings = {"source_lang": "s", "target_lang": "t", "subset": "test", "sentences": 2}
-    return {
-        "settings": settings,
-        "provenance": {
-            "command": "specdec-bench <data> & more",
-            "threads": 1,
-            "machine": {"device": "Abacus"},
-        },
-        "systems": [],
-        "warnings": [],
-        "quality": None,
-        "memory": None,
-        "runs": [dict(part, batch_size=1), dict(part, batch_size=8)],
-    }
 
 
-def test_the_page_escapes_text_and_needs_no_other_file():
-    run = results('<b>&"x"')
-    run["warnings"] = ["<script>alert(1)</script>"]
-    text = page.page(run, [Picture("p", 'a "caption" <i>', b"\x89PNG")])
-    assert "<script" not in text and "<b>" not in text and "<i>" not in text
-    assert "&lt;b&gt;&amp;&quot;x&quot;" in text and "&lt;data&gt; &amp; more" in text
-    assert 'src="data:image/png;base64,iVBORw=="' in text
-    for outside in ("http:", "https:", "src='", "<link", "url("):
-        assert outside not in text
-    assert text.count("<h2>Batch size") == 2
+def test_a_preset_is_the_command_line_of_a_pair(pair, tmp_path):
+    """Flags of the command line come before the preset's."""
+    folder = tmp_path / "my data"
+    shutil.copytree(pair.data, folder)
+    words = [str(folder), "--preset", "demo_ende", "-s", "src", "-t", "tgt"]
+    asked = session.read([*words, "--system", "b: --strategy lookup", "--limit", "3"])
+    assert [plan.name for plan in asked.plans] == ["greedy", "iad", "gad", "gad++", "b"]
+    assert asked.plans[2].settings["drafter_path"] == str(folder / "drafter.pt")
+    assert asked.main.paths == (str(folder / "verifier.pt"),) and asked.args.limit == 3
 
 
-def test_missing_figures_are_dashes():
-    row = results()["runs"][0]["rows"][1]
-    missing = dict(row, bleu=None, ms_by_section=None)
-    _, cells, _ = tables.cells(tables.SPEED, [missing, row])
-    assert cells[1] == tables.NOTHING
-    _, cells, _ = tables.cells(tables.TIME, [missing, row])
-    assert cells[1 : 1 + len(plots.SECTIONS)] == [tables.NOTHING] * len(plots.SECTIONS)
+ROW = {
+    "system": "gad", "bleu": 20.0, "tok": 3.0, "ms_mean": 3.0, "speed_beam1": 3.14,
+    "speed_beam5": 9.0, "identical_percent": 100.0,
+    "ms_by_section": dict.fromkeys(tables.SECTIONS, 1.0),
+}  # fmt: skip
 
 
-def test_columns_without_a_figure_are_left_out():
-    (head, _) = tables.cells(tables.SPEED, [dict(results()["runs"][0]["rows"][1], bleu=None)])
-    assert "Tok." in head and not {"BLEU", "nodes", "near-ties"} & set(head)
+def test_missing_figures_are_dashes_and_empty_columns_are_left_out():
+    head, first, _ = tables.cells(tables.SPEED, [dict(ROW, bleu=None), ROW])
+    assert first[head.index("BLEU")] == "-" and "nodes" not in head and "near-ties" not in head
+    _, first, _ = tables.cells(tables.TIME, [dict(ROW, ms_by_section=None), ROW])
+    assert set(first[1:]) == {"-"}
+    assert r"| a\|b" in tables.markdown([tables.SYSTEM], [{"system": "a|b"}])
 
 
-def test_a_busy_machine_is_spoken_of():
-    run = results()
-    run["provenance"]["threads"] = 2
-    run["runs"][1]["load_average"] = [2.5, 1.0, 1.0]
+def test_what_to_know_of_the_machine_stands_under_the_tables():
+    facts = {"threads": 2, "machine": {"missing_engine": "the native engine is missing: x"}}
+    run = {"provenance": facts, "quality": None, "runs": [{"load_average": [7.0, 1.0, 1.0]}]}
+    lines = tables.legend(run)
+    assert "WARNING: the native engine is missing: x." in lines
+    assert any("busy (load average 7)" in line for line in lines)
+    run["runs"][0]["load_average"] = [2.5, 1.0, 1.0]
     assert not any("busy" in line for line in tables.legend(run))
-    run["runs"][0]["load_average"] = [7.0, 1.0, 1.0]
-    assert any("busy (load average 7)" in line for line in tables.legend(run))
-
-
-def test_a_missing_engine_is_named_under_the_tables():
-    run = results()
-    assert not any("native engine" in line for line in tables.legend(run))
-    run["provenance"]["machine"]["missing_engine"] = "the native engine is missing: x"
-    assert "WARNING: the native engine is missing: x." in tables.legend(run)
-
-
-def test_bars_in_names_do_not_break_the_table():
-    text = tables.markdown([tables.SYSTEM], [{"system": "a|b"}])
-    assert text.splitlines()[-1] == r"| a\|b   |"
 
 
 def test_the_fastest_system_with_identical_text_is_named():
-    part = results()["runs"][0]
-    stock, gad = part["rows"]
-    stock.update(identical_percent=None, speed_beam1=0.5)
-    gad.update(identical_percent=100.0, speed_beam1=3.14)
-    wrong = dict(gad, system="gad++", identical_percent=99.9, speed_beam1=9.0)
-    part["rows"].append(wrong)
-    assert tables.conclusion(part).startswith(
-        "batch 1: gad is fastest with identical text: 3.00 ms a sentence, 3.1x stock"
-    )
-    gad["speed_greedy"] = 1.02
-    part["rows"] += [dict(gad, system=name, ms_mean=ms) for name, ms in (("b", 3.08), ("c", 3.1))]
-    conclusion = tables.conclusion(part)
-    assert (
-        conclusion.startswith("batch 1: gad, b are, within 3%, fastest")
-        and "greedy" not in conclusion
-    )
-    part["rows"] = [stock, wrong]
-    assert "no system was faster" in tables.conclusion(part)
+    stock = dict(ROW, system="fairseq beam 1", ms_mean=27.0)
+    wrong = dict(ROW, system="gad++", identical_percent=99.9, ms_mean=1.0)
+    others = [dict(ROW, system=name, ms_mean=ms) for name, ms in (("b", 3.08), ("c", 3.1))]
+
+    def conclusion(*rows):
+        return tables.conclusion({"batch_size": 1, "rows": rows})
+
+    alone = "batch 1: gad is fastest with identical text: 3.00 ms per sentence, 3.1x stock beam 1"
+    assert conclusion(stock, ROW, wrong) == f"{alone}, 9.0x beam 5."
+    assert conclusion(ROW, *others).startswith("batch 1: gad, b are, within 3%, fastest")
+    assert conclusion(dict(ROW, speed_greedy=1.19)).endswith("5, 1.19x this engine's greedy.")
+    assert "no system was faster" in conclusion(stock, wrong)
 
 
-@needs_matplotlib
-def test_pictures_are_titled_and_a_system_keeps_its_colour(monkeypatch):
-    run, figures = results(), {}
-    run["runs"][0]["rows"].insert(
-        1, dict(run["runs"][0]["rows"][1], system="other", sweep={"k": 1})
-    )
-    monkeypatch.setattr(plots, "MOST", 2)  # "other" is left out of some pictures
-    monkeypatch.setattr(
-        plots,
-        "picture",
-        lambda run, name, caption, *panels: figures.update(
-            {name: plots.figure_of(run, "What it shows, with more.", panels)}
-        ),
-    )
-    plots.latency_and_throughput(run)
-    plots.speed_by_batch(run)
-    for figure in figures.values():
-        colours = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
-        assert colours["gad"] == "C2" and "other" not in colours
-        assert figure.get_suptitle() == "What it shows"
-        assert figure.axes[0].get_title() == "s-t, test, 2 sentences; Abacus, 1 thread"
-    speeds = {
-        line.get_label(): line.get_ydata() for line in figures["speed_by_batch"].axes[0].lines
-    }
-    assert list(speeds["gad"]) == [2.0, 2.0], "over stock at the same batch size"
+def test_compounds_are_split_on_both_sides():
+    wanted = {1: "die gut-gemachte Sache ist nun fertig .", 2: "ein Test mit vier Worten mehr ."}
+    got = {1: wanted[1].replace("gut", "schlecht"), 2: wanted[2]}
 
+    class Looked(Texts):
+        def __init__(self, tokenised):
+            self.tokenised, self.kind = tokenised, "a toy"
 
-@needs_matplotlib
-def test_every_picture_is_a_png():
-    run = results("$weird_{")
-    rows = run["runs"][0]["rows"]
-    for value in ("5", "10"):
-        for tau in ("0", "1", "inf"):
-            sweep = {"block_size": value, "tau": tau}
-            rows.append(dict(rows[1], system=f"s {value} {tau}", base="s", sweep=sweep))
-    for value in ("fp32", "bf16"):
-        sweep = {"drafter_dtype": value}
-        rows.append(dict(rows[1], system=f"t {value}", base="t", sweep=sweep, tok=None, bleu=None))
-    times = run["runs"][0]["ms_by_batch"]
-    times.update((row["system"], [1.0, 2.5]) for row in rows[2:])
-    run["runs"][1]["rows"] = rows
-    pictures = {picture.name: picture for picture in plots.draw(run)}
-    assert list(pictures) == [
-        "latency_throughput", "speed_by_batch", "speed_up_distribution", "time_split",
-        "sweep_1_block_size", "sweep_1_tau", "trade_off_1", "sweep_2",
-    ]  # fmt: skip
-    assert "(k)" in pictures["sweep_1_block_size"].caption
-    for picture in pictures.values():
-        assert picture.png[:8] == b"\x89PNG\r\n\x1a\n" and len(picture.png) > 5000
+        def __call__(self, tokens, reference=False):
+            return (wanted if reference else got)[tokens[0]]
 
-
-@needs_matplotlib
-def test_plots_and_page_are_written(bench, pair, tmp_path):
-    bench(
-        "--system", "copy: --strategy iad", "--limit", 4, "--warmup", 0, "--batch-size", "1,2",
-        "--plots", tmp_path / "p", "--html", tmp_path / "x.html", "--json", tmp_path / "x.json",
-    )  # fmt: skip
-    assert {path.name for path in (tmp_path / "p").iterdir()} == {
-        "latency_throughput.png", "speed_by_batch.png", "speed_up_distribution.png",
-        "time_split.png",
-    }  # fmt: skip
-    text = (tmp_path / "x.html").read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 4
-    ms_by_batch = json.loads((tmp_path / "x.json").read_text())["runs"][0]["ms_by_batch"]
-    assert len(ms_by_batch["copy"]) == 4 and all(
-        0 < x and math.isfinite(x) for x in ms_by_batch["copy"]
-    )
-
-
-def test_pictures_without_matplotlib_are_refused_before_anything_is_loaded(bench, monkeypatch):
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *a: None if name == "matplotlib" else find_spec(name),
-    )
-    monkeypatch.setattr(builtins, "open", None)
-    for flag in ("--plots", "--html"):
-        with pytest.raises(ValueError, match=f"{flag}: needs matplotlib; install"):
-            bench(flag, "x")
+    numbers = {number: [number] for number in wanted}
+    system, data = SimpleNamespace(name="ours", tokens=numbers), SimpleNamespace(tgt=numbers)
+    quality = Looked(True).quality([system], data)
+    ours, theirs = ([s.replace("-", " ##AT##-##AT## ") for s in d.values()] for d in (got, wanted))
+    score = BLEU(tokenize="none", force=True).corpus_score(ours, [theirs]).score
+    assert quality.compound == {"ours": pytest.approx(score)}
+    assert quality.score["ours"] < score and quality.exact == {"ours": 50}
+    assert Looked(False).quality([system], data).compound is None

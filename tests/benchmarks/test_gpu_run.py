@@ -1,16 +1,12 @@
 """benchmarks/gpu.sh: its steps, and what becomes of them."""
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 
 import gpu_figures
 import gpu_run
 import pytest
 
-from fairseq_specdec.bench.systems import make_plan
 from fairseq_specdec.costs import devices
 
 REPO = gpu_run.REPOSITORY
@@ -49,41 +45,6 @@ def test_what_becomes_of_a_step(tmp_path, code, seconds, left, result):
     assert gpu_run.run(step("one", code, seconds), left, tmp_path) == result
 
 
-def test_a_log_keeps_its_end(tmp_path):
-    assert gpu_run.run(step("long", "print('x' * 50_000, 'end')"), 60, tmp_path) == "done"
-    log = (tmp_path / "long.log").read_text()
-    assert len(log) == gpu_run.KEPT and log.endswith("end\n")
-
-
-def write(name):
-    return f"open('{name}.md', 'w').write('| {name} |')"
-
-
-def run_all(monkeypatch, capsys, folder, steps):
-    monkeypatch.setattr(gpu_run, "steps", lambda _: steps)
-    monkeypatch.setattr(sys, "argv", ["gpu_run.py", str(folder), "--device", "cpu"])
-    status = gpu_run.main()
-    done = json.loads((folder / "steps.json").read_text())
-    return status, [row[:2] for row in done], capsys.readouterr().out
-
-
-def test_a_failure_stops_nothing(tmp_path, monkeypatch, capsys):
-    path = tmp_path / "third"
-    steps = [step("first", "1"), step("second", "1 / 0"), step("third", write(path))]
-    status, done, printed = run_all(monkeypatch, capsys, tmp_path, steps)
-    assert status == 1 and "gpu.md" in printed
-    assert done == [["first", "done"], ["second", "failed (1)"], ["third", "done"]]
-    page = (tmp_path / "gpu.md").read_text()
-    assert "| second | failed (1) |" in page and f"| {path} |" in page.split("## third")[1]
-
-
-def test_without_what_is_needed_nothing_is_measured(tmp_path, monkeypatch, capsys):
-    code = "print('no such card'); raise SystemExit(1)"
-    steps = [step("check", code, needed=True), step("other", "1")]
-    status, done, message = run_all(monkeypatch, capsys, tmp_path, steps)
-    assert status == 1 and done == [["check", "failed (1)"]] and "no such card" in message
-
-
 def results(folder, lines):
     folder.mkdir()
     (folder / "generate-test.txt").write_text("".join(line + "\n" for line in lines))
@@ -102,22 +63,6 @@ def test_identity_of_what_was_printed(tmp_path, capsys):
     assert "1 of 2 hypotheses" in (tmp_path / "beam5_identity.md").read_text()
 
 
-@pytest.mark.parametrize("pair, drafting", [("ende", "gad"), ("edit", "iad")])
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_beams_are_measured_with_drafts_and_without(tmp_path, pair, drafting, device):
-    words = list(map(str, gpu_run.speed(given(tmp_path, device), pair, "fp32").command))
-    systems = [words[i + 1].split(": ") for i, word in enumerate(words) if word == "--system"]
-    shared = argparse.Namespace(beam=1, path=words[words.index("--path") + 1])
-    plans = {name: make_plan(name, flags.split(), shared).settings for name, flags in systems}
-    assert plans["beam 5"]["strategy"] == "none"
-    assert plans[f"{drafting}, beam 5"]["strategy"] == drafting
-    asked = {name: given["cuda_graphs"] for name, given in plans.items() if "graphs" in name}
-    without = ["greedy", "beam 5", *(["gad"] if pair == "ende" else [])]
-    assert asked == ({f"{of}, no graphs": "off" for of in without} if device == "cuda" else {})
-    if pair == "ende":
-        assert plans["gad, whole drafts"]["draft_budget"] == 0
-
-
 @pytest.mark.parametrize("column, drafter", [(0.4, 0.5), (0.001, 0.3), (0.0, 1.5)])
 def test_costs_are_found_from_times(column, drafter):
     verifying = [(n, 3.0 * (1 + column * (n - 1))) for n in (1, 26, 8, 208, 32, 832)]
@@ -127,13 +72,6 @@ def test_costs_are_found_from_times(column, drafter):
     assert costs[1] == pytest.approx(drafter, rel=1e-6)
     falling = [(1, 3.0), (26, 2.9)]
     assert gpu_figures.fitted(falling, drafting)[0] == 0
-
-
-def test_a_cost_names_where_it_holds():
-    cost = gpu_figures.Pair("cpu", 1000, half=False).cost([(1, 3.0), (26, 6.0)], [(25, 2.0)], 8)
-    assert (cost.device, cost.dtype) == ("cpu", "float32")
-    assert cost.graphs == 8 and cost.least < cost.most
-    assert cost.column == pytest.approx(1 / 25)
 
 
 def test_the_table_of_costs_is_written_and_a_rehearsal_leaves_the_project_s(tmp_path, monkeypatch):
@@ -176,25 +114,3 @@ def test_graphs_are_used_up_to_the_rows_where_they_pay(with_graphs, most, monkey
     assert len(table) == 3 and len(verifying) == 6 and len(drafting) == 3
     taken = {tokens // 25: time for tokens, time in drafting}
     assert taken == {n: (faster if n <= most else without)[n] for n in gpu_figures.ROWS}
-
-
-def test_check_of_a_cpu(tmp_path):
-    assert gpu_figures.check(given(tmp_path)) == 0
-    facts = json.loads((tmp_path / "check.json").read_text())
-    assert facts["product"] == 64.0**3 and "torch" in facts["versions"]
-
-
-def test_check_without_a_card(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert gpu_figures.check(given(tmp_path, "cuda")) == 1
-    assert "finds no CUDA device" in capsys.readouterr().out
-
-
-def test_a_wheelhouse_without_wheels_is_named(tmp_path):
-    (tmp_path / "wheels").mkdir()
-    done = subprocess.run(
-        ["bash", str(REPO / "benchmarks" / "gpu.sh"), str(tmp_path / "out")],
-        env=dict(os.environ, WHEELHOUSE=str(tmp_path / "wheels"), PYTHON=sys.executable),
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 1 and "a wheel is missing" in done.stderr

@@ -6,8 +6,6 @@ import pytest
 import shapes
 import torch
 
-from fairseq_specdec.engine.threads import set_threads
-
 
 @pytest.fixture
 def tiny(monkeypatch):
@@ -26,13 +24,6 @@ def test_every_system_and_every_pass_has_its_figure(tiny, capsys):
     assert systems[0] == "stock" and len(systems) == 1 + 3 * 4
     pairs = re.findall(r"^\| (?:fp32|int8|int7) \|(.+)\|$", out, flags=re.M)
     assert [len(re.findall(r"\d+\.\d / \d+\.\d", each)) for each in pairs] == [5, 5, 5]
-
-
-def test_passes_are_shared_by_threads(tiny, capsys):
-    shapes.main([tiny, "--repeats", "1", "--threads", "2"])
-    rows = re.findall(r"^\| (\w+) \| (\d) \|((?: \d+\.\d \|){5})$", capsys.readouterr().out, re.M)
-    assert [row[:2] for row in rows] == [(f, n) for f in shapes.FORMATS for n in "12"]
-    set_threads(1)
 
 
 @pytest.mark.parametrize("drafter, passes", [({"right": 2, "size": 5}, 9), ({"size": 3}, 7)])

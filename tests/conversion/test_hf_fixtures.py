@@ -57,6 +57,11 @@ def test_the_text_is_transformers(converted, family):
     assert len(set(facts["outputs"])) > 5, "outputs that differ, or a broken model would pass"
     pieces = translator.translate_stream(facts["sources"][0])
     assert "".join(map(str, pieces)) == facts["outputs"][0]
+    begun = [text.split()[0] for text in facts["outputs"]]
+    translations = translator.translate(facts["sources"], prefix=begun)
+    assert list(map(str, translations)) == facts["outputs"]
+    other = translator.translate(facts["sources"][0], prefix=facts["outputs"][1]).text
+    assert other.startswith(facts["outputs"][1]) and facts["outputs"][0] != facts["outputs"][1]
 
 
 @pytest.mark.parametrize("family", ["marian", "mbart25"])

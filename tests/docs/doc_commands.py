@@ -14,7 +14,6 @@ from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.costs import cli as costs_cli
 from fairseq_specdec.data import distill, edits, shortlist
 from fairseq_specdec.environment import cli as environment_cli
-from fairseq_specdec.noise import cli as noise_cli
 from fairseq_specdec.serve import cli as serve_cli
 from fairseq_specdec.trace import cli as trace_cli
 
@@ -31,7 +30,6 @@ PARSERS = {
     "specdec-bench": session.get_parser,
     "specdec-edits": edits.get_parser,
     "specdec-env": environment_cli.get_parser,
-    "specdec-noise": noise_cli.get_parser,
     "specdec-serve": serve_cli.get_parser,
     "specdec-shortlist": shortlist.get_parser,
     "specdec-trace": trace_cli.get_parser,
@@ -39,7 +37,7 @@ PARSERS = {
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
     "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-costs", "specdec-demo",
-    "specdec-edits", "specdec-env", "specdec-noise", "specdec-serve", "specdec-shortlist",
+    "specdec-edits", "specdec-env", "specdec-serve", "specdec-shortlist",
     "specdec-trace",
 }  # fmt: skip
 MODULES = {
@@ -76,6 +74,7 @@ FOREIGN = {
     "--no-build-isolation", "--no-deps", "--head", "--address", "--standalone", "--nproc_per_node",
     "--array", "--wrap",
     "--config-dir", "--config-name", "--model", "--src-embedding-copy", "--shell",
+    "--isa", "--memory", "--peers", "--plots",  # benchmarks/peers.py
     "--csv", "--expected", "--headless", "--per-second", "--run-time", "--texts", "--users",
     # of decoders that no command here trains, or not in every fairseq
     "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",

@@ -68,10 +68,10 @@ SMALLER = [
     (r"--array=0-15", "--array=0-0"),
     (
         r"--batch-size 1,8,32 --repeats 3 --threads 1",
-        "--batch-size 1,4 --limit 4 --warmup 0 --threads 1 --no-memory",
+        "--batch-size 1,4 --limit 4 --warmup 0 --threads 1",
     ),
-    (r"--limit \d+ --no-memory", "--limit 2 --warmup 0 --no-memory"),
-    (r"specdec-noise ", "specdec-noise --confusion-sets confusions.txt "),
+    (r"--cpu --limit \d+", "--cpu --limit 2 --warmup 0"),
+    (r"lib/noise.py ", "lib/noise.py --confusion-sets confusions.txt "),
 ]
 # The task of each published model, and the architecture of the toy in its place.
 ARCHITECTURES = {

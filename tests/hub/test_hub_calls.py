@@ -1,5 +1,6 @@
 """The calls of a translator: options of one call, texts as they end, progress, types."""
 
+import asyncio
 import importlib.util
 import os
 import pathlib
@@ -9,12 +10,14 @@ import threading
 import weakref
 
 import pytest
+import torch
 from toy_pair import text_of
-from toy_strategies import flags, stock
-from toy_translation import make_sample, make_task, sentences, toy_model
+from toy_strategies import flags, stock, stock_beams
+from toy_translation import make_sample, make_task, sentences, toy_model, translate
 
 from fairseq_specdec.decoding.loop import Batch
 from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.hub.decoding import Decoding
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = sentences(12, seed=9)
@@ -129,11 +132,18 @@ def test_the_counters_are_of_all_calls(pair):
 @pytest.mark.parametrize(
     "flags, error, message",
     [
-        ({"beem": 2}, TypeError, "^beem: no such decoding flag; did you mean beam?"),
+        ({"beem": 2}, TypeError, r"^beem: no such decoding flag; did you mean beam\?"),
+        ({"beam_size": 2}, TypeError, r"^beam_size: no such .*; did you mean beam\?"),
+        ({"num_hypotheses": 2}, TypeError, r"; did you mean nbest\?"),
+        ({"max_decoding_length": 2}, TypeError, r"; did you mean max_len_b\?"),
         ({"beam": "5"}, TypeError, "^beam: expected int, got '5'"),
         ({"beam": [5]}, TypeError, "^beam: expected int"),
         ({"nbest": 2}, ValueError, "^nbest 2: there are beam 1 hypotheses"),
-        ({"strategy": "gat"}, ValueError, "^strategy gat: unknown; choose one of greedy"),
+        ({"strategy": "gadd"}, ValueError, r"^strategy gadd: unknown; .*; did you mean gad\?$"),
+        ({"strategy": "best"}, ValueError, "^strategy best: unknown; choose one of greedy"),
+        ({"strategy": "nar", "prefix": ["w1"]}, ValueError, "^prefix: strategy nar has no ver"),
+        ({"prefix": 1}, TypeError, "^prefix: expected a string or a list, got int"),
+        ({"prefix": ["w1"] * 2}, ValueError, "^prefix: 2 for 1[2]? texts; give a list with one"),
         ({"verifier_dtype": "int8"}, ValueError, "^verifier_dtype: .* pass it to from_pretrained"),
         ({"drafter": "d.pt"}, TypeError, "^drafter: no such decoding flag"),
     ],
@@ -145,6 +155,66 @@ def test_mistakes_in_a_call_are_named(translator, flags, error, message):
             call(TEXTS, **flags)
     with pytest.raises(error, match=message):
         translator.translate_stream(TEXTS[0], **flags)
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ({"prefix": "w1"}, "^prefix: 1 for 12 texts; give a list with one for each"),
+        ({"prefix": ["w1 xq </s>", *[None] * 11]}, "^prefix 'w1 xq </s>': xq, </s> is not in"),
+        ({"batch_size": 0}, "^batch_size 0: must be 1 or more"),
+    ],
+    ids=str,
+)
+def test_mistakes_of_texts_are_named(translator, flags, message):
+    with pytest.raises(ValueError, match=message):
+        translator.translate(TEXTS, **flags)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("strategy", ["greedy", "gad", "iad"])
+def test_outputs_with_prefixes_are_fairseqs(translator, strategy, beam):
+    """Of every length in one batch, and none; as of --prefix-size."""
+    words = make_task().target_dictionary
+    begun = [translate(line)[: i % 5] for i, line in enumerate([*SOURCES[3:], *SOURCES[:3]])]
+    prefix = [text_of(line) if line else (None, "")[i % 2] for i, line in enumerate(begun)]
+    rows = [[words.index(f"w{word}") for word in line] for line in begun]
+    forced = torch.tensor([row + [words.pad()] * (4 - len(row)) for row in rows])
+    expected = stock_beams([toy_model()], make_sample(SOURCES), flags(beam), forced)
+    for size in (3, 12):
+        results = translator.translate(
+            TEXTS, prefix=prefix, strategy=strategy, beam=beam, nbest=beam, batch_size=size
+        )
+        for one, ranked in zip(results, expected):
+            mine = [[*each.tokens, "</s>"] for each in (one, *one.alternatives)]
+            assert mine == [[words[t] for t in each["tokens"].tolist()] for each in ranked]
+    for text, wanted, one in zip(TEXTS, prefix, results):
+        call = {"prefix": wanted, "strategy": strategy, "beam": beam}
+        assert one.text.startswith(wanted or "")
+        assert "".join(translator.translate_stream(text, **call)) == one.text
+        assert translator.translate(text, **call).tokens == one.tokens
+    lines = translator.translate("\n".join(TEXTS[4:6]), **dict(call, prefix=prefix[4])).text
+    assert lines.split("\n") == [
+        results[4].text,
+        translator.translate(TEXTS[5], **dict(call, prefix=None)).text,
+    ]
+
+
+def test_a_call_has_batches_of_its_size(pair, translator, monkeypatch):
+    relaxed = {"strategy": "gad++", "tau": 3.0, "top_beta": 3}
+    alone, sizes, batch = load(pair, batch_size=5, **relaxed), [], Decoding.batch
+    monkeypatch.setattr(
+        Decoding,
+        "batch",
+        lambda self, rows, *a: (sizes.append(len(rows)), batch(self, rows, *a))[1],
+    )
+    mine = translator.translate(TEXTS, batch_size=5, **{"block_size": 4, **relaxed})
+    assert sizes == [5, 5, 2]
+    completed = dict(translator.translate_as_completed(TEXTS, batch_size=4))
+    waited = asyncio.run(translator.translate_async(TEXTS, batch_size=4))
+    assert sizes[3:] == [4] * 6
+    assert [completed[i].text for i in range(12)] == [each.text for each in waited]
+    assert [one.tokens for one in alone.translate(TEXTS)] == [one.tokens for one in mine]
 
 
 def test_a_drafter_that_is_missing_is_asked_for(pair):

@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
+from fairseq_specdec.commands.in_fairseq import hydra_field
 from fairseq_specdec.config import SpecDecConfig
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.flags import GENERATION, INSTEAD, OWN, in_python, split_flags
 
 
@@ -27,7 +29,7 @@ def test_every_flag_of_the_command_line_is_taken_or_explained():
     [
         ("top_betta", "top_betta: no such decoding flag; did you mean top_beta?"),
         ("xyzzy", "xyzzy: no such decoding flag; there are accept_epsilon, "),
-        ("prefix_size", "prefix_size: no decoding flag of this call; there is no target"),
+        ("prefix_size", "prefix_size: no decoding flag of this call; pass translate"),
         ("trace_path", "trace_path: .*return_trace=True"),
         ("constraints", "constraints: cannot be honoured by speculative decoding"),
     ],
@@ -53,10 +55,15 @@ def test_values_of_another_type_are_refused(name, value, kind):
         split_flags("gad", None, {name: value})
 
 
-def test_errors_speak_python():
-    message = (
-        "--drafter-path: --strategy iad wants --top-beta 1 of --path; fairseq-preprocess --foo"
-    )
-    assert in_python(message) == (
+def test_mistakes_are_reworded():
+    said = "--drafter-path: --strategy iad wants --top-beta 1 of --path; fairseq-preprocess --foo"
+    with pytest.raises(UsageError) as caught, in_python():
+        raise UsageError(*said.replace("; ", ": ").split(": "))
+    assert str(caught.value) == (
         "drafter: strategy iad wants top_beta 1 of verifier; fairseq-preprocess --foo"
+    )
+    assert str(caught.value.original) == said
+    hydra = UsageError("--top-beta 0", "not --arch, --dropout, --no-such-flag")
+    assert str(hydra.reworded(hydra_field)) == (
+        "task.top_beta 0: not model._name, model.dropout, --no-such-flag"
     )

@@ -14,7 +14,6 @@ from fairseq.data import Dictionary
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.choices import choose_codec
-from fairseq_specdec.hub.command_line import at_the_prompt
 from fairseq_specdec.hub.loading import Loaded, Place
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
@@ -119,7 +118,7 @@ def test_the_dictionary_decides_the_kind(tmp_path):
 def test_of_several_one_must_be_named(tmp_path):
     put(tmp_path, "a.spm")
     put(tmp_path, "b.spm", text="other")
-    with pytest.raises(ValueError, match=r"^bpe: .*a\.spm, .*b\.spm\); pass bpe_codes=\.\.\. "):
+    with pytest.raises(ValueError, match=r"^--bpe: .*a\.spm, .*b\.spm\); name .*--bpe-codes"):
         codec(tmp_path, PIECES)
     named = codec(tmp_path, PIECES, bpe_codes=str(tmp_path / "b.spm"))
     assert named.bpe_name == "sentencepiece" and named.bpe.sp.path.endswith("b.spm")
@@ -131,12 +130,8 @@ def test_of_several_one_must_be_named(tmp_path):
 
 @pytest.mark.parametrize("words, shown", [(PIECES, "'▁H'"), (PARTS, "'h@@'")])
 def test_subwords_without_their_model_are_refused(tmp_path, words, shown):
-    with pytest.raises(
-        ValueError, match=f"^bpe: .*{shown}.*pass bpe_codes=... .*bpe=None"
-    ) as message:
+    with pytest.raises(ValueError, match=f"^--bpe: .*{shown}.*with --bpe-codes, .*--bpe none"):
         codec(tmp_path, words)
-    prompt = at_the_prompt(str(message.value))
-    assert "--bpe-codes" in prompt and "--bpe none" in prompt and "=" not in prompt
     assert codec(tmp_path, words, bpe=None).bpe is None
 
 
@@ -153,7 +148,7 @@ def test_what_a_checkpoint_names_may_have_moved(tmp_path, kind, flag, monkeypatc
     fast.fastBPE = lambda path: None
     monkeypatch.setitem(sys.modules, "fastBPE", fast)
     saved = {"bpe": {"_name": kind, flag: "/gone/file"}}
-    with pytest.raises(ValueError, match=f"^bpe: .*{kind}.*/gone/file.*pass bpe_codes=..."):
+    with pytest.raises(ValueError, match=f"^--bpe: .*{kind}.*/gone/file.*with --bpe-codes"):
         codec(tmp_path, WORDS, saved=saved)
     put(tmp_path, "spm.model", "codes")
     assert codec(tmp_path, WORDS, saved=saved).bpe_name == kind
@@ -161,9 +156,9 @@ def test_what_a_checkpoint_names_may_have_moved(tmp_path, kind, flag, monkeypatc
 
 def test_a_file_that_is_named_and_not_there_is_not_replaced(tmp_path):
     put(tmp_path, "codes")
-    with pytest.raises(ValueError, match="^bpe 'subword_nmt': .*gone"):
+    with pytest.raises(ValueError, match="^--bpe 'subword_nmt': .*gone"):
         codec(tmp_path, PARTS, bpe_codes=str(tmp_path / "gone"))
-    with pytest.raises(ValueError, match="^bpe 'subword_nmt': .*gone"):
+    with pytest.raises(ValueError, match="^--bpe 'subword_nmt': .*gone"):
         codec(tmp_path, PARTS, bpe={"bpe": "subword_nmt", "bpe_codes": str(tmp_path / "gone")})
 
 
@@ -186,7 +181,7 @@ def test_a_file_that_is_no_subword_model_is_named(tmp_path, make, message):
     if "is " in message:
         choices.append({"bpe": {"bpe": "sentencepiece", "sentencepiece_model": str(path)}})
     for choice in choices:
-        with pytest.raises(ValueError, match=rf"^bpe '\w+': {path}: .*{message}"):
+        with pytest.raises(ValueError, match=rf"^--bpe '\w+': {path}: .*{message}"):
             codec(tmp_path, WORDS, **choice)
 
 
@@ -248,7 +243,7 @@ def test_codes_that_are_no_path_are_refused(tmp_path, given):
 
 
 def test_other_kinds_take_no_file_here(tmp_path):
-    with pytest.raises(ValueError, match="^bpe_codes: bpe is 'bytes'"):
+    with pytest.raises(ValueError, match="^--bpe-codes: --bpe is 'bytes'"):
         codec(tmp_path, PIECES, bpe="bytes", bpe_codes="codes")
     assert codec(tmp_path, WORDS, bpe="characters").bpe_name == "characters"
 
@@ -257,5 +252,5 @@ def test_the_demo_pair_is_not_split_at_blanks(demo, tmp_path):
     """A copy without its codes is refused; before, its words were split at blanks."""
     for name in ("verifier.pt", "dict.en.txt", "dict.de.txt"):
         shutil.copy(demo / name, tmp_path)
-    with pytest.raises(ValueError, match="^bpe: .*@@.*pass bpe_codes"):
+    with pytest.raises(ValueError, match="^bpe: .*@@.*with bpe_codes"):
         SpeculativeTranslator.from_pretrained(tmp_path, device=torch.device("cpu"))

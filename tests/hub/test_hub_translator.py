@@ -287,8 +287,8 @@ def test_the_default_strategy_is_lossless(pair):
         ({"block_size": 9}, ValueError, "^block_size 9: the drafter .* blocks of 4"),
         ({"drafter": "nowhere.pt"}, ValueError, "^drafter: no such file: nowhere.pt"),
         ({"tau_": 1}, TypeError, "^tau_: no such decoding flag; did you mean tau?"),
-        ({"dtype": "fp8"}, ValueError, "^dtype 'fp8': choose one of fp32, fp16, bf16"),
-        ({"dtype": "fp16"}, ValueError, "^dtype 'fp16': not on a CPU"),
+        ({"dtype": "fp8"}, ValueError, "^dtype fp8: choose one of fp32, fp16, bf16"),
+        ({"dtype": "fp16"}, ValueError, "^dtype fp16: not on a CPU"),
         ({"batch_size": 0}, ValueError, "^batch_size 0: must be 1 or more"),
         ({"too_long": "cut"}, ValueError, "^too_long 'cut': choose refuse or truncate"),
         ({"data": "/nowhere"}, FileNotFoundError, "^data: no such folder: /nowhere"),
@@ -318,6 +318,9 @@ def test_a_verifier_that_is_none(pair, tmp_path):
         SpeculativeTranslator.from_pretrained(tmp_path / "v.pt", data=pair, strategy="greedy")
     with pytest.raises(FileNotFoundError, match="verifier: no such file: gone.pt; .*demo_ende"):
         SpeculativeTranslator.from_pretrained("gone.pt", strategy="greedy")
+    (tmp_path / "checkpoint_best.pt").touch()
+    with pytest.raises(FileNotFoundError, match="verifier: .* has checkpoint_best.pt; name .*/ch"):
+        SpeculativeTranslator.from_pretrained(tmp_path)
     with pytest.raises(ValueError, match="holds a drafter, not a verifier"):
         SpeculativeTranslator.from_pretrained(pair / "drafter.pt", strategy="greedy")
 
@@ -331,7 +334,7 @@ def test_a_verifier_that_is_no_path(wrong):
 def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fairseq_specdec.hub.loading.__file__", str(tmp_path / "a/b/loading.py"))
-    with pytest.raises(FileNotFoundError, match="demo_ende: not in .*checkout.*specdec-demo: --"):
+    with pytest.raises(FileNotFoundError, match="demo_ende: not in .*checkout.*path/to"):
         find("demo_ende", None, None, "gad++")
     (tmp_path / "data-bin/demo_ende").mkdir(parents=True)
     (tmp_path / "data-bin/demo_ende/verifier.pt").touch()

@@ -80,7 +80,7 @@ COMMANDS = {
         "corpus.build_ende.write", "fairseq-train", "specdec-distill", "demo.steps.join_history",
     ),
     "wikilarge": ("fairseq-preprocess", "hydra_train", "specdec-bench"),
-    "gec_conll14": ("gec_corpus.write", "noise.cli", "gec_scores.write_sets", "paper_table.write"),
+    "gec_conll14": ("gec_corpus.write", "noise.py", "gec_scores.write_sets", "paper_table.write"),
     "superresolution": ("superresolution.images.write", "fairseq-generate"),
     "comparison": ("frozen_4/model.pt", "bild-early-exit", "specdec-bench"),
 }  # fmt: skip

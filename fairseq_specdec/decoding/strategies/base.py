@@ -15,6 +15,7 @@ from fairseq_specdec.acceptance import (
 from fairseq_specdec.drafting import Drafter, DraftOptions
 from fairseq_specdec.engine.exits import ExitOptions
 from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
+from fairseq_specdec.engine.once import anew
 
 # By ``--sampling-verification``.
 SAMPLING_RULES: dict[str, Callable[[Sampler], AcceptanceRule]] = {
@@ -40,6 +41,7 @@ class Setup(NamedTuple):
         temperature: ``--temperature``.
         quickest: number format in which drafts take least time; None for the verifier's.
         draft_independent: the output does not depend on the drafts.
+        once: as of ``build_generator``.
     """
 
     settings: Any
@@ -52,6 +54,7 @@ class Setup(NamedTuple):
     temperature: float = 1.0
     quickest: torch.dtype | None = None
     draft_independent: bool = True
+    once: Callable[..., Any] = anew
 
     @property
     def dtype(self) -> torch.dtype | None:

@@ -9,7 +9,9 @@ from .base import Setup, Strategy, exact_rule
 def _drafter(setup: Setup) -> Drafter:
     settings = setup.settings
     limit = settings.max_suffix or None
-    edits = None if settings.edits is None else read_edits(settings.edits, setup.src_dict)
+    path, edits = settings.edits, None
+    if path is not None:
+        edits = setup.once(("edits", path), lambda: read_edits(path, setup.src_dict))
     pad = setup.tgt_dict.pad()
     return InputCopyDrafter(pad, setup.eos, settings.block_size, settings.realign, limit, edits)
 

@@ -12,13 +12,13 @@ import os
 import pathlib
 import platform
 import shlex
-import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fairseq_specdec.engine.native.structures import STRUCTURES
 from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, Variant, digest, is_sealed
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.forks import Lock
 from fairseq_specdec.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class _Loaded(NamedTuple):
     why_not: str
 
 
-_lock = threading.Lock()
+_lock = Lock()
 loaded: dict[str, _Loaded] = {}  # by the value of the environment variable
 
 

@@ -5,7 +5,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from fairseq_specdec.noise.operations import like_case
+from noise import like_case
 
 Edits = dict[int, str]  # token index -> replacement
 TOKEN = re.compile(r"[A-Za-z]+(?:['’][a-z]+)?|\d[\d.,]*|\s+|[^\w\s]|\w+")

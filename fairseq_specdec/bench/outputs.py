@@ -1,4 +1,6 @@
-"""Output as text, and its BLEU."""
+"""Outputs: whether two systems have the same, and as text with its BLEU."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
@@ -6,6 +8,62 @@ from typing import Any, NamedTuple
 
 import torch
 from sacrebleu.metrics import BLEU
+
+# Running totals of log-probabilities that are closer are a near-tie: in fp32 rounding may rank them
+# either way.
+NEAR = 2e-5
+# A lossless system's totals may differ by so much, relative to totals above 1.
+TOLERANCE = 1e-4
+
+
+class Output(NamedTuple):
+    """A hypothesis: its tokens, </s> included, the log-probability of the first 1, 2, ... of them,
+    and what it is ranked by; None where the engine does not report it."""
+
+    tokens: list[int]
+    totals: list[float] | None = None
+    score: float | None = None
+
+
+def output_of(hypothesis: dict[str, Any]) -> Output:
+    """What fairseq's dictionary of a hypothesis holds."""
+    tokens = hypothesis["tokens"].tolist()
+    if "score" not in hypothesis:
+        return Output(tokens)
+    totals = hypothesis["positional_scores"].double().cumsum(0).tolist()
+    return Output(tokens, totals, float(hypothesis["score"]))
+
+
+class Comparison(NamedTuple):
+    """Of a sentence."""
+
+    same: bool  # the hypotheses have the same tokens, in one order
+    near_tie: bool  # they do not, and two that part came within ``NEAR`` of one another
+    away: float  # largest difference of their totals, relative to totals above 1
+
+
+def compare(mine: Sequence[Output], theirs: Sequence[Output], count: int) -> Comparison:
+    """The first ``count`` hypotheses of a sentence; 1 of an engine that reports no scores."""
+    if mine[0].totals is None:
+        count = 1
+    pairs = list(zip(mine[:count], theirs[:count]))
+    parted = [pair for pair in pairs if pair[0].tokens != pair[1].tokens]
+    if parted or len(mine[:count]) != len(theirs[:count]):
+        near = any(_near(one[0], other[1]) for one in parted for other in parted)
+        return Comparison(False, near, 0.0)
+    totals = [(a.totals[-1], b.totals[-1]) for a, b in pairs if a.totals and b.totals]
+    away = max((abs(a - b) / max(1, abs(b)) for a, b in totals), default=0.0)
+    return Comparison(True, False, away)
+
+
+def _near(one: Output, other: Output) -> bool:
+    """Whether two hypotheses come close at a step after they part, or in their rank."""
+    if one.totals is None or other.totals is None or one.tokens == other.tokens:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(one.tokens, other.tokens)) if a != b), 0)
+    pairs = [*zip(one.totals[at:], other.totals[at:]), (one.score, other.score)]
+    return any(abs(a - b) < NEAR for a, b in pairs)  # type: ignore[operator]
+
 
 # --post-process and --bpe values that give text as it was before any tokenisation.
 RAW_TEXT = ("sentencepiece", "gpt2", "byte_bpe", "bytes", "characters")
@@ -19,13 +77,11 @@ def split_compounds(text: str) -> str:
 
 
 class Quality(NamedTuple):
-    """BLEU by system's name, the percentage of outputs that are the reference, BLEU with compounds
-    split on both sides (None where the text is not tokenised), on what text, in words, and
-    sacrebleu's signature."""
+    """By system's name; on what text, in words; and sacrebleu's signature."""
 
-    score: dict[str, float]
-    exact: dict[str, float]
-    compound: dict[str, float] | None
+    score: dict[str, float]  # BLEU
+    exact: dict[str, float]  # percentage of outputs that are the reference
+    compound: dict[str, float] | None  # BLEU of tokenised text with compounds split on both sides
     on: str
     signature: str
 
@@ -40,21 +96,18 @@ class Texts:
         self.tokenizer = task.build_tokenizer(config.tokenizer)
         self.bpe = task.build_bpe(config.bpe)
         self.post_process = config.common_eval.post_process
-        known = (self.post_process, getattr(config.bpe, "_name", None))
-        raw = any(name in RAW_TEXT for name in known)
+        raw = {self.post_process, getattr(config.bpe, "_name", None)} & set(RAW_TEXT)
         self.tokenised = self.tokenizer is None and not raw
-        if not self.tokenised:
-            self.kind = "detokenised text"
-        elif self.post_process or self.bpe is not None:
+        self.kind = "detokenised text"
+        if self.tokenised and (self.post_process or self.bpe is not None):
             self.kind = "tokenised text, subwords joined"
-        else:
+        elif self.tokenised:
             self.kind = "the dictionary's own tokens (no --post-process)"
 
     def __call__(self, tokens: list[int], reference: bool = False) -> str:
         """One sentence; an unknown word of a reference is marked, so that it matches nothing."""
-        text = self.dictionary.string(
-            torch.tensor(tokens), self.post_process, reference, self.hidden
-        )
+        shown = (self.post_process, reference, self.hidden)
+        text = self.dictionary.string(torch.tensor(tokens), *shown)
         if self.bpe is not None:
             text = self.bpe.decode(text)
         if self.tokenizer is not None:
@@ -88,8 +141,6 @@ class Texts:
         return [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
 
     def scores(self, outputs: Sequence[list[int]], references: Sequence[str]) -> list[Any]:
-        """sacrebleu's ``BLEUScore`` of each sentence: token ids against a reference text. Its
-        ``counts`` (of runs of 1 to 4 words that are in the reference too), ``sys_len`` and
-        ``ref_len``, summed over sentences, give the corpus's."""
+        """sacrebleu's ``BLEUScore`` of each sentence: token ids against a reference text."""
         bleu = self._bleu()
         return [bleu.corpus_score([self(o)], [[r]]) for o, r in zip(outputs, references)]

@@ -1,1 +1,0 @@
-"""Synthetic errors for pretraining grammatical error correction (Grundkiewicz et al. 2019)."""
