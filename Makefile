@@ -76,7 +76,7 @@ docs:
 
 # Renew the pictures of pages in docs; needs Chromium.
 screenshots:
-	$(PYTHON) tests/demo/screenshots.py
+	$(PYTHON) tests/viewer/screenshots.py
 
 # Changes of the code that no test notices, for a nightly run (docs/mutants.md); needs mutmut.
 # make mutants MODULES='acceptance engine/layout' SAMPLE=200 takes less long. Again after it was

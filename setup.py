@@ -154,8 +154,7 @@ setup(
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
     package_data={
         "fairseq_specdec": [
-            "py.typed", "commands/help/*.txt", "costs/*.json", "demo/page.*", "trace/page.*",
-            "trace/shared.*",
+            "py.typed", "commands/help/*.txt", "costs/*.json", "viewer/*.css", "viewer/*.js",
         ]
     },  # fmt: skip
     ext_modules=native_extensions(),
@@ -186,7 +185,7 @@ setup(
             "specdec-accelerate = fairseq_specdec.accelerate.cli:cli_main",
             "specdec-bench = fairseq_specdec.bench.cli:cli_main",
             "specdec-convert = fairseq_specdec.conversion.cli:cli_main",
-            "specdec-demo = fairseq_specdec.demo.cli:cli_main",
+            "specdec-demo = fairseq_specdec.serve.cli:demo_main",
             "specdec-distill = fairseq_specdec.data.distill:cli_main",
             "specdec-env = fairseq_specdec.environment.cli:cli_main",
             "specdec-serve = fairseq_specdec.serve.cli:cli_main",

@@ -23,7 +23,7 @@ ALLOWED = {
     "legacy": {"io"},
 }
 # Nothing that decodes or trains knows the tools that are built on it.
-TOOLS = {"bench", "conversion", "data", "demo", "hub", "serve", "tasks"}
+TOOLS = {"bench", "conversion", "data", "hub", "serve", "tasks"}
 CORE = {"compat", "criterions", "decoding", "models", "trace", "training"}
 
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 import contextlib
 import html
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 import fairseq_specdec
-from fairseq_specdec.io.local_http import RefusedError
 
-from .access import Access
+from .bodies import RefusedError
 from .clients import GoneError
 from .deepl import deepl
-from .guard import GONE, Guard, refusal
+from .guard import GONE, LOCAL, Access, Guard, refusal
 from .libretranslate import libretranslate
 from .metrics import Metrics
-from .opennmt import opennmt
 from .pairs import Pairs
+from .race import races
 from .streaming import streaming
 
 _POLICY = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
@@ -32,10 +31,8 @@ _LIST = """<!DOCTYPE html>
 """
 
 
-def make_app(pairs: Pairs, token: str | None, port: int | None) -> Any:
-    """The ASGI application of some pairs, which it closes at its end. ``token``: that requests must
-    bring; None for none. ``port``: of a loopback server, which answers no other site without a
-    token; None for others."""
+def make_app(pairs: Pairs, access: Access) -> Guard:
+    """The ASGI application of some pairs, which it closes at its end."""
 
     @contextlib.asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -47,16 +44,18 @@ def make_app(pairs: Pairs, token: str | None, port: int | None) -> Any:
         title="specdec-serve", version=fairseq_specdec.__version__, docs_url=None, redoc_url=None,
         redirect_slashes=False, lifespan=life,
     )  # fmt: skip
-    app.include_router(libretranslate(pairs, token is not None))
-    app.include_router(streaming(pairs))
-    app.include_router(deepl(pairs))
-    app.include_router(opennmt(pairs))
+    if access.port is not None:
+        app.add_middleware(
+            TrustedHostMiddleware, allowed_hosts=list(LOCAL), www_redirect=False
+        )  # fmt: skip
+    keyed = access.token is not None
+    for router in (libretranslate(pairs, keyed), streaming(pairs), deepl(pairs)):
+        app.include_router(router)
+    app.include_router(races(pairs, keyed))
     metrics = Metrics(pairs)
     _add_states(app, pairs, metrics)
     _add_errors(app)
-    _add_list(app)
-    paths = app.openapi()["paths"]
-    return Guard(app, paths, pairs.limits, Access(token, port), metrics)
+    return Guard(app, app.openapi()["paths"], pairs.limits, access, metrics)
 
 
 def _add_states(app: FastAPI, pairs: Pairs, metrics: Metrics) -> None:
@@ -77,11 +76,9 @@ def _add_states(app: FastAPI, pairs: Pairs, metrics: Metrics) -> None:
         """Counters for Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
-
-def _add_list(app: FastAPI) -> None:
     @app.get("/docs", response_class=HTMLResponse)
     async def docs() -> HTMLResponse:
-        """This page."""
+        """This list."""
         rows = [
             f"<dt><code>{method.upper()} {html.escape(path)}</code></dt>"
             f"<dd>{html.escape(route.get('description', ''))}</dd>"

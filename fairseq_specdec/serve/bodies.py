@@ -1,35 +1,82 @@
-"""What clients send: JSON objects, forms and query strings."""
+"""What clients send, JSON, forms and query strings, by models; and refusals."""
+
+from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from fairseq_specdec.io.local_http import RefusedError
+_EMPTY: tuple[Any, ...] = (None, "", [])
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+# pydantic's names of errors of a value that is none of those that are known
+_UNKNOWN = ("literal_error", "none_required")
+Model = TypeVar("Model", bound=BaseModel)
 
 
-async def asked(request: Request, lists: Iterable[str]) -> dict[str, Any]:
-    """The fields of a request: those of its body, and those of its query string that the body
-    does not have.
+class RefusedError(Exception):
+    """A request that is answered with an error.
 
     Args:
-        request: its body may be empty.
+        status: HTTP status.
+        message: what is wrong and what to do.
+        retry_after: seconds after which to ask again, or None.
+    """
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+def shown(value: Any) -> str:
+    """A value of a request in an error: short, and in ASCII."""
+    return ascii(value)[:40]
+
+
+async def asked(request: Request, model: type[Model], lists: Iterable[str] = ()) -> Model:
+    """What a request asks for: the fields of its body, and those of its query string that the body
+    does not have. An empty field counts as none.
+
+    Args:
         lists: fields of a form that may be given several times; then they are lists.
 
     Raises:
-        RefusedError: the body is neither a JSON object nor a sound form.
+        RefusedError: the body is neither a JSON object nor a sound form, or a field is wrong.
     """
-    return {**_fields(request.query_params, lists), **await _of_body(request, lists)}
+    fields = {**_fields(request.query_params, lists), **await _of_body(request, lists)}
+    try:
+        return model.model_validate({k: v for k, v in fields.items() if v not in _EMPTY})
+    except ValidationError as error:
+        raise RefusedError(400, _problem(error.errors()[0])) from None
+
+
+def _problem(error: Any) -> str:
+    name, given = error["loc"][0], error["input"]
+    if error["type"] == "missing":
+        return f"Invalid request: missing {name} parameter"
+    if error["type"] in _UNKNOWN:
+        there = f"; there is {error['ctx']['expected']}" if "ctx" in error else ""
+        return f"{name} {shown(given)} is not supported{there}"
+    return f"Invalid request: {name} {shown(given)}: {error['msg']}"
 
 
 async def _of_body(request: Request, lists: Iterable[str]) -> dict[str, Any]:
-    if not await request.body():
+    body = await request.body()
+    if not body:
         return {}
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind == "application/json":
-        return _object(await request.body())
-    if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        try:
+            content = json.loads(body.decode("utf-8"))
+        except (ValueError, RecursionError):
+            raise RefusedError(400, "Invalid request: the body is no JSON") from None
+        if not isinstance(content, dict):
+            raise RefusedError(400, "Invalid request: the body is no JSON object")
+        return content
+    if kind not in _FORMS:
         raise RefusedError(
             400, "Invalid request: send JSON (Content-Type: application/json) or a form"
         )
@@ -48,28 +95,8 @@ def _fields(given: Any, lists: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _object(body: bytes) -> dict[str, Any]:
-    content = json_of(body)
-    if not isinstance(content, dict):
-        raise RefusedError(400, "Invalid request: the body is no JSON object")
-    return content
-
-
-def json_of(body: bytes) -> Any:
-    """What a body in JSON holds."""
-    try:
-        return json.loads(body.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise RefusedError(400, "Invalid request: the body is no JSON") from None
-
-
-def shown(value: Any) -> str:
-    """A value of a request in an error: short, and in ASCII."""
-    return ascii(value)[:40]
-
-
-def body_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def body_schema(model: type[BaseModel]) -> dict[str, Any]:
     """OpenAPI's description of a body that is JSON or a form."""
-    kinds = ("application/json", "application/x-www-form-urlencoded")
-    content = {kind: {"schema": schema} for kind in kinds}
+    schema = {"schema": model.model_json_schema()}
+    content = {kind: schema for kind in ("application/json", _FORMS[0])}
     return {"requestBody": {"required": True, "content": content}}

@@ -1,177 +1,126 @@
-"""``specdec-serve``: a translation server for clients of LibreTranslate and DeepL."""
+"""``specdec-serve``: a page and a translation server for clients of LibreTranslate and DeepL.
+
+Nothing here imports torch or fairseq: an address that is taken is refused before they load.
+"""
+
+from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
+import ipaddress
 import logging
-import math
-import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fairseq_specdec.commands.own import brief, reporting
-from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.commands.own import reporting
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.command_line import loading_arguments, verifier_of
+from fairseq_specdec.io.flag_values import Range, add_flag
 
-from .bench.flags import checked as checked_loads
-from .config_file import Entry, entries, fields_of
-from .flags import DECODING, LIMITS, SEARCH, add_pair_flags, get_parser
-from .limits import Limits
-from .listening import listen
-
-logger = logging.getLogger(__name__)
-
+PROGRAM = "specdec-serve"
+ADDRESS = "127.0.0.1"
+PORT = 8700
 _BACKLOG = 2048  # as uvicorn's
-Make = Callable[[argparse.Namespace, Limits], Any]
-"""Makes the ``Service`` of a command line."""
+# These print something and listen to nothing.
+_ASKING = {"-h", "--help", "--version", "--print-completion"}
 
 
-class Server(NamedTuple):
-    """Ready to serve."""
+def add_address(parser: Any) -> None:
+    """The flags that are read first."""
+    text = "address to listen on; beyond this machine give a token too"
+    add_flag(parser, "--host", text, default=ADDRESS)
+    add_flag(parser, "--port", "port; 0 picks a free one", Range(0, 65535, whole=True), PORT)
 
-    uvicorn: Any
+
+class Bound(NamedTuple):
+    """A socket that is bound. ``loopback``: only this machine reaches it."""
+
     socket: socket.socket
-    url: str
-    pairs: Any
+    host: str
+    port: int
+    loopback: bool
+
+    @property
+    def url(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
 
 
-def start(words: Sequence[str], make: Make | None = None) -> Server:
-    """A server with its model loaded, listening. ``make``: makes the service (default: of the model
-    that the flags name)."""
-    args = brief(get_parser()).parse_args(list(words))
+def listen(host: str, port: int) -> Bound:
+    """Bind a socket. ``port``: 0 for any free one."""
     try:
-        uvicorn: Any = importlib.import_module("uvicorn")
-        app = importlib.import_module("fairseq_specdec.serve.app")
-        connections = importlib.import_module("fairseq_specdec.serve.connections")
-    except ImportError as error:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host {host}", "no address", "give one of this machine's") from error
+    bound = socket.socket(family, kind)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
         raise UsageError(
-            "", f"serving needs {error.name}", "pip install 'fairseq-specdec[serve]'"
+            f"--host {host} --port {port}",
+            error.strerror or error,
+            "give another, or --port 0 for any free one",
         ) from error
-    token = importlib.import_module("fairseq_specdec.serve.access").token_of(args.token_file)
-    # The port first: if it is taken, that shows before the model is loaded.
-    bound = listen(args.host, args.port)
-    if token is None and not bound.loopback:
-        logger.warning("--host %s without a token: whoever reaches it can use it", args.host)
-    limits = Limits(**{name: getattr(args, "max_" + name) for name in LIMITS})
-    try:
-        served = _pairs(args, limits, make or _service)
-    except BaseException:
-        bound.socket.close()
-        raise
-    config = uvicorn.Config(
-        app.make_app(served, token, bound.port if bound.loopback else None),
-        http=connections.protocol(limits),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-        # What was accepted is answered before its deadline.
-        timeout_graceful_shutdown=math.ceil(limits.deadline) + 1,
-    )
-    return Server(_patient(uvicorn.Server)(config), bound.socket, bound.url, served)
+    at = bound.getsockname()
+    return Bound(bound, at[0], at[1], ipaddress.ip_address(at[0]).is_loopback)
 
 
-def _patient(server: Any) -> Any:
-    """uvicorn's server, whose end a second signal does not cut short: threads would stay. It does
-    not raise the signal again at its end: the process ends with status 0."""
+def _bound(words: Sequence[str]) -> Bound:
+    """The socket of a command line, by --host and --port alone."""
+    parser = argparse.ArgumentParser(PROGRAM, add_help=False, allow_abbrev=False)
+    add_address(parser)
 
-    class Patient(server):  # type: ignore[misc]
-        interrupted = False
+    def refuse(message: str) -> None:
+        raise UsageError("", message, f"see {PROGRAM} --help")
 
-        def handle_exit(self, number: int, frame: Any) -> None:
-            self.should_exit = True
-            self.interrupted = number == signal.SIGINT
-
-    return Patient
-
-
-def _pairs(args: argparse.Namespace, limits: Limits, make: Make) -> Any:
-    """The pairs of a command line, ready to translate."""
-    pairs: Any = importlib.import_module("fairseq_specdec.serve.pairs")
-    services: list[Any] = []
-    with contextlib.ExitStack() as undone:
-        if args.config is None:
-            services.append(make(args, limits))
-        for entry in _entries(args):
-            with entry.blamed():
-                service = make(entry.parsed(_pair_parser()), limits)
-                undone.callback(service.close)
-                pairs.check_new(services, service)
-            services.append(service)
-        undone.pop_all()
-    return pairs.Pairs(services)
+    parser.error = refuse  # type: ignore[assignment, method-assign]
+    args, _ = parser.parse_known_args(list(words))
+    return listen(args.host, args.port)
 
 
-def _pair_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="specdec-serve --config", add_help=False)
-    add_pair_flags(parser)
+def get_parser() -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = importlib.import_module(
+        "fairseq_specdec.serve.flags"
+    ).get_parser()
     return parser
 
 
-def _entries(args: argparse.Namespace) -> list[Entry]:
-    """The pairs of ``--config``."""
-    if args.config is None:
-        return []
-    parser = _pair_parser()
-    for flag, action in fields_of(parser).items():
-        if getattr(args, action.dest) != action.default:
-            raise UsageError(f"--{flag}", "with --config it is a field of a pair", "leave it out")
-    return entries(args.config, parser)
-
-
-def _service(args: argparse.Namespace, limits: Limits) -> Any:
-    """What decodes with the model that the flags name."""
-    service = importlib.import_module("fairseq_specdec.serve.service")
-    return service.Service(translator_of(args), limits, args.workers)
-
-
-def translator_of(args: argparse.Namespace) -> SpeculativeTranslator:
-    """The model that the flags name."""
-    set_threads(1)  # workers are what there is of threads
-    flags = {name: getattr(args, name) for name in (*DECODING, *SEARCH)}
-    flags = {name: value for name, value in flags.items() if value is not None}
-    return SpeculativeTranslator.from_pretrained(
-        verifier_of(args), args.drafter_path, strategy=args.strategy, **loading_arguments(args),
-        **flags,
-    )  # fmt: skip
-
-
-def serve(words: Sequence[str], make: Make | None = None) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
-    server = start(words, make)
-    server.socket.listen(_BACKLOG)  # who reads the line below can connect
-    names = ", ".join("-".join(each.languages) for each in server.pairs.services)
-    hint = " (Ctrl-C ends it)" if sys.stdout.isatty() else ""
-    sys.stdout.write(f"{names} is served at {server.url}{hint}\n")
-    sys.stdout.flush()
-    # The event loop soon gets the interpreter from a worker between two calls of the library.
-    sys.setswitchinterval(0.0005)
-    server.uvicorn.run(sockets=[server.socket])
-    if server.uvicorn.interrupted and sys.stdout.isatty():
-        sys.stdout.write("\n")  # behind the terminal's ^C
-
-
-def measure(args: argparse.Namespace, words: Sequence[str]) -> None:
-    """Measure what a server of a command line bears."""
-    loads = checked_loads(args, get_parser())
-    run: Any = importlib.import_module("fairseq_specdec.serve.bench.run")
-    run.run(args, words, loads, translator_of(args))
+def start(words: Sequence[str]) -> Any:
+    """A ``server.Server`` with its models loaded, bound to its address."""
+    if _ASKING.intersection(words):
+        get_parser().parse_args(list(words))
+    bound = _bound(words)
+    try:
+        server: Any = importlib.import_module("fairseq_specdec.serve.server")
+        return server.made(words, bound)
+    except BaseException:
+        bound.socket.close()
+        raise
 
 
 def cli_main(arguments: list[str] | None = None) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("fairseq_specdec.hub").setLevel(logging.INFO)
-    with reporting("specdec-serve", arguments) as words:
-        args = brief(get_parser()).parse_args(words)
-        if args.bench:
-            measure(args, words)
-        else:
-            serve(words)
+    with reporting(PROGRAM, arguments) as words:
+        server = start(words)
+        server.socket.listen(_BACKLOG)  # who reads the line below can connect
+        names = ", ".join("-".join(each.languages) for each in server.pairs.services)
+        hint = " (Ctrl-C ends it)" if sys.stdout.isatty() else ""
+        sys.stdout.write(f"{names} is served at {server.url}{hint}\n")
+        sys.stdout.flush()
+        # The event loop soon gets the interpreter from a worker between two calls of the library.
+        sys.setswitchinterval(0.0005)
+        server.uvicorn.run(sockets=[server.socket])
+        if server.uvicorn.interrupted and sys.stdout.isatty():
+            sys.stdout.write("\n")  # behind the terminal's ^C
+
+
+def demo_main() -> None:
+    """``specdec-demo``: ``specdec-serve --demo``."""
+    cli_main(["--demo", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from fairseq_specdec.io.local_http import RefusedError
 
-from .bodies import shown
+from .bodies import RefusedError, shown
 from .scheduler import LateError
 
 HEADER = "x-deadline"

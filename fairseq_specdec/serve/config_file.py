@@ -11,66 +11,71 @@ from fairseq_specdec.errors import UsageError
 
 
 class Entry(NamedTuple):
-    """A pair of the file. ``place``: file and number, for messages. ``words``: its fields as
-    flags."""
+    """A pair of the file. ``place``: file and number, for messages."""
 
     place: str
-    words: list[str]
+    args: argparse.Namespace
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
         """Name file, entry and field in errors."""
-        try:
+        with _blamed(self.place):
             yield
-        except UsageError as error:
-            raise UsageError(self.place, error.original.reworded(lambda name: name)) from error
-
-    def parsed(self, parser: argparse.ArgumentParser) -> argparse.Namespace:
-        """The fields as a command line."""
-
-        def refuse(message: str) -> None:
-            raise UsageError("", message.removeprefix("argument --"))
-
-        parser.error = refuse  # type: ignore[assignment, method-assign]
-        return parser.parse_args(self.words)
 
 
-def fields_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """The flags of a parser, by their names without dashes in front."""
-    known = parser._option_string_actions
-    return {name[2:]: known[name] for name in known if name.startswith("--")}
+@contextlib.contextmanager
+def _blamed(place: str) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(place, error.original.reworded(lambda name: name)) from error
+    except OSError as error:
+        raise UsageError(place, error) from error
 
 
 def entries(file: str, parser: argparse.ArgumentParser) -> list[Entry]:
-    """The pairs of a file in YAML: a list of mappings. Raises OSError: it cannot be read. Raises
-    ValueError: it is no such list, or a field is unknown."""
-    place = f"--config {file}"
+    """The pairs of a file in YAML, a list of mappings. ``parser``: its long flags are the fields.
+    Raises OSError or UsageError: it cannot be read, is no such list, or a field is wrong."""
+
+    def refuse(message: str) -> None:
+        raise UsageError("", message.removeprefix("argument --"))
+
+    parser.error = refuse  # type: ignore[assignment, method-assign]
     with open(file, encoding="utf-8", errors="replace") as stream:
         try:
             # Every value is a string, as on the command line: no stays Norwegian.
             content: Any = yaml.BaseLoader(stream).get_single_data()
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
-            raise UsageError(place, f"is no YAML: {reason[:200]}") from error
+            raise UsageError(f"--config {file}", f"is no YAML: {reason[:200]}") from error
     if not isinstance(content, list) or not content:
         raise UsageError(
             f"--config {file}", "expected a list of pairs, each '- path: FILE' and more fields"
         )
-    return [
-        _entry(f"--config {file}: entry {i}", each, parser) for i, each in enumerate(content, 1)
-    ]
+    found = []
+    for number, fields in enumerate(content, 1):
+        place = f"--config {file}: entry {number}"
+        with _blamed(place):
+            found.append(Entry(place, parser.parse_args(_words(fields, parser))))
+    return found
 
 
-def _entry(place: str, fields: Any, parser: argparse.ArgumentParser) -> Entry:
+def _words(fields: Any, parser: argparse.ArgumentParser) -> list[str]:
+    """The flags of an entry."""
     if not isinstance(fields, dict):
-        raise UsageError(place, "expected fields, as in 'path: FILE'")
-    known = fields_of(parser)
+        raise UsageError("", "expected fields, as in 'path: FILE'")
+    known = {name: each for name, each in parser._option_string_actions.items() if name[1] == "-"}
     words = []
     for name, value in fields.items():
-        flag = str(name).replace("_", "-")
+        flag = "--" + str(name).replace("_", "-")
         if flag not in known:
-            raise UsageError(place, f"{name}: no such field", f"there are {', '.join(known)}")
+            raise UsageError(name, "no such field", f"there are {', '.join(known)}")
         if not isinstance(value, str) or not value:
-            raise UsageError(place, f"{name}: expected one value")
-        words.append(f"--{flag}={value}")
-    return Entry(place, words)
+            raise UsageError(name, "expected one value")
+        if known[flag].nargs != 0:
+            words.append(f"{flag}={value}")
+        elif value in ("true", "yes"):
+            words.append(flag)
+        elif value not in ("false", "no"):
+            raise UsageError(name, f"{value}: expected true or false")
+    return words

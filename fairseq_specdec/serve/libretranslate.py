@@ -2,68 +2,78 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 
-from fairseq_specdec.io.local_http import RefusedError
-
-from .bodies import asked, body_schema, shown
+from .bodies import RefusedError, asked, body_schema
 from .clients import client_of
 from .pairs import Pairs
 from .service import Service
 
-MOST_ALTERNATIVES = 100
-_TEXT = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-_SCHEMA = {
-    "type": "object",
-    "required": ["q", "source", "target"],
-    "properties": {
-        "q": _TEXT,
-        "source": {"type": "string"},
-        "target": {"type": "string"},
-        "format": {"type": "string", "enum": ["text"]},
-        "alternatives": {"type": "integer", "minimum": 0},
-        "api_key": {"type": "string"},
-    },
-}
-_DETECTED = {"type": "object", "required": ["q"], "properties": {"q": _TEXT}}
+
+class Texts(BaseModel):
+    """Texts in an unknown language."""
+
+    q: str | list[str]
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.q] if isinstance(self.q, str) else self.q
+
+
+class Translation(Texts):
+    """Texts and languages. ``source``: auto to detect it."""
+
+    source: str
+    target: str
+    format: Literal["text"] = "text"
+    alternatives: int = Field(0, ge=0, le=100)
+    api_key: str | None = None
+
+    def service(self, pairs: Pairs) -> tuple[Service, int]:
+        """Who translates them, and how likely the source language is in percent."""
+        source = None if self.source == "auto" else self.source
+        return pairs.asked(source, self.target, ("source", "target"), self.texts)
 
 
 def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
     """Its routes. ``keyed``: requests must bring a token."""
     router = APIRouter(tags=["LibreTranslate"])
 
-    @router.post("/translate", openapi_extra=body_schema(_SCHEMA))
+    @router.post("/translate", openapi_extra=body_schema(Translation))
     async def translate(request: Request) -> dict[str, Any]:
         """Translate one text, or a list of them."""
-        fields = await asked(request, ["q"])
-        service, texts, single, alternatives, percent = checked(fields, pairs)
-        if alternatives and alternatives >= service.translator.nbest:
+        given = await asked(request, Translation, ["q"])
+        service, percent = given.service(pairs)
+        most = given.alternatives
+        if most and most >= service.translator.nbest:
             raise RefusedError(
                 400,
-                f"alternatives {alternatives}: there are {service.translator.nbest - 1}; start the "
-                f"server with --beam {alternatives + 1} --nbest {alternatives + 1}",
+                f"alternatives {most}: there are {service.translator.nbest - 1}; start the server "
+                f"with --beam {most + 1} --nbest {most + 1}",
             )
         client = client_of(request, service.limits.deadline)
-        translations = await service.translate(service.check(texts), client)
+        translations = await service.translate(service.check(given.texts), client)
         answer: dict[str, Any] = {"translatedText": [each.text for each in translations]}
-        if alternatives:
+        if most:
             answer["alternatives"] = [
-                [other.text for other in each.alternatives[:alternatives]] for each in translations
+                [other.text for other in each.alternatives[:most]] for each in translations
             ]
-        if fields["source"] == "auto":
+        if given.source == "auto":
             known = {"confidence": percent, "language": pairs.source_of(service)}
             answer["detectedLanguage"] = [known for _ in translations]
-        return {name: value[0] for name, value in answer.items()} if single else answer
+        if isinstance(given.q, str):
+            return {name: value[0] for name, value in answer.items()}
+        return answer
 
-    @router.post("/detect", openapi_extra=body_schema(_DETECTED))
+    @router.post("/detect", openapi_extra=body_schema(Texts))
     async def detect(request: Request) -> list[dict[str, Any]]:
         """The likeliest source language of a text, or of a list of them together."""
-        fields = await asked(request, ["q"])
-        _need(fields, "q")
-        service, percent = pairs.detected(_texts(fields), "source")
+        texts = (await asked(request, Texts, ["q"])).texts
+        service, percent = pairs.detected(texts, "source")
         return [{"confidence": percent, "language": pairs.source_of(service)}]
 
     @router.get("/languages")
@@ -91,32 +101,3 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
         }
 
     return router
-
-
-def _need(fields: dict[str, Any], *names: str) -> None:
-    for name in names:
-        if not fields.get(name):
-            raise RefusedError(400, f"Invalid request: missing {name} parameter")
-
-
-def _texts(fields: dict[str, Any]) -> list[Any]:
-    return fields["q"] if isinstance(fields["q"], list) else [fields["q"]]
-
-
-def checked(fields: dict[str, Any], pairs: Pairs) -> tuple[Service, list[str], bool, int, int]:
-    """Who translates, the texts, whether they are one without a list, how many alternatives, and
-    how likely the source language is in percent."""
-    _need(fields, "q", "source", "target")
-    source = None if fields["source"] == "auto" else fields["source"]
-    texts = _texts(fields)
-    service, percent = pairs.asked(source, fields["target"], ("source", "target"), texts)
-    kind = fields.get("format") or "text"
-    if kind != "text":
-        raise RefusedError(400, f"format {shown(kind)} is not supported; there is text")
-    try:
-        alternatives = int(fields.get("alternatives") or 0)
-    except (TypeError, ValueError, OverflowError):
-        alternatives = -1
-    if not 0 <= alternatives <= MOST_ALTERNATIVES:
-        raise RefusedError(400, f"alternatives must be a number from 0 to {MOST_ALTERNATIVES}")
-    return service, texts, not isinstance(fields["q"], list), alternatives, percent

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.language_codes import matching, short
-from fairseq_specdec.io.local_http import RefusedError
 
-from .bodies import shown
+from .bodies import RefusedError, shown
 from .detection import likeliest
-from .limits import Limits
+from .flags import Limits
 from .service import Service
 
 
@@ -74,14 +72,6 @@ class Pairs:
         if source is not None:
             fitting = _of_language(fitting, 0, source, names[0])
         return self.detected(texts, names[0], fitting)
-
-
-def check_new(services: Sequence[Service], service: Service) -> None:
-    """Refuse a service whose pair is there."""
-    if service.languages in [each.languages for each in services]:
-        raise UsageError(
-            "", f"{'-'.join(service.languages)} is there already", "leave one of them out"
-        )
 
 
 def _different(services: Sequence[Service], side: int) -> list[str]:

@@ -14,11 +14,11 @@ from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.hub.batching import Parts
 from fairseq_specdec.hub.results import joined
 from fairseq_specdec.hub.sentences import Split
-from fairseq_specdec.io.local_http import RefusedError
 
 from .batching import Smallest, smallest_batch
+from .bodies import RefusedError
 from .clients import Client, GoneError
-from .limits import Limits
+from .flags import Limits
 from .scheduler import FullError, LateError, Scheduler, StoppedError
 
 _NOTHING = Translation("", [], 0.0, 0, [], [], 0)
@@ -45,6 +45,10 @@ class Service:
             raise UsageError("--sampling", "a server gives one answer to a text", "leave it out")
         self.translator = translator
         self.limits = limits
+        # What the page offers: strategies to race with their flags, fairseq itself, sentences.
+        self.racers: dict[str, dict[str, Any]] = {}
+        self.stock = False
+        self.examples: list[str] = []
         pace = _pace(translator)  # which also begins to learn how drafts are accepted
         smallest = smallest or smallest_batch(translator, limits.batch)
         self.scheduler = Scheduler(
@@ -61,18 +65,14 @@ class Service:
         self.scheduler.stop()
         self._encoders.shutdown()
 
-    def check(self, texts: Any) -> list[str]:
-        """The texts of a request, if they are some."""
+    def check(self, texts: list[str]) -> list[str]:
+        """The texts of a request, if they are not too many and none is too long."""
         limits = self.limits
-        if not isinstance(texts, list) or not texts:
-            raise RefusedError(400, "Invalid request: there is no text to translate")
-        if not all(isinstance(text, str) for text in texts):
-            raise RefusedError(400, "Invalid request: every text must be a string")
         if len(texts) > limits.texts:
             raise RefusedError(
                 400, f"Invalid request: {len(texts)} texts, at most {limits.texts} are taken"
             )
-        longest = max(map(len, texts))
+        longest = max(map(len, texts), default=0)
         if longest > limits.characters:
             raise RefusedError(
                 400,

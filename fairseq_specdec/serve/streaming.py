@@ -13,38 +13,33 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from fairseq_specdec.hub.text import GrowingText
-from fairseq_specdec.io.local_http import RefusedError
 
-from .bodies import asked, body_schema
+from .bodies import RefusedError, asked, body_schema
 from .clients import Client, GoneError, client_of
-from .libretranslate import checked
+from .libretranslate import Translation
 from .pairs import Pairs
 from .scheduler import Row
 from .service import Service
-
-_SCHEMA = {
-    "type": "object",
-    "required": ["q", "source", "target"],
-    "properties": {name: {"type": "string"} for name in ("q", "source", "target", "api_key")},
-}
 
 
 def streaming(pairs: Pairs) -> APIRouter:
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
-        "/translate/stream", openapi_extra=body_schema(_SCHEMA), response_class=StreamingResponse
+        "/translate/stream",
+        openapi_extra=body_schema(Translation),
+        response_class=StreamingResponse,
     )
     async def translate(request: Request) -> StreamingResponse:
         """Translate one text; send each piece of it when it is certain."""
-        fields = await asked(request, ["q"])
-        service, texts, single, alternatives, _ = checked(fields, pairs)
-        if not single or alternatives:
+        given = await asked(request, Translation, ["q"])
+        service, _ = given.service(pairs)
+        if not isinstance(given.q, str) or given.alternatives:
             raise RefusedError(400, "Invalid request: a stream is of one text only")
         client = client_of(request, service.limits.deadline)
-        pieces = _pieces(service, service.check(texts), client)
+        pieces = _pieces(service, service.check(given.texts), client)
         # What is refused before the first piece has a status of its own.
-        first = [piece async for piece in _some(pieces)]
+        first = await anext(pieces, "")
         return StreamingResponse(
             _events(first, pieces),
             media_type="text/event-stream",
@@ -54,18 +49,11 @@ def streaming(pairs: Pairs) -> APIRouter:
     return router
 
 
-async def _some(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
-    """The first piece, if there is one."""
-    async for piece in pieces:
-        yield piece
-        return
-
-
-async def _events(first: list[str], pieces: AsyncIterator[str]) -> AsyncIterator[str]:
-    text = "".join(first)
+async def _events(first: str, pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    text = first
     try:
         if first:
-            yield _event("message", text=text)
+            yield _event("message", text=first)
         async for piece in pieces:
             text += piece
             yield _event("message", text=piece)

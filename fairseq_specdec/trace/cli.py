@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairseq_specdec.commands.own import brief, reporting
-from fairseq_specdec.io.atomic import write_text
+from fairseq_specdec.io.atomic import check_new_file, write_text
 from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 
-from ..io.atomic import check_new_file
 from .compare import chosen, systems_of
 from .files import read_traces
-from .page import page
+from .page import html_of
 from .record import TraceError
 from .terminal import show
 
@@ -27,7 +26,19 @@ HTML_LIMIT = 100
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="specdec-trace", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command, limit in ((_add_show(commands), None), (_add_html(commands), HTML_LIMIT)):
+    terminal = commands.add_parser(
+        "show",
+        help="print traces",
+        description="Print traces: per iteration the draft, what became of each token, the "
+        "verifier's own token, and times.",
+    )
+    html = commands.add_parser(
+        "html",
+        help="write a page",
+        description="Write one HTML page that needs nothing else: step through a sentence, "
+        "several strategies side by side.",
+    )
+    for command, limit in ((terminal, None), (html, HTML_LIMIT)):
         command.add_argument(
             "files", nargs="+", metavar="FILE", help="written by --trace-path; one system or more"
         )
@@ -35,31 +46,11 @@ def get_parser() -> argparse.ArgumentParser:
                  action="append", metavar="N", otherwise="the first ones")  # fmt: skip
         add_flag(command, "--limit", "at most so many sentences", AT_LEAST_1, limit,
                  limit or "all")  # fmt: skip
-    return parser
-
-
-def _add_show(commands: Any) -> argparse.ArgumentParser:
-    terminal: argparse.ArgumentParser = commands.add_parser(
-        "show",
-        help="print traces",
-        description="Print traces: per iteration the draft, what became of each token, the "
-        "verifier's own token, and times.",
-    )
     add_flag(terminal, "--color", "colours", ("auto", "always", "never"), "auto",
              "auto, where the output is a terminal and NO_COLOR is not set")  # fmt: skip
-    return terminal
-
-
-def _add_html(commands: Any) -> argparse.ArgumentParser:
-    html: argparse.ArgumentParser = commands.add_parser(
-        "html",
-        help="write a page",
-        description="Write one HTML page that needs nothing else: step through a sentence, "
-        "several strategies side by side.",
-    )
     add_flag(html, "-o --output", "the page to write", metavar="FILE", required=True)
     add_flag(html, "--title", "its title", default="Draft, verify, accept")
-    return html
+    return parser
 
 
 def _wants_colour(choice: str, stream: Any) -> bool:
@@ -80,8 +71,7 @@ def main(words: Sequence[str], stream: Any) -> None:
         for paragraph in show(systems, ids, _wants_colour(args.color, stream)):
             stream.write(paragraph + "\n\n")
     else:
-        text = page(systems, ids, total, args.title)
-        write_text(args.output, text)
+        write_text(args.output, html_of(systems, ids, total, args.title))
         more = f" of {total} (--limit)" if total > len(ids) else ""
         stream.write(f"{args.output}: {len(ids)}{more} sentences, {len(systems)} systems\n")
 

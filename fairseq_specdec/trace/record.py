@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
+import typing
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
+from fairseq_specdec.decoding.beam.observed import BeamPass
 from fairseq_specdec.decoding.iteration import VERDICTS, TracedIteration
 from fairseq_specdec.errors import UsageError
 
@@ -87,80 +89,48 @@ class Trace:
         if version != VERSION:
             raise TraceError("", f"a trace of version {version}, and this program reads {VERSION}")
         try:
-            rounds = list(map(_iteration, plain.pop("iterations")))
-            trace = cls(iterations=rounds, **plain)
-            _check(trace)
-        except (TypeError, KeyError, AttributeError) as error:
+            trace: Trace = _read(cls, plain)
+            for number, part in enumerate(trace.iterations, start=1):
+                _check(number, part)
+        except (TypeError, KeyError) as error:
             raise TraceError("", f"no whole trace ({error})", "decode again") from error
         return trace
 
 
-def _iteration(plain: dict[str, Any]) -> TracedIteration:
-    beam = plain.pop("beam", None)
-    return TracedIteration(**plain, beam=None if beam is None else _beam_pass(beam))
-
-
-def _beam_pass(plain: dict[str, Any]) -> BeamPass:
-    """Raises TypeError where it is something else than a pass in words."""
-    live = [LiveHypothesis(**one) for one in plain.pop("hypotheses")]
-    drafts = [DraftedPrefix(**one) for one in plain.pop("draft")]
-    read = BeamPass(hypotheses=live, draft=drafts, **plain)
-    numbers = [read.steps, read.scored, read.drafted, read.used]
-    numbers += [number for one in drafts for number in (one.known, one.kept)]
-    sound = (
-        all(isinstance(number, int) and number >= 0 for number in numbers)
-        and all(_strings(one.tokens) for one in (*live, *drafts))
-        and all(isinstance(one.waits, bool) for one in live)
-        and all(one.known + one.kept <= len(one.tokens) for one in drafts)
-    )
-    if not sound:
-        raise TypeError("a beam of another type")
-    return read
-
-
-def _strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _check(trace: Trace) -> None:
-    """Raise TypeError for fields of wrong types, and for iterations that contradict themselves."""
-    texts = (trace.source_text, trace.output_text)
-    sound = (
-        isinstance(trace.id, int)
-        and isinstance(trace.strategy, str)
-        and isinstance(trace.settings, dict)
-        and all(map(_strings, (trace.source, trace.output)))
-        and (trace.score is None or _number(trace.score))
-        and all(text is None or isinstance(text, str) for text in texts)
-    )
-    if not sound:
+def _read(kind: Any, value: Any) -> Any:
+    """A value of JSON as a type that annotations name; ``Any``, of a token, is its word. Raises
+    TypeError: it is of another. Raises KeyError: a field is unknown."""
+    parts = typing.get_args(kind)
+    base = typing.get_origin(kind) or (str if kind is Any else kind)
+    if type(None) in parts:
+        return None if value is None else _read(parts[0], value)
+    if dataclasses.is_dataclass(base) and isinstance(value, dict):
+        kinds = typing.get_type_hints(base)
+        if base is TracedIteration:
+            kinds["beam"] = BeamPass | None
+        return base(**{name: _read(kinds[name], each) for name, each in value.items()})  # type: ignore[operator]
+    if base is list and isinstance(value, list):
+        return [_read(parts[0], each) for each in value]
+    kinds = (int, float) if base is float else (base,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and base is not bool):
         raise TypeError("a field of another type")
-    for number, part in enumerate(trace.iterations, start=1):
-        problem = _problem(part)
-        if problem:
-            raise TypeError(f"iteration {number}: {problem}")
+    return value
 
 
-def _problem(part: TracedIteration) -> str:
-    """What is wrong with an iteration; empty if nothing is."""
-    sound = (
-        all(map(_strings, (part.draft, part.verdicts, part.choices)))
-        and (part.own is None or isinstance(part.own, str))
-        and all(isinstance(value, int) for value in (part.position, part.steps, part.rows))
-        and all(map(_number, (part.ms, part.drafter_ms, part.verifier_ms)))
-        and (part.agreed is None or _strings(part.agreed))
-        and (part.live is None or isinstance(part.live, int))
-    )
-    if not sound:
-        return "a field of another type"
+def _check(number: int, part: TracedIteration) -> None:
+    """Raise TypeError for an iteration that contradicts itself."""
+    problem = ""
     if len(part.verdicts) != len(part.draft) or not set(part.verdicts) <= set(VERDICTS):
-        return "not one known verdict for each draft token"
-    if part.agreed is not None and (part.draft or part.choices or part.own is not None):
-        return "a draft in beam search"
-    if part.agreed is None and len(part.choices) != len(part.emitted):
-        return "not one choice for each emitted token"
-    return ""
+        problem = "not one known verdict for each draft token"
+    elif part.agreed is not None and (part.draft or part.choices or part.own is not None):
+        problem = "a draft in beam search"
+    elif part.agreed is None and len(part.choices) != len(part.emitted):
+        problem = "not one choice for each emitted token"
+    elif part.beam is not None:
+        beam: BeamPass = part.beam
+        lengths = [(one.known, one.kept, len(one.tokens)) for one in beam.draft]
+        counts = [beam.steps, beam.scored, beam.drafted, beam.used, *itertools.chain(*lengths)]
+        if min(counts) < 0 or any(known + kept > most for known, kept, most in lengths):
+            problem = "a beam that cannot be"
+    if problem:
+        raise TypeError(f"iteration {number}: {problem}")

@@ -120,9 +120,7 @@ class Recorder:
 
     def fail(self) -> None:
         """It cannot be: there will be no whole trace any more."""
-        if self.file.open:
-            self.file.discard()
-            self._log_discarded()
+        self._end(False)
 
     def add(self, sample: dict[str, Any], hypotheses: list[list[dict[str, Any]]]) -> None:
         """It was: append its sentences. ``sample``: fairseq's batch; without ``id`` sentences are
@@ -142,24 +140,22 @@ class Recorder:
 
     def close(self, may_log: Callable[[], bool] = lambda: True) -> None:
         """The generator is gone: publish a complete trace, drop any other."""
-        if not self.file.open:
-            return
         ended = self.ended()
         if ended is None:  # read from a prompt: so far, it is whole after every batch
             ended = self.file.traces > 0
-        if self.pending == 0 and ended:
+        self._end(ended and self.pending == 0, may_log)
+
+    def _end(self, whole: bool, may_log: Callable[[], bool] = lambda: True) -> None:
+        if not self.file.open:
+            return
+        if whole:
             self.file.publish()
-            if may_log():
-                logger.info("--trace-path %s: %d sentences", self.file.path, self.file.traces)
         else:
             self.file.discard()
-            if may_log():
-                self._log_discarded()
-
-    def _log_discarded(self) -> None:
-        logger.warning(
-            "--trace-path %s: decoding did not end (%d sentences were done); nothing is written "
-            "there",
-            self.file.path,
-            self.file.traces,
-        )
+        if may_log():
+            level, words = logging.INFO, "--trace-path %s: %d sentences"
+            if not whole:
+                level = logging.WARNING
+                words = "--trace-path %s: decoding did not end (%d sentences were done); nothing "
+                words += "is written there"
+            logger.log(level, words, self.file.path, self.file.traces)

@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fairseq_specdec.decoding.iteration import (
     DRAWN,
@@ -18,22 +17,13 @@ from .compare import TracedSystem, settings_text
 from .record import Trace
 
 
-class Style(NamedTuple):
-    """How a token is set apart. ``mark``: stands before it. ``codes``: ANSI codes."""
-
-    mark: str
-    codes: str
-
-
-STYLES: dict[str, Style] = {
-    OWN: Style("+", "32"),
-    RELAXED: Style("~", "33"),
-    DRAWN: Style("%", "36"),
-    REJECTED: Style("x", "31;9"),
-    UNSEEN: Style(".", "2"),
-}
-VERIFIER = Style(">", "1;34")
-AGREED = Style("=", "1;34")
+# How a token is set apart: the mark before it, and ANSI codes.
+STYLES = {
+    OWN: ("+", "32"), RELAXED: ("~", "33"), DRAWN: ("%", "36"), REJECTED: ("x", "31;9"),
+    UNSEEN: (".", "2"),
+}  # fmt: skip
+VERIFIER = (">", "1;34")
+AGREED = ("=", "1;34")
 HEAD = "1"
 
 
@@ -56,21 +46,17 @@ class Painter:
     def __call__(self, text: str, codes: str) -> str:
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colour else text
 
-    def token(self, token: str, style: Style) -> str:
-        return self(style.mark + printable(token), style.codes)
+    def token(self, token: str, style: tuple[str, str]) -> str:
+        return self(style[0] + printable(token), style[1])
 
     def legend(self, beams: bool) -> str:
         """What the marks mean; those of beam search too, where it is in the traces."""
-        lines = [
-            f"  {self(STYLES[verdict].mark, STYLES[verdict].codes)}  {meaning}"
-            for verdict, meaning in VERDICTS.items()
-        ]
-        lines.append(f"  {self(VERIFIER.mark, VERIFIER.codes)}  the verifier's own token")
+        meanings = [(STYLES[verdict], meaning) for verdict, meaning in VERDICTS.items()]
+        meanings.append((VERIFIER, "the verifier's own token"))
         if beams:
-            mark = self(AGREED.mark, AGREED.codes)
-            lines.append(f"  {mark}  beam search: in all hypotheses (at the end: in the best)")
-        lines.append("  (in brackets: what the verifier would have chosen)")
-        return "\n".join(lines)
+            meanings.append((AGREED, "beam search: in all hypotheses (at the end: in the best)"))
+        lines = [f"  {self(*style)}  {meaning}" for style, meaning in meanings]
+        return "\n".join([*lines, "  (in brackets: what the verifier would have chosen)"])
 
     def iteration(self, number: int, part: TracedIteration, width: int) -> str:
         """One line: number, position, the draft judged, the verifier's own token, times."""
@@ -83,9 +69,10 @@ class Painter:
         if part.own is not None:
             shown.append(self.token(part.own, VERIFIER))
         shown += [self.token(token, AGREED) for token in part.agreed or ()]
-        times = f"{part.ms:.2f} ms = {part.drafter_ms:.2f} drafter + {part.verifier_ms:.2f} "
-        times += "verifier + rest"
-        notes = [times]
+        notes = [
+            f"{part.ms:.2f} ms = {part.drafter_ms:.2f} drafter + {part.verifier_ms:.2f} verifier "
+            "+ rest"
+        ]
         if part.live is not None:
             notes.append(f"{part.live} hypotheses go on")
         if part.beam is not None:
@@ -94,10 +81,8 @@ class Painter:
                 f"{beam.scored} prefixes scored, {beam.drafted} of them drafted, {beam.used} "
                 f"drafted ones used, {beam.steps} steps"
             )
-        if part.steps:
-            notes.append(f"{part.steps} small steps")
-        if part.rows > 1:
-            notes.append(f"{part.rows} sentences")
+        notes += [f"{part.steps} small steps"] * bool(part.steps)
+        notes += [f"{part.rows} sentences"] * (part.rows > 1)
         return f"{number:{width}d} @{part.position:<3d} {' '.join(shown)}   [{', '.join(notes)}]"
 
     def sentence(self, name: str, trace: Trace) -> str:
@@ -110,14 +95,12 @@ class Painter:
         facts.append(f"{trace.ms:.1f} ms")
         if trace.score is not None:
             facts.append(f"score {trace.score:.4f}")
-        head = self(f"{printable(name)}: {', '.join(facts)}", HEAD)
-        lines = [head]
+        lines = [self(f"{printable(name)}: {', '.join(facts)}", HEAD)]
         if trace.settings:
             lines.append("settings  " + printable(settings_text(trace.settings)))
         width = len(str(rounds))
-        lines += [
-            self.iteration(i, part, width) for i, part in enumerate(trace.iterations, start=1)
-        ]
+        parts = enumerate(trace.iterations, start=1)
+        lines += [self.iteration(i, part, width) for i, part in parts]
         text = " ".join(trace.output) if trace.output_text is None else trace.output_text
         lines.append("output    " + printable(text))
         return "\n".join(lines)

@@ -13,7 +13,6 @@ from fairseq_specdec.bench import session
 from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.costs import cli as costs_cli
 from fairseq_specdec.data import distill, edits, shortlist
-from fairseq_specdec.demo import cli as demo_cli
 from fairseq_specdec.environment import cli as environment_cli
 from fairseq_specdec.serve import cli as serve_cli
 from fairseq_specdec.trace import cli as trace_cli
@@ -26,7 +25,7 @@ PARSERS = {
     "specdec-accelerate": accelerate_flags.get_parser,
     "specdec-convert": convert.get_parser,
     "specdec-costs": costs_cli.get_parser,
-    "specdec-demo": demo_cli.get_parser,
+    "specdec-demo": serve_cli.get_parser,
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
     "specdec-edits": edits.get_parser,
@@ -75,6 +74,7 @@ FOREIGN = {
     "--array", "--wrap",
     "--config-dir", "--config-name", "--model", "--src-embedding-copy", "--shell",
     "--isa", "--memory", "--peers", "--plots",  # benchmarks/peers.py
+    "--csv", "--expected", "--headless", "--per-second", "--run-time", "--texts", "--users",
     # of decoders that no command here trains, or not in every fairseq
     "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",
     "--scale-heads", "--scale-resids", "--conv-version", "--load-pretrained-encoder-from",

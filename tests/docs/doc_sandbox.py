@@ -88,7 +88,7 @@ PLOTS = (r"--(?:html|plots) \S+", "")
 # A server runs until it is interrupted: here until it has answered.
 SERVED = """
 import signal, subprocess, sys, urllib.request
-code = "from fairseq_specdec.{module}.cli import cli_main; cli_main()"
+code = "from fairseq_specdec.serve.cli import {main}; {main}()"
 words = [sys.executable, "-c", code, "--port", "0", "--device", "cpu", *sys.argv[1:]]
 process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 try:
@@ -99,8 +99,8 @@ try:
 finally:
     process.kill()
 """
-DEMO = SERVED.format(module="demo", path="", holds="Strategies race")
-SERVE = SERVED.format(module="serve", path="languages", holds="targets")
+DEMO = SERVED.format(main="demo_main", path="", holds="drafter proposes")
+SERVE = SERVED.format(main="cli_main", path="languages", holds="targets")
 # Slurm runs each element of an array by itself.
 SBATCH = """
 import os, subprocess, sys

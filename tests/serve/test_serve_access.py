@@ -8,9 +8,8 @@ import pytest
 import yaml
 from served import TEXTS, serving, until
 
-from fairseq_specdec.serve.access import VARIABLE, token_of
 from fairseq_specdec.serve.flags import get_parser
-from fairseq_specdec.serve.listening import listen
+from fairseq_specdec.serve.guard import VARIABLE, token_of
 
 deepl = pytest.importorskip("deepl")
 libretranslatepy = pytest.importorskip("libretranslatepy")
@@ -100,18 +99,6 @@ def test_where_the_token_comes_from(tmp_path):
     assert token_of(None, {}) is None and token_of(None, {VARIABLE: TOKEN}) == TOKEN
     with pytest.raises(FileNotFoundError):
         token_of(str(tmp_path / "none"), {VARIABLE: TOKEN})
-
-
-def test_addresses(caplog):
-    for host, url in (("127.0.0.1", "http://127.0.0.1:"), ("localhost", "http://")):
-        with (bound := listen(host, 0)).socket:
-            assert bound.loopback and bound.url.startswith(url)
-    with (bound := listen("0.0.0.0", 0)).socket:
-        assert not bound.loopback
-    with pytest.raises(ValueError, match="--host no.such.name.invalid: no address"):
-        listen("no.such.name.invalid", 0)
-    with pytest.raises(ValueError, match="--host 192.0.2.1 --port 0: Cannot assign"):
-        listen("192.0.2.1", 0)
 
 
 def test_the_compose_file(guarded):

@@ -73,13 +73,13 @@ def test_forms_and_blank_texts(client, expected):
 @pytest.mark.parametrize(
     "fields, words",
     [
-        ({"target_lang": None}, "target_lang None"),
+        ({"target_lang": None}, "missing target_lang"),
         ({"source_lang": "TGT"}, "there is src"),
-        ({"text": []}, "no text"),
+        ({"text": []}, "missing text"),
         ({"text": ["w1 " * 130], "split_sentences": "0"}, "the model reads 64 tokens"),
-        ({"split_sentences": "2"}, "split_sentences '2' is not supported; there are 0, 1"),
-        ({"text": None}, "no text"),
-        ({"text": [None]}, "must be a string"),
+        ({"split_sentences": "2"}, "split_sentences '2' is not supported; there is '0', '1'"),
+        ({"text": None}, "missing text"),
+        ({"text": [None]}, "valid string"),
         ({"text": ["w1"] * 13}, "13 texts"),
         ({"tag_handling": "xml"}, "tag_handling 'xml' is not supported"),
         ({"formality": "more"}, "formality 'more'"),

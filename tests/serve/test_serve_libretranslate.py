@@ -80,7 +80,6 @@ def test_paragraphs_are_split_into_sentences(client, hub):
     assert answer["translatedText"] == [whole.text, "", ""]
     x, y, z = (each.alternatives[0] for each in whole.sentences)
     assert answer["alternatives"] == [[f"{x} {y}\r\n\r\n  * {z}\n---\n"], [], []]
-    assert client.ask("/translator/translate", [{"src": text}])[1][0][0]["tgt"] == whole.text
 
 
 @pytest.mark.parametrize("encoded", [True, False])
@@ -107,19 +106,19 @@ def test_forms_are_read(client, expected, encoded):
     [
         ({"q": ""}, "missing q"),
         ({"q": []}, "missing q"),
-        ({"q": ["w1", 2]}, "must be a string"),
-        ({"q": {"a": 1}}, "must be a string"),
+        ({"q": ["w1", 2]}, "valid string"),
+        ({"q": {"a": 1}}, "valid string"),
         ({"q": ["w1"] * 13}, "13 texts, at most 12"),
         ({"q": "w1 " * 200}, "600 characters, at most 400"),
         ({"source": None}, "missing source"),
         ({"source": "\ud800" * 100}, "source '\\ud800"),
-        ({"source": ["src"]}, "there is src"),
+        ({"source": ["src"]}, "valid string"),
         ({"target": "src"}, "target 'src' is not supported; there is tgt"),
-        ({"format": "html"}, "there is text"),
-        ({"alternatives": -1}, "from 0 to 100"),
+        ({"format": "html"}, "there is 'text'"),
+        ({"alternatives": -1}, "greater than or equal to 0"),
         ({"alternatives": 2}, "there are 1; start the server with --beam 3 --nbest 3"),
-        ({"alternatives": [1]}, "from 0 to 100"),
-        ({"alternatives": 1e400}, "from 0 to 100"),
+        ({"alternatives": [1]}, "valid integer"),
+        ({"alternatives": 1e400}, "finite number"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(client, fields, words):

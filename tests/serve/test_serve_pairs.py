@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_specdec.io.local_http import RefusedError
+from fairseq_specdec.serve.bodies import RefusedError
 from fairseq_specdec.serve.pairs import Pairs
 
 NAMES = ("source", "target")

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.trace import Trace, TraceError, TraceFile, read_traces, write_traces
 
 HOLD = """
@@ -69,16 +68,6 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):
     assert read_traces(path) == [trace(1)]
 
 
-def test_one_process_cannot_write_it_twice_at_once(tmp_path):
-    path = str(tmp_path / "t.jsonl")
-    first = TraceFile(path)
-    with pytest.raises(TraceError, match="--trace-path"):
-        TraceFile(path)
-    first.publish()
-    TraceFile(path).discard()
-    assert read_traces(path) == []
-
-
 def test_a_forked_process_leaves_it_alone(tmp_path):
     path = str(tmp_path / "t.jsonl")
     file = TraceFile(path)
@@ -92,13 +81,6 @@ def test_a_forked_process_leaves_it_alone(tmp_path):
     assert os.listdir(tmp_path) == ["t.jsonl.partial"]
     file.publish()
     assert read_traces(path) == [trace(1)]
-
-
-def test_impossible_paths_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="--trace-path .*: is a directory; name a file"):
-        check_new_file(str(tmp_path), "--trace-path")
-    with pytest.raises(ValueError, match="--trace-path .*: no such directory: .*/no; make it"):
-        check_new_file(str(tmp_path / "no" / "t.jsonl"), "--trace-path")
 
 
 def test_reading_names_file_and_line(tmp_path):

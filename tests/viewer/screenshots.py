@@ -10,18 +10,18 @@ from chromium_pipe import browser
 
 ROOT = pathlib.Path(__file__).parents[2]
 # Whole drafts: on a fast processor those of a small model do not pay, and none would be seen.
-DEMO = ["specdec-demo", "--path", "data-bin/demo_ende", "--port", "0", "--draft-budget", "0"]
+DEMO = ["specdec-demo", "data-bin/demo_ende", "--port", "0", "--draft-budget", "0"]
 
 
 def main() -> None:
     """Write docs/specdec-demo.png."""
     server = subprocess.Popen(DEMO, cwd=str(ROOT), stdout=subprocess.PIPE, text=True)
     try:
-        url = server.stdout.readline().split(" race at ")[1].split()[0]
+        url = server.stdout.readline().split(" is served at ")[1].split()[0]
         with tempfile.TemporaryDirectory() as profile, browser(profile) as page:
             page.open(url)
-            page.run("document.getElementById('run').click()")
-            page.wait_for("document.body.dataset.races === '1'")
+            page.run("document.getElementById('race').click()")
+            page.wait_for("document.body.dataset.answers === '1'")
             (ROOT / "docs" / "specdec-demo.png").write_bytes(page.screenshot())
     finally:
         server.terminate()

@@ -1,1 +1,0 @@
-"""A local page on which strategies race on a sentence (``specdec-demo``)."""

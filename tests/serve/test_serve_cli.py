@@ -1,0 +1,132 @@
+"""The command line: addresses, models, and every decoding flag."""
+
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+from fairseq.dataclass.configs import GenerationConfig
+from served import TEXTS, serving
+
+from fairseq_specdec.config import SpecDecConfig
+from fairseq_specdec.hub.flags import GENERATION, OWN
+from fairseq_specdec.serve import cli, server
+
+FLAGS = [name for name in (*GENERATION, *OWN) if not name.startswith("sampling")]
+CONFIGS = [each.__dataclass_fields__ for each in (GenerationConfig, SpecDecConfig)]
+
+
+def test_a_taken_port_is_refused_before_torch_is_imported():
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen(1)
+        port = str(holder.getsockname()[1])
+        command = [sys.executable, "-X", "importtime", "-m", "fairseq_specdec.serve.cli"]
+        done = subprocess.run(
+            [*command, "nowhere.pt", "--port", port], capture_output=True, text=True
+        )
+    said = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and f"--port {port}: Address already in use; give another" in said
+    assert " torch" not in done.stderr and " fairseq\n" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version", "--port", "0"]])
+def test_help_binds_no_port(words, capsys, monkeypatch):
+    monkeypatch.setattr(cli, "listen", None)
+    with pytest.raises(SystemExit) as ended:
+        cli.cli_main(words)
+    assert ended.value.code == 0 and capsys.readouterr().out
+
+
+@pytest.mark.parametrize("host, loopback", [("127.0.0.1", True), ("0.0.0.0", False)])
+def test_addresses(host, loopback):
+    with (bound := cli.listen(host, 0)).socket:
+        assert bound.loopback == loopback and bound.url.startswith(f"http://{host}:")
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["--host", "no.such.name.invalid"], "--host no.such.name.invalid: no address"),
+        (["--host", "192.0.2.1"], "--host 192.0.2.1 --port 0: Cannot assign"),
+        (["--port", "65536"], "--port 65536: must be from 0 to 65535"),
+        (["--port", "x"], "invalid int value: 'x'; see specdec-serve --help"),
+        (["--sampling"], "unrecognized"),
+        (["--mod", "x"], "unrecognized"),
+        (["--workers", "0"], "--workers 0: must be from 1 to 256"),
+        (["--max-wait", "0"], "--max-wait 0.0: must be from above 0 to 3600"),
+        (["--path", "/nowhere/v.pt"], "--path: no such file"),
+        (["/nowhere"], "--path: no such file"),
+        (["PAIR", "--path", "PAIR", "--data", "x"], "--data x: .* is the data already"),
+        (["PAIR", "--beam", "2", "--nbest", "3"], "--nbest 3: there are --beam 2"),
+        (["PAIR", "--tau", "-1"], "--tau -1.0: must be 0 or more"),
+        (["PAIR", "--tokenizer", "odd"], "--tokenizer"),
+        (["--token-file", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(pair, words, says, capsys):
+    words = [word.replace("PAIR", str(pair)) for word in words]
+    with pytest.raises(SystemExit) as ended:
+        cli.cli_main(["--port", "0", *words])
+    message = str(ended.value) + capsys.readouterr().err
+    assert re.search(says, message) and message.count("\n") <= 1
+
+
+class LoadedError(Exception):
+    """Has what a translator is made of."""
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Makes of a command line what the translator is asked for: (arguments, named ones)."""
+
+    def load(*arguments, **named):
+        raise LoadedError(arguments, named)
+
+    def parsed(*words):
+        with pytest.raises(LoadedError) as ended:
+            cli.start([*words, "--port", "0"])
+        return ended.value.args
+
+    monkeypatch.setattr(server.SpeculativeTranslator, "from_pretrained", load)
+    return parsed
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_every_decoding_flag_reaches_the_translator(given, name):
+    """With its value, and only if it is given."""
+    (field,) = (fields[name] for fields in CONFIGS if name in fields)
+    choices = field.metadata.get("values")
+    value = choices[-1] if isinstance(choices, tuple) else "1"
+    words = [] if field.type is bool else [value]
+    _, named = given("m.pt", "--" + name.replace("_", "-"), *words)
+    assert str(named[name]) in ((value, "1.0") if words else ("True",))
+    assert name not in given("m.pt")[1]
+
+
+@pytest.mark.parametrize(
+    "words, verifier, data",
+    [
+        ([], "demo_ende", None),
+        (["demo_edit"], "demo_edit", None),
+        (["m.pt", "--data", "d"], "m.pt", "d"),
+        (["d", "--path", "a.pt:b.pt"], "a.pt:b.pt", "d"),
+        (["--path", "m.pt"], "m.pt", None),
+    ],
+)
+def test_a_model_is_named_as_in_python_or_as_in_fairseq(given, words, verifier, data):
+    (named, drafter, folder), others = given(*words, "-s", "en", "--bpe", "none")
+    assert (named, drafter, folder) == (verifier, None, data)
+    assert (others["source_lang"], others["target_lang"]) == ("en", None)
+    assert (others["bpe"], others["tokenizer"], others["strategy"]) == (None, "auto", None)
+
+
+def test_flags_of_fairseq_decode(pair, hub):
+    """As a summariser wants them."""
+    flags = {"lenpen": 2.0, "min_len": 9, "no_repeat_ngram_size": 3, "strategy": "iad"}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    with serving(pair, *words) as client:
+        asked = client.translate(TEXTS)[1]["translatedText"]
+    texts = [each.text for each in hub.translate(TEXTS, beam=1, nbest=1, **flags)]
+    assert asked == texts != [each.text for each in hub.translate(TEXTS)]
