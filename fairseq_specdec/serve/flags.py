@@ -3,30 +3,17 @@
 import argparse
 import dataclasses
 import functools
-from typing import Any
-
-from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_specdec.commands.own import command_parser
-from fairseq_specdec.config import SpecDecConfig
-from fairseq_specdec.hub.flags import GENERATION, OWN
-from fairseq_specdec.hub.loading import DTYPES
-from fairseq_specdec.io.flag_values import (
-    AT_LEAST_1,
-    SECONDS,
-    InRange,
-    Range,
-    add_flag,
-    flag_of,
-)
+from fairseq_specdec.hub.command_line import FLAGS, add_model, add_model_flags
+from fairseq_specdec.io.flag_values import AT_LEAST_1, SECONDS, Range, add_flag, flag_of
 
 from .cli import PROGRAM, add_address
 
 DESCRIPTION = """A translation server for clients of LibreTranslate and DeepL, with a page on which
 strategies race. One process holds the models; threads decode."""
-DEMO = "demo_ende"
-# Every decoding flag but those of sampling: a server gives one answer to a text.
-DECODING = [name for name in (*GENERATION, *OWN) if not name.startswith("sampling")]
+# A server gives one answer to a text.
+DECODING = [name for name in FLAGS if not name.startswith("sampling")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +44,7 @@ LIMITS = {
 
 def get_parser() -> argparse.ArgumentParser:
     parser = command_parser(PROGRAM, DESCRIPTION, allow_abbrev=False)
-    parser.add_argument(
-        "model",
-        nargs="?",
-        metavar="MODEL",
-        help="a demo pair (demo_ende, demo_edit), a checkpoint, several joined by a colon, or a "
-        f"folder with verifier.pt in it; beside --path the data folder (default: {DEMO})",
-    )
+    add_model(parser)
     add = functools.partial(add_flag, parser)
     add_address(parser)
     add("--demo", "load every strategy that the model allows, and fairseq itself, to race on the "
@@ -93,40 +74,4 @@ def _add_pair_flags(parser: argparse.ArgumentParser) -> None:
     """Model, decoding, threads."""
     text = "threads that decode, one for each core to use"
     add_flag(parser, "--workers", text, Range(1, 256, whole=True), 1)
-    add = functools.partial(add_flag, parser.add_argument_group("model"))
-    add("--path", "the verifier, as MODEL", otherwise="MODEL")
-    add("--drafter-path", "block drafter of gad, gad++ and specdec, or small model of sps and bild",
-        otherwise="drafter.pt of the folder")  # fmt: skip
-    add("--data", "folder of the dictionaries", otherwise="beside --path, or where it was trained")
-    checkpoints = functools.partial(add, otherwise="the checkpoint's")
-    for side in ("source", "target"):
-        checkpoints(f"-{side[0]} --{side}-lang", f"{side} language", metavar="LANG")
-    for name in ("--tokenizer", "--bpe"):
-        checkpoints(name, f"fairseq's {name}, or none", default="auto")
-    add("--bpe-codes", "file of the subword model: subword-nmt's codes, or sentencepiece's *.model "
-        "or *.spm", otherwise="looked for beside --path and in --data")  # fmt: skip
-    add("--device", "cpu, cuda, cuda:1", otherwise="the GPU where there is one")
-    add("--dtype", "number format", tuple(sorted(DTYPES)), "fp32")
-    decoding = parser.add_argument_group("decoding", "As with fairseq-generate.")
-    decoding.add_argument("--strategy", help="(default: what specdec-accelerate found the fastest "
-        "in the folder; else gad where there is a drafter, or greedy)")  # fmt: skip
-    fields = {**GenerationConfig.__dataclass_fields__, **SpecDecConfig.__dataclass_fields__}
-    for name in DECODING:
-        _add_field(decoding, fields[name])
-
-
-def _add_field(group: Any, field: Any) -> None:
-    """A flag of a configuration, without a default: what is not given is not passed on."""
-    words, values = str(field.metadata["help"]), field.metadata.get("values")
-    default = 1 if field.name == "beam" else field.default  # as from Python
-    if "default" not in words and default not in (None, dataclasses.MISSING):
-        words += f" (default: {default})"
-    kinds = (each for each in (bool, float, int) if each.__name__ in str(field.type))
-    settings: dict[str, Any] = {"type": next(kinds, str), "choices": values}
-    if settings["type"] is bool:
-        settings = {"action": "store_true"}
-    elif isinstance(values, Range):
-        settings = {"action": InRange, "values": values, "metavar": "N"}
-    group.add_argument(
-        flag_of(field.name), default=argparse.SUPPRESS, help=words.replace("%", "%%"), **settings
-    )
+    add_model_flags(parser, DECODING)

@@ -18,11 +18,12 @@ from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, loading
+from fairseq_specdec.hub.command_line import translator_of, verifier_of
 from fairseq_specdec.hub.decoding import SETTLED
 
 from .cli import Bound
 from .config_file import entries
-from .flags import DECODING, DEMO, LIMITS, Limits, get_parser, pair_parser
+from .flags import DECODING, LIMITS, Limits, get_parser, pair_parser
 
 try:
     import uvicorn
@@ -127,36 +128,16 @@ def _service(args: argparse.Namespace, limits: Limits, demo: bool = False) -> Se
         names = [name for name in flags if name in OWN_FLAGS and name not in SETTLED]
         own = {name: flags.pop(name) for name in names if args.strategy not in OWN_FLAGS[name]}
         flags["keep_weights"] = True  # fairseq itself decodes with them
+    set_threads(1)  # workers are what there is of threads
     translator = translator_of(args, flags)
     service = Service(translator, limits, args.workers)
-    service.racers = _racers(translator, STRATEGIES if demo else ("greedy", translator.strategy), own)
+    service.racers = _racers(
+        translator, STRATEGIES if demo else ("greedy", translator.strategy), own
+    )
     service.stock = demo
     if demo:
         service.examples = _examples(args, translator.languages[0])
     return service
-
-
-def translator_of(args: argparse.Namespace, flags: dict[str, Any]) -> SpeculativeTranslator:
-    """The model that a command line names. ``flags``: how to decode."""
-    set_threads(1)  # workers are what there is of threads
-    verifier, data = _verifier(args)
-    names = ("source_lang", "target_lang", "bpe_codes", "device", "dtype", "strategy")
-    given = {name: getattr(args, name) for name in names}
-    for name in ("tokenizer", "bpe"):
-        given[name] = None if getattr(args, name) == "none" else getattr(args, name)
-    return SpeculativeTranslator.from_pretrained(
-        verifier, args.drafter_path, data, **given, **flags
-    )
-
-
-def _verifier(args: argparse.Namespace) -> tuple[str, str | None]:
-    """The model and the folder of its dictionaries: MODEL, or DATA --path MODEL as in fairseq."""
-    first = getattr(args, "model", None)
-    if args.path is None:
-        return first or DEMO, args.data
-    if first is not None and args.data is not None:
-        raise UsageError(f"--data {args.data}", f"{first} is the data already", "give one of them")
-    return args.path, first or args.data
 
 
 def _racers(
@@ -177,7 +158,7 @@ def _racers(
 
 def _examples(args: argparse.Namespace, language: str) -> list[str]:
     """The first fitting sentences of the held-out text beside a demo pair."""
-    verifier, data = _verifier(args)
+    verifier, data = verifier_of(args)
     folder = loading.find(verifier, None, data, "greedy").data or ""
     path = os.path.join(folder, f"heldout.{language}")
     if not os.path.isfile(path):

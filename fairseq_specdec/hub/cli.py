@@ -1,0 +1,118 @@
+"""``specdec-translate``: text in, text out.
+
+A line of the input is a text: its sentences are decoded, and its translation is the line of the same
+number. Lines are read as they come, so that memory does not grow with the input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
+
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.hub.command_line import FLAGS, add_model, add_model_flags, translator_of
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
+
+from .own import brief, command_parser, reporting
+
+logger = logging.getLogger(__name__)
+PROGRAM = "specdec-translate"
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = command_parser(PROGRAM, "Translate plain text, line by line.", allow_abbrev=False)
+    add_model(parser, nargs=None)
+    parser.add_argument("files", metavar="FILE", nargs="*", help="texts (default: standard input)")
+    add_flag(parser, "--output -o", "where to write, once all is translated", metavar="FILE",
+             otherwise="standard output, line by line")  # fmt: skip
+    add_flag(
+        parser, "--lines", "lines that are read, and batched by length, at once", AT_LEAST_1, 256
+    )
+    add_flag(parser, "--no-split", "decode each line as one, without splitting it into sentences",
+             default=False)  # fmt: skip
+    add_model_flags(parser)
+    return parser
+
+
+def translate(
+    translator: SpeculativeTranslator, lines: Iterable[str], out: IO[str], at_once: int
+) -> int:
+    """Write the translation of each line, in order.
+
+    Args:
+        at_once: lines that are batched together.
+
+    Returns:
+        how many were left empty, since the verifier cannot read them; each is logged.
+    """
+    skipped, stream = 0, iter(lines)
+    for first in itertools.count(1, at_once):
+        texts = [line.rstrip("\r\n") for line in itertools.islice(stream, at_once)]
+        if not texts:
+            return skipped
+        for number, result in enumerate(translator.translate(texts, on_error="skip"), first):
+            if result.error is not None:
+                skipped += 1
+                logger.warning("line %d: left empty: %s", number, result.error)
+            out.write(result.text.replace("\n", " ") + "\n")
+        out.flush()
+    raise AssertionError
+
+
+@contextlib.contextmanager
+def _lines(files: Sequence[str]) -> Iterator[Iterable[str]]:
+    """The lines of all files, or of standard input. Raises UsageError: one is no text in UTF-8."""
+    with contextlib.ExitStack() as opened:
+        names = files or ["standard input"]
+        paths: list[Any] = list(files) or [sys.stdin.fileno()]
+        streams = [
+            opened.enter_context(open(path, encoding="utf-8", newline="\n", closefd=bool(files)))
+            for path in paths
+        ]
+
+        def read() -> Iterator[str]:
+            for name, stream in zip(names, streams):
+                try:
+                    yield from stream
+                except UnicodeDecodeError as error:
+                    byte = error.object[error.start]
+                    raise UsageError(
+                        name, f"is not UTF-8 text (byte {byte:#04x})", "convert it with iconv"
+                    ) from error
+
+        yield read()
+
+
+def main(words: Sequence[str]) -> int:
+    args = brief(get_parser()).parse_args(list(words))
+    flags = {name: getattr(args, name) for name in FLAGS if hasattr(args, name)}
+    with _lines(args.files) as lines:
+        target: Any = contextlib.nullcontext(sys.stdout)
+        if args.output is not None:
+            target = replacing(args.output)
+        with translator_of(args, flags, split=False if args.no_split else None) as translator:
+            with target as out:
+                return 1 if translate(translator, lines, out, args.lines) else 0
+
+
+def cli_main(arguments: Sequence[str] | None = None) -> None:
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    with reporting(PROGRAM, arguments) as words:
+        try:
+            status = main(words)
+        except BrokenPipeError:  # whoever read has left, as head does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 0
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    cli_main()
