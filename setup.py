@@ -189,7 +189,7 @@ setup(
             "specdec-distill = fairseq_specdec.data.distill:cli_main",
             "specdec-env = fairseq_specdec.environment.cli:cli_main",
             "specdec-serve = fairseq_specdec.serve.cli:cli_main",
-            "specdec-translate = fairseq_specdec.commands.translate:cli_main",
+            "specdec-translate = fairseq_specdec.hub.cli:cli_main",
             "specdec-trace = fairseq_specdec.trace.cli:cli_main",
         ]
     },

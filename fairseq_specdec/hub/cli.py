@@ -1,7 +1,7 @@
 """``specdec-translate``: text in, text out.
 
-A line of the input is a text: its sentences are decoded, and its translation is the line of the same
-number. Lines are read as they come, so that memory does not grow with the input.
+A line of the input is a text: its sentences are decoded, and its translation is the line of the
+same number. Lines are read as they come, so that memory does not grow with the input.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
+from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.command_line import FLAGS, add_model, add_model_flags, translator_of
 from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 
-from .own import brief, command_parser, reporting
+from . import SpeculativeTranslator
+from .command_line import FLAGS, add_model, add_model_flags, translator_of
 
 logger = logging.getLogger(__name__)
 PROGRAM = "specdec-translate"
@@ -92,7 +92,7 @@ def _lines(files: Sequence[str]) -> Iterator[Iterable[str]]:
 
 
 def main(words: Sequence[str]) -> int:
-    args = brief(get_parser()).parse_args(list(words))
+    args = brief(get_parser()).parse_intermixed_args(list(words))
     flags = {name: getattr(args, name) for name in FLAGS if hasattr(args, name)}
     with _lines(args.files) as lines:
         target: Any = contextlib.nullcontext(sys.stdout)
