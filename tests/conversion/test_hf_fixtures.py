@@ -17,7 +17,7 @@ from in_process import PLUGIN, run_here
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.conversion import cli
 from fairseq_specdec.conversion.hf.convert import convert, load
-from fairseq_specdec.conversion.hf.families.marian import sinusoids
+from fairseq_specdec.conversion.hf.families import sinusoids
 from fairseq_specdec.conversion.hf.folder import ModelFolder
 from fairseq_specdec.conversion.hf.vocabulary import read_pieces
 from fairseq_specdec.engine.native import library
@@ -286,8 +286,8 @@ def test_the_table_of_positions_is_marians():
 def test_lengths_count_the_start_symbol():
     """min_length 5 and max_length 40 of transformers, the last token forced."""
     generation = load(str(STORED / "bart")).generation
-    assert (generation.min_len, generation.max_len_b) == (4, 38)
-    assert (generation.no_repeat_ngram_size, generation.forced_first) == (3, 0)
+    flags = {"min_len": 4, "max_len_b": 38, "no_repeat_ngram_size": 3, "lenpen": 1.0}
+    assert generation.flags == flags and generation.forced_first == 0
 
 
 def test_wrong_languages_are_refused_with_the_nearest(converted):
