@@ -1,12 +1,133 @@
-"""``specdec-env``: this installation as a table, to paste into an issue; and the decoding flags."""
+"""``specdec-env``: this installation as a table, to paste into an issue; and the decoding flags.
+
+What cannot be imported is shown with its error, since a table is asked for where something broke.
+"""
 
 import argparse
+import importlib
 import os
+import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from typing import Any
 
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, command_parser, reporting
+from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native.variants import PROBE
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io import provenance
+from fairseq_specdec.io.printable import printable
+from fairseq_specdec.version import __version__
+
+# Distributions that import as ``fairseq``; setup.py chooses one.
+FAIRSEQS = ("fairseq", "ve-fairseq", "fairseq-fixed")
+OTHERS = (
+    "torchaudio", "numpy", "omegaconf", "hydra-core", "sacrebleu", "subword-nmt", "sacremoses",
+    "sentencex",
+)  # fmt: skip
+# What changes a run without being on its command line.
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "FAIRSEQ_SPECDEC_")
+
+
+def _versions(names: Iterable[str]) -> str:
+    there = {each.metadata["Name"]: each.version for each in metadata.distributions()}
+    return ", ".join(f"{name} {there[name]}" for name in names if name in there)
+
+
+def _package() -> str:
+    checkout = os.path.isfile(os.path.join(provenance.CHECKOUT, "setup.py"))
+    where = f"checkout, commit {provenance.commit()}" if checkout else "installed"
+    return f"{__version__}, {where}"
+
+
+def _python() -> str:
+    libc = " ".join(platform.libc_ver()).strip()
+    system = f"{platform.system()} {platform.release()}"
+    return ", ".join(filter(None, [platform.python_version(), system, libc]))
+
+
+def _fairseq() -> str:
+    importlib.import_module("fairseq")
+    return _versions(FAIRSEQS) or "imported from a folder, not installed"
+
+
+def _torch() -> str:
+    torch: Any = importlib.import_module("torch")
+    cuda = torch.version.cuda
+    return f"{torch.__version__}, {f'CUDA {cuda}' if cuda else 'CPU'}"
+
+
+def _processor() -> str:
+    memory = f"{provenance.memory_bytes() / 1e9:.0f} GB of memory"
+    return f"{provenance.cpu()}, {platform.machine()}, {provenance.cores()} cores, {memory}"
+
+
+def _variants() -> str:
+    if not (library.FOLDER / PROBE).exists():
+        return "unknown, since the native engine was not built"
+    return ", ".join(each.name for each in reversed(list(library.supported()))) or "none"
+
+
+def _native() -> str:
+    loaded = library.load()
+    return f"no: {library.why_not()}" if loaded is None else f"yes: {loaded.variant}"
+
+
+def _costs() -> str:
+    tables: Any = importlib.import_module("fairseq_specdec.costs.tables")
+    loaded = library.load()
+    return "none: it is of the native engine" if loaded is None else tables.origin("auto", loaded)
+
+
+def _threads() -> str:
+    torch: Any = importlib.import_module("torch")
+    native = library.threads_wanted(os.environ)
+    return f"native engine {native}, torch {torch.get_num_threads()}"
+
+
+def _gpu() -> str:
+    """Each card, and whether this torch has kernels for it."""
+    torch: Any = importlib.import_module("torch")
+    devices: Any = importlib.import_module("fairseq_specdec.engine.devices")
+    if not torch.cuda.is_available():
+        why = "no driver or card found" if torch.version.cuda else "this torch is a CPU build"
+        return f"none ({why})"
+    cards, archs = [], torch.cuda.get_arch_list()
+    for i in range(torch.cuda.device_count()):
+        name, (major, minor) = torch.cuda.get_device_name(i), torch.cuda.get_device_capability(i)
+        memory = torch.cuda.get_device_properties(i).total_memory / 1e9
+        fits = devices.why_not((major, minor), archs, name) or "torch has kernels for it"
+        cards.append(f"{name}, sm_{major}{minor}, {memory:.0f} GB: {fits}")
+    return "; ".join(cards)
+
+
+def _environment() -> str:
+    names = sorted(name for name in os.environ if name.startswith(VARIABLES))
+    return ", ".join(f"{name}={os.environ[name]}" for name in names) or "nothing set"
+
+
+ROWS = {
+    "fairseq_specdec": _package, "Python": _python, "fairseq": _fairseq, "torch": _torch,
+    "also installed": lambda: _versions(OTHERS) or "nothing else", "processor": _processor,
+    "variants it runs": _variants, "native engine": _native, "cost table": _costs,
+    "threads": _threads, "GPU": _gpu, "environment": _environment,
+}  # fmt: skip
+
+
+def table() -> str:
+    """Markdown of two columns."""
+    lines = ["| | |", "|---|---|"]
+    for name, ask in ROWS.items():
+        try:
+            value = ask()
+        except UsageError as error:
+            value = str(error)
+        except Exception as error:
+            value = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+        lines.append(f"| {name} | {printable(value).replace('|', '/')} |")
+    return "\n".join([*lines, ""])
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -31,16 +152,14 @@ def cli_main(arguments: Sequence[str] | None = None) -> None:
     with reporting("specdec-env", arguments) as words:
         args = brief(get_parser()).parse_args(words)
         if args.user_dir:
-            folder = os.path.dirname(os.path.abspath(fairseq_specdec.__file__))
-            sys.stdout.write(f"{folder}\n")
+            said = os.path.dirname(os.path.abspath(fairseq_specdec.__file__)) + "\n"
         elif args.flags is not None:
             from fairseq_specdec.decoding.listed_flags import listed  # imports fairseq
 
-            sys.stdout.write(listed(args.flags or None))
+            said = listed(args.flags or None)
         else:
-            from .table import as_markdown, rows
-
-            sys.stdout.write(as_markdown(rows()))
+            said = table()
+        sys.stdout.write(said)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def described(path: str, source: str | None, target: str | None) -> Described:
     try:
         description = describe([path], source, target)
     except ValueError as error:
-        raise ValueError(at_the_prompt(str(error))) from error
+        raise UsageError("", at_the_prompt(str(error))) from error
     assert description is not None
     return description
 

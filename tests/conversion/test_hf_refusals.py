@@ -57,11 +57,11 @@ CONFIG = [
     ({"relative_attention": True}, "relative_attention is True, which the loader of bart does not"),
     ({"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}, which the loader"),
     ({"decoder_attention_heads": 5}, "config.json: embed_dim must be divisible by num_heads"),
-    ({"encoder_ffn_dim": 8}, r"encoder.layers.0.fc1.weight has shape .* config.json says \[8, 24\]"),
+    ({"encoder_ffn_dim": 8}, r"fc1.weight has shape .*, config.json says \[8, 24\]"),
     ({"activation_function": "mish"}, "activation_function is 'mish'; fairseq has relu, gelu"),
     ({"d_model": 32}, r"has shape \[\d+, 24\], config.json says \[\d+, 32\]"),
     ({"d_model": "24"}, "d_model is '24', no int"),
-    ({"encoder_layers": 2}, "lacks the weight model.encoder.layers.1.*, which config.json asks for"),
+    ({"encoder_layers": 2}, "lacks the weight model.encoder.layers.1.*, which config"),
     ({"encoder_layers": 10**9}, "encoder_layers is 1000000000; it must be from 1 to 1000"),
     ({"decoder_layers": None}, "lacks decoder_layers, which the loader of bart needs"),
 ]  # fmt: skip
@@ -109,9 +109,7 @@ def test_the_folders_code_is_not_run(folder):
     (folder / "modeling_mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     state = dict(state_of(folder), evil=Harm(str(folder / "made")))
     torch.save(state, folder / "pytorch_model.bin")
-    assert "pytorch_model.bin: was not read (it names posix.mkdir" in line_of(folder).replace(
-        "'", ""
-    )
+    assert re.search(r"pytorch_model.bin: was not read \(.*posix.mkdir", line_of(folder))
     assert not (folder / "made").exists() and not (folder / "ran").exists()
 
 
@@ -176,22 +174,29 @@ def test_safetensors_that_lie(folder, case):
     assert "model.safetensors: is damaged (" in line_of(folder)
 
 
-def test_weights_of_another_kind(folder):
+@pytest.mark.parametrize(
+    "name, change, message",
+    [
+        ("decoder.adapter.weight", lambda _: torch.zeros(2), "which no part of this family reads"),
+        (
+            "encoder.layers.0.fc1.bias", lambda _: torch.zeros(48, dtype=torch.int8),
+            "fc1.bias is of torch.int8; convert the model before it was quantized",
+        ),
+        (
+            "decoder.embed_tokens.weight", lambda state: state["model.shared.weight"] + 1,
+            "decoder.embed_tokens.weight differs from model.shared.weight",
+        ),
+        (None, lambda _: [1], "holds something else than weights by their names"),
+    ],
+)  # fmt: skip
+def test_weights_of_another_kind(folder, name, change, message):
     state = state_of(folder)
+    made = change(state)
     torch.save(
-        {**state, "model.decoder.adapter.weight": torch.zeros(2)}, folder / "pytorch_model.bin"
+        made if name is None else {**state, f"model.{name}": made}, folder / "pytorch_model.bin"
     )
-    assert "holds model.decoder.adapter.weight, which no part of this family reads" in line_of(
-        folder
-    )
-    name = "model.encoder.layers.0.fc1.bias"
-    torch.save({**state, name: torch.zeros(48, dtype=torch.int8)}, folder / "pytorch_model.bin")
-    assert f"{name} is of torch.int8; convert the model before it was quantized" in line_of(folder)
-    name = "model.decoder.embed_tokens.weight"
-    torch.save({**state, name: state["model.shared.weight"] + 1}, folder / "pytorch_model.bin")
-    assert f"{name} differs from model.shared.weight" in line_of(folder)
-    torch.save([1], folder / "pytorch_model.bin")
-    assert "holds something else than weights by their names" in line_of(folder)
+    line = line_of(folder)
+    assert message in line and (name or "") in line
 
 
 def test_a_description_that_is_damaged(folder, tmp_path):

@@ -11,7 +11,6 @@ from toy_translation import sentences
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.conversion import cli
-from fairseq_specdec.engine.eager.packed_module import PackedEmbedding, PackedLinear
 from fairseq_specdec.engine.native import library, packed_file
 from fairseq_specdec.hub import SpeculativeTranslator
 
@@ -46,24 +45,24 @@ def decoded(path, number_format, **flags):
         return [(each.text, each.scores) for each in loaded.translate(TEXTS)]
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("number_format", FORMATS)
-def test_the_bits_are_those_of_the_checkpoint(pair, number_format, beam):
-    plain = decoded(pair / "verifier.pt", number_format, beam=beam)
-    assert decoded(pair / f"{number_format}.pt", number_format, beam=beam) == plain
-    assert len({text for text, _ in plain}) > 6
+@pytest.fixture
+def packs_nothing(monkeypatch):
+    """After it is called, packing is an error."""
 
-
-@pytest.mark.parametrize("number_format", FORMATS)
-def test_nothing_is_packed_again(pair, number_format, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("packed")
 
-    monkeypatch.setattr(packed_file.NativeLinear, "__init__", never)
-    with translator(pair / f"{number_format}.pt", number_format) as loaded:
-        loaded.translate(TEXTS[0])
-        kinds = {type(each) for each in loaded._open()[0].loaded.models[0].modules()}
-    assert {PackedLinear, PackedEmbedding} <= kinds and torch.nn.Linear not in kinds
+    return lambda: monkeypatch.setattr(packed_file.NativeLinear, "__init__", never)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("number_format", FORMATS)
+def test_the_bits_are_those_of_the_checkpoint(pair, number_format, beam, packs_nothing):
+    """And nothing is packed again."""
+    plain = decoded(pair / "verifier.pt", number_format, beam=beam)
+    packs_nothing()
+    assert decoded(pair / f"{number_format}.pt", number_format, beam=beam) == plain
+    assert len({text for text, _ in plain}) > 6
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -75,21 +74,17 @@ def test_it_is_mapped(pair, monkeypatch):
 
 
 def test_the_file_describes_itself(pair, caplog):
+    """What is packed is not held twice."""
     state = load_checkpoint(str(pair / "int8.pt"))
-    description = state[packed_file.KEY]
-    assert (
-        description["made_from"]["file"] == "verifier.pt"
-        and len(description["made_from"]["sha256"]) == 64
-    )
-    assert (
-        description["variant"] == library.load().variant and description["number_format"] == "int8"
-    )
-    names = [
-        name for each in description["matrices"] for names in each["modules"] for name in names
-    ]
-    assert not {f"{name}.weight" for name in names} & set(state["model"])
+    held = state[packed_file.KEY]
+    assert held["made_from"]["file"] == "verifier.pt" and len(held["made_from"]["sha256"]) == 64
+    assert (held["variant"], held["number_format"]) == (library.load().variant, "int8")
+    names = {
+        f"{name}.weight" for each in held["matrices"] for row in each["modules"] for name in row
+    }
+    assert names.isdisjoint(state["model"])
     with caplog.at_level("INFO"):
-        cli.main(cli.get_parser().parse_args(["pack", "--check", str(pair / "int8.pt")]))
+        cli.cli_main(["pack", "--check", str(pair / "int8.pt")])
     assert "sound, packed in int8" in caplog.text
 
 
@@ -102,28 +97,23 @@ def small(pair):
 
 
 def drafted(path, drafter, number_format="fp32", **flags):
-    with translator(
-        path, number_format, strategy="sps", drafter=drafter, draft_budget=0, **flags
-    ) as loaded:
+    flags = {"strategy": "sps", "drafter": drafter, "draft_budget": 0, **flags}
+    with translator(path, number_format, **flags) as loaded:
         translations = loaded.translate(TEXTS)
-        return [(each.text, each.scores) for each in translations], sum(
-            each.iterations for each in translations
-        )
+    return [(each.text, each.scores) for each in translations], sum(
+        each.iterations for each in translations
+    )
 
 
 @pytest.mark.parametrize("number_format", ["fp32", "int8"])
 @pytest.mark.parametrize("packed_in, asked", [("fp32", "auto"), ("int8", "auto"), ("int8", "int8")])
-def test_a_packed_pair_drafts_the_same(pair, small, number_format, packed_in, asked, monkeypatch):
+def test_a_packed_pair_drafts_the_same(pair, small, number_format, packed_in, asked, packs_nothing):
     """``auto`` is the format that the drafter was packed in."""
     given = (pair / "verifier.pt", pair / "other.pt", number_format)
     plain, rounds = drafted(*given, drafter_dtype=packed_in)
     assert plain == decoded(pair / "verifier.pt", number_format)
     assert rounds < sum(len(text.split()) + 1 for text, _ in plain)
-
-    def never(*args, **kwargs):
-        raise AssertionError("packed")
-
-    monkeypatch.setattr(packed_file.NativeLinear, "__init__", never)
+    packs_nothing()
     given = (pair / f"{number_format}.pt", small[packed_in], number_format)
     assert drafted(*given, drafter_dtype=asked) == (plain, rounds)
 
@@ -210,22 +200,17 @@ def test_a_flipped_bit_is_found_on_request(pair, tmp_path):
         cli.main(cli.get_parser().parse_args(["pack", "--check", str(path)]))
 
 
-def test_nothing_is_replaced_unasked(pair):
-    with pytest.raises(ValueError, match=r"int8.pt exists; .*--force"):
-        run(pair / "verifier.pt", pair / "int8.pt")
-    with pytest.raises(ValueError, match="exists"):
-        run(pair / "verifier.pt", pair / "verifier.pt", "fp32", "--force")
-    with pytest.raises(ValueError, match="name the file"):
-        cli.main(cli.get_parser().parse_args(["pack", str(pair / "verifier.pt")]))
-
-
-def test_without_the_native_engine_nothing_is_packed(pair, tmp_path, monkeypatch):
+def test_what_is_not_packed(pair, tmp_path, monkeypatch):
+    for source, target, force, message in (
+        (pair / "verifier.pt", pair / "int8.pt", (), r"int8.pt exists; .*--force"),
+        (pair / "verifier.pt", pair / "verifier.pt", ("--force",), "exists"),
+        (pair / "drafter.pt", tmp_path / "out.pt", (), "drafter"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(source, target, "fp32", *force)
+    with pytest.raises(SystemExit, match="name the file"):
+        cli.cli_main(["pack", str(pair / "verifier.pt")])
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
     with pytest.raises(ValueError, match="needs the native engine: FAIRSEQ_SPECDEC_NATIVE"):
-        run(pair / "verifier.pt", tmp_path / "none.pt")
-
-
-def test_a_drafter_is_refused(pair, tmp_path):
-    with pytest.raises(ValueError, match="drafter"):
-        run(pair / "drafter.pt", tmp_path / "out.pt")
+        run(pair / "verifier.pt", tmp_path / "out.pt")
     assert not (tmp_path / "out.pt").exists()
