@@ -172,7 +172,8 @@ def prepare(args: argparse.Namespace) -> tuple[Job, State]:
     data = here(args.data) if args.trainpref is None else os.path.join(out, "binarised")
     if descriptions:
         found = descriptions[0]
-        of_text = {"converted": found.folder, "generation": found.command_flags}
+        flags = found.command_flags
+        of_text: dict[str, Any] = {"converted": found.folder, "generation": flags}
         of_text["text"] = args.validpref
     else:
         of_text = _subwords(args, (source, target))
@@ -224,7 +225,8 @@ def _steps(args: argparse.Namespace) -> Job:
     recommended = measuring.recommend(job, state)
     if job.placed is not None:
         converted.note_fastest(job, recommended)
-    more = further(job, {best.pair: best.way for best in reversed(recommended)})
+    fastest = {best.pair: best.way for best in reversed(recommended)}
+    more = further(job, {pair: fastest[pair] for pair in job.all_pairs})
     report.write(job, state, fitting, more)
     logger.info("%s", report.verdict(job, state))
     logger.info("report: %s", job.file("report.html"))

@@ -8,7 +8,7 @@ import importlib
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -36,32 +36,14 @@ def _versions(names: Iterable[str]) -> str:
     return ", ".join(f"{name} {there[name]}" for name in names if name in there)
 
 
-def _package() -> str:
-    checkout = os.path.isfile(os.path.join(provenance.CHECKOUT, "setup.py"))
-    where = f"checkout, commit {provenance.commit()}" if checkout else "installed"
-    return f"{__version__}, {where}"
-
-
-def _python() -> str:
-    libc = " ".join(platform.libc_ver()).strip()
-    system = f"{platform.system()} {platform.release()}"
-    return ", ".join(filter(None, [platform.python_version(), system, libc]))
-
-
-def _fairseq() -> str:
-    importlib.import_module("fairseq")
-    return _versions(FAIRSEQS) or "imported from a folder, not installed"
+def _imported(name: str) -> Any:
+    return importlib.import_module(name)
 
 
 def _torch() -> str:
-    torch: Any = importlib.import_module("torch")
+    torch = _imported("torch")
     cuda = torch.version.cuda
     return f"{torch.__version__}, {f'CUDA {cuda}' if cuda else 'CPU'}"
-
-
-def _processor() -> str:
-    memory = f"{provenance.memory_bytes() / 1e9:.0f} GB of memory"
-    return f"{provenance.cpu()}, {platform.machine()}, {provenance.cores()} cores, {memory}"
 
 
 def _variants() -> str:
@@ -70,27 +52,15 @@ def _variants() -> str:
     return ", ".join(each.name for each in reversed(list(library.supported()))) or "none"
 
 
-def _native() -> str:
-    loaded = library.load()
-    return f"no: {library.why_not()}" if loaded is None else f"yes: {loaded.variant}"
-
-
 def _costs() -> str:
-    tables: Any = importlib.import_module("fairseq_specdec.costs.tables")
-    loaded = library.load()
-    return "none: it is of the native engine" if loaded is None else tables.origin("auto", loaded)
-
-
-def _threads() -> str:
-    torch: Any = importlib.import_module("torch")
-    native = library.threads_wanted(os.environ)
-    return f"native engine {native}, torch {torch.get_num_threads()}"
+    tables, loaded = _imported("fairseq_specdec.costs.tables"), library.load()
+    return str("none: it is of the native engine" if loaded is None
+               else tables.origin("auto", loaded))  # fmt: skip
 
 
 def _gpu() -> str:
     """Each card, and whether this torch has kernels for it."""
-    torch: Any = importlib.import_module("torch")
-    devices: Any = importlib.import_module("fairseq_specdec.engine.devices")
+    torch, devices = _imported("torch"), _imported("fairseq_specdec.engine.devices")
     if not torch.cuda.is_available():
         why = "no driver or card found" if torch.version.cuda else "this torch is a CPU build"
         return f"none ({why})"
@@ -103,16 +73,29 @@ def _gpu() -> str:
     return "; ".join(cards)
 
 
-def _environment() -> str:
-    names = sorted(name for name in os.environ if name.startswith(VARIABLES))
-    return ", ".join(f"{name}={os.environ[name]}" for name in names) or "nothing set"
-
-
-ROWS = {
-    "fairseq_specdec": _package, "Python": _python, "fairseq": _fairseq, "torch": _torch,
-    "also installed": lambda: _versions(OTHERS) or "nothing else", "processor": _processor,
-    "variants it runs": _variants, "native engine": _native, "cost table": _costs,
-    "threads": _threads, "GPU": _gpu, "environment": _environment,
+ROWS: dict[str, Callable[[], str]] = {
+    "fairseq_specdec": lambda: f"{__version__}, " + (
+        f"checkout, commit {provenance.commit()}"
+        if os.path.isfile(os.path.join(provenance.CHECKOUT, "setup.py")) else "installed"),
+    "Python": lambda: ", ".join(filter(None, (
+        platform.python_version(), f"{platform.system()} {platform.release()}",
+        " ".join(platform.libc_ver()).strip()))),
+    "fairseq": lambda: _imported("fairseq") and (
+        _versions(FAIRSEQS) or "imported from a folder, not installed"),
+    "torch": _torch,
+    "also installed": lambda: _versions(OTHERS) or "nothing else",
+    "processor": lambda: f"{provenance.cpu()}, {platform.machine()}, {provenance.cores()} cores, "
+                         f"{provenance.memory_bytes() / 1e9:.0f} GB of memory",
+    "variants it runs": _variants,
+    "native engine": lambda: (
+        f"yes: {loaded.variant}" if (loaded := library.load()) else f"no: {library.why_not()}"),
+    "cost table": _costs,
+    "threads": lambda: f"native engine {library.threads_wanted(os.environ)}, "
+                       f"torch {_imported('torch').get_num_threads()}",
+    "GPU": _gpu,
+    "environment": lambda: ", ".join(
+        f"{name}={value}" for name, value in sorted(os.environ.items())
+        if name.startswith(VARIABLES)) or "nothing set",
 }  # fmt: skip
 
 
@@ -152,14 +135,12 @@ def cli_main(arguments: Sequence[str] | None = None) -> None:
     with reporting("specdec-env", arguments) as words:
         args = brief(get_parser()).parse_args(words)
         if args.user_dir:
-            said = os.path.dirname(os.path.abspath(fairseq_specdec.__file__)) + "\n"
+            sys.stdout.write(os.path.dirname(os.path.abspath(fairseq_specdec.__file__)) + "\n")
         elif args.flags is not None:
-            from fairseq_specdec.decoding.listed_flags import listed  # imports fairseq
-
-            said = listed(args.flags or None)
+            listed = _imported("fairseq_specdec.decoding.listed_flags").listed
+            sys.stdout.write(listed(args.flags or None))
         else:
-            said = table()
-        sys.stdout.write(said)
+            sys.stdout.write(table())
 
 
 if __name__ == "__main__":
