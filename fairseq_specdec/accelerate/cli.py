@@ -39,8 +39,8 @@ from ..hub.subwords import files_of
 from ..io.file_locks import alone
 from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages, numbers
 from ..training.dictionaries import placeholders
-from . import converted, measuring, report, steps
-from .commands import WAYS, Job, further, here
+from . import commands, converted, measuring, report, steps
+from .commands import EDITS, Job, further, here
 from .raw_text import binarise
 from .state import LOCK, State
 from .steps import Limits
@@ -209,7 +209,7 @@ def _steps(args: argparse.Namespace) -> Job:
     fitting = fit(job.path, source, target, languages=bool(job.task))
     logger.info("check: the verifier is sound; its drafter: %s", fitting.description)
     compared = state.results("compare")
-    if not (compared.get("done") and compared["beams"] == job.beams):
+    if [compared.get("done"), compared.get("beams")] != [True, job.beams]:
         logger.info("compare: this engine with stock fairseq, without a drafter")
         measuring.compare(job, state)
     job = job._replace(ways=measuring.worthwhile(job, state))
@@ -254,14 +254,15 @@ def _make_and_measure(args: argparse.Namespace, job: Job, state: State, fitting:
         state.note("shortlist", done=False)
     if not state.done("shortlist"):
         logger.info("shortlist: the likely translations of each source word")
-        steps.shortlist(job, state)
+        seconds = steps.run(job, commands.shortlist(job), "shortlist.log")
+        state.note("shortlist", seconds=seconds)
         state.note("measure", done=False)
-    if any(WAYS[way].edits for way in job.ways) and not state.done("edits"):
+    if EDITS in job.ways and not state.done("edits"):
         logger.info("edits: those that the verifier nearly always makes")
-        steps.edits(job, state)
+        state.note("edits", seconds=steps.run(job, commands.edits(job), "edits.log"))
     measured = state.results("measure")
-    uses = (measured.get("beams"), measured.get("sizes"))
-    if not measured.get("done") or uses != (job.beams, list(job.batch_sizes)):
+    uses = [measured.get(name) for name in ("done", "beams", "sizes")]
+    if uses != [True, job.beams, list(job.batch_sizes)]:
         measuring.measure(job, state, limits, args.measure_sentences)
 
 

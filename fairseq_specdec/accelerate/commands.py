@@ -16,21 +16,9 @@ PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLOCK_SIZE = 10
 
 
-class Way(NamedTuple):
-    """A way to decode; the output is that of any other."""
-
-    strategy: str
-    drafter: bool = False  # whether it needs the drafter
-    edits: bool = False  # whether it needs the likely edits
-
-
-# Those whose speeds are compared.
-WAYS = {
-    "greedy": Way("greedy"),
-    "gad": Way("gad", drafter=True),
-    "iad": Way("iad"),
-    "iad with edits": Way("iad", edits=True),
-}
+# Ways to decode whose speeds are compared, with their strategies; the output is the same.
+GAD, EDITS = "gad", "iad with edits"  # with the drafter, and with the likely edits
+WAYS = {"greedy": "greedy", GAD: "gad", "iad": "iad", EDITS: "iad"}
 
 
 class Job(NamedTuple):
@@ -176,10 +164,9 @@ def edits(job: Job) -> list[str]:
 
 def strategy(job: Job, way: str) -> list[str]:
     """Decoding flags of one of ``WAYS``."""
-    chosen = WAYS[way]
-    words = ["--strategy", chosen.strategy]
-    words += ["--drafter-path", job.placed or job.drafter] if chosen.drafter else []
-    return words + (["--edits", job.file("edits.tsv")] if chosen.edits else [])
+    words = ["--strategy", WAYS[way]]
+    words += ["--drafter-path", job.placed or job.drafter] if way == GAD else []
+    return words + (["--edits", job.file("edits.tsv")] if way == EDITS else [])
 
 
 def row_of(way: str, beam: int) -> str:
@@ -249,8 +236,8 @@ def further(job: Job, fastest: Mapping[str, str]) -> list[tuple[str, str]]:
         words = ["specdec-serve", "--path", _verifier(job), *_languages(pair)]
         words += [each for name, value in _text(job).items()
                   for each in ("--" + name.replace("_", "-"), value or "none")]  # fmt: skip
-        words += ["--strategy", WAYS[way].strategy]
-        words += ["--drafter-path", job.drafter] if WAYS[way].drafter and not job.placed else []
+        words += ["--strategy", WAYS[way]]
+        words += ["--drafter-path", job.drafter] if way == GAD and not job.placed else []
         uses.append(("serve", _command(words)))
     for pair in job.all_pairs if job.converted is not None and job.text else ():
         words = ["specdec-bench", os.path.relpath(str(job.converted))]
@@ -289,10 +276,10 @@ def _text(job: Job) -> dict[str, Any]:
 def _in_python(job: Job, pair: str, way: str, beam: int, size: int) -> str:
     source, _, target = pair.partition("-")
     given: dict[str, Any] = {"source_lang": source, "target_lang": target, **_text(job)}
-    given["strategy"] = WAYS[way].strategy
-    if WAYS[way].drafter and not job.placed:
+    given["strategy"] = WAYS[way]
+    if way == GAD and not job.placed:
         given["drafter"] = job.drafter
-    if WAYS[way].edits:
+    if way == EDITS:
         given["edits"] = job.file("edits.tsv")
     given.update(beam=beam, batch_size=size)
     words = [repr(_verifier(job)), *(f"{name}={value!r}" for name, value in given.items())]

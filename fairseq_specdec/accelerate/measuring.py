@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ..io.atomic import read_json
 from . import commands
-from .commands import WAYS, Job, row_of
+from .commands import EDITS, WAYS, Job, row_of
 from .state import State
 from .steps import Limits, run
 
@@ -103,7 +103,7 @@ def worthwhile(job: Job, state: State) -> tuple[str, ...]:
     if copied is None or float(greedy["ms_mean"]) < CORRECTS * float(copied["ms_mean"]):
         return ("greedy", "gad")
     # What is noted beside a converted model names a strategy alone.
-    return ("greedy", "gad", "iad", *(["iad with edits"] if job.converted is None else []))
+    return ("greedy", "gad", "iad", *([EDITS] if job.converted is None else []))
 
 
 def _seconds(job: Job, state: State) -> float:

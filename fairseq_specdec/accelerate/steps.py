@@ -1,5 +1,4 @@
-"""The steps that make drafts: distil, train, list words, learn edits. Each is done once; a stopped
-one goes on."""
+"""The steps that make a drafter: distil and train. Each is done once; a stopped one goes on."""
 
 import glob
 import json
@@ -263,13 +262,3 @@ def _store(job: Job) -> None:
     state.get("extra_state", {}).pop("metrics", None)
     with replacing(job.drafter, "wb") as stream:
         torch.save(state, stream)
-
-
-def shortlist(job: Job, state: State) -> None:
-    """The drafter gets the words to choose among, for each source word."""
-    state.note("shortlist", seconds=run(job, commands.shortlist(job), "shortlist.log"))
-
-
-def edits(job: Job, state: State) -> None:
-    """The edits that a correcting verifier nearly always makes."""
-    state.note("edits", seconds=run(job, commands.edits(job), "edits.log"))

@@ -179,6 +179,10 @@ def test_safetensors_that_lie(folder, case):
     [
         ("decoder.adapter.weight", lambda _: torch.zeros(2), "which no part of this family reads"),
         (
+            "decoder.output_projection.weight", lambda state: state["model.shared.weight"] + 1,
+            "which no part of this family reads",
+        ),
+        (
             "encoder.layers.0.fc1.bias", lambda _: torch.zeros(48, dtype=torch.int8),
             "fc1.bias is of torch.int8; convert the model before it was quantized",
         ),

@@ -131,15 +131,18 @@ def test_other_ways_to_draft_are_refused(pair, small, flags, message):
         drafted(pair / "verifier.pt", small["int8"], **flags)
 
 
-def changed(pair, change):
-    state = load_checkpoint(str(pair / "fp32.pt"))
-    change(state[packed_file.KEY])
-    torch.save(state, str(pair / "changed.pt"))
-    return pair / "changed.pt"
-
-
 def matrix(change):
     return lambda packed: change(packed["matrices"][0])
+
+
+def words(change):
+    """Of the first matrix, its packed numbers."""
+    return matrix(lambda each: each["parts"].update(words=change(each["parts"]["words"])))
+
+
+def modules(name):
+    """The first matrix is that of another module."""
+    return matrix(lambda each: each.update(modules=[[name]] * len(each["rows"])))
 
 
 CHANGES = {
@@ -149,29 +152,22 @@ CHANGES = {
     "a matrix less": (lambda packed: packed["matrices"].pop(), "hold|fit|Missing|weights"),
     "a matrix twice": (lambda packed: packed["matrices"].append(packed["matrices"][0]), "twice"),
     "a part less": (matrix(lambda each: each["parts"].pop("words")), "do not fit its model"),
-    "a short part": (
-        matrix(lambda each: each["parts"].update(words=each["parts"]["words"][:-1].clone())),
-        "do not fit its model",
-    ),
-    "a part in float": (
-        matrix(lambda each: each["parts"].update(words=each["parts"]["words"].float())), "odd parts"
-    ),
+    "a short part": (words(lambda each: each[:-1].clone()), "do not fit its model"),
+    "a part in float": (words(lambda each: each.float()), "odd parts"),
     "another width": (matrix(lambda each: each.update(columns=each["columns"] + 1)), "fit|weights"),
-    "a module that is not there": (
-        matrix(lambda each: each.update(modules=[["nowhere"] for _ in each["rows"]])), "weights|fit"
-    ),
-    "a norm": (
-        matrix(lambda each: each.update(modules=[["decoder.layer_norm"]] * len(each["rows"]))),
-        "weights|fit",
-    ),
-}  # fmt: skip
+    "a module that is not there": (modules("nowhere"), "weights|fit"),
+    "a norm": (modules("decoder.layer_norm"), "weights|fit"),
+}
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_does_not_fit_is_refused(pair, name):
     change, message = CHANGES[name]
+    state = load_checkpoint(str(pair / "fp32.pt"))
+    change(state[packed_file.KEY])
+    torch.save(state, str(pair / "changed.pt"))
     with pytest.raises(ValueError, match=message) as raised:
-        translator(changed(pair, change)).translate(TEXTS[0])
+        translator(pair / "changed.pt").translate(TEXTS[0])
     assert "changed.pt" in str(raised.value) and "\n" not in str(raised.value)
 
 

@@ -104,10 +104,8 @@ class Loader:
         arch = self._output_bias(orders[1], generation)
         if text.start == "</s>":
             self._start(model, orders[1], generation)
-        self.out.update({n.removeprefix("model."): each for n, each in self.weights.items()})
-        self.out.update({f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")})
         config.refuse_rest()
-        self._check_weights(arch, model)
+        self._rest(arch, model)
         kind = config.values["model_type"]
         return Converted(kind, arch, model, self.out, vocabularies, orders, generation, text)
 
@@ -161,9 +159,8 @@ class Loader:
         """A tensor of the folder, which is read by this."""
         tensor = self.weights.pop(name, None)
         if tensor is None:
-            raise UsageError(
-                self.folder.path, f"lacks the weight {name}, which config.json asks for"
-            )
+            said = f"lacks the weight {name}, which config.json asks for"
+            raise UsageError(self.folder.path, said)
         if list(tensor.shape) != list(shape):
             said = f"{name} has shape {list(tensor.shape)}, config.json says {list(shape)}"
             raise UsageError(self.folder.path, said)
@@ -217,9 +214,8 @@ class Loader:
 
     def position_table(self, name: str, model: dict[str, Any]) -> Tensor:
         """[positions + 2, C] of one side; transformers' begins at 2 too."""
-        return self.take(
-            name, [model["max_source_positions"] + PAD + 1, model["encoder_embed_dim"]]
-        )
+        rows = model["max_source_positions"] + PAD + 1
+        return self.take(name, [rows, model["encoder_embed_dim"]])
 
     def _output_bias(self, order: list[int], generation: Generation) -> str:
         """Add the bias of the output where there is one; returns ``--arch``."""
@@ -256,8 +252,10 @@ class Loader:
         positions[PAD + 1] += scale * (table[order.index(start)].float() - table[EOS].float())
         self.out["decoder.embed_positions.weight"] = positions
 
-    def _check_weights(self, arch: str, model: dict[str, Any]) -> None:
-        """Refuse tensors that are not those of fairseq's model of these settings."""
+    def _rest(self, arch: str, model: dict[str, Any]) -> None:
+        """Layers and norms, which have the names of fairseq's: just those of its model of these
+        settings."""
+        self.out.update({f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")})
         words = Dictionaries(*placeholders(self.out))
         try:
             with torch.device("meta"):
@@ -267,13 +265,9 @@ class Loader:
         wanted = {n: t for n, t in built.state_dict().items() if not n.endswith("_float_tensor")}
         for name, tensor in wanted.items():
             if name not in self.out:
-                self.take(f"model.{name}", tensor.shape)
-            if self.out[name].shape != tensor.shape:
-                self.weights[f"model.{name}"] = self.out[name]
-                self.take(f"model.{name}", tensor.shape)
-        for name in sorted(self.out.keys() - wanted.keys()):
-            theirs = name if name in self.weights else f"model.{name}"
-            problem = f"holds {theirs}, which no part of this family reads"
+                self.out[name] = self.take(f"model.{name}", tensor.shape)
+        if self.weights:
+            problem = f"holds {min(self.weights)}, which no part of this family reads"
             raise UsageError(self.folder.path, problem, "it is another model than config.json says")
 
 
