@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -24,28 +25,29 @@ from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import again, brief, load_plugin, reporting
+from ..commands.own import again, brief, command_parser, load_plugin, reporting
 from ..compat.checkpoint_file import read_state
+from ..data.cluster import add_cluster_flags, check_cluster
 from ..data.folder import check_data, splits
 from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
 from ..families.own_flags import task_of
+from ..families.subwords import marked
 from ..hub.described import is_converted
-from ..hub.subwords import files_of, marked
+from ..hub.subwords import files_of
 from ..io.file_locks import alone
+from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages, numbers
 from ..training.dictionaries import placeholders
-from . import converted, measuring, report, steps
-from .commands import WAYS, Job
-from .flags import check, get_parser
-from .measuring import recommend
+from . import commands, converted, measuring, report, steps
+from .commands import EDITS, Job, further, here
 from .raw_text import binarise
 from .state import LOCK, State
 from .steps import Limits
-from .uses import further, here
 from .verifier import Fitting, check_checkpoint, check_layers, fit
 
 logger = steps.logger
 
+HOURS = 2.0  # default of --hours where --updates is not given
 # Flags that are the same in every run into one folder.
 KEPT = (
     "data", "path", "beam", "limit", "trainpref", "validpref", "max_tokens", "lang_pairs",
@@ -53,11 +55,65 @@ KEPT = (
 )  # fmt: skip
 
 
-def _languages(args: argparse.Namespace) -> tuple[str, str]:
-    source, target = args.source_lang, args.target_lang
-    if source is None or target is None:
-        source, target = data_utils.infer_language_pair(args.data)
-    return str(source), str(target)
+def get_parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        "specdec-accelerate",
+        "From a verifier's checkpoint and its training data to a drafter, a report "
+        "(OUT/report.html) and the command to decode with. Stop it at any time: the same command "
+        "goes on.",
+    )
+    add = functools.partial(add_flag, parser)
+    parser.add_argument(
+        "data", help="folder that fairseq-preprocess wrote (train and valid), or with --trainpref "
+        "the folder that holds the verifier's dict.*.txt, such as specdec-convert hf writes"
+    )  # fmt: skip
+    add("--path", "the verifier's checkpoint", metavar="FILE",
+        otherwise="verifier.pt of a DATA that specdec-convert hf wrote")  # fmt: skip
+    add("--out", "where drafter.pt, report.html and everything else is written", metavar="FOLDER",
+        required=True)  # fmt: skip
+    add_languages(parser)
+    add("--lang-pairs", "of a multilingual verifier: pairs that its drafter is trained for and "
+        "measured with", metavar="SRC-TGT,...", otherwise="those of its training")  # fmt: skip
+    for split in ("train", "valid"):
+        add(f"--{split}pref", f"text PREFIX.SOURCE, or parallel with PREFIX.TARGET, for {split}, "
+            "in the verifier's subwords (of a model that specdec-convert hf wrote plain, sources "
+            "alone); --trainpref and --validpref together", metavar="PREFIX",
+            otherwise="DATA is binarised")  # fmt: skip
+    add("--hours", "time for everything", Range(0, above=True), metavar="H",
+        otherwise=f"{HOURS:g}, or as --updates needs")  # fmt: skip
+    add("--updates", "train for so many updates", AT_LEAST_1, otherwise="as --hours allows")
+    add("--accepted", "end training at so many tokens per iteration on validation sentences",
+        Range(1, above=True), metavar="TOK")  # fmt: skip
+    add("--limit", "distil at most so many sentences", AT_LEAST_1,
+        otherwise="as --hours allows, with --updates all")  # fmt: skip
+    add("--beam", "beam of the distillation; 1 is what gad decodes", AT_LEAST_1, 1)
+    add("--max-tokens", "tokens of a training batch", AT_LEAST_1,
+        otherwise="1800 on a CPU, 8192 on a GPU")  # fmt: skip
+    add("--eval-sentences", "validation sentences that judge the training", AT_LEAST_1, 100)
+    add("--measure-sentences", "validation sentences that are measured in the end", AT_LEAST_1, 100)
+    add("--decode-beam", "beam that the model is used with; measured besides 1", AT_LEAST_1, 5,
+        "5, as fairseq-generate's")  # fmt: skip
+    add("--batch-sizes", "sentences at a time that the model is used with, each 1 or more; all are "
+        "measured", default="1,8", metavar="N[,N]")  # fmt: skip
+    add("--threads", "CPU threads", AT_LEAST_1, 1)
+    add("--cpu", "use no GPU", default=False, otherwise="use it where there is one")
+    add_cluster_flags(parser)
+    return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse flags that contradict one another; set ``hours``, and ``batch_sizes`` as numbers."""
+    check_cluster(args)
+    if args.hours is not None and args.updates is not None:
+        raise UsageError("--hours and --updates", "choose one of them")
+    if (args.trainpref is None) != (args.validpref is None):
+        raise UsageError("--trainpref and --validpref", "give both, or DATA that is binarised")
+    named = args.lang_pairs or (args.source_lang and args.target_lang)
+    if args.trainpref is not None and not named:
+        raise UsageError("--trainpref", "name the languages with --source-lang and --target-lang")
+    if args.hours is None and args.updates is None:
+        args.hours = HOURS
+    args.batch_sizes = numbers(args.batch_sizes, "--batch-sizes")
 
 
 def _dictionaries(job: Job) -> Sequence[Any]:
@@ -67,32 +123,24 @@ def _dictionaries(job: Job) -> Sequence[Any]:
     return [TranslationTask.load_dictionary(file) for file in files]
 
 
-def _check_splits(data: str, pair: str = "*-*", remedy: str = "") -> None:
-    missing = sorted({"train", "valid"} - set(splits(data, pair)))
-    if missing:
-        of_pair = f" of {pair}" if remedy else ""
-        raise UsageError(
-            data,
-            f"has no split {missing[0]}{of_pair}",
-            f"{remedy}a drafter is trained on train and judged on valid: binarise both with "
-            "fairseq-preprocess --trainpref and --validpref",
-        )
-
-
 def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
     """Refuse DATA that were not binarised, or lack a pair."""
     if is_converted(args.data):
-        raise UsageError(
-            "--trainpref and --validpref", "missing", "name plain text of the source language"
-        )
-    for pair in pairs:
-        _check_splits(args.data, pair, "name pairs that DATA have with --lang-pairs; ")
+        remedy = "name plain text of the source language"
+        raise UsageError("--trainpref and --validpref", "missing", remedy)
     if not pairs:
         check_data(Namespace(**vars(args)))
-        _check_splits(args.data)
+    for pair in pairs or ["*-*"]:
+        missing = sorted({"train", "valid"} - set(splits(args.data, pair)))
+        if missing:
+            problem = f"has no split {missing[0]}{f' of {pair}' if pairs else ''}"
+            remedy = "name pairs that DATA have with --lang-pairs; " if pairs else ""
+            remedy += "a drafter is trained on train and judged on valid: binarise both with "
+            remedy += "fairseq-preprocess --trainpref and --validpref"
+            raise UsageError(args.data, problem, remedy)
 
 
-def _subwords(args: argparse.Namespace, languages: tuple[str, str]) -> dict[str, str | None]:
+def _subwords(args: argparse.Namespace, languages: tuple[str, str]) -> dict[str, Any]:
     """``subwords`` and ``codes`` of the job, by the dictionary of the target."""
     file = os.path.join(args.data, f"dict.{languages[1]}.txt")
     marks = marked(Dictionary.load(file).symbols) if os.path.isfile(file) else None
@@ -114,20 +162,25 @@ def prepare(args: argparse.Namespace) -> tuple[Job, State]:
         _check_data(args, pairs)
     elif pairs and not descriptions:
         raise UsageError("--trainpref", "binarise the text of all pairs with fairseq-preprocess")
-    source, target = pairs[0].split("-") if pairs else _languages(args)
-    cpu = args.cpu or not torch.cuda.is_available()
-    bf16 = cpu and computes_in_bf16()
-    tokens = args.max_tokens or (1800 if cpu else 8192)
-    out = here(args.out)
+    source, target = args.source_lang, args.target_lang
+    if pairs:
+        source, target = pairs[0].split("-")
+    elif not both:
+        source, target = data_utils.infer_language_pair(args.data)
+    cpu, out = args.cpu or not torch.cuda.is_available(), here(args.out)
     data = here(args.data) if args.trainpref is None else os.path.join(out, "binarised")
-    first = descriptions[0] if descriptions else None
+    if descriptions:
+        found = descriptions[0]
+        flags = found.command_flags
+        of_text: dict[str, Any] = {"converted": found.folder, "generation": flags}
+        of_text["text"] = args.validpref
+    else:
+        of_text = _subwords(args, (source, target))
     job = Job(
-        data, here(args.path), out, source, target, args.beam, cpu, bf16, tokens, args.threads,
-        args.eval_sentences, args.decode_beam, args.batch_sizes,
-        args.ray, args.ray_workers, tuple(task), tuple(pairs),
-        first.folder if first else None, first.command_flags if first else {},
-        text=args.validpref if first else None,
-        **({} if first else _subwords(args, (source, target))),
+        data, here(args.path), out, source, target, args.beam, cpu, cpu and computes_in_bf16(),
+        args.max_tokens or (1800 if cpu else 8192), args.threads, args.eval_sentences,
+        args.decode_beam, args.batch_sizes, args.ray, args.ray_workers, tuple(task), tuple(pairs),
+        **of_text,
     )  # fmt: skip
     state = State(args.out, {name: getattr(args, name) for name in KEPT})
     if args.trainpref is not None and not state.done("binarise"):
@@ -154,32 +207,31 @@ def _steps(args: argparse.Namespace) -> Job:
     job = job._replace(one_dictionary=one)
     fitting = fit(job.path, source, target, languages=bool(job.task))
     logger.info("check: the verifier is sound; its drafter: %s", fitting.description)
-    if not measuring.compared(job, state):
+    compared = state.results("compare")
+    if [compared.get("done"), compared.get("beams")] != [True, job.beams]:
         logger.info("compare: this engine with stock fairseq, without a drafter")
         measuring.compare(job, state)
     job = job._replace(ways=measuring.worthwhile(job, state))
     logger.info("compare: %s", report.without_drafter(job, state))
     try:
         _make_and_measure(args, job, state, fitting)
-    except ValueError as error:
+    except UsageError as error:
         report.write_refusal(job, state, str(error))
-        raise UsageError(
-            "", error, f"{job.file('report.html')} has figures and commands without a drafter"
-        ) from error
+        remedy = f"{job.file('report.html')} has figures and commands without a drafter"
+        raise UsageError("", error, remedy) from error
     if job.converted is not None:
         job = job._replace(placed=converted.place(job, state))
-    recommended = recommend(job, state)
-    fastest: dict[str, str] = {}
-    for best in recommended:
-        fastest.setdefault(best.pair, best.way)
+    recommended = measuring.recommend(job, state)
     if job.placed is not None:
         converted.note_fastest(job, recommended)
-    report.write(job, state, fitting, further(job, fastest))
+    fastest = {best.pair: best.way for best in reversed(recommended)}
+    more = further(job, {pair: fastest[pair] for pair in job.all_pairs})
+    report.write(job, state, fitting, more)
     logger.info("%s", report.verdict(job, state))
     logger.info("report: %s", job.file("report.html"))
     for best in recommended:
         logger.info("%s: decode with: %s", best.use, best.command(job))
-    for use, command in further(job, fastest):
+    for use, command in more:
         logger.info("%s with: %s", use, command)
     return job
 
@@ -201,12 +253,15 @@ def _make_and_measure(args: argparse.Namespace, job: Job, state: State, fitting:
         state.note("shortlist", done=False)
     if not state.done("shortlist"):
         logger.info("shortlist: the likely translations of each source word")
-        steps.shortlist(job, state)
+        seconds = steps.run(job, commands.shortlist(job), "shortlist.log")
+        state.note("shortlist", seconds=seconds)
         state.note("measure", done=False)
-    if any(WAYS[way].edits for way in job.ways) and not state.done("edits"):
+    if EDITS in job.ways and not state.done("edits"):
         logger.info("edits: those that the verifier nearly always makes")
-        steps.edits(job, state)
-    if not measuring.measured(job, state):
+        state.note("edits", seconds=steps.run(job, commands.edits(job), "edits.log"))
+    measured = state.results("measure")
+    uses = [measured.get(name) for name in ("done", "beams", "sizes")]
+    if uses != [True, job.beams, list(job.batch_sizes)]:
         measuring.measure(job, state, limits, args.measure_sentences)
 
 

@@ -1,4 +1,4 @@
-"""The commands of the steps, as lists of words that a user could give."""
+"""What is accelerated, the commands of the steps, and those that are copied from the report."""
 
 import os
 import shlex
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags, words_of
+from ..data.folder import splits
+from ..hub.described import VERIFIER
 from .verifier import Fitting
 
 PYTHON = sys.executable
@@ -14,27 +16,9 @@ PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLOCK_SIZE = 10
 
 
-class Way(NamedTuple):
-    """A way to decode; the output is that of any other.
-
-    Attributes:
-        strategy: its name.
-        drafter: it needs the drafter.
-        edits: it needs the likely edits.
-    """
-
-    strategy: str
-    drafter: bool = False
-    edits: bool = False
-
-
-# Those whose speeds are compared.
-WAYS = {
-    "greedy": Way("greedy"),
-    "gad": Way("gad", drafter=True),
-    "iad": Way("iad"),
-    "iad with edits": Way("iad", edits=True),
-}
+# Ways to decode whose speeds are compared, with their strategies; the output is the same.
+GAD, EDITS = "gad", "iad with edits"  # with the drafter, and with the likely edits
+WAYS = {"greedy": "greedy", GAD: "gad", "iad": "iad", EDITS: "iad"}
 
 
 class Job(NamedTuple):
@@ -110,20 +94,16 @@ class Job(NamedTuple):
         """The drafter's checkpoint."""
         return self.file("drafter.pt")
 
-    @property
-    def edits(self) -> str:
-        """The likely edits."""
-        return self.file("edits.tsv")
-
-    def _device(self) -> list[str]:
-        return ["--cpu"] if self.cpu else ["--fp16"]
+    def device(self, gpu: str = "") -> list[str]:
+        """The flag of a CPU; that of a GPU where there is one."""
+        return ["--cpu"] if self.cpu else [gpu] if gpu else []
 
 
 def distill(job: Job, dest: str, limit: int | None, shared: bool = True) -> list[str]:
     """Distil ``limit`` sentences of the training split or all, ``shared`` by the cluster."""
     # Small batches use less memory, and on a CPU larger ones are no quicker.
     own = ["--max-tokens", "2048" if job.cpu else "8192"]
-    own += ["--skip-invalid-size-inputs-valid-test", *job._device()]
+    own += ["--skip-invalid-size-inputs-valid-test", *job.device("--fp16")]
     own += ["--limit", str(limit)] if limit is not None else []
     if shared and job.cluster is not None:
         own += ["--ray", job.cluster]
@@ -154,7 +134,7 @@ def train(job: Job, fitting: Fitting, until: int, total: int, data: str = "disti
     ]  # fmt: skip
     return [
         PYTHON, "-m", "fairseq_cli.train", job.file(data), "--user-dir", PLUGIN,
-        *job.of_all("translation"), *job._device(), *precision,
+        *job.of_all("translation"), *job.device("--fp16"), *precision,
         *training_flags(own, job.file("training"), total),
     ]  # fmt: skip
 
@@ -178,16 +158,15 @@ def edits(job: Job) -> list[str]:
     """Learn which edits the verifier nearly always makes, from what it wrote."""
     return [
         PYTHON, "-m", "fairseq_specdec.data.edits", job.file("distilled"), "-s", job.source,
-        "-t", job.target, "--out", job.edits, "--force",
+        "-t", job.target, "--out", job.file("edits.tsv"), "--force",
     ]  # fmt: skip
 
 
 def strategy(job: Job, way: str) -> list[str]:
     """Decoding flags of one of ``WAYS``."""
-    chosen = WAYS[way]
-    words = ["--strategy", chosen.strategy]
-    words += ["--drafter-path", job.placed or job.drafter] if chosen.drafter else []
-    return words + (["--edits", job.edits] if chosen.edits else [])
+    words = ["--strategy", WAYS[way]]
+    words += ["--drafter-path", job.placed or job.drafter] if way == GAD else []
+    return words + (["--edits", job.file("edits.tsv")] if way == EDITS else [])
 
 
 def row_of(way: str, beam: int) -> str:
@@ -202,7 +181,7 @@ def measure(
     systems: list[str] = []
     for beam in job.beams:
         for way in ways:
-            flags = " ".join(map(shlex.quote, [*strategy(job, way), "--beam", str(beam)]))
+            flags = _command([*strategy(job, way), "--beam", beam])
             systems += ["--system", f"{row_of(way, beam)}: {flags}"]
     return [
         PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
@@ -210,7 +189,7 @@ def measure(
         "--batch-size", ",".join(map(str, sizes)),
         "--stock-beams", ",".join(map(str, sorted({1, 5, job.decode_beam}))),
         "--limit", str(limit), "--threads", str(job.threads),
-        "--json", job.file("measured.json"), *(["--cpu"] if job.cpu else []), *systems,
+        "--json", job.file("measured.json"), *job.device(), *systems,
     ]  # fmt: skip
 
 
@@ -222,3 +201,86 @@ def environment(job: Job) -> Any:
         os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), OMP_NUM_THREADS=threads,
         MKL_NUM_THREADS=threads, **ALLOCATION,
     )  # fmt: skip
+
+
+def here(path: str) -> str:
+    """A path below the current folder relative to it, any other absolute."""
+    relative = os.path.relpath(path)
+    return os.path.abspath(path) if relative.split(os.sep)[0] == os.pardir else relative
+
+
+def decode(job: Job, pair: str, way: str, beam: int, size: int) -> str:
+    """How to decode a pair from now on: the test split of DATA, or valid where it has none."""
+    if job.converted is not None:
+        return _in_python(job, pair, way, beam, size)
+    kinds = {None: [], "subword_nmt": ["--remove-bpe"]}
+    words = [
+        "fairseq-generate", job.data, "--user-dir", here(PLUGIN), *job.of_pair(pair),
+        *words_of(job.generation), "--path", job.path,
+        "--gen-subset", "test" if "test" in splits(job.data, pair) else "valid",
+        *kinds.get(job.subwords, ["--remove-bpe", job.subwords]),
+        "--beam", beam, "--batch-size", size, *strategy(job, way), *job.device(),
+    ]  # fmt: skip
+    return _command(words)
+
+
+def further(job: Job, fastest: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What else the models are used with: (what for, command). ``fastest``: the way of each pair.
+    None of a verifier with language tokens that was not converted, which fairseq alone decodes."""
+    if job.converted is None and job.task:
+        return []
+    uses = []
+    for pair, way in fastest.items():
+        if job.converted is None:
+            uses.append(("use from Python", _in_python(job, pair, way, 1, job.batch_sizes[0])))
+        words = ["specdec-serve", "--path", _verifier(job), *_languages(pair)]
+        words += [each for name, value in _text(job).items()
+                  for each in ("--" + name.replace("_", "-"), value or "none")]  # fmt: skip
+        words += ["--strategy", WAYS[way]]
+        words += ["--drafter-path", job.drafter] if way == GAD and not job.placed else []
+        uses.append(("serve", _command(words)))
+    for pair in job.all_pairs if job.converted is not None and job.text else ():
+        words = ["specdec-bench", os.path.relpath(str(job.converted))]
+        words += ["--path", job.path] if os.path.basename(job.path) != VERIFIER else []
+        words += [*_languages(pair), "--text", f"{job.text}.{pair.partition('-')[0]}"]
+        words += job.device()
+        for way in job.ways:
+            words += ["--system", f"{way}: {_command(strategy(job, way))}"]
+        uses.append(("measure", _command(words)))
+    return uses
+
+
+def _command(words: Sequence[Any]) -> str:
+    return " ".join(shlex.quote(str(word)) for word in words)
+
+
+def _languages(pair: str) -> list[str]:
+    source, _, target = pair.partition("-")
+    return ["--source-lang", source, "--target-lang", target]
+
+
+def _verifier(job: Job) -> str:
+    """The converted folder, or a checkpoint that has another name or place."""
+    named = job.converted is None or os.path.basename(job.path) != VERIFIER
+    return job.path if named else os.path.relpath(str(job.converted))
+
+
+def _text(job: Job) -> dict[str, Any]:
+    """Arguments that say where dictionaries and subwords are; a converted folder has them."""
+    if job.converted is not None:
+        return {}
+    split = {} if job.subwords is None else {"bpe_codes": job.codes} if job.codes else {"bpe": None}
+    return {"data": job.data, **split}
+
+
+def _in_python(job: Job, pair: str, way: str, beam: int, size: int) -> str:
+    source, _, target = pair.partition("-")
+    given: dict[str, Any] = {"source_lang": source, "target_lang": target, **_text(job)}
+    given["strategy"] = WAYS[way]
+    if way == GAD and not job.placed:
+        given["drafter"] = job.drafter
+    if way == EDITS:
+        given["edits"] = job.file("edits.tsv")
+    given.update(beam=beam, batch_size=size)
+    words = [repr(_verifier(job)), *(f"{name}={value!r}" for name, value in given.items())]
+    return f"SpeculativeTranslator.from_pretrained({', '.join(words)})"

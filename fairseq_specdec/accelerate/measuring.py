@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 from ..io.atomic import read_json
 from . import commands
-from .commands import WAYS, Job, row_of
+from .commands import EDITS, WAYS, Job, row_of
 from .state import State
 from .steps import Limits, run
-from .uses import decode
 
 logger = logging.getLogger("fairseq_specdec.accelerate")
 
@@ -23,11 +22,9 @@ CORRECTS = 1.1  # times as fast as greedy that copying the source makes a model 
 class Best(NamedTuple):
     """The fastest way to decode for one use."""
 
-    # of several pairs
-    name: str
+    name: str  # of the use, as of ``Job.uses``
     pair: str
-    # size, beam: sentences at a time, and hypotheses
-    size: int
+    size: int  # sentences at a time
     beam: int
     way: str  # of ``WAYS``
     row: dict[str, Any]  # its figures; ``stock``: those of stock fairseq at the same beam
@@ -48,23 +45,20 @@ class Best(NamedTuple):
 
     def command(self, job: Job) -> str:
         """To decode with."""
-        return decode(job, self.pair, self.way, self.beam, self.size)
+        return commands.decode(job, self.pair, self.way, self.beam, self.size)
 
 
 def fastest(rows: dict[str, Any], use: tuple[str, str, int], beam: int) -> Best:
     """The fastest way of ``rows``, by name, which were measured for one of ``Job.uses``; greedy
-    unless drafts were made and pay."""
+    unless drafts were made and pay: times vary from run to run where nothing was drafted."""
     of_way = {way: rows[row_of(way, beam)] for way in WAYS if row_of(way, beam) in rows}
-    greedy = of_way["greedy"]
-    paying = [way for way, row in of_way.items() if _pays(row, greedy)]
-    way = min(["greedy", *paying], key=lambda way: float(of_way[way]["ms_mean"]))
-    return Best(*use, beam, way, of_way[way], rows[f"fairseq beam {beam}"], greedy)
-
-
-def _pays(row: dict[str, Any], greedy: dict[str, Any]) -> bool:
-    """Both, since times vary from run to run where nothing was drafted."""
-    gain = float(greedy["ms_mean"]) / float(row["ms_mean"])
-    return min(gain, float(row.get("tok") or 1)) >= LEAST_GAIN
+    greedy, best = of_way["greedy"], "greedy"
+    for way, row in of_way.items():
+        gain = float(greedy["ms_mean"]) / float(row["ms_mean"])
+        pays = min(gain, float(row.get("tok") or 1)) >= LEAST_GAIN
+        if pays and row["ms_mean"] < of_way[best]["ms_mean"]:
+            best = way
+    return Best(*use, beam, best, of_way[best], rows[f"fairseq beam {beam}"], greedy)
 
 
 def recommend(job: Job, state: State) -> list[Best]:
@@ -77,22 +71,10 @@ def without_drafter(job: Job, state: State) -> list[Best]:
     """The fastest way at each beam, one sentence of the first pair at a time, by the rows of
     :func:`compare`."""
     use = job._replace(batch_sizes=(1,)).uses[0]
-    rows = state.results("compare")["rows"]
     others = set(WAYS) - set(job.ways)
-    rows = {name: row for name, row in rows.items() if name.partition(",")[0] not in others}
+    rows = state.results("compare")["rows"].items()
+    rows = {name: row for name, row in rows if name.partition(",")[0] not in others}
     return [fastest(rows, use, beam) for beam in job.beams]
-
-
-def compared(job: Job, state: State) -> bool:
-    """Whether :func:`compare` is done, for these beams."""
-    return state.done("compare") and state.results("compare")["beams"] == job.beams
-
-
-def measured(job: Job, state: State) -> bool:
-    """Whether :func:`measure` is done, for these beams and batch sizes."""
-    before = state.results("measure")
-    uses = (before.get("beams"), before.get("sizes"))
-    return state.done("measure") and uses == (job.beams, list(job.batch_sizes))
 
 
 def rows_of(
@@ -121,7 +103,7 @@ def worthwhile(job: Job, state: State) -> tuple[str, ...]:
     if copied is None or float(greedy["ms_mean"]) < CORRECTS * float(copied["ms_mean"]):
         return ("greedy", "gad")
     # What is noted beside a converted model names a strategy alone.
-    return ("greedy", "gad", "iad", *(["iad with edits"] if job.converted is None else []))
+    return ("greedy", "gad", "iad", *([EDITS] if job.converted is None else []))
 
 
 def _seconds(job: Job, state: State) -> float:
@@ -129,9 +111,8 @@ def _seconds(job: Job, state: State) -> float:
     there is taken to be no slower than greedy."""
     rows = state.results("compare")["rows"]
     ours = sum(float(rows[row_of("greedy", beam)]["ms_mean"]) for beam in job.beams)
-    of_stock = [row for name, row in rows.items() if name.startswith("fairseq ")]
-    one = sum(float(row["ms_mean"]) for row in of_stock) + ours * len(job.ways)
-    return one * len(job.uses) / 1000
+    stock = sum(float(row["ms_mean"]) for name, row in rows.items() if name.startswith("fairseq "))
+    return (stock + ours * len(job.ways)) * len(job.uses) / 1000
 
 
 def leave_time(job: Job, state: State, limits: Limits, sentences: int) -> Limits:
@@ -148,15 +129,9 @@ def measure(job: Job, state: State, limits: Limits, sentences: int) -> None:
     if limits.hours is not None:
         most = SHARE / (1 - SHARE) * limits.hours * 3600 / one - WARMUP
         sentences = min(sentences, max(FEWEST, int(most)))
-    logger.info(
-        "measure: %d validation sentences, about %.0f min",
-        sentences, max(1, one * (sentences + WARMUP) / 60),
-    )  # fmt: skip
-    seconds = {
-        pair: rows_of(job, pair, list(job.ways), list(job.batch_sizes), sentences)
-        for pair in dict.fromkeys(pair for _, pair, _ in job.uses)
-    }
-    rows = {name: seconds[pair][str(size)] for name, pair, size in job.uses}
-    state.note(
-        "measure", rows=rows, sentences=sentences, beams=job.beams, sizes=list(job.batch_sizes)
-    )
+    minutes = max(1, one * (sentences + WARMUP) / 60)
+    logger.info("measure: %d validation sentences, about %.0f min", sentences, minutes)
+    sizes = list(job.batch_sizes)
+    parts = {pair: rows_of(job, pair, list(job.ways), sizes, sentences) for pair in job.all_pairs}
+    rows = {name: parts[pair][str(size)] for name, pair, size in job.uses}
+    state.note("measure", rows=rows, sentences=sentences, beams=job.beams, sizes=sizes)

@@ -2,38 +2,47 @@
 
 import os
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from ..data.merge import losses
 from ..io.atomic import write_text
-from . import measuring, pictures
+from ..reports import cells, page
+from . import measuring
 from .commands import WAYS, Job, row_of
 from .measuring import LEAST_GAIN, Best, recommend
 from .state import State
 from .verifier import Fitting
 
-STYLE = """
-:root { color-scheme: light dark; background: Canvas; color: CanvasText }
-body { font: 16px/1.5 sans-serif; margin: 2em auto; max-width: 50em; padding: 0 1em }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid #8884 }
-tr > :first-child { text-align: left; font-weight: inherit }
-h1, li { overflow-wrap: anywhere }
-div { overflow-x: auto } figure { margin: 1em 0 } figcaption { font-size: .9em }
-pre { background: #8882; padding: .8em; white-space: pre-wrap; overflow-wrap: anywhere }
-svg { width: 100%; max-width: 40em; font-size: 13px; fill: currentColor }
-rect, circle { fill: #3b82c4 }
-path, polyline { fill: none; stroke: currentColor } polyline { stroke: #3b82c4; stroke-width: 2 }
+COLUMNS = {
+    "system": ("system", "{}"),
+    "same text as stock": ("identical_percent", "{:.1f}%"),
+    "tokens per iteration": ("tok", "{:.2f}"),
+    "ms per sentence": ("ms_mean", "{:.1f}"),
+    "over stock beam 1": ("speed_beam1", "{:.2f}x"),
+    "over stock beam 5": ("speed_beam5", "{:.2f}x"),
+}
+BODY = """
+<p>{{ lead }}</p>
+<ul>{% for each in best %}<li>{{ each.use[0] | upper }}{{ each.use[1:] }}: {{ each.way }},
+{{ "%.1f" % each.row.ms_mean }} ms per sentence,
+{{ "%.1f" % each.speed }} times stock fairseq's speed at that beam.</li>
+{% endfor %}</ul>
+<h2>Decode</h2><p>Run in {{ place }}.</p>
+{% for use, command in commands %}
+<h3>{{ use[0] | upper }}{{ use[1:] }}</h3><pre>{{ command }}</pre>
+{% endfor %}
+<h2>Figures</h2><p>{{ sentences }} validation sentences, {{ job.threads }} thread
+{{- "s" if job.threads > 1 }}{{ ", on the CPU" if job.cpu }}.</p>
+{% for name, rows in tables %}<h3>{{ name }}</h3>{{ table(head, rows) }}
+{% endfor %}
+{% if made %}
+{{ bars("Milliseconds per sentence, " + first, times, "{:.1f}") }}
+{{ bars("Speed of the fastest way over stock fairseq's at the same beam", speeds, "{:.1f}x") }}
+{{ line("Accepted tokens on validation sentences in training (1 without a drafter)", history,
+        "updates", "accepted tokens") }}
+<h2>How it was made</h2><p>{{ made }}</p>
+{% endif %}
 """
-COLUMNS = (
-    ("system", "system", "{}"),
-    ("same text as stock", "identical_percent", "{:.1f}%"),
-    ("tokens per iteration", "tok", "{:.2f}"),
-    ("ms per sentence", "ms_mean", "{:.1f}"),
-    ("over stock beam 1", "speed_beam1", "{:.2f}x"),
-    ("over stock beam 5", "speed_beam5", "{:.2f}x"),
-)
 
 
 def without_drafter(job: Job, state: State) -> str:
@@ -45,15 +54,6 @@ def without_drafter(job: Job, state: State) -> str:
     )  # fmt: skip
     same = min(float(best.row["identical_percent"]) for best in each)
     return f"this engine alone: {speeds}, {same:.0f}% of {compared['sentences']} sentences the same"
-
-
-def _uses(best: Sequence[Best]) -> list[str]:
-    """What to use for each use, a sentence each."""
-    return [
-        f"{one.use[0].upper()}{one.use[1:]}: {one.way}, {one.row['ms_mean']:.1f} ms per sentence, "
-        f"{one.speed:.1f} times stock fairseq's speed at that beam."
-        for one in best
-    ]
 
 
 def _range(speeds: Sequence[float], form: str) -> str:
@@ -94,63 +94,26 @@ def training(state: State, fitting: Fitting) -> str:
     )
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title, _, _ in COLUMNS)
-    lines = []
-    for row in rows:
-        cells = [form.format(row[name]) if row.get(name) is not None else "-"
-                 for _, name, form in COLUMNS]  # fmt: skip
-        name, *others = map(escape, cells)
-        lines.append(f'<th scope="row">{name}</th><td>{"</td><td>".join(others)}</td>')
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    # scrolled by keys too
-    return f'<div tabindex="0"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _pictures(best: Sequence[Best], state: State) -> list[str]:
-    """Time by system, gain by use, and what training has brought."""
-    rows = state.results("measure")["rows"]
-    size, first = next(iter(rows.items()))
-    trained = state.results("train")
-    parts, done = list(trained["history"]), list(trained["checked"])
-    return [
-        pictures.bars(
-            f"Milliseconds per sentence, {'batches of ' * size.isdigit()}{size}",
-            [(name, float(row["ms_mean"])) for name, row in first.items()], "{:.1f}",
-        ),
-        pictures.bars(
-            "Speed of the fastest way over stock fairseq's at the same beam",
-            [(one.use, one.speed) for one in best], "{:.1f}x",
-        ),
-        pictures.line(
-            "Accepted tokens on validation sentences in training (1 without a drafter)",
-            list(zip(done, parts)), "updates", "accepted tokens",
-        ),
-    ]  # fmt: skip
-
-
-def _page(job: Job, lead: str, best: Sequence[Best], parts: Sequence[str], more: Any = ()) -> None:
-    """Write the report. ``parts``: what follows the commands. ``more``: (what for, command)."""
+def _write(
+    job: Job, lead: str, best: Sequence[Best], measured: dict[str, Any], **more: Any
+) -> None:
+    """``measured``: of a step, its ``rows`` by use. ``more``: what a drafter was made by, and what
+    it is used with besides."""
     folder, name = os.path.split(os.path.abspath(job.path))
     model = os.path.join(os.path.basename(folder), name)
+    commands = [(one.use, one.command(job)) for one in best] + list(more.pop("further", ()))
+    values = {
+        "job": job, "lead": lead, "best": best, "place": os.getcwd(), "head": list(COLUMNS),
+        "commands": [(use, _copied(command)) for use, command in commands],
+        "sentences": measured["sentences"], "made": "", **more,
+        "tables": [
+            (f"Batches of {use}" if use.isdigit() else use,
+             cells(list(rows.values()), list(COLUMNS.values())))
+            for use, rows in measured["rows"].items()
+        ],
+    }  # fmt: skip
     title = f"Decoding {model} faster: {', '.join(job.all_pairs)}"
-    decoding = [(one.use, one.command(job)) for one in best]
-    commands = [
-        f"<h3>{escape(use[0].upper() + use[1:])}</h3><pre>{escape(_copied(command))}</pre>"
-        for use, command in [*decoding, *more]
-    ]
-    body = "\n".join([
-        f"<h1>{escape(title)}</h1>", f"<p>{escape(lead)}</p>",
-        f"<ul>{''.join(f'<li>{escape(use)}</li>' for use in _uses(best))}</ul>",
-        "<h2>Decode</h2>", f"<p>Run in {escape(os.getcwd())}.</p>", *commands, *parts,
-    ])  # fmt: skip
-    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    head = f'<meta charset="utf-8">{view}<title>{escape(title)}</title><style>{STYLE}</style>'
-    text = (
-        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body><main>\n{body}\n</main>'
-        "</body></html>\n"
-    )
-    write_text(job.file("report.html"), text)
+    write_text(job.file("report.html"), page(BODY, title, values))
 
 
 def _copied(command: str) -> str:
@@ -160,27 +123,21 @@ def _copied(command: str) -> str:
     return f"from fairseq_specdec.hub import SpeculativeTranslator\n\ntranslator = {command}"
 
 
-def _figures(job: Job, tables: dict[str, Any], sentences: int) -> list[str]:
-    parts = [
-        f"<h2>Figures</h2><p>{sentences} validation sentences, {job.threads} thread"
-        f"{'s' if job.threads > 1 else ''}{', on the CPU' if job.cpu else ''}.</p>"
-    ]
-    for size, rows in tables.items():
-        name = f"Batches of {size}" if size.isdigit() else size
-        parts += [f"<h3>{escape(name)}</h3>", _table(list(rows.values()))]
-    return parts
-
-
 def write_refusal(job: Job, state: State, reason: str) -> None:
     """The report where no drafter was made or measured: what decodes without one."""
     compared, best = state.results("compare"), measuring.without_drafter(job, state)
     lead = f"No drafter: {reason}. {without_drafter(job, state)}."
-    _page(job, lead, best, _figures(job, {best[0].name: compared["rows"]}, compared["sentences"]))
+    _write(job, lead, best, {**compared, "rows": {best[0].name: compared["rows"]}})
 
 
 def write(job: Job, state: State, fitting: Fitting, more: Sequence[tuple[str, str]] = ()) -> None:
     """The whole report. ``more``: (what for, command) besides those of each use."""
-    measured, best = state.results("measure"), recommend(job, state)
-    parts = [*_figures(job, measured["rows"], measured["sentences"]), *_pictures(best, state)]
-    parts += ["<h2>How it was made</h2>", f"<p>{escape(training(state, fitting))}</p>"]
-    _page(job, verdict(job, state), best, parts, more)
+    best, (measured, trained) = recommend(job, state), map(state.results, ("measure", "train"))
+    first, rows = next(iter(measured["rows"].items()))
+    _write(
+        job, verdict(job, state), best, measured, further=more, made=training(state, fitting),
+        first=f"batches of {first}" if first.isdigit() else first,
+        times=[(name, float(row["ms_mean"])) for name, row in rows.items()],
+        speeds=[(one.use, one.speed) for one in best],
+        history=list(zip(trained["checked"], trained["history"])),
+    )  # fmt: skip

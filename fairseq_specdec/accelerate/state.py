@@ -7,35 +7,27 @@ from fairseq_specdec.errors import UsageError
 
 from ..io.atomic import read_json, write_json
 
-FILE = "state.json"
 LOCK = "accelerate.lock"
-# What may change between two runs: how long to go on, not what is made.
-FREE = ("hours", "updates", "accepted", "threads")
 
 
 class State:
-    """Steps that are done and what they found."""
+    """Steps that are done and what they found. ``settings``: those that stay the same."""
 
     def __init__(self, folder: str, settings: dict[str, Any]) -> None:
-        self._path = os.path.join(folder, FILE)
-        others = set(os.listdir(folder)) - {LOCK} if os.path.isdir(folder) else ()
-        if not os.path.exists(self._path) and others:
-            raise UsageError(
-                "--out", f"{folder} exists and was not made by this command", "choose another"
-            )
+        self._path, self._settings = os.path.join(folder, "state.json"), settings
+        begun = os.path.exists(self._path)
+        if not begun and os.path.isdir(folder) and set(os.listdir(folder)) - {LOCK}:
+            problem = f"{folder} exists and was not made by this command"
+            raise UsageError("--out", problem, "choose another")
         os.makedirs(folder, exist_ok=True)
-        before = read_json(self._path) if os.path.exists(self._path) else {}
-        self._settings = settings
+        before = read_json(self._path) if begun else {}
         self._steps: dict[str, Any] = before.get("steps", {})
         # until a step has begun nothing is made of them
         for name, value in before.get("settings", {}).items() if self._steps else ():
-            if name not in FREE and settings.get(name) != value:
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(
-                    f"{flag} {settings.get(name)}",
-                    f"{folder} was begun with {value}",
-                    "give that, or another --out",
-                )
+            if settings.get(name) != value:
+                given = f"--{name.replace('_', '-')} {settings.get(name)}"
+                problem = f"{folder} was begun with {value}"
+                raise UsageError(given, problem, "give that, or another --out")
         self._write()
 
     def _write(self) -> None:

@@ -1,7 +1,7 @@
-"""The steps that make drafts: distil, train, list words, learn edits. Each is done once; a stopped
-one goes on."""
+"""The steps that make a drafter: distil and train. Each is done once; a stopped one goes on."""
 
 import glob
+import json
 import logging
 import os
 import shutil
@@ -19,7 +19,6 @@ from ..data.merge import losses
 from ..io.atomic import read_json, replacing
 from . import commands
 from .commands import Job
-from .files import complaint, progress, sentences_per_second, validations
 from .state import State
 from .verifier import Fitting
 
@@ -35,7 +34,7 @@ PATIENCE = 4  # validations without a better one, after which training ends
 TELL_EVERY = 60.0  # seconds, of what a long step has done
 TIME_OVER = "the time is over"
 MOST_LOST = 0.5  # of the pairs; of more the data are not the verifier's
-_SPLIT = "split DATA into sentences that the verifier can read"
+MOST_UNKNOWN = 0.05  # of the tokens, in text of the verifier's dictionary
 _OTHER = (
     "DATA seem to be of other subwords, another dictionary or other languages than the verifier's: "
     "binarise text in its subwords with --srcdict and --tgtdict of its training"
@@ -44,11 +43,11 @@ _LOOPS = (
     "the text fits the verifier's dictionary, so the model loops or is undertrained, or was "
     "trained for other languages: look at what it writes, and train it longer"
 )
-MOST_UNKNOWN = 0.05  # of the tokens, in text of the verifier's dictionary
 REMEDIES = {
-    "source_too_long": _SPLIT, "exceeds_max_tokens": _SPLIT,
+    **dict.fromkeys(("no_hypothesis", "empty_target", "length_limit", "length_ratio"), _OTHER),
+    **dict.fromkeys(("source_too_long", "exceeds_max_tokens"),
+                    "split DATA into sentences that the verifier can read"),
     "empty_source": "remove empty lines from DATA",
-    "no_hypothesis": _OTHER, "empty_target": _OTHER, "length_limit": _OTHER, "length_ratio": _OTHER,
 }  # fmt: skip
 
 
@@ -61,36 +60,61 @@ class Limits(NamedTuple):
     sentences: int | None  # to distil at most; None: what ``hours`` allows
 
 
+# ---- a process and its log -----------------------------------------------------------------------
+
+
 def run(job: Job, words: list[str], log: str) -> float:
-    """Run a command, its output added to a log; its seconds."""
-    path = job.file("logs", log)
+    """Run a command, its output added to a log; its seconds. How far it is is logged meanwhile."""
+    step, path = os.path.splitext(log)[0], job.file("logs", log)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    began = time.monotonic()
+    began, status = time.monotonic(), None
     with open(path, "a", encoding="utf-8") as stream:
+        before = stream.tell()
         process = subprocess.Popen(
             words, stdout=stream, stderr=subprocess.STDOUT, env=commands.environment(job)
         )
         try:
-            status = _ended(process, os.path.splitext(log)[0], path)
+            while status is None:
+                try:
+                    status = process.wait(timeout=TELL_EVERY)
+                except subprocess.TimeoutExpired:
+                    _tell(step, _lines(path, before))
         except BaseException:
             process.terminate()
             process.wait()
             raise
     if status:
-        raise UsageError(os.path.splitext(log)[0], f"{complaint(path)} (all of it: {path})")
+        lines = [line for line in _lines(path) if line] or ["its log is empty"]
+        errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
+        raise UsageError(step, f"{(errors or lines)[-1]} (all of it: {path})")
     return time.monotonic() - began
 
 
-def _ended(process: Any, step: str, path: str) -> int:
-    """The exit status of a command; how far its log is is logged meanwhile."""
-    before = os.path.getsize(path)
-    while True:
-        try:
-            return int(process.wait(timeout=TELL_EVERY))
-        except subprocess.TimeoutExpired:
-            line = progress(path, before)
-            if line is not None:
-                logger.info("%s: %s", step, line)
+def _lines(path: str, start: int = 0) -> list[str]:
+    with open(path, "rb") as stream:
+        stream.seek(start)
+        return [line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()]
+
+
+def _tell(step: str, lines: list[str]) -> None:
+    """Log how far a step is: the last line of a counter, or the last figures of a training."""
+    for line in reversed(lines):
+        said = line.rpartition(" | ")[2]
+        if said.endswith(" left"):
+            logger.info("%s: %s", step, said)
+            return
+        if '"num_updates"' in said:
+            logger.info("%s: update %s", step, json.loads(said)["num_updates"])
+            return
+
+
+def figures(job: Job, name: str) -> dict[str, float]:
+    """The last figures that fairseq-train logged with ``--log-format json``, ``name`` in them."""
+    (line, *_) = (each for each in reversed(_lines(job.file("logs", "train.log"))) if name in each)
+    return {key: float(value) for key, value in json.loads(line[line.index("{") :]).items()}
+
+
+# ---- distillation --------------------------------------------------------------------------------
 
 
 def distil(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
@@ -109,11 +133,8 @@ def distil(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
         )  # fmt: skip
         state.note("distil", done=False, pilot=pilot)
     state.note("distil", done=False, limit=limit)
-    dest = job.file("distilled")
-    seconds = run(job, commands.distill(job, dest, limit), "distil.log")
-    report = read_json(os.path.join(dest, "distill.json"))
-    counts = _sums([part["counts"] for part in _parts(report)])
-    _check_losses(job, counts)
+    seconds = run(job, commands.distill(job, job.file("distilled"), limit), "distil.log")
+    _, counts = _distilled(job, "distilled")
     state.note("distil", seconds=seconds, counts=counts)
 
 
@@ -135,18 +156,25 @@ def rates(job: Job, fitting: Fitting) -> tuple[float, float, int]:
     pairs."""
     few = max(PILOT, job.max_tokens // 8)
     run(job, commands.distill(job, job.file("pilot"), few, shared=False), "distil.log")
-    parts = _parts(read_json(job.file("pilot", "distill.json")))
-    _check_losses(job, _sums([part["counts"] for part in parts]))
+    parts, _ = _distilled(job, "pilot")
     distilled = min(part["decoding"]["sentences_per_second_and_process"] for part in parts)
     run(job, commands.time_training(job, fitting, "pilot", PILOT_UPDATES), "train.log")
     shutil.rmtree(job.file("pilot"))
-    trained = sentences_per_second(job.file("logs", "train.log"))
-    return distilled * (job.workers or 1), trained, len(parts)
+    last = figures(job, '"ups"')
+    return distilled * (job.workers or 1), last["ups"] * last["bsz"], len(parts)
 
 
-def _parts(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a distillation logs of each pair."""
-    return list(report.get("pairs", {"": report}).values())
+def _distilled(job: Job, folder: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What a distillation reports of each pair, and the sums of its counts. Raises UsageError: most
+    of it is of no use, before hours are spent on the rest."""
+    report = read_json(job.file(folder, "distill.json"))
+    parts = list(report.get("pairs", {"": report}).values())
+    counts = _sums([part["counts"] for part in parts])
+    if counts["dropped"] > MOST_LOST * counts["chosen"]:
+        remedy = REMEDIES[max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))]
+        remedy = _LOOPS if remedy == _OTHER and _unknown(job) < MOST_UNKNOWN else remedy
+        raise UsageError("distil", losses(counts), remedy)
+    return parts, counts
 
 
 def _sums(counts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -156,15 +184,6 @@ def _sums(counts: list[dict[str, Any]]) -> dict[str, Any]:
         values = [each[name] for each in counts if name in each]
         sums[name] = _sums(values) if isinstance(values[0], dict) else sum(values)
     return sums
-
-
-def _check_losses(job: Job, counts: dict[str, Any]) -> None:
-    """Refuse a corpus of which most is of no use, before hours are spent on the rest."""
-    if counts["dropped"] > MOST_LOST * counts["chosen"]:
-        commonest = max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))
-        remedy = REMEDIES[commonest]
-        remedy = _LOOPS if remedy == _OTHER and _unknown(job) < MOST_UNKNOWN else remedy
-        raise UsageError("distil", losses(counts), remedy)
 
 
 def _unknown(job: Job) -> float:
@@ -179,23 +198,24 @@ def _unknown(job: Job) -> float:
     return float((tokens == words.unk()).float().mean())
 
 
+# ---- training ------------------------------------------------------------------------------------
+
+
 def spent_distilling(state: State) -> float:
     """Seconds, with those of the measurement before it."""
     distilled = state.results("distil")
     return float(distilled.get("pilot", 0)) + float(distilled.get("seconds", 0))
 
 
-def _planned(trained: dict[str, Any], limits: Limits, left: float) -> int:
-    """Updates in all, from the pace so far; before the first slice a guess."""
+def planned(trained: dict[str, Any], limits: Limits, left: float) -> int:
+    """Updates in all, from the pace so far; before the first slice a guess. ``left``: seconds."""
     if limits.updates is not None:
         return limits.updates
     done = int(trained.get("updates", 0))
-    if not done:
-        return 10000
-    return done + int(max(0.0, left) / (trained["seconds"] / done))
+    return done + int(max(0.0, left) / (trained["seconds"] / done)) if done else 10000
 
 
-def _enough(history: list[float], limits: Limits) -> str | None:
+def enough(history: list[float], limits: Limits) -> str | None:
     """Why training can end, judged by accepted tokens; None if it must go on."""
     if limits.accepted is not None and history and max(history) >= limits.accepted:
         return f"{max(history):.2f} accepted tokens were asked for and reached"
@@ -207,12 +227,11 @@ def _enough(history: list[float], limits: Limits) -> str | None:
 def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
     """Train in slices, each ended by a validation and a checkpoint, until it is enough."""
     while True:
-        before = state.results("train")
-        spent = spent_distilling(state) + float(before.get("seconds", 0))
-        left = limits.hours * 3600 - spent if limits.hours is not None else 0.0
-        done, history = int(before.get("updates", 0)), list(before.get("history", []))
-        total = _planned(before, limits, left)
-        why = _enough(history, limits)
+        before: dict[str, Any] = {"updates": 0, "history": [], "checked": [], "seconds": 0.0}
+        before.update(state.results("train"))
+        done, history, spent = (before[name] for name in ("updates", "history", "seconds"))
+        left = (limits.hours or 0.0) * 3600 - spent_distilling(state) - spent
+        total, why = planned(before, limits, left), enough(history, limits)
         # A few updates more are not worth starting a process for.
         least = 0 if limits.updates is not None else FIRST_SLICE // 4
         if why is None and done and done >= total - least:
@@ -221,26 +240,19 @@ def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
             break
         until = min(total, done + max(FIRST_SLICE, total // SLICES) if done else FIRST_SLICE)
         seconds = run(job, commands.train(job, fitting, until, max(total, until)), "train.log")
-        last = validations(job.file("logs", "train.log"))[-1]
-        history.append(last["valid_accepted_tokens"])
-        state.note(
-            "train", done=False, updates=until, history=history,
-            checked=[*before.get("checked", []), until],
-            seconds=float(before.get("seconds", 0)) + seconds,
+        accepted = figures(job, '"valid_num_updates"')["valid_accepted_tokens"]
+        trained: dict[str, Any] = {"updates": until, "seconds": spent + seconds}
+        trained["history"] = [*history, accepted]
+        state.note("train", done=False, checked=[*before["checked"], until], **trained)
+        total = max(until, planned(trained, limits, left - seconds))
+        logger.info(
+            "train: update %d of about %d, %.2f accepted tokens (1 without a drafter), about %d "
+            "min left", until, total, accepted,
+            round((total - until) * trained["seconds"] / until / 60),
         )  # fmt: skip
-        _say(until, state.results("train"), limits, left - seconds)
     _store(job)
     state.note("train", why=why, accepted=max(history))
     logger.info("train: ended: %s", why)
-
-
-def _say(until: int, trained: dict[str, Any], limits: Limits, left: float) -> None:
-    total = max(until, _planned(trained, limits, left))
-    seconds = (total - until) * trained["seconds"] / until
-    logger.info(
-        "train: update %d of about %d, %.2f accepted tokens (1 without a drafter), about %d min "
-        "left", until, total, trained["history"][-1], round(seconds / 60),
-    )  # fmt: skip
 
 
 def _store(job: Job) -> None:
@@ -250,14 +262,3 @@ def _store(job: Job) -> None:
     state.get("extra_state", {}).pop("metrics", None)
     with replacing(job.drafter, "wb") as stream:
         torch.save(state, stream)
-
-
-def shortlist(job: Job, state: State) -> None:
-    """The drafter gets the words to choose among, for each source word."""
-    seconds = run(job, commands.shortlist(job), "shortlist.log")
-    state.note("shortlist", seconds=seconds)
-
-
-def edits(job: Job, state: State) -> None:
-    """The edits that a correcting verifier nearly always makes."""
-    state.note("edits", seconds=run(job, commands.edits(job), "edits.log"))

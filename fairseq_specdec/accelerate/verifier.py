@@ -1,6 +1,5 @@
 """The verifier: what a drafter for it must look like, or why none will pay."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fairseq.models.transformer import TransformerConfig
@@ -32,30 +31,22 @@ def check_checkpoint(path: str) -> dict[str, Any]:
     if "decoder.mask_embedding" in weights:
         raise UsageError("--path", f"{path} is a drafter", "name the model that it is to speed up")
     if not any(name.startswith("encoder.") for name in weights):
-        raise UsageError(
-            "--path",
-            f"{path} holds a decoder without an encoder (a language model)",
-            "drafters of this kind read an encoder's output. Use --strategy iad or sps for it",
-        )
+        problem = f"{path} holds a decoder without an encoder (a language model)"
+        remedy = "drafters of this kind read an encoder's output. Use --strategy iad or sps for it"
+        raise UsageError("--path", problem, remedy)
     layers = any(name.startswith("decoder.layers.") for name in weights)
     if not layers or "encoder.embed_tokens.weight" not in weights:
-        raise UsageError(
-            "--path",
-            f"{path} holds no Transformer for text",
-            "only those of fairseq's TransformerModel can be accelerated",
-        )
+        remedy = "only those of fairseq's TransformerModel can be accelerated"
+        raise UsageError("--path", f"{path} holds no Transformer for text", remedy)
     return state
 
 
 def check_layers(path: str, fitting: Fitting) -> None:
     """Refuse verifiers whose decoder is as cheap as a drafter's."""
     if fitting.layers < LEAST_LAYERS:
-        raise UsageError(
-            "--path",
-            f"{path} has {fitting.layers} decoder layers",
-            "drafting with 2 layers would cost as much as verifying, and no drafter pays. "
-            "Use --strategy greedy or iad",
-        )
+        remedy = "drafting with 2 layers would cost as much as verifying, and no drafter pays. "
+        remedy += "Use --strategy greedy or iad"
+        raise UsageError("--path", f"{path} has {fitting.layers} decoder layers", remedy)
 
 
 def fit(path: str, src_dict: Any, tgt_dict: Any, languages: bool = False) -> Fitting:
@@ -68,10 +59,16 @@ def fit(path: str, src_dict: Any, tgt_dict: Any, languages: bool = False) -> Fit
     model = load_verifier("--path", path, src_dict, tgt_dict)
     check_verifier(model, f"--path: {path}")
     cfg = TransformerConfig.from_namespace(model.encoder.cfg)
-    attached = cfg.encoder.embed_dim == cfg.decoder.embed_dim
     layers = len(model.decoder.layers)
-    words = [*_shared(cfg), *_side("decoder", cfg.decoder)]
-    if attached:
+    words = [
+        "--activation-fn", str(getattr(cfg.activation_fn, "value", cfg.activation_fn)),
+        "--max-source-positions", str(cfg.max_source_positions),
+        "--max-target-positions", str(cfg.max_target_positions),
+        *_switches(cfg, "layernorm_embedding no_scale_embedding no_token_positional_embeddings"),
+        *_switches(cfg, "share_all_embeddings" if cfg.share_all_embeddings
+                   else "share_decoder_input_output_embed"), *_side("decoder", cfg.decoder),
+    ]  # fmt: skip
+    if cfg.encoder.embed_dim == cfg.decoder.embed_dim:
         words += _side("encoder", cfg.encoder)[:2]
         words += ["--attach-to", path, "--init-decoder-from", path, "--soft-targets", "0.5"]
         words += ["--init-decoder-layers", f"0,{layers - 1}"]
@@ -83,33 +80,12 @@ def fit(path: str, src_dict: Any, tgt_dict: Any, languages: bool = False) -> Fit
     return Fitting("spec_drafter_base", words, "a model of its own, 12+2 layers", layers)
 
 
-def _plain(value: Any) -> str:
-    return str(getattr(value, "value", value))
-
-
-def _switches(cfg: Any, names: Sequence[str]) -> list[str]:
-    return ["--" + name.replace("_", "-") for name in names if getattr(cfg, name)]
-
-
-def _shared(cfg: Any) -> list[str]:
-    """Flags of settings that both sides share."""
-    numbers: dict[str, Any] = {
-        "--activation-fn": _plain(cfg.activation_fn),
-        "--max-source-positions": cfg.max_source_positions,
-        "--max-target-positions": cfg.max_target_positions,
-    }
-    names = ("layernorm_embedding", "no_scale_embedding", "no_token_positional_embeddings")
-    words = [str(word) for pair in numbers.items() for word in pair] + _switches(cfg, names)
-    if cfg.share_all_embeddings:
-        return [*words, "--share-all-embeddings"]
-    return words + _switches(cfg, ("share_decoder_input_output_embed",))
+def _switches(cfg: Any, names: str, prefix: str = "--") -> list[str]:
+    return [prefix + name.replace("_", "-") for name in names.split() if getattr(cfg, name)]
 
 
 def _side(side: str, cfg: Any) -> list[str]:
     """Flags of the encoder or the decoder."""
-    words = [f"--{side}-embed-dim", str(cfg.embed_dim)]
-    words += [f"--{side}-ffn-embed-dim", str(cfg.ffn_embed_dim)]
-    words += [f"--{side}-attention-heads", str(cfg.attention_heads)]
-    return words + [f"--{side}-{name}" for name, on in (
-        ("normalize-before", cfg.normalize_before), ("learned-pos", cfg.learned_pos),
-    ) if on]  # fmt: skip
+    names = ("embed_dim", "ffn_embed_dim", "attention_heads")
+    words = [[f"--{side}-{name.replace('_', '-')}", str(getattr(cfg, name))] for name in names]
+    return [*sum(words, []), *_switches(cfg, "normalize_before learned_pos", f"--{side}-")]

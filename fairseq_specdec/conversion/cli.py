@@ -14,7 +14,7 @@ from fairseq_specdec.commands.own import (
 from fairseq_specdec.io.flag_values import add_flag
 
 from . import drafter, pack
-from .hf import convert
+from .hf.convert import convert
 
 DRAFTER = (
     "Convert a block drafter's checkpoint: one that the authors of SpecDec released or that was "
@@ -54,21 +54,17 @@ def main(args: argparse.Namespace) -> None:
     if args.command in ("drafter", "pack"):
         (drafter if args.command == "drafter" else pack).main(args)
         return
-    report = convert.convert(args.folder, args.out, args.source_lang, args.target_lang, args.force)
-    sys.stdout.write(report)
-
-
-def _in_full(words: Sequence[str]) -> Sequence[str]:
-    """A command line without a subcommand is that of ``drafter``, as before there were others."""
-    known = ("drafter", "hf", "pack", "-h", "--help", "--version")
-    return words if not words or words[0] in known else ["drafter", *words]
+    languages = (args.source_lang, args.target_lang)
+    sys.stdout.write(convert(args.folder, args.out, *languages, args.force))
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
     log_to_stderr()
     with reporting("specdec-convert", arguments) as words:
-        main(brief(get_parser()).parse_args(_in_full(words)))
+        if words and words[0] not in ("drafter", "hf", "pack", "-h", "--help", "--version"):
+            words = ["drafter", *words]  # as before there were other subcommands
+        main(brief(get_parser()).parse_args(words))
 
 
 if __name__ == "__main__":

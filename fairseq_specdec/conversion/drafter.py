@@ -1,74 +1,113 @@
-"""``specdec-convert drafter``: checkpoints between the authors' layout and this project's.
+"""``specdec-convert drafter``: a drafter of the authors, or an older one, in the current format.
 
-Both decode as they are; a converted one is smaller, holds nothing but plain containers, and
-records what it was made from.
+Both decode as they are. A converted one is smaller: it holds what decoding needs in plain
+containers, and what it was made from.
 """
 
 import argparse
+import copy
+import dataclasses
+import enum
 import io
 import logging
 import os
 from typing import Any
 
 import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from fairseq_specdec.compat.checkpoint_file import read_state
-from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.compat.checkpoint_file import (
+    architecture,
+    get_setting,
+    read_state,
+    settings_of,
+)
 from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import write_bytes
 from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
-from fairseq_specdec.models.dictionary_digests import digest_of, setting_of
+from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
+from fairseq_specdec.models.dictionary_digests import digest_of, kept_digests, setting_of
+from fairseq_specdec.models.drafter_config import drafter_config
+from fairseq_specdec.models.legacy_drafter import legacy_config
 
-from .formats import equal, to_project, to_released
+from . import UNTRAINED
 
 logger = logging.getLogger(__name__)
 
-FORMATS = {"project": to_project, "authors": to_released}
+# Stored under extra_state: file, bytes and sha256 of what was converted.
+RECORD = "specdec_convert"
+# Settings of the task that decoding can use; the rest of it was for training.
+TASK_SETTINGS = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
+# What of a drafter's settings neither its weights nor its decoding depend on.
+TRAINING_ONLY = (
+    "attach_to", "cache_verifier_states",
+    "init_encoder_from", "init_decoder_from", "init_decoder_layers",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of ``specdec-convert drafter``."""
     parser.add_argument("input", help="checkpoint to read")
     parser.add_argument("output", help="checkpoint to write; its folder must exist")
-    add_flag(parser, "--to", "project: this project's format; authors: their layout, for drafters "
-             "that came from it", tuple(sorted(FORMATS)), "project")  # fmt: skip
     add_flag(parser, "--force", "replace OUTPUT if it holds something else", default=False)
 
 
-def _holds(path: str, content: bytes) -> bool:
-    """Whether a file holds this checkpoint already, byte by byte or value by value."""
-    with open(path, "rb") as stream:
-        if stream.read() == content:
-            return True
-    try:
-        there = load_checkpoint(path)
-    except Exception as error:
-        logger.info("%s: is no checkpoint (%s)", path, type(error).__name__)
-        return False
-    return equal(there, load_checkpoint(io.BytesIO(content)))
+def made_from(path: str) -> dict[str, Any]:
+    """What a conversion records of the file that it read."""
+    size = os.path.getsize(path)
+    return {"file": os.path.basename(path), "bytes": size, "sha256": sha256(path)}
 
 
-def _add_digests(converted: dict[str, Any], state: dict[str, Any]) -> None:
-    """Give a drafter the digests of its dictionaries, where it has none and they are there."""
+def plain(value: Any) -> Any:
+    """Settings as plain containers."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
+    """A drafter's checkpoint in this project's format. ``state``: a checkpoint as fairseq's loader
+    returns it. ``source``: as of :func:`made_from`."""
+    name, settings, weights = architecture(state), settings_of(state, "model"), state["model"]
+    whole = copy.deepcopy(settings)
+    if name in ARCH_CONFIG_REGISTRY:  # settings that the checkpoint leaves out
+        ARCH_CONFIG_REGISTRY[name](whole)
+    if name in (OWN_ARCHITECTURE, *ARCHITECTURES):
+        cfg, weights, name = legacy_config(whole), to_ours(weights), OWN_ARCHITECTURE
+    elif "decoder.mask_embedding" in weights:
+        cfg = drafter_config(whole)
+    else:
+        problem = f"it holds a {name}, no block drafter"
+        raise UsageError("", problem, "verifiers need no conversion, --path reads them")
+    # A reference to another part of fairseq's config ("${common.tpu}") has no meaning here.
+    described = plain(dataclasses.asdict(cfg)).items()
+    model = {key: item for key, item in described if not str(item).startswith("${")}
+    model.update({key: None for key in TRAINING_ONLY}, _name=name, arch=name, base_layers=0)
+    model.update(kept_digests(settings, "the drafter"))
     for side, (file, dictionary) in trained_dictionaries(state).items():
-        converted["cfg"]["model"].setdefault(setting_of(side), digest_of(dictionary))
+        model.setdefault(setting_of(side), digest_of(dictionary))
         logger.info("%s: is its %s dictionary", file, side)
+    before = settings_of(state, "task")
+    task = {key: plain(get_setting(before, key)) for key in TASK_SETTINGS}
+    task = {key: item for key, item in task.items() if item is not None}
+    return {
+        **UNTRAINED,
+        "args": None,
+        "cfg": {"model": model, "task": {**task, "_name": "translation"}},
+        "model": dict(weights),
+        "extra_state": {**UNTRAINED["extra_state"], RECORD: source},
+    }
 
 
 def main(args: argparse.Namespace) -> None:
-    state = read_state("input", args.input)
-    source = {
-        "file": os.path.basename(args.input),
-        "bytes": os.path.getsize(args.input),
-        "sha256": sha256(args.input),
-    }
+    state, source = read_state("input", args.input), made_from(args.input)
     logger.info("%s: %d bytes, sha256 %s", args.input, source["bytes"], source["sha256"])
     try:
-        converted = FORMATS[args.to](state, source)
-        if args.to == "project":
-            _add_digests(converted, state)
+        converted = to_project(state, source)
     except ValueError as error:
         raise UsageError(args.input, error) from error
     buffer = io.BytesIO()
@@ -77,9 +116,10 @@ def main(args: argparse.Namespace) -> None:
     if os.path.exists(args.output):
         if not os.path.isfile(args.output):
             raise UsageError(args.output, "exists and is no file")
-        if _holds(args.output, content):
-            logger.info("%s: holds this already", args.output)
-            return
+        with open(args.output, "rb") as stream:
+            if stream.read() == content:
+                logger.info("%s: holds this already", args.output)
+                return
         if not args.force:
             raise UsageError(args.output, "exists and holds something else", "--force replaces it")
     write_bytes(args.output, content)

@@ -26,14 +26,14 @@ from fairseq_specdec.engine.verifier import Verifier
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
-from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.training.dictionaries import Dictionaries, placeholders
+
+from . import UNTRAINED
+from .drafter import made_from
 
 logger = logging.getLogger(__name__)
 
-# Of a checkpoint; the rest is for training.
-_KEPT = ("args", "cfg", "extra_state")
-_HISTORY = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+_KEPT = ("args", "cfg", "extra_state")  # of a checkpoint; the rest is for training
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,22 +72,19 @@ def main(args: argparse.Namespace) -> None:
     backend = choose_backend("native", [model], args.verifier_dtype, frees=True)
     assert isinstance(backend, NativeBackend)
     Verifier([model], backend=backend)
-    _check_packed(model, args.input)
+    products = [each._packed.product for each in model.modules() if isinstance(each, PackedModule)]
+    if not products or not all(isinstance(each, NativeLinear) for each in products):
+        raise UsageError("input", f"{args.input} has a part that the native engine does not run")
     content = packed(model, backend.library, args.verifier_dtype)
-    content["made_from"] = {
-        "file": os.path.basename(args.input),
-        "bytes": os.path.getsize(args.input),
-        "sha256": sha256(args.input),
-    }
+    content["made_from"] = made_from(args.input)
     # As saved: what fairseq's loader adds to the settings is no plain value.
     with weights_mapped():
         saved = load_checkpoint(args.input)
-    kept: dict[str, Any] = {name: saved.get(name) for name in _KEPT}
-    kept["optimizer_history"] = [_HISTORY]
-    kept["model"] = _left(model, saved["model"])
-    kept[KEY] = content
+    kept = {name: saved.get(name) for name in _KEPT}
+    history = UNTRAINED["optimizer_history"]
+    left = _left(model, saved["model"])
     with replacing(args.output, "wb") as stream:
-        torch.save(kept, stream)
+        torch.save({**kept, "optimizer_history": history, "model": left, KEY: content}, stream)
     logger.info(
         "%s: %d bytes, packed in %s for %s, sha256 of the packed numbers %s", args.output,
         os.path.getsize(args.output), args.verifier_dtype, content["variant"], content["digest"],
@@ -110,13 +107,6 @@ def _model(state: dict[str, Any], path: str) -> Any:
             "input", f"{path}: its weights are not those that its settings describe ({reason})"
         ) from error
     return model.eval()
-
-
-def _check_packed(model: nn.Module, path: str) -> None:
-    """Refuse a model of which torch runs a part."""
-    products = [each._packed.product for each in model.modules() if isinstance(each, PackedModule)]
-    if not products or not all(isinstance(each, NativeLinear) for each in products):
-        raise UsageError("input", f"{path} has a part that the native engine does not run")
 
 
 def _left(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,116 @@
-"""``specdec-env``: this installation as a table, to paste into an issue; and the decoding flags."""
+"""``specdec-env``: this installation as a table, to paste into an issue; and the decoding flags.
+
+What cannot be imported is shown with its error, since a table is asked for where something broke.
+"""
 
 import argparse
+import importlib
 import os
+import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib import metadata
+from typing import Any
 
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, command_parser, reporting
+from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native.variants import PROBE
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io import provenance
+from fairseq_specdec.io.printable import printable
+from fairseq_specdec.version import __version__
+
+# Distributions that import as ``fairseq``; setup.py chooses one.
+FAIRSEQS = ("fairseq", "ve-fairseq", "fairseq-fixed")
+OTHERS = (
+    "torchaudio", "numpy", "omegaconf", "hydra-core", "sacrebleu", "subword-nmt", "sacremoses",
+    "sentencex",
+)  # fmt: skip
+# What changes a run without being on its command line.
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "FAIRSEQ_SPECDEC_")
+
+
+def _versions(names: Iterable[str]) -> str:
+    there = {each.metadata["Name"]: each.version for each in metadata.distributions()}
+    return ", ".join(f"{name} {there[name]}" for name in names if name in there)
+
+
+def _imported(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def _torch() -> str:
+    torch = _imported("torch")
+    cuda = torch.version.cuda
+    return f"{torch.__version__}, {f'CUDA {cuda}' if cuda else 'CPU'}"
+
+
+def _variants() -> str:
+    if not (library.FOLDER / PROBE).exists():
+        return "unknown, since the native engine was not built"
+    return ", ".join(each.name for each in reversed(list(library.supported()))) or "none"
+
+
+def _costs() -> str:
+    tables, loaded = _imported("fairseq_specdec.costs.tables"), library.load()
+    return str("none: it is of the native engine" if loaded is None
+               else tables.origin("auto", loaded))  # fmt: skip
+
+
+def _gpu() -> str:
+    """Each card, and whether this torch has kernels for it."""
+    torch, devices = _imported("torch"), _imported("fairseq_specdec.engine.devices")
+    if not torch.cuda.is_available():
+        why = "no driver or card found" if torch.version.cuda else "this torch is a CPU build"
+        return f"none ({why})"
+    cards, archs = [], torch.cuda.get_arch_list()
+    for i in range(torch.cuda.device_count()):
+        name, (major, minor) = torch.cuda.get_device_name(i), torch.cuda.get_device_capability(i)
+        memory = torch.cuda.get_device_properties(i).total_memory / 1e9
+        fits = devices.why_not((major, minor), archs, name) or "torch has kernels for it"
+        cards.append(f"{name}, sm_{major}{minor}, {memory:.0f} GB: {fits}")
+    return "; ".join(cards)
+
+
+ROWS: dict[str, Callable[[], str]] = {
+    "fairseq_specdec": lambda: f"{__version__}, " + (
+        f"checkout, commit {provenance.commit()}"
+        if os.path.isfile(os.path.join(provenance.CHECKOUT, "setup.py")) else "installed"),
+    "Python": lambda: ", ".join(filter(None, (
+        platform.python_version(), f"{platform.system()} {platform.release()}",
+        " ".join(platform.libc_ver()).strip()))),
+    "fairseq": lambda: _imported("fairseq") and (
+        _versions(FAIRSEQS) or "imported from a folder, not installed"),
+    "torch": _torch,
+    "also installed": lambda: _versions(OTHERS) or "nothing else",
+    "processor": lambda: f"{provenance.cpu()}, {platform.machine()}, {provenance.cores()} cores, "
+                         f"{provenance.memory_bytes() / 1e9:.0f} GB of memory",
+    "variants it runs": _variants,
+    "native engine": lambda: (
+        f"yes: {loaded.variant}" if (loaded := library.load()) else f"no: {library.why_not()}"),
+    "cost table": _costs,
+    "threads": lambda: f"native engine {library.threads_wanted(os.environ)}, "
+                       f"torch {_imported('torch').get_num_threads()}",
+    "GPU": _gpu,
+    "environment": lambda: ", ".join(
+        f"{name}={value}" for name, value in sorted(os.environ.items())
+        if name.startswith(VARIABLES)) or "nothing set",
+}  # fmt: skip
+
+
+def table() -> str:
+    """Markdown of two columns."""
+    lines = ["| | |", "|---|---|"]
+    for name, ask in ROWS.items():
+        try:
+            value = ask()
+        except UsageError as error:
+            value = str(error)
+        except Exception as error:
+            value = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+        lines.append(f"| {name} | {printable(value).replace('|', '/')} |")
+    return "\n".join([*lines, ""])
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -31,16 +135,12 @@ def cli_main(arguments: Sequence[str] | None = None) -> None:
     with reporting("specdec-env", arguments) as words:
         args = brief(get_parser()).parse_args(words)
         if args.user_dir:
-            folder = os.path.dirname(os.path.abspath(fairseq_specdec.__file__))
-            sys.stdout.write(f"{folder}\n")
+            sys.stdout.write(os.path.dirname(os.path.abspath(fairseq_specdec.__file__)) + "\n")
         elif args.flags is not None:
-            from fairseq_specdec.decoding.listed_flags import listed  # imports fairseq
-
+            listed = _imported("fairseq_specdec.decoding.listed_flags").listed
             sys.stdout.write(listed(args.flags or None))
         else:
-            from .table import as_markdown, rows
-
-            sys.stdout.write(as_markdown(rows()))
+            sys.stdout.write(table())
 
 
 if __name__ == "__main__":

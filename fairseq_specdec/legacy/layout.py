@@ -10,8 +10,6 @@ from torch import Tensor
 
 # --arch of their training script, as stored in their checkpoints.
 ARCHITECTURES = ("block", "block_base", "block_6e6d512")
-TASK = "translation_lev_modified"
-CRITERION = "glat_loss"
 
 # The same drafter in this project's checkpoints.
 OWN_ARCHITECTURE = "legacy_drafter"
@@ -41,12 +39,3 @@ def to_ours(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if _COPY in ours:
         ours.update({name: ours[shared] for name, shared in _SHARED.items() if shared in ours})
     return ours
-
-
-def to_authors(weights: Mapping[str, Tensor], version: Tensor) -> dict[str, Tensor]:
-    """The inverse of ``to_ours``. ``version``: float [1], what to store as the decoder's layout
-    version."""
-    back = {ours: theirs for theirs, ours in _RENAMED.items()}
-    theirs = {back.get(name, name): x for name, x in weights.items() if name not in _SHARED}
-    theirs.setdefault("decoder.version", version)
-    return theirs

@@ -1,6 +1,7 @@
 """A toy verifier with its data, and a run of the command in this process."""
 
 import contextlib
+import types
 
 import pytest
 from toy_pair import text_of, write_pair
@@ -50,6 +51,26 @@ def stopped_in_training(monkeypatch):
                 yield
         assert ended.value.code == 130
 
+    return stop
+
+
+@pytest.fixture
+def stopping(monkeypatch):
+    """The steps end where the first figure would be measured. ``jobs`` so far; ``here``: a block
+    that ends so; ``then``: called before."""
+
+    class ReachedError(Exception):
+        pass
+
+    stop = types.SimpleNamespace(jobs=[], here=lambda: pytest.raises(ReachedError), then=list)
+
+    def reached(job, state):
+        stop.jobs.append(job)
+        state.note("compare", done=False)
+        stop.then()
+        raise ReachedError
+
+    monkeypatch.setattr(measuring, "compare", reached)
     return stop
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from printed_commands import printed, run_printed
 
-from fairseq_specdec.accelerate import cli, commands, files, measuring, report, steps, uses
+from fairseq_specdec.accelerate import cli, commands, measuring, report, steps, verifier
 from fairseq_specdec.accelerate.commands import Job
 from fairseq_specdec.accelerate.state import State
 from fairseq_specdec.accelerate.steps import Limits
@@ -87,39 +87,34 @@ def test_a_model_that_corrects_text_copies_its_source(
     assert "iad with edits" in (out / "report.html").read_text(encoding="utf-8")
     assert len((out / "edits.tsv").read_text(encoding="utf-8").splitlines()) > 1
     job = Job("d", "v.pt", str(out), "s", "t", 1, True, False, 1000, 1, 8)
-    command = uses.decode(job, "s-t", "iad with edits", 1, 1)
+    command = commands.decode(job, "s-t", "iad with edits", 1, 1)
     assert f"--strategy iad --edits {out / 'edits.tsv'}" in command and "--drafter" not in command
 
 
-TRAINED = '2026 | INFO | train_inner | {"epoch": 7, "num_updates": "140", "lr": "0.002"}'
 COUNTED = "2026 | INFO | data.teacher | 512 of 3000 sentences, 97.1 per second, about 1 min left"
+TRAINED = '2026 | INFO | train_inner | {"epoch": 7, "num_updates": "140", "lr": "0.002"}'
 
 
 @pytest.mark.parametrize(
-    "lines, shown",
+    "lines, said",
     [
         ((), None),
-        (("loading", "no figures"), None),
+        (("loading",), None),
         ((COUNTED, "saved a chunk"), "512 of 3000 sentences, 97.1 per second, about 1 min left"),
-        ((TRAINED.replace("140", "130"), TRAINED, "saving"), "update 140"),
+        ((COUNTED, TRAINED, "saving"), "update 140"),
     ],
 )
-def test_a_log_shows_how_far_its_step_is(tmp_path, lines, shown):
-    """Not what an earlier run of the step has logged."""
-    log = tmp_path / "step.log"
-    log.write_text(f"{COUNTED}\n", encoding="utf-8")
-    before = log.stat().st_size
-    log.write_text("\n".join([COUNTED, *lines, ""]), encoding="utf-8")
-    assert files.progress(str(log), before) == shown
-
-
-def test_a_long_step_reports_how_far_it_is(measured, monkeypatch, caplog):
-    """While it runs, not at its end alone."""
-    monkeypatch.setattr(steps, "TELL_EVERY", 0.1)
+def test_a_long_step_reports_how_far_it_is(measured, monkeypatch, caplog, lines, said):
+    """While it runs; not what an earlier run of the step has logged. A failure is named."""
+    job = measured[0]
+    monkeypatch.setattr(steps, "TELL_EVERY", 0.2)
     caplog.set_level("INFO")
-    code = f"import time; print({COUNTED!r}, flush=True); time.sleep(1)"
-    steps.run(measured[0], [sys.executable, "-c", code], "distil.log")
-    assert "distil: 512 of 3000 sentences, 97.1 per second, about 1 min left" in caplog.text
+    steps.run(job, [sys.executable, "-c", f"print({COUNTED.replace('512', '1')!r})"], "distil.log")
+    code = f"import sys, time; print({chr(10).join(lines)!r}, flush=True); time.sleep(1); "
+    with pytest.raises(ValueError, match=r"^distil: no room \(all of it: .*distil.log\)"):
+        steps.run(job, [sys.executable, "-c", code + "sys.exit('f: error: no room')"], "distil.log")
+    told = {line for line in caplog.messages if line.startswith("distil: ")}
+    assert told == ({f"distil: {said}"} if said else set())
 
 
 @pytest.mark.parametrize("workers, given", [(None, []), (4, ["--ray-workers", "4"])])
@@ -132,21 +127,12 @@ def test_a_cluster_distils_all_but_what_is_timed(measured, workers, given):
     assert "--ray" not in commands.distill(job, "d", 256, shared=False)
 
 
-def test_raw_text_is_binarised(accelerate, toy, monkeypatch):
+def test_raw_text_is_binarised(accelerate, toy, stopping):
     """Up to the first step, which is not run."""
-
-    class ReachedError(Exception):
-        pass
-
-    def reached(*args):
-        raise ReachedError
-
-    monkeypatch.setattr(measuring, "compare", reached)
-    with pytest.raises(ReachedError):
-        accelerate(
-            "--trainpref", toy / "train", "--validpref", toy / "valid", "-s", "src", "-t", "tgt",
-            data=toy,
-        )  # fmt: skip
+    words = ("--trainpref", toy / "train", "--validpref", toy / "valid", "-s", "src", "-t", "tgt")
+    with stopping.here():
+        accelerate(*words, data=toy)
+    assert stopping.jobs[0].data.endswith("binarised")
 
 
 def test_sources_alone_are_enough(accelerate, toy, tmp_path, loaded_python):
@@ -185,54 +171,53 @@ def test_text_that_is_not_split_is_refused(accelerate, tmp_path, mark):
         accelerate(*words, data=tmp_path)
 
 
-def test_a_step_that_fails_names_the_cause(accelerate):
-    with pytest.raises(SystemExit, match=r"error: distil: --beam 100.*distil\.log") as ended:
-        accelerate(*SMALL, "--beam", 100)
-    assert str(ended.value).startswith("specdec-accelerate: error: ")
-
-
-def without_encoder(state):
-    state["model"] = {k: v for k, v in state["model"].items() if not k.startswith("encoder")}
-
-
-def without_embeddings(state):
-    del state["model"]["encoder.embed_tokens.weight"]
-
-
 @pytest.mark.parametrize(
-    "change, message",
+    "gone, message",
     [
-        (without_encoder, "a decoder without an encoder"),
-        (without_embeddings, "no Transformer for text"),
+        ("encoder", "a decoder without an encoder"),
+        ("encoder.embed_tokens", "no Transformer for text"),
     ],
 )
-def test_what_will_not_pay_is_refused(accelerate, toy, tmp_path, change, message):
+def test_what_will_not_pay_is_refused(accelerate, toy, tmp_path, gone, message):
     state = torch.load(str(toy / "verifier.pt"), weights_only=False)
-    change(state)
+    state["model"] = {k: v for k, v in state["model"].items() if not k.startswith(gone)}
     torch.save(state, str(tmp_path / "other.pt"))
     with pytest.raises(SystemExit, match=message):
         accelerate(path=tmp_path / "other.pt")
 
 
-def without_outputs(job, fitting):
-    """As ``steps.rates``, of a verifier whose outputs never end."""
-    steps._check_losses(job, {"chosen": 9, "dropped": 9, "reasons": {"length_limit": 9}})
+@pytest.fixture
+def endless(monkeypatch):
+    """Distillations report a verifier whose outputs never end."""
+    read = steps.read_json
+    counts = {"chosen": 100, "dropped": 96, "reasons": {"length_limit": 90, "empty_source": 6}}
+
+    def reported(path):
+        return {"counts": counts} if path.endswith("distill.json") else read(path)
+
+    monkeypatch.setattr(steps, "read_json", reported)
 
 
-@pytest.mark.parametrize(
-    "name, value, message",
-    [
-        ("verifier.LEAST_LAYERS", 3, "2 decoder layers; drafting with 2 layers would cost"),
-        ("steps.rates", without_outputs, "the model loops or is undertrained"),
-    ],
-)
-def test_a_refusal_has_a_report(accelerate, monkeypatch, tmp_path, name, value, message):
-    monkeypatch.setattr(f"fairseq_specdec.accelerate.{name}", value)
-    with pytest.raises(SystemExit, match=f"{message}.*report.html has figures and commands"):
-        accelerate("--decode-beam", 1)
-    (command,) = printed(tmp_path / "out" / "report.html")
-    assert command.startswith("fairseq-generate") and "--strategy greedy" in command
-    assert message in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+def test_a_refusal_has_a_report(accelerate, monkeypatch, tmp_path, request):
+    """Of a verifier that is as cheap as a drafter, then of one that loops."""
+    for layers, said in ((3, "2 decoder layers; drafting with 2 layers would cost"),
+                         (2, "the model loops or is undertrained")):  # fmt: skip
+        monkeypatch.setattr(verifier, "LEAST_LAYERS", layers)
+        if layers == 2:
+            request.getfixturevalue("endless")
+        with pytest.raises(SystemExit, match=f"{said}.*report.html has figures and commands"):
+            accelerate("--decode-beam", 1, "--hours", 1)
+        (command,) = printed(tmp_path / "out" / "report.html")
+        assert command.startswith("fairseq-generate") and "--strategy greedy" in command
+        assert said in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_data_that_are_not_the_verifiers_end_it(measured, monkeypatch, endless):
+    monkeypatch.setattr(steps, "run", lambda *args: 1.0)
+    with pytest.raises(
+        ValueError, match=r"distil: 96 dropped \(96.0%\): 90 outputs cut .*subwords"
+    ):
+        steps.distil(*measured, Limits(None, 6, None, 100), None)
 
 
 @pytest.mark.parametrize(
@@ -240,63 +225,41 @@ def test_a_refusal_has_a_report(accelerate, monkeypatch, tmp_path, name, value, 
     [
         (("--hours", 0), "--hours 0.0: must be above 0"),
         (("--hours", 1, "--updates", 5), "--hours and --updates: choose one"),
-        (("--limit", 0), "--limit 0: must be 1 or more"),
-        (("--accepted", 1), "--accepted 1.0: must be above 1"),
         (("--batch-sizes", "1,x"), "--batch-sizes 1,x: expected different whole numbers"),
         (("--trainpref", "x"), "--trainpref and --validpref: give both"),
+        (("--path", "none.pt"), "--path: no such file"),
+        (("--out", "."), "exists and was not made by this command"),
     ],
 )
-def test_flags_that_make_no_sense(accelerate, words, message):
+def test_flags_that_make_no_sense(accelerate, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.txt").touch()
     with pytest.raises(SystemExit, match=message):
         accelerate(*words)
+    assert os.listdir(tmp_path) == ["mine.txt"]
 
 
-def test_files_that_are_missing(accelerate, toy, tmp_path):
-    with pytest.raises(SystemExit, match="--path: no such file"):
-        accelerate(path=tmp_path / "none.pt")
-    with pytest.raises(SystemExit, match="no such folder"):
-        accelerate(data=tmp_path / "none")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").touch()
-    with pytest.raises(SystemExit, match="was not made by this command"):
-        accelerate()
-    assert os.listdir(tmp_path / "out") == ["mine.txt"]
-
-
-def test_one_process_at_a_time_works_in_a_folder(accelerate, tmp_path, monkeypatch):
-    class ReachedError(Exception):
-        pass
-
-    def second(*args):
+def test_one_process_at_a_time_works_in_a_folder(accelerate, tmp_path, stopping):
+    def second():
         with pytest.raises(SystemExit, match="--out: .*out is being written by process .*wait"):
             accelerate()
-        raise ReachedError
 
-    monkeypatch.setattr(measuring, "compare", second)
+    stopping.then = second
     for _ in range(2):
-        with pytest.raises(ReachedError):
+        with stopping.here():
             accelerate()
     assert os.listdir(tmp_path / "out") == ["state.json"]
 
 
-def test_other_settings_are_refused_by_name(accelerate, toy, monkeypatch):
+def test_other_settings_are_refused_by_name(accelerate, toy, stopping):
     """Once a step has begun, and not after a mistake."""
-
-    class ReachedError(Exception):
-        pass
-
-    def reached(job, state):
-        state.note("compare", done=False)
-        raise ReachedError
-
-    monkeypatch.setattr(measuring, "compare", reached)
     with pytest.raises(SystemExit, match="no such file"):
         accelerate("--trainpref", "x", "--validpref", "x", "-s", "src", "-t", "tgt", data=toy)
-    with pytest.raises(ReachedError):
+    with stopping.here():
         accelerate("--hours", 1)
     with pytest.raises(SystemExit, match="--beam 5: .* was begun with 1"):
         accelerate("--hours", 1, "--beam", 5)
-    with pytest.raises(ReachedError):
+    with stopping.here():
         accelerate("--hours", 2)  # more time is no other setting
 
 
@@ -312,7 +275,7 @@ def test_other_settings_are_refused_by_name(accelerate, toy, monkeypatch):
     ],
 )
 def test_training_ends_by_accepted_tokens(history, accepted, ends):
-    assert bool(steps._enough(history, Limits(None, 10, accepted, None))) is ends
+    assert bool(steps.enough(history, Limits(None, 10, accepted, None))) is ends
 
 
 @pytest.mark.parametrize(
@@ -350,18 +313,6 @@ def test_hours_decide_how_many_sentences_are_distilled(measured, monkeypatch, ho
     steps.distil(job, state, Limits(99.0, None, None, given), None)
 
 
-LOGGED = (
-    '| train_inner | {"epoch": 1, "ups": "0.1", "bsz": "80", "num_updates": "5"}',
-    '| train_inner | {"epoch": 2, "ups": "0.5", "bsz": "70.5", "num_updates": "10"}',
-    '| train | {"epoch": 2, "train_ups": "9", "train_bsz": "9", "train_num_updates": "10"}',
-)
-
-
-def test_the_rate_of_training_is_that_of_its_last_updates(tmp_path):
-    (tmp_path / "train.log").write_text("\n".join(LOGGED), encoding="utf-8")
-    assert files.sentences_per_second(str(tmp_path / "train.log")) == 0.5 * 70.5
-
-
 def test_rates_are_measured_on_a_few_sentences(accelerate, monkeypatch, tmp_path, caplog):
     """By real commands, up to the training itself. What was made for it is not kept."""
 
@@ -382,24 +333,8 @@ def test_rates_are_measured_on_a_few_sentences(accelerate, monkeypatch, tmp_path
 
 def test_the_pace_decides_how_many_updates_there_are():
     hours = Limits(1.0, None, None, None)
-    assert steps._planned({"updates": 100, "seconds": 50.0}, hours, left=200.0) == 500
-    assert steps._planned({"updates": 100, "seconds": 50.0}, hours, left=-5.0) == 100
-    assert steps._planned({}, Limits(None, 70, None, None), left=0.0) == 70
-
-
-@pytest.mark.parametrize(
-    "content, what", [([1], "holds a list"), ({"model": {}, "extra_state": {}}, "its model has no")]
-)
-def test_what_training_left_is_checked_before_it_is_the_drafter(tmp_path, content, what):
-    job = Job("d", "v.pt", str(tmp_path), "s", "t", 5, True, False, 1000, 1, 8)
-    state = State(str(tmp_path), {})
-    state.note("train", updates=6, history=[1.5], seconds=1.0)
-    (tmp_path / "training").mkdir()
-    best = tmp_path / "training" / "checkpoint_best.pt"
-    torch.save(content, str(best))
-    with pytest.raises(ValueError, match=f"{best}: {what}"):
-        steps.train(job, state, Limits(None, 6, None, None), None)
-    assert not (tmp_path / "drafter.pt").exists()
+    assert steps.planned({"updates": 100, "seconds": 50.0}, hours, left=200.0) == 500
+    assert steps.planned({"updates": 100, "seconds": 50.0}, hours, left=-5.0) == 100
 
 
 def figures(**times):
@@ -499,15 +434,6 @@ def test_time_for_measuring_is_left_and_sentences_fit_into_it(measured, monkeypa
     assert asked == [int(540 / sentence - 3), 50, 10]
 
 
-def test_data_that_are_not_the_verifiers_end_it(measured):
-    counts = {"chosen": 100, "dropped": 96, "reasons": {"length_limit": 90, "empty_source": 6}}
-    with pytest.raises(
-        ValueError, match=r"distil: 96 dropped \(96.0%\): 90 outputs cut .*subwords"
-    ):
-        steps._check_losses(measured[0], counts)
-    steps._check_losses(measured[0], dict(counts, dropped=50))
-
-
 @pytest.mark.parametrize(
     "form, flags, said, served",
     [
@@ -526,7 +452,7 @@ def test_commands_treat_subwords_as_the_data_do(
     (tmp_path / "bin" / "codes").touch()
     words = ["bin", "--path", str(toy / "verifier.pt"), "--out", "out"]
     job, _ = cli.prepare(cli.get_parser().parse_args(words))
-    assert f"--gen-subset valid {flags}--beam 1" in uses.decode(job, "src-tgt", "greedy", 1, 1)
-    (_, python), (_, server) = uses.further(job, {"src-tgt": "greedy"})
+    assert f"--gen-subset valid {flags}--beam 1" in commands.decode(job, "src-tgt", "greedy", 1, 1)
+    (_, python), (_, server) = commands.further(job, {"src-tgt": "greedy"})
     assert f"data='bin', {said}strategy='greedy', beam=1" in python
     assert f"--data bin {served}--strategy greedy" in server

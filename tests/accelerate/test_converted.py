@@ -7,12 +7,11 @@ import pytest
 from hf_folders import FAMILIES, converted, expected_of, languages_of, spoken
 from printed_commands import run_printed
 
-from fairseq_specdec.accelerate import cli, commands, measuring, steps, verifier
-from fairseq_specdec.accelerate.commands import Job
+from fairseq_specdec.accelerate import cli, commands, steps, verifier
+from fairseq_specdec.accelerate.commands import Job, further
 from fairseq_specdec.accelerate.converted import note_fastest, place
 from fairseq_specdec.accelerate.measuring import Best
 from fairseq_specdec.accelerate.state import State
-from fairseq_specdec.accelerate.uses import further
 from fairseq_specdec.hub import SpeculativeTranslator
 
 # A language before the text, and one after it; the other families are slow tests.
@@ -83,28 +82,11 @@ def test_plain_text_alone_makes_a_drafter(
     assert run_printed(report, loaded_python) == ["from", "specdec-serve", "specdec-bench"]
 
 
-class ReachedError(Exception):
-    """A step that a test does not run."""
-
-
-@pytest.fixture
-def stopping(monkeypatch):
-    """The steps end where the first figure would be measured; returns the job."""
-    jobs = []
-
-    def reached(job, state):
-        jobs.append(job)
-        raise ReachedError
-
-    monkeypatch.setattr(measuring, "compare", reached)
-    return jobs
-
-
 def test_one_drafter_for_several_pairs(accelerate, stopping, tmp_path):
     """One text for each source language; the languages of the model, not of a training."""
-    with pytest.raises(ReachedError):
+    with stopping.here():
         accelerate("m2m_100", *BRIEF, "--lang-pairs", "en-de,en-fr")
-    job = stopping[0]
+    job = stopping.jobs[0]
     assert job.pairs == ("en-de", "en-fr") and "--decoder-langtok" in job.task
     for pair in job.pairs:
         assert (tmp_path / "fast" / "binarised" / f"valid.{pair}.{pair[3:]}.idx").is_file()

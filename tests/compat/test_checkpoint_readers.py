@@ -12,8 +12,6 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, zipped
 
-from fairseq_specdec.conversion import drafter as convert
-
 UNSAFE_MODULES = {"marshal", "shelve", "dill", "joblib", "cloudpickle", "_pickle", "jsonpickle"}
 LOADERS = {"load", "loads", "Unpickler", "_Unpickler", "load_module", "load_state_dict_from_url"}
 
@@ -95,13 +93,6 @@ def test_no_command_runs_what_a_checkpoint_names(name, hostile, trained, tmp_pat
     assert not hostile[2].exists()
     reason = ("names posix.mkdir", "protocol is 4")[turn]
     assert [line for line in text.splitlines() if reason in line], text[-3000:]
-
-
-def test_a_file_that_specdec_convert_would_replace_is_checked(hostile):
-    """It reads what is there already, to see whether it holds the same."""
-    for path in hostile[:2]:
-        assert not convert._holds(str(path), b"")
-    assert not hostile[2].exists()
 
 
 def test_fairseq_reads_by_this_reader_in_both_places(hostile):

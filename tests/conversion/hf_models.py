@@ -89,28 +89,23 @@ def marian_tokenizer(folder, two=False, rule="nmt_nfkc"):
 
 def m2m_tokenizer(folder, rule="nmt_nfkc"):
     from transformers import M2M100Tokenizer
-
-    source, target = _lines()
-    model = _spm(folder, "sentencepiece.bpe.model", source + target, 140, rule)
-    pieces = [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
-    vocab = {t: i for i, t in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}
-    path = os.path.join(folder, "vocab.json")
-    with open(path, "w", encoding="utf-8") as stream:
-        json.dump(vocab, stream)
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
-    codes = [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]
+    model = _spm(folder, "sentencepiece.bpe.model", sum(_lines(), []), 140, rule)
+    pieces = [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
+    path = os.path.join(folder, "vocab.json")
+    with open(path, "w", encoding="utf-8") as stream:
+        json.dump({t: i for i, t in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}, stream)
     return M2M100Tokenizer(
         path, os.path.join(folder, "sentencepiece.bpe.model"), src_lang="en", tgt_lang="de",
-        additional_special_tokens=codes,
+        additional_special_tokens=[f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]],
     )  # fmt: skip
 
 
 def pieces_tokenizer(folder, name, langs, rule="nmt_nfkc"):
     import transformers
 
-    source, target = _lines()
-    _spm(folder, "sentencepiece.bpe.model", source + target, 140, rule)
+    _spm(folder, "sentencepiece.bpe.model", sum(_lines(), []), 140, rule)
     path = os.path.join(folder, "sentencepiece.bpe.model")
     return getattr(transformers, name)(path, src_lang=langs[0], tgt_lang=langs[1])
 
@@ -119,72 +114,61 @@ def bart_tokenizer(folder):
     from tokenizers import ByteLevelBPETokenizer
     from transformers import BartTokenizerFast
 
-    source, target = _lines()
     made = ByteLevelBPETokenizer()
     made.train_from_iterator(
-        source + target, vocab_size=330, min_frequency=1,
+        sum(_lines(), []), vocab_size=330, min_frequency=1,
         special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
     )  # fmt: skip
     made.save_model(folder)
     return BartTokenizerFast(os.path.join(folder, "vocab.json"), os.path.join(folder, "merges.txt"))
 
 
-def _config(kind, size, **more):
+def untrained(family, folder, rule="nmt_nfkc"):
+    """(model, tokenizer, languages) of a family, its tokenizer's files in the folder."""
     import transformers
 
+    langs, more = (None, None), dict(decoder_start_token_id=2, activation_function="relu")
+    if family.startswith("marian"):
+        two = family == "marian-two"
+        tokenizer, name = marian_tokenizer(folder, two, rule), "Marian"
+        pad = tokenizer.encoder["<pad>"]
+        more = dict(
+            vocab_size=pad + 1, pad_token_id=pad, bos_token_id=0, eos_token_id=0,
+            decoder_start_token_id=pad, forced_eos_token_id=0, activation_function="swish",
+            bad_words_ids=[[pad]], share_encoder_decoder_embeddings=not two,
+        )  # fmt: skip
+    elif family == "m2m_100":
+        tokenizer, langs, name = m2m_tokenizer(folder, rule), ("en", "de"), "M2M100"
+        more["vocab_size"] = len(tokenizer.encoder) + 100 + 8
+    elif family == "nllb":
+        langs, name = ("eng_Latn", "deu_Latn"), "M2M100"
+        tokenizer = pieces_tokenizer(folder, "NllbTokenizerFast", langs, rule)
+        more["vocab_size"] = len(tokenizer) + 3
+    elif family in ("mbart25", "mbart50"):
+        langs, name = ("en_XX", "de_DE"), "MBart"
+        kind = "MBartTokenizerFast" if family == "mbart25" else "MBart50TokenizerFast"
+        tokenizer = pieces_tokenizer(folder, kind, langs, rule)
+        start = 2 if family == "mbart50" else tokenizer.convert_tokens_to_ids("de_DE")
+        more = dict(decoder_start_token_id=start, activation_function="gelu")
+    else:
+        tokenizer, name = bart_tokenizer(folder), "Bart"
+        more = dict(
+            decoder_start_token_id=2, forced_bos_token_id=0, forced_eos_token_id=2,
+            min_length=5, no_repeat_ngram_size=3, scale_embedding=False,
+        )  # fmt: skip
     settings = dict(
         d_model=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=4,
         decoder_attention_heads=4, encoder_ffn_dim=2 * WIDTH, decoder_ffn_dim=2 * WIDTH,
         dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, max_position_embeddings=64,
-        vocab_size=size, scale_embedding=True, encoder_layerdrop=0.0, decoder_layerdrop=0.0,
+        vocab_size=len(tokenizer), scale_embedding=True, encoder_layerdrop=0.0,
+        decoder_layerdrop=0.0, max_length=40, pad_token_id=1, bos_token_id=0, eos_token_id=2,
     )  # fmt: skip
-    return getattr(transformers, kind)(**{**settings, **more})
-
-
-def untrained(family, folder, rule="nmt_nfkc"):
-    """(model, tokenizer, languages) of a family, its tokenizer's files in the folder."""
-    import transformers as t
-
-    langs = (None, None)
-    if family.startswith("marian"):
-        two = family == "marian-two"
-        tokenizer = marian_tokenizer(folder, two, rule)
-        pad = tokenizer.encoder["<pad>"]
-        size = pad + 1
-        config = _config(
-            "MarianConfig", size, pad_token_id=pad, eos_token_id=0,
-            decoder_start_token_id=pad, forced_eos_token_id=0, activation_function="swish",
-            bad_words_ids=[[pad]], max_length=40, share_encoder_decoder_embeddings=not two,
-        )  # fmt: skip
-        model = t.MarianMTModel(config)
+    config = getattr(transformers, f"{name}Config")(**{**settings, **more})
+    end = "MTModel" if name == "Marian" else "ForConditionalGeneration"
+    model = getattr(transformers, name + end)(config)
+    if name == "Marian":
         model.final_logits_bias.normal_(0, 0.5)
-        return model, tokenizer, langs
-    if family == "m2m_100":
-        tokenizer, langs = m2m_tokenizer(folder, rule), ("en", "de")
-        size = len(tokenizer.encoder) + 100 + 8
-        kind, model = "M2M100Config", "M2M100ForConditionalGeneration"
-        more = dict(decoder_start_token_id=2, max_length=40, activation_function="relu")
-    elif family == "nllb":
-        langs = ("eng_Latn", "deu_Latn")
-        tokenizer = pieces_tokenizer(folder, "NllbTokenizerFast", langs, rule)
-        size, kind, model = len(tokenizer) + 3, "M2M100Config", "M2M100ForConditionalGeneration"
-        more = dict(decoder_start_token_id=2, max_length=40, activation_function="relu")
-    elif family in ("mbart25", "mbart50"):
-        langs = ("en_XX", "de_DE")
-        name = "MBartTokenizerFast" if family == "mbart25" else "MBart50TokenizerFast"
-        tokenizer = pieces_tokenizer(folder, name, langs, rule)
-        size, kind, model = len(tokenizer), "MBartConfig", "MBartForConditionalGeneration"
-        start = 2 if family == "mbart50" else tokenizer.convert_tokens_to_ids("de_DE")
-        more = dict(decoder_start_token_id=start, max_length=40, activation_function="gelu")
-    else:
-        tokenizer = bart_tokenizer(folder)
-        size, kind, model = len(tokenizer), "BartConfig", "BartForConditionalGeneration"
-        more = dict(
-            decoder_start_token_id=2, forced_bos_token_id=0, forced_eos_token_id=2, max_length=40,
-            min_length=5, no_repeat_ngram_size=3, scale_embedding=False,
-        )  # fmt: skip
-    common = dict(pad_token_id=1, bos_token_id=0, eos_token_id=2)
-    return getattr(t, model)(_config(kind, size, **common, **more)), tokenizer, langs
+    return model, tokenizer, langs
 
 
 def labelled(tokenizer, made):

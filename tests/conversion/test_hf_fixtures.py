@@ -4,7 +4,6 @@ tests/conversion/make_hf_fixtures.py made them; ``expected.json`` is what transf
 """
 
 import json
-import math
 import pathlib
 import shutil
 
@@ -17,7 +16,6 @@ from in_process import PLUGIN, run_here
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.conversion import cli
 from fairseq_specdec.conversion.hf.convert import convert, load
-from fairseq_specdec.conversion.hf.families.marian import sinusoids
 from fairseq_specdec.conversion.hf.folder import ModelFolder
 from fairseq_specdec.conversion.hf.vocabulary import read_pieces
 from fairseq_specdec.engine.native import library
@@ -64,11 +62,18 @@ def test_the_text_is_transformers(converted, family):
     assert other.startswith(facts["outputs"][1]) and facts["outputs"][0] != facts["outputs"][1]
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("family", ["marian", "mbart25"])
-def test_drafts_of_a_converted_model_change_nothing(converted, family):
-    """The model itself drafts: with its start symbol and first token, or it would draft others."""
+def test_drafts_of_a_converted_model_change_nothing(converted, family, packed):
+    """The model itself drafts: with its start symbol and first token, or it would draft others.
+    Packed beside its description: its tokenizer, languages and settings hold."""
     facts, (out, _) = expected_of(family), converted(family)
-    drafted = loaded(out, family, strategy="sps", drafter=out / "verifier.pt")
+    if packed and library.load() is None:
+        pytest.skip(library.why_not())
+    if packed:
+        cli.cli_main(["pack", str(out / "verifier.pt"), str(out / "packed.pt")])
+    drafter = out / ("packed.pt" if packed else "verifier.pt")
+    drafted = loaded(drafter if packed else out, family, strategy="sps", drafter=drafter)
     translations = drafted.translate(facts["sources"])
     assert list(map(str, translations)) == facts["outputs"]
     tokens = sum(len(each.tokens) for each in translations)
@@ -122,38 +127,22 @@ def test_tokenizer_json_alone(converted, family, tmp_path):
             loaded(out, family, bpe="sentencepiece")
 
 
-@pytest.mark.parametrize("family", ["marian", "mbart25"])
-def test_a_packed_pair_gives_the_same(converted, family):
-    """Packed beside its description: its tokenizer, languages and settings hold."""
-    if library.load() is None:
-        pytest.skip(library.why_not())
-    facts, (out, _) = expected_of(family), converted(family)
-    packed = str(out / "packed.pt")
-    cli.cli_main(["pack", str(out / "verifier.pt"), packed])
-    drafted = loaded(packed, family, strategy="sps", drafter=packed)
-    assert list(map(str, drafted.translate(facts["sources"]))) == facts["outputs"]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_stock_fairseq_gives_the_same(converted, family):
-    """fairseq's own generator, on the tokens that the codec gives."""
-    facts = expected_of(family)
-    translator = loaded(converted(family)[0], family, keep_weights=True)
-    codec, flags = translator.codec, translator.settings
-    described = json.loads((converted(family)[0] / "converted.json").read_text(encoding="utf-8"))
-    options = described["flags"]
+def test_stock_fairseq_gives_the_same(converted):
+    """fairseq's own generator, on the tokens that the codec gives; the printed commands are tested
+    for the other families."""
+    facts, (out, _) = expected_of("bart"), converted("bart")
+    translator = loaded(out, "bart", keep_weights=True)
+    options = json.loads((out / "converted.json").read_text(encoding="utf-8"))["flags"]
+    options = {name: options[name] for name in ("max_len_b", "min_len", "no_repeat_ngram_size")}
     decodings, decoding = translator._open()
-    parts = decodings.loaded
-    stock = SequenceGenerator(
-        parts.models, parts.task.target_dictionary, beam_size=1, max_len_a=0,
-        max_len_b=options["max_len_b"], min_len=options["min_len"],
-        no_repeat_ngram_size=options["no_repeat_ngram_size"],
-    )  # fmt: skip
+    models, words = decodings.loaded.models, decodings.loaded.task.target_dictionary
+    stock = SequenceGenerator(models, words, beam_size=1, max_len_a=0, **options)
     for source, wanted in zip(facts["sources"], facts["outputs"]):
-        sample, first = decoding.given([codec.encode(source)])
+        sample, first = decoding.given([translator.codec.encode(source)])
         with torch.no_grad():
-            best = stock.generate(parts.models, sample, **first)[0][0]
-        assert codec.join(codec.words(best["tokens"].tolist())) == wanted, flags
+            best = stock.generate(models, sample, **first)[0][0]
+        codec = translator.codec
+        assert codec.join(codec.words(best["tokens"].tolist())) == wanted
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["stock", "specdec"])
@@ -281,31 +270,28 @@ def test_outputs_begin_with_the_language_that_was_asked_for(converted):
     assert words.symbols[hypotheses[0][0]["tokens"][0]] == "__fr__"
 
 
-def test_the_table_of_positions_is_marians():
-    """Of width 4 the two angles of position 2 are 2 and 2 / 10000^(2/4)."""
-    wanted = [math.sin(2), math.sin(0.02), math.cos(2), math.cos(0.02)]
-    assert sinusoids(3, 4)[2].tolist() == pytest.approx(wanted)
-    assert sinusoids(3, 4)[0].tolist() == [0, 0, 1, 1]
-
-
 def test_lengths_count_the_start_symbol():
     """min_length 5 and max_length 40 of transformers, the last token forced."""
     generation = load(str(STORED / "bart")).generation
-    assert (generation.min_len, generation.max_len_b) == (4, 38)
-    assert (generation.no_repeat_ngram_size, generation.forced_first) == (3, 0)
+    flags = {"min_len": 4, "max_len_b": 38, "no_repeat_ngram_size": 3, "lenpen": 1.0}
+    assert generation.flags == flags and generation.forced_first == 0
 
 
-def test_wrong_languages_are_refused_with_the_nearest(converted):
-    out, _ = converted("nllb")
-    with pytest.raises(ValueError, match="^source_lang eng: none of .* near it are eng_Latn$"):
-        SpeculativeTranslator.from_pretrained(out, source_lang="eng", target_lang="deu_Latn")
-    with pytest.raises(ValueError, match="^target_lang: the model has 202 languages; pass"):
-        SpeculativeTranslator.from_pretrained(out, source_lang="eng_Latn")
-    with pytest.raises(ValueError, match="there are ace_Arab, .* and 190 more, which converted.js"):
-        SpeculativeTranslator.from_pretrained(out, source_lang="??", target_lang="deu_Latn")
-    out, _ = converted("marian")
-    with pytest.raises(ValueError, match="^target_lang de: the model's is yy"):
-        SpeculativeTranslator.from_pretrained(out, target_lang="de")
+@pytest.mark.parametrize(
+    "family, given, message",
+    [
+        ("nllb", ("eng", "deu_Latn"), "^source_lang eng: none of .* near it are eng_Latn$"),
+        ("nllb", ("eng_Latn", None), "^target_lang: the model has 202 languages; pass"),
+        ("nllb", ("??", "deu_Latn"), "there are ace_Arab, .* and 190 more, which converted.js"),
+        ("marian", (None, "de"), "^target_lang de: the model's is yy"),
+    ],
+)
+def test_wrong_languages_are_refused_with_the_nearest(converted, family, given, message):
+    source, target = given
+    with pytest.raises(ValueError, match=message):
+        SpeculativeTranslator.from_pretrained(
+            converted(family)[0], source_lang=source, target_lang=target
+        )
 
 
 def test_a_language_that_was_left_out_is_never_the_other_one(tmp_path):
@@ -324,7 +310,3 @@ def test_flags_of_the_call_come_before_the_folders(converted):
     assert all(len(each.tokens) <= 3 for each in short.translate(expected_of("bart")["sources"]))
     with pytest.raises(ValueError, match="^bpe 'bytes': a converted model has gpt2"):
         loaded(converted("bart")[0], "bart", bpe="bytes")
-
-
-def test_the_plugin_is_where_the_command_points():
-    assert (pathlib.Path(PLUGIN) / "models" / "marian_transformer.py").is_file()

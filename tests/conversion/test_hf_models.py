@@ -72,7 +72,7 @@ def test_text_and_both_backends(family, tmp_path):
     _, folder, model, tokenizer, languages = family
     sources = hf_models.sentences(60)
     if family[0].startswith("marian"):
-        sources += ["lu <pad> mafu.", "<pad>lu mafu. <pad>"]
+        sources += ["lu <pad> mafu.", "<pad>lu mafu <pad>."]
     wanted = hf_models.generated(model, tokenizer, languages, sources)
     assert len(set(wanted)) > 6
     for backend in ("native", "torch"):
@@ -125,6 +125,8 @@ def test_other_files(family, tmp_path, kind):
     if kind == "halves":
         model = model.half()
     if kind == "untied":
+        if not name.startswith("marian"):
+            pytest.skip("transformers reads no embeddings from its own file of such a model")
         model.config.tie_word_embeddings = False
         weight = model.lm_head.weight.detach().clone()
         model.lm_head.weight = torch.nn.Parameter(weight * 1.05)

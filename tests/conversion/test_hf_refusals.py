@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from fairseq_specdec.conversion.hf.convert import convert, load
-from fairseq_specdec.conversion.hf.families import LOADERS
 
 STORED = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hf"
 
@@ -57,11 +56,12 @@ CONFIG = [
     ({"auto_map": {"AutoModel": "code.Model"}}, "auto_map names code of the folder"),
     ({"relative_attention": True}, "relative_attention is True, which the loader of bart does not"),
     ({"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}, which the loader"),
-    ({"normalize_before": True}, "normalize_before is True; transformers ignores it"),
+    ({"decoder_attention_heads": 5}, "config.json: embed_dim must be divisible by num_heads"),
+    ({"encoder_ffn_dim": 8}, r"fc1.weight has shape .*, config.json says \[8, 24\]"),
     ({"activation_function": "mish"}, "activation_function is 'mish'; fairseq has relu, gelu"),
     ({"d_model": 32}, r"has shape \[\d+, 24\], config.json says \[\d+, 32\]"),
     ({"d_model": "24"}, "d_model is '24', no int"),
-    ({"encoder_layers": 2}, "lacks the weight model.encoder.layers.1.self_attn.q_proj.weight"),
+    ({"encoder_layers": 2}, "lacks the weight model.encoder.layers.1.*, which config"),
     ({"encoder_layers": 10**9}, "encoder_layers is 1000000000; it must be from 1 to 1000"),
     ({"decoder_layers": None}, "lacks decoder_layers, which the loader of bart needs"),
 ]  # fmt: skip
@@ -109,9 +109,7 @@ def test_the_folders_code_is_not_run(folder):
     (folder / "modeling_mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     state = dict(state_of(folder), evil=Harm(str(folder / "made")))
     torch.save(state, folder / "pytorch_model.bin")
-    assert "pytorch_model.bin: was not read (it names posix.mkdir" in line_of(folder).replace(
-        "'", ""
-    )
+    assert re.search(r"pytorch_model.bin: was not read \(.*posix.mkdir", line_of(folder))
     assert not (folder / "made").exists() and not (folder / "ran").exists()
 
 
@@ -157,49 +155,52 @@ def header(**tensors):
 
 
 HOSTILE = {
-    "a header of 8 EB": ((1 << 63).to_bytes(8, "little"), "its header claims 9223372036854775808"),
-    "a header after the end": ((99).to_bytes(8, "little") + b"{}", "its header claims 99 bytes"),
-    "a tensor of 4 TB": (
-        header(a={"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}),
-        "its header claims 4398046511104 bytes of tensors, the file holds 0",
+    "a header of 8 EB": (1 << 63).to_bytes(8, "little"),
+    "a header after the end": (99).to_bytes(8, "little") + b"{}",
+    "a tensor of 4 TB": header(
+        a={"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}
     ),
-    "no JSON": ((2).to_bytes(8, "little") + b"[[", "its header is no list of tensors"),
-    "no offsets": (header(a={"dtype": "F32"}), "its header is no list of tensors"),
-    "nested": (header(a=[[[]]]), "its header is no list of tensors"),
+    "no JSON": (2).to_bytes(8, "little") + b"[[",
+    "no offsets": header(a={"dtype": "F32"}),
+    "nested": header(a=[[[]]]),
+    "another size": header(a={"dtype": "F32", "shape": [3], "data_offsets": [0, 4]}) + bytes(4),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_safetensors_that_lie(folder, case):
-    content, words = HOSTILE[case]
-    (folder / "model.safetensors").write_bytes(content)
-    line = line_of(folder)
-    assert f"{folder}/model.safetensors: {words}" in line, line
-
-
-def test_safetensors_that_the_package_refuses(folder):
     pytest.importorskip("safetensors")
-    entry = {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]}
-    (folder / "model.safetensors").write_bytes(header(a=entry) + bytes(4))
+    (folder / "model.safetensors").write_bytes(HOSTILE[case])
     assert "model.safetensors: is damaged (" in line_of(folder)
 
 
-def test_weights_of_another_kind(folder):
+@pytest.mark.parametrize(
+    "name, change, message",
+    [
+        ("decoder.adapter.weight", lambda _: torch.zeros(2), "which no part of this family reads"),
+        (
+            "decoder.output_projection.weight", lambda state: state["model.shared.weight"] + 1,
+            "which no part of this family reads",
+        ),
+        (
+            "encoder.layers.0.fc1.bias", lambda _: torch.zeros(48, dtype=torch.int8),
+            "fc1.bias is of torch.int8; convert the model before it was quantized",
+        ),
+        (
+            "decoder.embed_tokens.weight", lambda state: state["model.shared.weight"] + 1,
+            "decoder.embed_tokens.weight differs from model.shared.weight",
+        ),
+        (None, lambda _: [1], "holds something else than weights by their names"),
+    ],
+)  # fmt: skip
+def test_weights_of_another_kind(folder, name, change, message):
     state = state_of(folder)
+    made = change(state)
     torch.save(
-        {**state, "model.decoder.adapter.weight": torch.zeros(2)}, folder / "pytorch_model.bin"
+        made if name is None else {**state, f"model.{name}": made}, folder / "pytorch_model.bin"
     )
-    assert "holds model.decoder.adapter.weight, which no part of this family reads" in line_of(
-        folder
-    )
-    name = "model.encoder.layers.0.fc1.bias"
-    torch.save({**state, name: torch.zeros(48, dtype=torch.int8)}, folder / "pytorch_model.bin")
-    assert f"{name} is of torch.int8; convert the model before it was quantized" in line_of(folder)
-    name = "model.decoder.embed_tokens.weight"
-    torch.save({**state, name: state["model.shared.weight"] + 1}, folder / "pytorch_model.bin")
-    assert f"{name} differs from model.shared.weight" in line_of(folder)
-    torch.save([1], folder / "pytorch_model.bin")
-    assert "holds something else than weights by their names" in line_of(folder)
+    line = line_of(folder)
+    assert message in line and (name or "") in line
 
 
 def test_a_description_that_is_damaged(folder, tmp_path):
@@ -211,8 +212,3 @@ def test_a_description_that_is_damaged(folder, tmp_path):
         (out / "converted.json").write_text(text)
         with pytest.raises(ValueError, match=words):
             SpeculativeTranslator.from_pretrained(out)
-
-
-def test_every_family_has_one_loader():
-    assert sorted(LOADERS) == ["bart", "m2m_100", "marian", "mbart"]
-    assert all(loader.model_type == name for name, loader in LOADERS.items())

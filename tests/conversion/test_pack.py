@@ -11,7 +11,6 @@ from toy_translation import sentences
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.conversion import cli
-from fairseq_specdec.engine.eager.packed_module import PackedEmbedding, PackedLinear
 from fairseq_specdec.engine.native import library, packed_file
 from fairseq_specdec.hub import SpeculativeTranslator
 
@@ -46,24 +45,24 @@ def decoded(path, number_format, **flags):
         return [(each.text, each.scores) for each in loaded.translate(TEXTS)]
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("number_format", FORMATS)
-def test_the_bits_are_those_of_the_checkpoint(pair, number_format, beam):
-    plain = decoded(pair / "verifier.pt", number_format, beam=beam)
-    assert decoded(pair / f"{number_format}.pt", number_format, beam=beam) == plain
-    assert len({text for text, _ in plain}) > 6
+@pytest.fixture
+def packs_nothing(monkeypatch):
+    """After it is called, packing is an error."""
 
-
-@pytest.mark.parametrize("number_format", FORMATS)
-def test_nothing_is_packed_again(pair, number_format, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("packed")
 
-    monkeypatch.setattr(packed_file.NativeLinear, "__init__", never)
-    with translator(pair / f"{number_format}.pt", number_format) as loaded:
-        loaded.translate(TEXTS[0])
-        kinds = {type(each) for each in loaded._open()[0].loaded.models[0].modules()}
-    assert {PackedLinear, PackedEmbedding} <= kinds and torch.nn.Linear not in kinds
+    return lambda: monkeypatch.setattr(packed_file.NativeLinear, "__init__", never)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("number_format", FORMATS)
+def test_the_bits_are_those_of_the_checkpoint(pair, number_format, beam, packs_nothing):
+    """And nothing is packed again."""
+    plain = decoded(pair / "verifier.pt", number_format, beam=beam)
+    packs_nothing()
+    assert decoded(pair / f"{number_format}.pt", number_format, beam=beam) == plain
+    assert len({text for text, _ in plain}) > 6
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -75,21 +74,17 @@ def test_it_is_mapped(pair, monkeypatch):
 
 
 def test_the_file_describes_itself(pair, caplog):
+    """What is packed is not held twice."""
     state = load_checkpoint(str(pair / "int8.pt"))
-    description = state[packed_file.KEY]
-    assert (
-        description["made_from"]["file"] == "verifier.pt"
-        and len(description["made_from"]["sha256"]) == 64
-    )
-    assert (
-        description["variant"] == library.load().variant and description["number_format"] == "int8"
-    )
-    names = [
-        name for each in description["matrices"] for names in each["modules"] for name in names
-    ]
-    assert not {f"{name}.weight" for name in names} & set(state["model"])
+    held = state[packed_file.KEY]
+    assert held["made_from"]["file"] == "verifier.pt" and len(held["made_from"]["sha256"]) == 64
+    assert (held["variant"], held["number_format"]) == (library.load().variant, "int8")
+    names = {
+        f"{name}.weight" for each in held["matrices"] for row in each["modules"] for name in row
+    }
+    assert names.isdisjoint(state["model"])
     with caplog.at_level("INFO"):
-        cli.main(cli.get_parser().parse_args(["pack", "--check", str(pair / "int8.pt")]))
+        cli.cli_main(["pack", "--check", str(pair / "int8.pt")])
     assert "sound, packed in int8" in caplog.text
 
 
@@ -102,28 +97,23 @@ def small(pair):
 
 
 def drafted(path, drafter, number_format="fp32", **flags):
-    with translator(
-        path, number_format, strategy="sps", drafter=drafter, draft_budget=0, **flags
-    ) as loaded:
+    flags = {"strategy": "sps", "drafter": drafter, "draft_budget": 0, **flags}
+    with translator(path, number_format, **flags) as loaded:
         translations = loaded.translate(TEXTS)
-        return [(each.text, each.scores) for each in translations], sum(
-            each.iterations for each in translations
-        )
+    return [(each.text, each.scores) for each in translations], sum(
+        each.iterations for each in translations
+    )
 
 
 @pytest.mark.parametrize("number_format", ["fp32", "int8"])
 @pytest.mark.parametrize("packed_in, asked", [("fp32", "auto"), ("int8", "auto"), ("int8", "int8")])
-def test_a_packed_pair_drafts_the_same(pair, small, number_format, packed_in, asked, monkeypatch):
+def test_a_packed_pair_drafts_the_same(pair, small, number_format, packed_in, asked, packs_nothing):
     """``auto`` is the format that the drafter was packed in."""
     given = (pair / "verifier.pt", pair / "other.pt", number_format)
     plain, rounds = drafted(*given, drafter_dtype=packed_in)
     assert plain == decoded(pair / "verifier.pt", number_format)
     assert rounds < sum(len(text.split()) + 1 for text, _ in plain)
-
-    def never(*args, **kwargs):
-        raise AssertionError("packed")
-
-    monkeypatch.setattr(packed_file.NativeLinear, "__init__", never)
+    packs_nothing()
     given = (pair / f"{number_format}.pt", small[packed_in], number_format)
     assert drafted(*given, drafter_dtype=asked) == (plain, rounds)
 
@@ -141,15 +131,18 @@ def test_other_ways_to_draft_are_refused(pair, small, flags, message):
         drafted(pair / "verifier.pt", small["int8"], **flags)
 
 
-def changed(pair, change):
-    state = load_checkpoint(str(pair / "fp32.pt"))
-    change(state[packed_file.KEY])
-    torch.save(state, str(pair / "changed.pt"))
-    return pair / "changed.pt"
-
-
 def matrix(change):
     return lambda packed: change(packed["matrices"][0])
+
+
+def words(change):
+    """Of the first matrix, its packed numbers."""
+    return matrix(lambda each: each["parts"].update(words=change(each["parts"]["words"])))
+
+
+def modules(name):
+    """The first matrix is that of another module."""
+    return matrix(lambda each: each.update(modules=[[name]] * len(each["rows"])))
 
 
 CHANGES = {
@@ -159,29 +152,22 @@ CHANGES = {
     "a matrix less": (lambda packed: packed["matrices"].pop(), "hold|fit|Missing|weights"),
     "a matrix twice": (lambda packed: packed["matrices"].append(packed["matrices"][0]), "twice"),
     "a part less": (matrix(lambda each: each["parts"].pop("words")), "do not fit its model"),
-    "a short part": (
-        matrix(lambda each: each["parts"].update(words=each["parts"]["words"][:-1].clone())),
-        "do not fit its model",
-    ),
-    "a part in float": (
-        matrix(lambda each: each["parts"].update(words=each["parts"]["words"].float())), "odd parts"
-    ),
+    "a short part": (words(lambda each: each[:-1].clone()), "do not fit its model"),
+    "a part in float": (words(lambda each: each.float()), "odd parts"),
     "another width": (matrix(lambda each: each.update(columns=each["columns"] + 1)), "fit|weights"),
-    "a module that is not there": (
-        matrix(lambda each: each.update(modules=[["nowhere"] for _ in each["rows"]])), "weights|fit"
-    ),
-    "a norm": (
-        matrix(lambda each: each.update(modules=[["decoder.layer_norm"]] * len(each["rows"]))),
-        "weights|fit",
-    ),
-}  # fmt: skip
+    "a module that is not there": (modules("nowhere"), "weights|fit"),
+    "a norm": (modules("decoder.layer_norm"), "weights|fit"),
+}
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_does_not_fit_is_refused(pair, name):
     change, message = CHANGES[name]
+    state = load_checkpoint(str(pair / "fp32.pt"))
+    change(state[packed_file.KEY])
+    torch.save(state, str(pair / "changed.pt"))
     with pytest.raises(ValueError, match=message) as raised:
-        translator(changed(pair, change)).translate(TEXTS[0])
+        translator(pair / "changed.pt").translate(TEXTS[0])
     assert "changed.pt" in str(raised.value) and "\n" not in str(raised.value)
 
 
@@ -210,22 +196,17 @@ def test_a_flipped_bit_is_found_on_request(pair, tmp_path):
         cli.main(cli.get_parser().parse_args(["pack", "--check", str(path)]))
 
 
-def test_nothing_is_replaced_unasked(pair):
-    with pytest.raises(ValueError, match=r"int8.pt exists; .*--force"):
-        run(pair / "verifier.pt", pair / "int8.pt")
-    with pytest.raises(ValueError, match="exists"):
-        run(pair / "verifier.pt", pair / "verifier.pt", "fp32", "--force")
-    with pytest.raises(ValueError, match="name the file"):
-        cli.main(cli.get_parser().parse_args(["pack", str(pair / "verifier.pt")]))
-
-
-def test_without_the_native_engine_nothing_is_packed(pair, tmp_path, monkeypatch):
+def test_what_is_not_packed(pair, tmp_path, monkeypatch):
+    for source, target, force, message in (
+        (pair / "verifier.pt", pair / "int8.pt", (), r"int8.pt exists; .*--force"),
+        (pair / "verifier.pt", pair / "verifier.pt", ("--force",), "exists"),
+        (pair / "drafter.pt", tmp_path / "out.pt", (), "drafter"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(source, target, "fp32", *force)
+    with pytest.raises(SystemExit, match="name the file"):
+        cli.cli_main(["pack", str(pair / "verifier.pt")])
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
     with pytest.raises(ValueError, match="needs the native engine: FAIRSEQ_SPECDEC_NATIVE"):
-        run(pair / "verifier.pt", tmp_path / "none.pt")
-
-
-def test_a_drafter_is_refused(pair, tmp_path):
-    with pytest.raises(ValueError, match="drafter"):
-        run(pair / "drafter.pt", tmp_path / "out.pt")
+        run(pair / "verifier.pt", tmp_path / "out.pt")
     assert not (tmp_path / "out.pt").exists()

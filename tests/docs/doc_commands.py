@@ -8,7 +8,7 @@ import shlex
 from doc_pages import commands_in
 from fairseq import options
 
-from fairseq_specdec.accelerate import flags as accelerate_flags
+from fairseq_specdec.accelerate import cli as accelerate
 from fairseq_specdec.bench import session
 from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.costs import cli as costs_cli
@@ -22,7 +22,7 @@ PARSERS = {
     "fairseq-train": options.get_training_parser,
     "fairseq-generate": options.get_generation_parser,
     "fairseq-interactive": options.get_interactive_generation_parser,
-    "specdec-accelerate": accelerate_flags.get_parser,
+    "specdec-accelerate": accelerate.get_parser,
     "specdec-convert": convert.get_parser,
     "specdec-costs": costs_cli.get_parser,
     "specdec-demo": serve_cli.get_parser,

@@ -15,11 +15,13 @@ from omegaconf import OmegaConf, _utils
 from toy_cache import trained
 from toy_translation import EOS, PAD, ids, make_task, pad_to, sentences, translate
 
-from fairseq_specdec.legacy.layout import to_authors
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 
 UNK = 3
 BLOCK = 4
+COPY = "decoder.source_copy.query_proj.weight"
+# The source copy shares the encoder's tables, which the authors store once.
+SHARED = ("decoder.source_copy.embed_tokens.weight", "decoder.source_copy.embed_positions.weight")
 SETTINGS = {
     "arch": "block", "task": "translation_lev_modified", "criterion": "glat_loss",
     "noise": "block_mask", "start_p": 0.5, "minus_p": 0.2, "total_up": 4000, "block_size": BLOCK,
@@ -99,10 +101,18 @@ def teach(model, updates):
         optimizer.step()
 
 
+def to_authors(weights):
+    """A drafter's weights under the authors' names."""
+    theirs = {name: x for name, x in weights.items() if name not in SHARED}
+    if COPY in theirs:
+        theirs["decoder.copy_attn.weight"] = theirs.pop(COPY)
+    return {"decoder.version": torch.tensor([3.0]), **theirs}
+
+
 def authors_checkpoint(model, as_namespace=False, **settings):
     """What torch would have saved: a DictConfig that holds Namespaces, or a Namespace alone."""
     namespace = argparse.Namespace(**dict(SETTINGS, **settings))
-    weights = to_authors(model.state_dict(), torch.tensor([3.0]))
+    weights = to_authors(model.state_dict())
     state = {"args": None, "model": copy.deepcopy(weights), "optimizer_history": []}
     state.update(extra_state={}, task_state={}, last_optimizer_state=None)
     if as_namespace:

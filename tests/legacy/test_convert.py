@@ -7,11 +7,11 @@ import os
 
 import pytest
 import torch
-from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, same_weights
+from authors_layout import authors_checkpoint, authors_drafter, same_weights
 from toy_translation import dictionary, toy_drafter
 
 from fairseq_specdec.conversion import cli as convert
-from fairseq_specdec.conversion import formats as conversion
+from fairseq_specdec.conversion import drafter as conversion
 from fairseq_specdec.decoding.drafter_file import load_drafter
 from fairseq_specdec.models.dictionary_digests import SIDES, digest_of, setting_of
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
@@ -35,28 +35,16 @@ def loaded(path):
     return load_drafter(str(path), words, words)
 
 
-def test_there_and_back(released, tmp_path):
-    ours, back = tmp_path / "ours.pt", tmp_path / "back.pt"
-    run(released, ours)
-    run(ours, back, "--to", "authors")
-    for path in (ours, back):
-        model = loaded(path)
-        assert isinstance(model, LegacyDrafter) and same_weights(model, authors_drafter(updates=0))
-    first, last = torch.load(released), torch.load(back)
-    assert conversion.equal(first["model"], last["model"]), "names and tensors come back"
-    assert vars(last["args"]) == vars(first["cfg"]["model"]), "and so do all their settings"
-
-
 def test_what_was_read_is_recorded_and_logged(released, tmp_path, caplog):
     content = released.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     with caplog.at_level("INFO", logger="fairseq_specdec.conversion.drafter"):
         run(released, tmp_path / "ours.pt")
+    model = loaded(tmp_path / "ours.pt")
+    assert isinstance(model, LegacyDrafter) and same_weights(model, authors_drafter(updates=0))
     assert digest in caplog.text
     record = torch.load(tmp_path / "ours.pt")["extra_state"][conversion.RECORD]
-    expected = {"file": "released.pt", "bytes": len(content), "sha256": digest}
-    assert {key: record[key] for key in expected} == expected
-    assert record["settings"]["noise"] == SETTINGS["noise"]
+    assert record == {"file": "released.pt", "bytes": len(content), "sha256": digest}
 
 
 def test_a_converted_drafter_needs_no_allow_list(released, tmp_path):
@@ -86,15 +74,6 @@ def test_an_equal_output_stays_and_another_needs_force(released, tmp_path):
     run(released, ours, "--force")
     assert same_weights(loaded(ours), authors_drafter(updates=0))
     assert sorted(os.listdir(tmp_path)) == ["ours.pt", "released.pt"], "no temporary file is left"
-
-
-def test_an_output_equal_but_for_its_bytes_stays(released, tmp_path):
-    ours = tmp_path / "ours.pt"
-    run(released, ours)
-    torch.save(torch.load(ours), ours)  # the archive within now bears the file's name
-    written = ours.read_bytes()
-    run(released, ours)
-    assert ours.read_bytes() == written
 
 
 def test_a_kill_while_writing_leaves_the_old_file(released, tmp_path, monkeypatch):
@@ -128,8 +107,6 @@ def test_an_older_drafter_of_this_project(style, tmp_path):
     run(tmp_path / "old.pt", tmp_path / "new.pt")
     assert same_weights(loaded(tmp_path / "new.pt"), model)
     assert torch.load(tmp_path / "new.pt")["cfg"]["model"]["chain_width"] == 0
-    with pytest.raises(ValueError, match="no place for"):
-        run(tmp_path / "new.pt", tmp_path / "theirs.pt", "--to", "authors")
 
 
 def test_the_dictionaries_of_its_training_are_kept_by_digest(tmp_path):

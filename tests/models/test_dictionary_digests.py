@@ -12,7 +12,7 @@ from toy_early_exit import make_args as early_exit_args
 
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.settings import RefusedCheckpointError, plain_settings
-from fairseq_specdec.conversion.formats import to_project
+from fairseq_specdec.conversion.drafter import to_project
 from fairseq_specdec.decoding.drafter_file import load_drafter
 from fairseq_specdec.models import (
     AttachedDrafter,

@@ -5,12 +5,12 @@ from argparse import Namespace
 import pytest
 import torch
 from attempts import assert_same
+from authors_layout import to_authors
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from in_process import hypotheses, run_here
 
 from fairseq_specdec.conversion import cli as convert
-from fairseq_specdec.legacy.layout import to_authors
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 
 
@@ -33,7 +33,7 @@ def released(toy, tmp_path_factory):
     model = LegacyDrafter.build_model(args, TranslationTask(TranslationConfig(), words, words))
     state = {
         "args": Namespace(**settings),
-        "model": to_authors(model.state_dict(), torch.tensor([3.0])),
+        "model": to_authors(model.state_dict()),
         "optimizer_history": [],
         "extra_state": {},
         "last_optimizer_state": None,

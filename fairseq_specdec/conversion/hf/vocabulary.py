@@ -32,18 +32,8 @@ class Vocabulary(NamedTuple):
 
 def read_ids(folder: ModelFolder, name: str) -> dict[int, str]:
     """Tokens by id, of a file that maps tokens to ids, as vocab.json."""
-    if not folder.has(name):
-        raise UsageError(
-            folder.path, f"no {name} in it", "copy the tokenizer's files of the model too"
-        )
-    tokens: dict[int, str] = {}
-    for token, i in folder.json(name).items():
-        if type(i) is not int or i < 0 or i in tokens:
-            raise UsageError(
-                f"{folder.path}/{name}", f"{token!r} has the id {i!r}, or another has it"
-            )
-        tokens[i] = token
-    return tokens
+    folder.file(name)
+    return _by_id(f"{folder.path}/{name}", folder.json(name))
 
 
 def read_tokenizer(folder: ModelFolder) -> dict[int, str]:
@@ -52,30 +42,29 @@ def read_tokenizer(folder: ModelFolder) -> dict[int, str]:
     words = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(words, list):  # Unigram: [token, score], in the order of the ids
         words = {each[0]: i for i, each in enumerate(words) if isinstance(each, list) and each}
-    tokens = {i: token for token, i in words.items()} if isinstance(words, dict) else {}
-    if not all(type(i) is int and i >= 0 and type(token) is str for i, token in tokens.items()):
-        raise UsageError(
-            f"{folder.path}/tokenizer.json", "its vocabulary is damaged", "copy it again"
-        )
+    return _by_id(f"{folder.path}/tokenizer.json", words if isinstance(words, dict) else {})
+
+
+def _by_id(path: str, ids: dict[Any, Any]) -> dict[int, str]:
+    tokens: dict[int, str] = {}
+    for token, i in ids.items():
+        if type(i) is not int or i < 0 or i in tokens or type(token) is not str:
+            raise UsageError(path, f"{token!r} has the id {i!r}, or another has it")
+        tokens[i] = token
     return tokens
 
 
 def read_pieces(folder: ModelFolder, name: str) -> list[str]:
     """The pieces of a sentencepiece model."""
-    if not folder.has(name):
-        raise UsageError(
-            folder.path, f"no {name} in it", "copy the tokenizer's files of the model too"
-        )
-    path = folder.file(name)
-    model = open_sentencepiece(path)
+    model = open_sentencepiece(folder.file(name))
     return [model.id_to_piece(i) for i in range(model.get_piece_size())]
 
 
 def added_tokens(folder: ModelFolder) -> dict[int, dict[str, Any]]:
     """Tokens that were added to a tokenizer, by id: ``content``, ``lstrip``, ``special``."""
-    added: dict[int, dict[str, Any]] = {}
-    for token, i in folder.json("added_tokens.json").items():
-        added[i] = {"content": token, "special": True}
+    added: dict[int, dict[str, Any]] = {
+        i: {"content": token} for token, i in folder.json("added_tokens.json").items()
+    }
     for each in folder.json("tokenizer.json").get("added_tokens") or []:
         added[each.get("id")] = each
     decoder = folder.json("tokenizer_config.json").get("added_tokens_decoder") or {}
@@ -93,16 +82,13 @@ def named_specials(folder: ModelFolder) -> dict[str, bool]:
     special: dict[str, bool] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         for key, value in folder.json(name).items():
-            several = ("additional_special_tokens", "extra_special_tokens")
-            if key in several and isinstance(value, list):
-                entries = value
-            else:
-                entries = [value] if key.endswith("_token") else []
-            for each in entries:
-                content = each.get("content") if isinstance(each, dict) else each
+            several = key in ("additional_special_tokens", "extra_special_tokens")
+            entries = value if several and isinstance(value, list) else [value]
+            for each in entries if several or key.endswith("_token") else ():
+                parts = each if isinstance(each, dict) else {"content": each}
+                content = parts.get("content")
                 if isinstance(content, str):
-                    strips = bool(isinstance(each, dict) and each.get("lstrip"))
-                    special[content] = special.get(content, False) or strips
+                    special[content] = special.get(content, False) or bool(parts.get("lstrip"))
     return special
 
 
@@ -135,18 +121,17 @@ def assemble(
         while end in tokens:
             end += 1
         tokens[end] = content
-    special = {token: strips for token, strips in special.items() if token in set(tokens.values())}
+    known = set(tokens.values())
+    special = {token: strips for token, strips in special.items() if token in known}
+    if "<mask>" in usual and "<mask>" in special:
+        special["<mask>"] = True  # transformers' tokenizers say so, not the files
     return Vocabulary(tokens, special, languages_of(special, codes))
 
 
 def languages_of(special: Iterable[str], codes: Pattern[str] = CODE) -> dict[str, str]:
     """Language codes to their tokens, of those that match ``codes``."""
-    tokens_of_codes = {}
-    for token in special:
-        match = codes.fullmatch(token)
-        if match is not None:
-            tokens_of_codes[next(filter(None, match.groups()))] = token
-    return tokens_of_codes
+    matches = {token: codes.fullmatch(token) for token in special}
+    return {next(filter(None, m.groups())): token for token, m in matches.items() if m is not None}
 
 
 def word(token: str, i: int) -> str:

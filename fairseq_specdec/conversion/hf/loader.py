@@ -1,0 +1,281 @@
+"""What the families have in common: settings, dictionaries, weights of nearly fairseq's names."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from fairseq.models import build_model
+from torch import Tensor
+
+import fairseq_specdec.tasks  # noqa: F401  (the plugin)
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.printable import flat_message
+from fairseq_specdec.training.dictionaries import Dictionaries, placeholders
+
+from .folder import ModelFolder, Settings
+from .generation import SETTINGS, Generation, read_generation
+from .vocabulary import Vocabulary
+
+# config.json's activation to fairseq's; the second is the tanh approximation.
+ACTIVATIONS = {
+    "relu": "relu", "gelu": "gelu", "gelu_new": "gelu_accurate", "silu": "swish", "swish": "swish",
+    "tanh": "tanh",
+}  # fmt: skip
+# Logit bias of a word that is never generated. In fp16 it is finite, and its probability 0.
+NEVER = -1e4
+BOS, PAD, EOS, UNK = range(4)  # of every fairseq dictionary
+
+
+class Text(NamedTuple):
+    """How text becomes the model's input."""
+
+    kind: str  # ``sentencepiece``, ``gpt2`` or ``tokenizers``
+    files: dict[str, str]  # of the folder, that OUT gets: name there to name in the folder
+    source: list[str]  # tokens of a source by turns: ``{lang}`` its language, ``{text}`` the text
+    start: str  # first decoder input, ``</s>`` or ``{lang}``
+    task: str  # of fairseq
+    language_token: str = "__{}__"  # of ``--source-lang``, as the family's task of fairseq names it
+    task_settings: Mapping[str, Any] = {}  # of it, beside the languages
+    made: Mapping[str, str] = {}  # files that OUT gets beside those of the folder: their content
+
+    @property
+    def of_fairseq(self) -> bool:
+        """Whether a task of fairseq makes such sources."""
+        return self.source != ["{text}", "</s>", "{lang}"] or self.start == "{lang}"
+
+    @property
+    def byte_level(self) -> bool:
+        """Whether fairseq's own byte-level BPE reads it."""
+        return "vocab.bpe" in self.files or "vocab.bpe" in self.made
+
+
+class Converted(NamedTuple):
+    """A model as fairseq has it."""
+
+    model_type: str  # of config.json
+    arch: str
+    model: dict[str, Any]
+    weights: dict[str, Tensor]
+    vocabularies: tuple[Vocabulary, Vocabulary]  # source and target; one object where they are one
+    # for each the ids by fairseq's index; -1 for a word that the model lacks
+    orders: tuple[list[int], list[int]]
+    generation: Generation  # how it is decoded
+    text: Text  # how text is read
+
+
+class Loader:
+    """Reads one family. Subclasses define in class attributes and methods where they differ.
+
+    Attributes:
+        pre_norm: layers normalise their input, and each stack its output.
+        learned_positions: the files hold tables of positions.
+        normed_embeddings: embeddings are normalised.
+        plain_output: ``--arch transformer`` does where the output has no bias.
+    """
+
+    pre_norm: ClassVar[bool] = False
+    learned_positions: ClassVar[bool] = True
+    normed_embeddings: ClassVar[bool] = True
+    plain_output: ClassVar[bool] = True
+
+    def __init__(self, folder: ModelFolder) -> None:
+        self.folder = folder
+        path, values = f"{folder.path}/config.json", folder.json("config.json")
+        self.config = Settings(values, path, f"the loader of {values['model_type']}")
+        self.weights = folder.weights()  # those that are not in ``out`` yet
+        self.out: dict[str, Tensor] = {}
+
+    def load(self) -> Converted:
+        """The model. Raises UsageError: a file is missing, damaged or hostile, or a setting or
+        weight is of a kind that the loader does not know; by name."""
+        config = self.config
+        config.leave(["model_type", *SETTINGS])
+        generation = read_generation(self.folder, config)
+        self.sizes = self.vocabulary_sizes()
+        text, vocabularies = self.text(generation)
+        source, target = vocabularies
+        orders = self._order(0, source, generation), self._order(1, target, generation)
+        model = self.architecture()
+        self._embeddings(model, orders)
+        self._positions(model)
+        arch = self._output_bias(orders[1], generation)
+        if text.start == "</s>":
+            self._start(model, orders[1], generation)
+        config.refuse_rest()
+        self._rest(arch, model)
+        kind = config.values["model_type"]
+        return Converted(kind, arch, model, self.out, vocabularies, orders, generation, text)
+
+    def text(self, generation: Generation) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
+        """How text is read, and the vocabularies of source and target."""
+        raise NotImplementedError
+
+    def vocabulary_sizes(self) -> tuple[int, int]:
+        """Of the source and the target."""
+        size = self.config.count("vocab_size")
+        return size, size
+
+    def architecture(self) -> dict[str, Any]:
+        """Settings of fairseq's Transformer."""
+        config = self.config
+        name = config.take("activation_function", "gelu", str)
+        if name not in ACTIVATIONS:
+            problem = f"activation_function is {name!r}"
+            raise UsageError(config.path, problem, f"fairseq has {', '.join(ACTIVATIONS)}")
+        width = config.count("d_model", most=1 << 16)
+        positions = config.count("max_position_embeddings", 1024)
+        settings = {
+            **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0),
+            "activation_fn": ACTIVATIONS[name],
+            "no_scale_embedding": not config.take("scale_embedding", False, bool),
+            "layernorm_embedding": self.normed_embeddings,
+            "max_source_positions": positions,
+            "max_target_positions": positions,
+        }
+        for side in ("encoder", "decoder"):
+            heads = config.count(f"{side}_attention_heads", most=width)
+            settings[f"{side}_embed_dim"] = width
+            settings[f"{side}_layers"] = config.count(f"{side}_layers", most=1000)
+            settings[f"{side}_attention_heads"] = heads
+            settings[f"{side}_ffn_embed_dim"] = config.count(f"{side}_ffn_dim")
+            settings[f"{side}_normalize_before"] = self.pre_norm
+            settings[f"{side}_learned_pos"] = self.learned_positions
+        return settings
+
+    def _order(self, side: int, vocabulary: Vocabulary, generation: Generation) -> list[int]:
+        """The model's ids by fairseq's index."""
+        ids, size = vocabulary.ids(), self.sizes[side]
+        first = [ids.get(token, -1) for token in ("<s>", "<pad>", "</s>", "<unk>")]
+        first[EOS] = generation.eos
+        for token, i in zip(("<pad>", "<unk>"), (first[PAD], first[UNK])):
+            if not 0 <= i < size:
+                raise UsageError(self.folder.path, f"its tokenizer has no {token}")
+        return first + [i for i in range(size) if i not in first]
+
+    def take(self, name: str, shape: Sequence[int]) -> Tensor:
+        """A tensor of the folder, which is read by this."""
+        tensor = self.weights.pop(name, None)
+        if tensor is None:
+            said = f"lacks the weight {name}, which config.json asks for"
+            raise UsageError(self.folder.path, said)
+        if list(tensor.shape) != list(shape):
+            said = f"{name} has shape {list(tensor.shape)}, config.json says {list(shape)}"
+            raise UsageError(self.folder.path, said)
+        return tensor
+
+    def _embeddings(self, model: dict[str, Any], orders: tuple[list[int], list[int]]) -> None:
+        """The three tables of words, one tensor where they are one."""
+        tied = self.config.take("tie_word_embeddings", True, bool)
+        width = model["encoder_embed_dim"]
+        source, target = self._tables(width)
+        product = target if tied else self.take("lm_head.weight", [self.sizes[1], width])
+        self.weights.pop("lm_head.weight", None)
+        placed: dict[tuple[int, int], Tensor] = {}
+        for name, table, side in (
+            ("encoder.embed_tokens", source, 0),
+            ("decoder.embed_tokens", target, 1),
+            ("decoder.output_projection", product, 1),
+        ):
+            key = (table.data_ptr(), side if orders[0] != orders[1] else 0)
+            if key not in placed:
+                placed[key] = by_order(table, orders[side])
+            self.out[f"{name}.weight"] = placed[key]
+        first, second, third = self.out.values()
+        model["share_decoder_input_output_embed"] = third is second
+        model["share_all_embeddings"] = third is second is first
+
+    def _tables(self, width: int) -> list[Tensor]:
+        """Of source and target: their own, which must be the shared one where there is one."""
+        shared, tables = "model.shared.weight", []
+        common = self.weights.pop(shared, None)
+        for side, size in zip(("encoder", "decoder"), self.sizes):
+            name = f"model.{side}.embed_tokens.weight"
+            own = self.weights.get(name)
+            if own is not None and common is not None and not torch.equal(own, common):
+                problem = f"{name} differs from {shared}, which transformers ties"
+                raise UsageError(self.folder.path, problem)
+            if common is not None:
+                self.weights[name] = common
+            tables.append(self.take(name, [size, width]))
+        return tables
+
+    def _positions(self, model: dict[str, Any]) -> None:
+        """Tables of positions; fairseq's begin after the index of padding."""
+        for side in ("encoder", "decoder"):
+            name = f"{side}.embed_positions.weight"
+            if self.learned_positions:
+                self.out[name] = self.position_table(f"model.{name}", model)
+            else:
+                self.weights.pop(f"model.{name}", None)
+                self.weights.pop(f"model.{name}s", None)
+
+    def position_table(self, name: str, model: dict[str, Any]) -> Tensor:
+        """[positions + 2, C] of one side; transformers' begins at 2 too."""
+        rows = model["max_source_positions"] + PAD + 1
+        return self.take(name, [rows, model["encoder_embed_dim"]])
+
+    def _output_bias(self, order: list[int], generation: Generation) -> str:
+        """Add the bias of the output where there is one; returns ``--arch``."""
+        name, size = "final_logits_bias", self.sizes[1]
+        bias = self.take(name, [1, size])[0] if name in self.weights else torch.zeros(size)
+        bias = bias.float().clone()
+        for i in generation.suppressed:
+            if not 0 <= i < size:
+                raise UsageError(self.folder.path, f"suppresses the token {i}, and has {size}")
+            bias[i] = NEVER
+        index = torch.tensor(order)
+        placed = bias[index.clamp(min=0)]
+        placed[index < 0] = NEVER
+        if not placed.any() and self.plain_output:
+            return "transformer"
+        self.out["decoder.output_projection.bias"] = placed
+        return "marian_transformer"
+
+    def _start(self, model: dict[str, Any], order: list[int], generation: Generation) -> None:
+        """Let the decoder start with </s>, as fairseq's does, where the model has another symbol:
+        the first position's embedding takes up the difference."""
+        start = generation.start
+        if start == generation.eos:
+            return
+        said = f"decoder_start_token_id is {start}"
+        if start < 0 or start not in order:
+            raise UsageError(self.config.path, f"{said}, no token")
+        if not self.learned_positions:
+            known = f"{self.config.reader} knows {generation.eos} only"
+            raise UsageError(self.config.path, said, known)
+        table = self.out["decoder.embed_tokens.weight"]
+        scale = 1.0 if model["no_scale_embedding"] else float(model["decoder_embed_dim"]) ** 0.5
+        positions = self.out["decoder.embed_positions.weight"].float().clone()
+        positions[PAD + 1] += scale * (table[order.index(start)].float() - table[EOS].float())
+        self.out["decoder.embed_positions.weight"] = positions
+
+    def _rest(self, arch: str, model: dict[str, Any]) -> None:
+        """Layers and norms, which have the names of fairseq's: just those of its model of these
+        settings."""
+        self.out.update({f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")})
+        words = Dictionaries(*placeholders(self.out))
+        try:
+            with torch.device("meta"):
+                built: Any = build_model(Namespace(_name=arch, arch=arch, **model), words)
+        except (AssertionError, ValueError) as error:
+            raise UsageError(self.config.path, flat_message(error, 200)) from error
+        wanted = {n: t for n, t in built.state_dict().items() if not n.endswith("_float_tensor")}
+        for name, tensor in wanted.items():
+            if name not in self.out:
+                self.out[name] = self.take(f"model.{name}", tensor.shape)
+        if self.weights:
+            problem = f"holds {min(self.weights)}, which no part of this family reads"
+            raise UsageError(self.folder.path, problem, "it is another model than config.json says")
+
+
+def by_order(table: Tensor, order: list[int]) -> Tensor:
+    """[V', C], the rows of a table [V, C] by an order of V' ids; padding's where it is -1."""
+    if order == list(range(table.size(0))):
+        return table
+    index = torch.tensor(order)
+    rows = table[index.clamp(min=0)]
+    rows[index < 0] = table[order[PAD]]
+    return rows
