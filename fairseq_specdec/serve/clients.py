@@ -8,7 +8,6 @@ from typing import Any
 
 from starlette.requests import Request
 
-
 from .bodies import RefusedError, shown
 from .scheduler import LateError
 

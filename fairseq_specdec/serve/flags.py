@@ -11,14 +11,7 @@ from fairseq_specdec.commands.own import command_parser
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.hub.flags import GENERATION, OWN
 from fairseq_specdec.hub.loading import DTYPES
-from fairseq_specdec.io.flag_values import (
-    AT_LEAST_1,
-    SECONDS,
-    InRange,
-    Range,
-    add_flag,
-    flag_of,
-)
+from fairseq_specdec.io.flag_values import AT_LEAST_1, SECONDS, InRange, Range, add_flag, flag_of
 
 from .cli import PROGRAM, add_address
 

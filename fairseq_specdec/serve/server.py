@@ -21,7 +21,7 @@ from fairseq_specdec.hub import SpeculativeTranslator, loading
 from fairseq_specdec.hub.decoding import SETTLED
 
 from .cli import Bound
-from .config_file import entries
+from .config_file import blamed, entries
 from .flags import DECODING, DEMO, LIMITS, Limits, get_parser, pair_parser
 
 try:
@@ -94,9 +94,9 @@ def _services(args: argparse.Namespace, limits: Limits) -> list[Service]:
         return [_service(args, limits, args.demo)]
     services: list[Service] = []
     with contextlib.ExitStack() as undone:
-        for entry in _entries(args):
-            with entry.blamed():
-                service = _service(entry.args, limits)
+        for place, entry in _entries(args).items():
+            with blamed(place):
+                service = _service(entry, limits)
                 undone.callback(service.close)
                 if service.languages in [each.languages for each in services]:
                     languages = "-".join(service.languages)
@@ -106,7 +106,7 @@ def _services(args: argparse.Namespace, limits: Limits) -> list[Service]:
     return services
 
 
-def _entries(args: argparse.Namespace) -> list[Any]:
+def _entries(args: argparse.Namespace) -> dict[str, argparse.Namespace]:
     """The pairs of ``--config``."""
     given = vars(args)
     for action in pair_parser()._actions:
@@ -129,7 +129,9 @@ def _service(args: argparse.Namespace, limits: Limits, demo: bool = False) -> Se
         flags["keep_weights"] = True  # fairseq itself decodes with them
     translator = translator_of(args, flags)
     service = Service(translator, limits, args.workers)
-    service.racers = _racers(translator, STRATEGIES if demo else ("greedy", translator.strategy), own)
+    service.racers = _racers(
+        translator, STRATEGIES if demo else ("greedy", translator.strategy), own
+    )
     service.stock = demo
     if demo:
         service.examples = _examples(args, translator.languages[0])

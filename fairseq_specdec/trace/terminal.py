@@ -16,7 +16,6 @@ from fairseq_specdec.decoding.iteration import (
 from .compare import TracedSystem, settings_text
 from .record import Trace
 
-
 # How a token is set apart: the mark before it, and ANSI codes.
 STYLES = {
     OWN: ("+", "32"), RELAXED: ("~", "33"), DRAWN: ("%", "36"), REJECTED: ("x", "31;9"),

@@ -22,16 +22,10 @@ GETS = (
     "/frontend/settings", "/..%2f", "/?api_key=x",
 )  # fmt: skip
 FIELDS = (
-    "q", "text", "strategies", "beam", "source", "target", "source_lang", "target_lang", "alternatives",
-    "format", "api_key", "formality", "glossary_id", "tag_handling", "split_sentences", "\x00",
+    "q", "text", "strategies", "beam", "source", "target", "source_lang", "target_lang",
+    "alternatives", "format", "api_key", "formality", "glossary_id", "tag_handling", "split_sentences", "\x00",
 )  # fmt: skip
-SOUND = {
-    "q": "w1 w2",
-    "text": ["w1"],
-    "source": "src",
-    "target": "tgt",
-    "target_lang": "tgt",
-}
+SOUND = {"q": "w1 w2", "text": ["w1"], "source": "src", "target": "tgt", "target_lang": "tgt"}
 VALUES = (
     None, True, "", " ", "w1", "src", "tgt", "w1\u2028w2\r\n", "\ud800", "\u202e\x1b[2J\x00", -1,
     2**70, 1e308, float("nan"), float("inf"), "9" * 5000, [], ["w1", 2], ["w1"] * 200, {"q": {}},
