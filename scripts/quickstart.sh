@@ -13,10 +13,10 @@
 #   others    go to specdec-bench, e.g. --limit 100 --batch-size 8
 #
 # Settings, from the environment:
-#   PYTHON           interpreter to make the environment with, 3.8 to 3.13 (python3)
+#   PYTHON           interpreter to make the environment with, 3.10 to 3.13 (python3)
 #   VENV             the environment, made if it is not there (.venv in the repository)
-#   TORCH            what to install if the environment has no torch (torch==2.13.0; torch==2.7.1 on
-#                    Python 3.9 and for GPUs below compute capability 7.5, torch==1.13.1 on 3.8)
+#   TORCH            what to install if the environment has no torch (torch==2.13.0; torch==2.7.1
+#                    for GPUs below compute capability 7.5)
 #   PAIRS            demo pairs that are measured (ende edit)
 #   OMP_NUM_THREADS  threads of the measurement (2, or 1 on a single core)
 set -euo pipefail

@@ -12,7 +12,7 @@
 # newest of everything.
 #
 # Settings, from the environment:
-#   PYTHON  interpreter to make the environment with, 3.8 to 3.13 (python3)
+#   PYTHON  interpreter to make the environment with, 3.10 to 3.13 (python3)
 #   VENV    the environment, made if it is not there (.venv-test in the repository)
 #   TORCH   what to install if the environment has no torch, where the versions are not locked
 set -euo pipefail

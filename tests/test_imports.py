@@ -53,7 +53,7 @@ def test_the_core_does_not_know_the_tools(package):
 ALONE = """
 import sys
 before = set(sys.modules)
-from fairseq_specdec.io import atomic, file_locks, progress, provenance
+from fairseq_specdec.io import atomic, progress, provenance
 assert provenance.commit() and provenance.versions(["tqdm"])["tqdm"]
 print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
 """

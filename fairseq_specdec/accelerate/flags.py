@@ -8,7 +8,7 @@ from typing import Any
 from fairseq_specdec.errors import UsageError
 
 from ..commands.own import command_parser
-from ..data.cluster_flags import add_cluster_flags, check_cluster
+from ..data.cluster import add_cluster_flags, check_cluster
 from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages, numbers
 
 # Default of --hours where --updates is not given.

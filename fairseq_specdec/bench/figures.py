@@ -25,7 +25,7 @@ def section_times(system: System) -> dict[str, float] | None:
     """Seconds by section over all passes; None where they were not measured."""
     steps = system.steps_of_stock
     if system.stats is not None or steps is None:
-        return system.stats and system.stats.times()
+        return None if system.stats is None else system.stats.times()
     steps.stopwatch.settle()
     seconds = steps.stopwatch.seconds
     spent = sum(sum(passes) for passes in system.times)

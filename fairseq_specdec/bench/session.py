@@ -59,7 +59,7 @@ def get_parser() -> argparse.ArgumentParser:
     group = parser.add_argument_group("Benchmark", conflict_handler="resolve")
     add = functools.partial(add_flag, group)
     # fmt: off
-    files = {"metavar": "FILE", "otherwise": "do not"}
+    files: dict[str, Any] = {"metavar": "FILE", "otherwise": "do not"}
     add("--batch-size --max-sentences", "sentences at a time, 1 or more; several numbers give a "
         "table each", dest="batch_sizes", default="1", metavar="N[,N]")
     add("--text", "decode the sentences of this file, one a line, instead of a split: plain text, "

@@ -106,7 +106,8 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """Rows as a Markdown table whose columns line up, the first to the left."""
     rows = [[cell.replace("|", "\\|") for cell in line] for line in [head, *body]]
     align = ["left", *["right"] * (len(head) - 1)]
-    return tabulate(rows[1:], rows[0], "pipe", disable_numparse=True, colalign=align)
+    text: str = tabulate(rows[1:], rows[0], "pipe", disable_numparse=True, colalign=align)
+    return text
 
 
 def title(run: dict[str, Any]) -> str:
@@ -120,7 +121,8 @@ def conclusion(part: dict[str, Any]) -> str:
     if all(row.get("identical_percent") is None for row in part["rows"]):
         return ""
     same = [row for row in part["rows"] if row.get("identical_percent") == 100]
-    best = min(same, key=lambda row: float(row["ms_mean"]), default={"system": "fairseq beam"})
+    nothing: dict[str, Any] = {"system": "fairseq beam"}
+    best = min(same, key=lambda row: float(row["ms_mean"]), default=nothing)
     where = f"batch {part['batch_size']}"
     if best["system"].startswith("fairseq beam"):
         return f"{where}: no system was faster than stock fairseq with identical text."

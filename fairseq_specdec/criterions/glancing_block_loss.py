@@ -15,10 +15,8 @@ from fairseq_specdec.errors import UsageError
 from ..decoding.accepted_tokens import AcceptedTokens
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, check_flags, flag
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
-from ..training.data_parallel import check_whole, unwrapped
-from ..training.expected_length import expected_length_weights
 from ..training.glancing import glancing_ratio
-from ..training.logged_sums import LoggedSums, log_perplexity
+from ..training.logged_sums import LoggedSums, check_whole, log_perplexity, unwrapped
 from ..training.target_nll import target_nll
 
 
@@ -68,6 +66,28 @@ class GlancingBlockLossConfig(FairseqDataclass):
     # fairseq's own --max-update and --ddp-backend; without a help text they add no flags
     max_update: int = II("optimization.max_update")
     ddp_backend: str = II("distributed_training.ddp_backend")
+
+
+def expected_length_weights(nll: Tensor, learnt: Tensor) -> Tensor:
+    """How much each position's log-probability is worth in accepted tokens.
+
+    With q_j the probability that a drafter gives to the right token at position j, the tokens
+    accepted of a block are, in expectation, L = sum over i of q_1 ... q_i. Its derivative by
+    log q_j is w_j = sum over i >= j of q_1 ... q_i. So the loss w_j nll_j, with w_j held fixed, has
+    the gradient of -L: a position counts by how often it is reached, by how often its token is
+    right and by what follows it.
+
+    Args:
+        nll: fp32 [N], -log q (nats) of the positions in the loss, in the order of ``learnt``.
+        learnt: bool [.., k], which positions those are. A block ends at the first position that is
+            not one of them.
+
+    Returns:
+        fp32 [N], without gradient, from 0 to k.
+    """
+    right = torch.zeros(learnt.shape, dtype=torch.float32, device=learnt.device)
+    right[learnt] = torch.exp(-nll.detach().float())
+    return right.cumprod(-1).flip(-1).cumsum(-1).flip(-1)[learnt]
 
 
 def _check_shares(cfg: GlancingBlockLossConfig) -> None:
@@ -209,7 +229,7 @@ class GlancingBlockLoss(FairseqCriterion):
 
     @staticmethod
     def _drafter_shape(model: Any) -> Tuple[int, int]:
-        decoder = getattr(model, "decoder", None)
+        decoder: Any = getattr(model, "decoder", None)
         if not hasattr(decoder, "block_size"):
             raise UsageError(
                 "--criterion glancing_block_loss trains drafters only",

@@ -1,12 +1,12 @@
 """Distillation over a Ray cluster: workers hold the teacher, the driver hands out chunks and keeps
 what they return.
 
-Workers read the corpus and the teacher from the driver's paths; only the driver writes. Another is
-started for a worker that dies, where the cluster has room, and its chunk goes to the next free one.
+Workers read the corpus and the teacher from the driver's paths; only the driver writes. Ray starts
+another for a worker that dies, where the cluster has room, and gives it the same chunk.
 """
 
 import argparse
-import collections
+import importlib.util
 import logging
 import os
 import socket
@@ -14,71 +14,163 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from fairseq import utils
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.printable import flat_message
+from ..commands.own import load_plugin
+from ..io.flag_values import AT_LEAST_1, add_flag
 from ..io.progress import Counter
-from .chunks import DistilledChunks, Hypotheses
-from .job import Job, job_of, load
-from .plan import plan_from
-from .settings import provenance
-from .teacher import decoded
+from .chunks import Distillation, Part
+from .plan import Plan
+from .teacher import Hypotheses
+from .work import provenance
 
 logger = logging.getLogger(__name__)
 RETRIES = 3  # of a chunk, or of loading the teacher, after a worker died
 
 
+def add_cluster_flags(group: Any) -> None:
+    """Whose workers distil."""
+    add_flag(group, "--ray", "hand chunks to the workers of a Ray cluster: HOST:6379, auto, or "
+             "local, which starts one on this machine; needs the extra ray", nargs="?",
+             const="local", metavar="ADDRESS",
+             otherwise="off; without an ADDRESS, local")  # fmt: skip
+    add_flag(group, "--ray-workers", "teachers over the cluster", AT_LEAST_1,
+             otherwise="one for each GPU, or each CPU core where there is none or with "
+             "--cpu")  # fmt: skip
+
+
+def check_cluster(args: argparse.Namespace) -> None:
+    """Refuse what :func:`add_cluster_flags` cannot honour."""
+    if args.ray is None:
+        if args.ray_workers:
+            raise UsageError("--ray-workers", "is the number of --ray's workers", "give --ray too")
+    elif os.path.isdir(args.ray):
+        raise UsageError(f"--ray {args.ray}", "is a folder", "put it before --ray")
+    elif importlib.util.find_spec("ray") is None:
+        raise UsageError("--ray", "needs ray", "pip install 'fairseq-specdec[ray]'")
+
+
 class Worker:
-    """An actor: one teacher, on the machine that Ray chooses."""
+    """An actor: one teacher, on the machine that Ray chooses. It is loaded at the first call, and
+    again where Ray starts the actor anew.
 
-    def prepare(
+    Args:
+        folder: the driver's, where relative paths begin.
+        digest: of the driver's settings.
+        words: the driver's command line.
+    """
+
+    def __init__(
         self, args: argparse.Namespace, folder: str, digest: str, words: Sequence[str]
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Load teacher and corpus; the plan's arrays, and the provenance of this process.
+    ) -> None:
+        self.given = args, folder, digest, words
+        self.part: Part | None = None
 
-        Args:
-            folder: the driver's, where relative paths begin.
-            digest: of the driver's settings.
-            words: the driver's command line.
-        """
+    def plan(self) -> Plan:
+        """Load teacher and corpus."""
+        return self._loaded().planned
+
+    def decode(self, chunk: int) -> tuple[Hypotheses, float, dict[str, Any]]:
+        """The teacher's output, the seconds that it took, and the provenance of this process."""
+        plan = self._loaded().planned
+        made = self.teacher.decoded(self.dataset, plan, [chunk], lambda sentences: None)
+        ((_, hypotheses, seconds),) = made
+        return hypotheses, seconds, self.run
+
+    def _loaded(self) -> Part:
+        if self.part is not None:
+            return self.part
+        args, folder, digest, words = self.given
         where = f"--ray: on {socket.gethostname()}"
+        remedy = "every machine needs the corpus and the checkpoints at the same paths"
         try:
+            load_plugin()
             os.chdir(folder)
             utils.import_user_module(args)
-            job = job_of(args)
+            part = Part(args)
         except (ValueError, OSError) as error:
-            remedy = "every machine needs the corpus and the checkpoints at the same paths"
             raise UsageError(where, error, remedy) from error
-        if job.chunks.digest != digest:
-            raise UsageError("", f"{where} the corpus or a checkpoint is another than the driver's")
-        self.teacher, self.dataset, self.plan = load(job, args)
+        if part.digest != digest:
+            raise UsageError(
+                where, "the corpus or a checkpoint is another than the driver's", remedy
+            )
+        self.teacher, self.dataset = part.load()
         if not self.teacher.cuda:
             torch.set_num_threads(1)  # the core that Ray reserves
-        return self.plan.arrays(), provenance(words, self.teacher.device_name)
-
-    def decode(self, chunk: int) -> tuple[Hypotheses, float]:
-        """The teacher's output, and the seconds that it took."""
-        chunks = decoded(self.teacher, self.dataset, self.plan, [chunk], lambda sentences: None)
-        ((_, hypotheses, seconds),) = chunks
-        return hypotheses, seconds
+        self.run = provenance("specdec-distill", words, self.teacher.device_name)
+        self.run["host"] = socket.gethostname()
+        self.part = part
+        return part
 
 
-def decode_chunks(job: Job, args: argparse.Namespace, words: Sequence[str]) -> None:
+def decode(job: Distillation, args: argparse.Namespace, words: Sequence[str]) -> None:
     """Decode and save a job's unfinished chunks."""
     ray = _joined(args)
     resources = ray.cluster_resources()
     unit = "GPU" if resources.get("GPU") and not args.cpu else "CPU"
     count = args.ray_workers or max(1, int(resources.get(unit, 1)))
-    actor = ray.remote(num_cpus=1, num_gpus=int(unit == "GPU"))(Worker)
-    driver = _Driver(ray, job.chunks, actor, (args, os.getcwd(), job.chunks.digest, words))
+    retries = {"max_restarts": -1, "max_task_retries": RETRIES}
+    actor = ray.remote(num_cpus=1, num_gpus=int(unit == "GPU"), **retries)(Worker)
+    for part in job.parts:
+        given = (part.args, os.getcwd(), part.digest, words)
+        workers = [actor.remote(*given) for _ in range(count)]
+        try:
+            _decode_part(ray, job, part, workers)
+        finally:
+            for worker in workers:
+                ray.kill(worker)
+
+
+def _decode_part(ray: Any, job: Distillation, part: Part, workers: Sequence[Any]) -> None:
+    """Hand the chunks of one pair to the workers as they get free."""
+    asked: dict[Any, tuple[Any, int | None]] = {w.plan.remote(): (w, None) for w in workers}
+    first, asked_first = _answer(ray, asked)
+    part.plan = plan = first
+    todo = job.todo(part)
+    unfinished, everything = set(todo), sum(map(plan.size, range(len(plan.chunks))))
+    planned = sum(map(plan.size, todo))
+    logger.info("%d of %d sentences to decode, over Ray", planned, everything)
+    free = [asked_first[0]]
+    with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
+        while unfinished:
+            while todo and free:
+                worker, chunk = free.pop(), todo.pop(0)
+                asked[worker.decode.remote(chunk)] = (worker, chunk)
+            answer, (worker, finished) = _answer(ray, asked)
+            free.append(worker)
+            if finished is not None:
+                job.write(part, finished, *answer)
+                unfinished.remove(finished)
+                progress.add(plan.size(finished))
+            elif answer.chunks != plan.chunks:
+                raise UsageError(
+                    "--ray",
+                    "one machine cuts the corpus into other batches than another",
+                    "install the same versions of fairseq and numpy everywhere",
+                )
+
+
+def _answer(
+    ray: Any, asked: dict[Any, tuple[Any, int | None]]
+) -> tuple[Any, tuple[Any, int | None]]:
+    """Wait for one answer; returns it, and which worker was asked what: a chunk, or the plan."""
+    (ready,), _ = ray.wait(list(asked), num_returns=1)
+    worker, chunk = asked.pop(ready)
     try:
-        driver.run(count)
-    finally:
-        driver.end()
+        return ray.get(ready), (worker, chunk)
+    except ray.exceptions.RayTaskError as error:  # raised by our own code over there
+        raise (error.cause if isinstance(error.cause, ValueError) else error) from error
+    except ray.exceptions.RayError as error:
+        raise UsageError(
+            "--ray",
+            f"{'loading the teacher' if chunk is None else f'chunk {chunk}'} ended "
+            f"{RETRIES + 1} workers ({' '.join(str(error).split())[:300]})",
+            "is their memory enough? Ray's logs are in /tmp/ray/session_latest/logs of their "
+            "machines",
+        ) from error
 
 
 def leave() -> None:
@@ -97,110 +189,14 @@ def _joined(args: argparse.Namespace) -> Any:
         cpus = max(args.ray_workers or 1, os.cpu_count() or 1)
         settings.update(num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1")
     try:
-        _reach(args.ray)
+        host, colon, port = args.ray.rpartition("://")[2].rpartition(":")
+        if colon:  # fail at once where nobody listens: Ray asks for minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address=args.ray, ignore_reinit_error=True, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UsageError(
             f"--ray {args.ray}",
-            f"no cluster answers ({flat_message(error, 200)})",
+            f"no cluster answers ({str(error)[:200]})",
             "start one by `ray start --head`, or give --ray without an address",
         ) from error
     return ray
-
-
-def _reach(address: str) -> None:
-    """Fail at once where nobody listens: Ray asks for minutes."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if colon:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-
-
-class _Driver:
-    """Which worker is asked what: a chunk, or (None) to load the teacher."""
-
-    def __init__(
-        self, ray: Any, chunks: DistilledChunks, actor: Any, given: tuple[Any, ...]
-    ) -> None:
-        self.ray, self.chunks, self.actor, self.given = ray, chunks, actor, given
-        self.asked: dict[Any, tuple[Any, int | None]] = {}
-        self.free: list[Any] = []
-        self.todo: collections.deque[int] = collections.deque()
-        self.unfinished: set[int] = set()
-        self.deaths: dict[int | None, int] = collections.defaultdict(int)
-        self.loaded = 0
-
-    def run(self, count: int) -> None:
-        """Decode and save what is not finished, with so many workers."""
-        for _ in range(count):
-            self._start()
-        while not self.loaded:
-            self._take()
-        plan = self.chunks.plan()
-        sizes = [len(plan.indices(chunk)) for chunk in range(len(plan.chunk_ends))]
-        self.todo.extend(self.chunks.unfinished())
-        self.unfinished.update(self.todo)
-        everything, planned = sum(sizes), sum(sizes[chunk] for chunk in self.todo)
-        logger.info("%d of %d sentences to decode, over Ray", planned, everything)
-        with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
-            while self.unfinished:
-                self._hand_out()
-                finished = self._take()
-                progress.add(0 if finished is None else sizes[finished])
-
-    def end(self) -> None:
-        """End all workers."""
-        for worker in [*self.free, *(worker for worker, _ in self.asked.values())]:
-            self.ray.kill(worker)
-
-    def _start(self) -> None:
-        worker = self.actor.remote()
-        self.asked[worker.prepare.remote(*self.given)] = (worker, None)
-
-    def _hand_out(self) -> None:
-        while self.todo and self.free:
-            worker, chunk = self.free.pop(), self.todo.popleft()
-            self.asked[worker.decode.remote(chunk)] = (worker, chunk)
-
-    def _take(self) -> int | None:
-        """Wait for one answer and save it; returns the chunk, if it was one."""
-        errors = self.ray.exceptions
-        (ready,), _ = self.ray.wait(list(self.asked), num_returns=1)
-        worker, chunk = self.asked.pop(ready)
-        try:
-            answer = self.ray.get(ready)
-        except errors.RayTaskError as error:  # raised by our own code over there
-            raise (error.cause if isinstance(error.cause, ValueError) else error) from error
-        except errors.RayError as error:
-            self._replace(worker, chunk, error)
-            return None
-        self.free.append(worker)
-        if chunk is None:
-            self._agree(*answer)
-        else:
-            self.chunks.write(chunk, *answer)
-            self.unfinished.remove(chunk)
-        return chunk
-
-    def _agree(self, arrays: dict[str, np.ndarray], run: dict[str, Any]) -> None:
-        self.chunks.agree_on(plan_from(arrays))
-        self.chunks.note_run(self.loaded, run)
-        self.loaded += 1
-        self.deaths[None] = 0
-
-    def _replace(self, worker: Any, chunk: int | None, error: Exception) -> None:
-        """Start another worker for one that died."""
-        self.ray.kill(worker)
-        self.deaths[chunk] += 1
-        reason = flat_message(error, 300)
-        if self.deaths[chunk] > RETRIES:
-            raise UsageError(
-                "--ray",
-                f"{'loading the teacher' if chunk is None else f'chunk {chunk}'} ended "
-                f"{self.deaths[chunk]} workers ({reason})",
-                "is their memory enough? Ray's logs are in /tmp/ray/session_latest/logs of "
-                "their machines",
-            )
-        logger.warning("--ray: a worker died, another is started (%s)", reason)
-        if chunk is not None:
-            self.todo.appendleft(chunk)
-        self._start()

@@ -20,90 +20,113 @@ and ``--target-lang`` name.
 from __future__ import annotations
 
 import argparse
-import logging
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from fairseq import options
 
-from ..commands.own import brief, load_plugin
+from fairseq_specdec.errors import UsageError
+
+from ..commands.own import again, brief, load_plugin, log_to_stderr, reporting
+from ..io.flag_values import AT_LEAST_1, Range, add_flag
 from . import cluster
-from .flags import get_parser
-from .job import Job, load, prepare
-from .merge import REPORT, log_counts, merge
-from .pairs import PairsJob, of_pair, pairs_of
-from .plan import Shard, resolve_shard
-from .resumable import resumable_command
-from .settings import provenance
-from .teacher import decode_chunks
-
-logger = logging.getLogger("fairseq_specdec.data.distill")
+from .chunks import Distillation
+from .work import Shard, resolve_shard
 
 
-def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> dict[str, Any] | None:
+def get_parser() -> argparse.ArgumentParser:
+    """fairseq-generate's flags and this command's own."""
+    parser: argparse.ArgumentParser = options.get_generation_parser(
+        default_task="translation_specdec"
+    )
+    parser.set_defaults(gen_subset="train")
+    parser.prog = "specdec-distill"
+    parser.description = (
+        "Let a trained model or ensemble rewrite the training targets of a binarised corpus "
+        "(sequence-level knowledge distillation)."
+    )
+    group = parser.add_argument_group("Sequence-level distillation")
+    add_flag(group, "--dest", "directory of the distilled corpus", metavar="DIR", required=True)
+    subset = functools.partial(add_flag, group.add_mutually_exclusive_group(), otherwise="all")
+    subset("--limit", "distil a random subset of N sentences, by --seed", AT_LEAST_1)
+    subset("--fraction", "distil a random share of the sentences, by --seed",
+           Range(0, 1, above=True), metavar="F")  # fmt: skip
+    add_flag(group, "--on-length-limit", "what to do with an output as long as --max-len-a and "
+             "--max-len-b allow: it was cut off, most often in a loop, and would teach the student "
+             "to loop", ("drop", "keep"), "drop")  # fmt: skip
+    add_flag(group, "--max-length-ratio", "drop a pair whose longer side has more than R times the "
+             "tokens of the shorter one", Range(1), metavar="R", otherwise="keep all")  # fmt: skip
+    add = functools.partial(add_flag, group)
+    add("--chunk-size", "sentences that are saved at once; a kill loses at most so many per "
+        "process", AT_LEAST_1, 512)  # fmt: skip
+    add("--shard", "be process I (from 0) of N", metavar="I/N",
+        otherwise="as torchrun or a Slurm array says, else alone")  # fmt: skip
+    add("--merge", "only publish what finished processes left; the last one to finish does so by "
+        "itself, unless it was killed in between", default=False)  # fmt: skip
+    add("--overwrite", "discard results at --dest that were made with other settings",
+        default=False)  # fmt: skip
+    cluster.add_cluster_flags(group)
+    return parser
+
+
+# What is refused: flags, the problem, the remedy.
+REFUSED = (
+    (lambda args: args.fp16 and args.bf16, "--fp16 and --bf16", "exclude each other", "choose one"),
+    (lambda args: getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1,
+     "--num-shards and --distributed-world-size", "do not shard this command",
+     "use --shard i/n, torchrun or a Slurm array"),
+    (lambda args: getattr(args, "upsample_primary", 1) > 1,
+     "--upsample-primary", "repeats sentences", "do so when you train, not here"),
+    *((lambda args, name=name: getattr(args, name.replace("-", "_"), None), f"--{name}",
+       "has no meaning for distillation", "leave it out")
+      for name in ("constraints", "replace-unk", "score-reference")),
+    (lambda args: getattr(args, "trace_path", None) is not None,
+     "--trace-path", "distillation keeps what was decoded, not how",
+     "leave it out, and trace some sentences with fairseq-generate"),
+    (lambda args: args.ray and (args.shard or args.merge or "WORLD_SIZE" in os.environ),
+     "--ray", "one process hands out all", "leave out --shard, --merge, torchrun"),
+    (lambda args: not os.path.isdir(args.data or ""),
+     "DATA {args.data}", "is no directory", "name one directory written by fairseq-preprocess"),
+    (lambda args: os.path.realpath(args.dest) == os.path.realpath(args.data),
+     "--dest", "is the corpus itself", "choose another directory"),
+)  # fmt: skip
+
+
+def prepare(args: argparse.Namespace) -> Distillation:
+    """Check flags, files and earlier results; no model is loaded."""
+    cluster.check_cluster(args)
+    for refused, *words in REFUSED:
+        if refused(args):
+            raise UsageError(*(word.format(args=args) for word in words))
+    job = Distillation(args)
+    job.check_destination(args.overwrite)
+    return job
+
+
+def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] | None:
     """Distil, or continue to; the last process to finish publishes the corpus. Returns the report
     written to ``distill.json``, or None while other shards are at work."""
-    pairs = pairs_of(args)
-    try:
-        if pairs:
-            return _distill_pairs(args, pairs, arguments)
-        return _run(prepare(args), args, arguments)
-    finally:
-        if args.ray:
+    job = prepare(args)
+    if args.ray:
+        try:
+            return job.run(Shard(0, 1), lambda: cluster.decode(job, args, words))
+        finally:
             cluster.leave()
-
-
-def _distill_pairs(
-    args: argparse.Namespace, pairs: Sequence[str], arguments: Sequence[str]
-) -> dict[str, Any] | None:
-    """Distil one pair after the other, and publish them as one corpus."""
-    given = {pair: of_pair(args, pair) for pair in pairs}
-    jobs = {pair: prepare(each) for pair, each in given.items()}
-    joint = PairsJob(os.path.abspath(args.dest), REPORT, {k: job.chunks for k, job in jobs.items()})
-    joint.check_destination(args.overwrite)
-
-    def work() -> None:
-        for pair, job in jobs.items():
-            logger.info("%s: %s", args.data, pair)
-            _run(job, given[pair], arguments)
-
-    return joint.run(_shard(args), work, joint.build)
-
-
-def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any] | None:
-    shard = _shard(args)
-
-    def work() -> None:
-        if args.ray:
-            cluster.decode_chunks(job, args, arguments)
-        else:
-            _distill(job, args, shard, arguments)
-
-    def build(folder: str) -> dict[str, Any]:
-        about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
-        impl = job.config.dataset.dataset_impl
-        about.update(merge(job.corpus, job.task, impl, job.chunks, folder, job.filters))
-        log_counts(job.chunks.destination, about["counts"])
-        return about
-
-    return job.chunks.run(shard, None if args.merge else work, build)
-
-
-def _shard(args: argparse.Namespace) -> Shard:
-    return Shard(0, 1) if args.ray else resolve_shard(args.shard, os.environ)
-
-
-def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
-    teacher, dataset, plan = load(job, args)
-    job.chunks.agree_on(plan)
-    job.chunks.note_run(shard.rank, provenance(arguments, teacher.device_name))
-    decode_chunks(teacher, dataset, plan, job.chunks, shard)
+    shard = resolve_shard(args.shard, os.environ)
+    return job.run(shard, lambda: job.decode(shard, words, args.merge), args.merge)
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
-    with resumable_command("specdec-distill", arguments) as words:
+    log_to_stderr("%(asctime)s | %(levelname)s | %(name)s | %(message)s")
+
+    def saved(words: Sequence[str]) -> str:
+        go_on = again("specdec-distill", words)
+        return f"finished chunks are kept in DEST.parts; go on with: {go_on}"
+
+    with reporting("specdec-distill", arguments, saved) as words:
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import collections
 import difflib
+import functools
 import itertools
 import logging
 from collections import Counter as Counts
@@ -22,18 +23,51 @@ from collections.abc import Iterator, Sequence
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import brief, load_plugin, log_to_stderr, nothing_written, reporting
+from ..commands.own import (
+    brief,
+    command_parser,
+    load_plugin,
+    log_to_stderr,
+    nothing_written,
+    reporting,
+)
 from ..drafting.edit_table import Edit, write_edits
 from ..io.atomic import check_new_file, replacing
+from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, add_flag, add_languages
 from ..io.progress import Counter, logs_above
-from .edits_flags import PROGRAM, get_parser
 from .parallel import Pairs, open_text, read_pairs
 
 logger = logging.getLogger("fairseq_specdec.data.edits")
+PROGRAM = "python -m fairseq_specdec.data.edits"
 
 Tokens = tuple[int, ...]
 Place = tuple[int, ...]
 """Tokens before a token, how many they are coming first, the token and those after it."""
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        PROGRAM,
+        "Learn from pairs of source and output which edits a correcting model makes, for "
+        "--strategy iad --edits: drafts then hold them, and the output stays the same. Takes about "
+        "a minute; stopped, it leaves no file.",
+    )
+    add = functools.partial(add_flag, parser)
+    parser.add_argument(
+        "data", help="folder with sources and outputs in one dictionary, which specdec-distill or "
+        "fairseq-preprocess wrote: best what the model itself writes for text like that to correct"
+    )  # fmt: skip
+    add("--out", "file to write", metavar="FILE", required=True)
+    add_languages(parser)
+    add("--gen-subset", "split of DATA to learn from", default="train", metavar="SPLIT")
+    add("--context", "tokens before and after an edit that decide on it, at most", AT_LEAST_0, 2)
+    add("--share", "places of which an edit must be made, as a share", SHARE, 0.8)
+    add("--least", "times that an edit must be made", AT_LEAST_1, 3)
+    add("--most-pairs", "sentence pairs to learn from at most, drawn at random from more",
+        AT_LEAST_1, 100000)  # fmt: skip
+    parser.set_defaults(dictionary=None)  # those of DATA
+    add("--force", "replace OUT if it exists", default=False)
+    return parser
 
 
 def aligned(source: Sequence[int], output: Sequence[int]) -> list[Tokens]:

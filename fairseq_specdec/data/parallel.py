@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,11 +12,9 @@ from fairseq.data import Dictionary, data_utils
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.progress import Counter
+from ..io.progress import bar
 from .corpus import Corpus
 from .folder import check_data
-
-logger = logging.getLogger("fairseq_specdec.data.parallel")
 
 LONGEST = 250  # tokens; longer sentences say little about single words, and take much memory
 SEED = 1
@@ -34,13 +31,12 @@ class Pairs(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Parallel text. ``source``, ``target``: dictionaries. ``pair``: ``en-de``, of a multilingual
-    drafter; None for any other."""
+    """Parallel text."""
 
     corpus: Corpus
-    source: Any
+    source: Any  # dictionaries
     target: Any
-    pair: str | None = None
+    pair: str | None = None  # ``en-de``, of a multilingual drafter
 
 
 def open_text(
@@ -55,11 +51,11 @@ def open_text(
     files = [os.path.join(args.data, f"dict.{each}.txt") for each in (corpus.source, corpus.target)]
     if args.dictionary is not None:
         files = [args.dictionary] * 2
-    dictionaries = list(map(Dictionary.load, files))
+    dictionaries: list[Any] = list(map(Dictionary.load, files))
     for dictionary in dictionaries if args.dictionary is None else ():
         for token in tokens:
             dictionary.add_symbol(token)
-    return Text(corpus, *dictionaries, pair)
+    return Text(corpus, dictionaries[0], dictionaries[1], pair)
 
 
 def read_pairs(text: Text, most: int) -> tuple[Pairs, int]:
@@ -72,23 +68,22 @@ def read_pairs(text: Text, most: int) -> tuple[Pairs, int]:
         raise UsageError(
             corpus.directory, f"{total} sources and {len(sides[1])} targets", "binarise it again"
         )
-    numbers = np.arange(total)
-    if total > most:
-        numbers = np.sort(np.random.default_rng(SEED).choice(total, most, replace=False))
+    numbers = np.random.default_rng(SEED).choice(total, min(most, total), replace=False)
     kept = []
-    with Counter(len(numbers), "pair", logger, title="reading") as counter:
-        for number in numbers.tolist():
-            kept.append([np.asarray(side[number], dtype=np.int32) for side in sides])
-            counter.add(1)
-    kept = [pair for pair in kept if all(1 < len(side) <= LONGEST for side in pair)]
+    for number in bar(np.sort(numbers).tolist(), "reading", unit="pair"):
+        pair = [np.asarray(side[number], dtype=np.int32) for side in sides]
+        if all(1 < len(side) <= LONGEST for side in pair):
+            kept.append(pair)
     if not kept:
         raise UsageError(
             corpus.directory,
             f"no pair of {corpus.split} has from 1 to {LONGEST} words a side",
             "give parallel text",
         )
-    joined = [part for side in range(2) for part in _joined([pair[side] for pair in kept])]
-    for tokens, dictionary in zip(joined[::2], (text.source, text.target)):
+    joined: list[Any] = []
+    for side, dictionary in enumerate((text.source, text.target)):
+        tokens = np.concatenate([pair[side] for pair in kept])
+        joined += [tokens, np.cumsum([len(pair[side]) for pair in kept])]
         if tokens.min() < 0 or tokens.max() >= len(dictionary):
             raise UsageError(
                 corpus.directory,
@@ -96,8 +91,3 @@ def read_pairs(text: Text, most: int) -> tuple[Pairs, int]:
                 "binarise it again",
             )
     return Pairs(*joined), len(kept)
-
-
-def _joined(sentences: Sequence[Any]) -> tuple[Any, Any]:
-    """One after the other, and where each ends."""
-    return np.concatenate(sentences), np.cumsum([len(each) for each in sentences])

@@ -15,6 +15,7 @@ interruption run it again.
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -24,23 +25,61 @@ import torch
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import brief, load_plugin, log_to_stderr, nothing_written, reporting
+from ..commands.own import (
+    brief,
+    command_parser,
+    load_plugin,
+    log_to_stderr,
+    nothing_written,
+    reporting,
+)
 from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
 from ..decoding.training_dictionaries import TrainingSettings
 from ..io.atomic import check_new_file, replacing
+from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages
 from ..io.progress import Counter, logs_above
 from ..io.provenance import command_line, origin, sha256
-from ..models.word_list import names_of, tensors_of
+from ..models.word_list import MOST_TRANSLATIONS, names_of, tensors_of
 from .parallel import Text, open_text, read_pairs
-from .settings import PACKAGES
-from .shortlist_flags import PROGRAM, get_parser
 from .translation_table import Model1, Pairs, chunks, most_frequent
+from .work import PACKAGES
 
 logger = logging.getLogger("fairseq_specdec.data.shortlist")
+PROGRAM = "python -m fairseq_specdec.data.shortlist"
 
 RECORD = "word_list"
 """Key of the record of a list in a drafter's checkpoint."""
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        PROGRAM,
+        "Give a block drafter a list of words to choose among for each sentence: the "
+        "likeliest translations of its words and the most frequent words. Drafts take less time, "
+        "and the output of lossless decoding stays the same. Takes about a minute; stopped, it "
+        "leaves no file.",
+    )
+    add = functools.partial(add_flag, parser)
+    parser.add_argument(
+        "data", help="folder with parallel text in the drafter's dictionaries, which "
+        "specdec-distill or fairseq-preprocess wrote: best what the drafter was trained on"
+    )  # fmt: skip
+    add("--drafter-path", "the drafter's checkpoint", metavar="FILE", required=True)
+    add("--out", "checkpoint to write", metavar="FILE", required=True)
+    add_languages(parser)
+    add("--dictionary", "words and language tokens of a multilingual drafter whose checkpoint does "
+        "not name them", metavar="FILE",
+        otherwise="those of DATA, with the drafter's languages")  # fmt: skip
+    add("--gen-subset", "split of DATA to count in", default="train", metavar="SPLIT")
+    add("--translations", "words listed for a source word",
+        Range(1, MOST_TRANSLATIONS, whole=True), 20)  # fmt: skip
+    add("--frequent", "most frequent words, listed for every sentence", AT_LEAST_1, 100)
+    add("--rounds", "rounds of expectation maximisation", AT_LEAST_1, 4)
+    add("--most-pairs", "sentence pairs to count at most, drawn at random from more: 100000 pairs "
+        "of 20 words take about 1.5 GB of memory", AT_LEAST_1, 100000)  # fmt: skip
+    add("--force", "replace OUT if it exists", default=False)
+    return parser
 
 
 def open_texts(args: argparse.Namespace, state: Any) -> list[Text]:
@@ -98,7 +137,9 @@ def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> dict[str, torch
 
 def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> dict[str, Any]:
     """A drafter's checkpoint without the lists to make, with the text's dictionaries."""
-    state = load_model(path)  # as it was written, without what fairseq makes of old ones
+    state: dict[str, Any] = load_model(
+        path
+    )  # as it was written, without what fairseq makes of old ones
     for each in (checked, state):
         for name in [name for text in texts for name in names_of(text.pair)]:
             each["model"].pop(name, None)
@@ -120,10 +161,14 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any]:
         tensors = count(pairs, text, args)
         state["model"].update(tensors)
         data.update(text.corpus.fingerprint())
-        _log(args, text, tensors, counted[text.pair])
+        logger.info(
+            "%s%s: %d words for each source word and the %d most frequent ones, from %d pairs",
+            args.out, f", {text.pair}" if text.pair else "", args.translations,
+            len(tensors[names_of(text.pair)[1]]), counted[text.pair],
+        )  # fmt: skip
     state[RECORD] = record = {
         **origin(PACKAGES),
-        "command": command_line([PROGRAM, *words]),
+        "command": command_line([*PROGRAM.split(), *words]),
         "drafter": sha256(args.drafter_path),
         "data": data,
         "pairs": counted if texts[0].pair else counted[None],
@@ -134,17 +179,6 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any]:
     with replacing(args.out, "wb") as stream:
         torch.save(state, stream)
     return record
-
-
-def _log(
-    args: argparse.Namespace, text: Text, tensors: dict[str, torch.Tensor], pairs: int
-) -> None:
-    """Log what a list is."""
-    logger.info(
-        "%s%s: %d words for each source word and the %d most frequent ones, from %d pairs",
-        args.out, f", {text.pair}" if text.pair else "", args.translations,
-        len(tensors[names_of(text.pair)[1]]), pairs,
-    )  # fmt: skip
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:

@@ -1,11 +1,12 @@
 """The teacher: a trained model or ensemble that decodes batches as fairseq-generate does."""
 
+from __future__ import annotations
+
 import ast
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +15,36 @@ from fairseq import utils
 from fairseq_specdec.errors import UsageError
 
 from ..compat.checkpoint_file import load_models
-from ..io.progress import Counter
-from .chunks import DistilledChunks, Hypotheses, pack
-from .plan import Plan, Shard
-from .settings import teacher_paths
+from .plan import Plan
 
-logger = logging.getLogger(__name__)
+
+class Hypotheses(NamedTuple):
+    """The teacher's outputs for some sentences.
+
+    ``tokens`` holds all sentences end to end, each with its </s>; a sentence of length 0 had no
+    hypothesis.
+    """
+
+    indices: np.ndarray  # int64 [n]: place in the corpus
+    lengths: np.ndarray  # int32 [n]: tokens with </s>
+    at_limit: np.ndarray  # bool [n]: as long as the length limit allows
+    tokens: np.ndarray  # int32 [sum of lengths]
+
+
+def joined(pieces: Sequence[Hypotheses]) -> Hypotheses:
+    """One after the other."""
+    return Hypotheses(*map(np.concatenate, zip(*pieces)))
+
+
+def teacher_paths(config: Any) -> list[str]:
+    """The checkpoints of ``--path a.pt:b.pt``."""
+    if not config.common_eval.path:
+        raise UsageError("--path", "name the teacher's checkpoint, or several joined by ':'")
+    paths = list(utils.split_paths(config.common_eval.path))
+    for path in paths:
+        if not os.path.isfile(path):
+            raise UsageError("--path", f"{path} does not exist", "name a trained checkpoint")
+    return paths
 
 
 class Teacher:
@@ -50,17 +75,15 @@ class Teacher:
     def _load(
         self, paths: Sequence[str], overrides: dict[str, Any], task: Any, flag: str
     ) -> tuple[list[Any], Any]:
-        checkpoint = self.config.checkpoint
+        checkpoint, common = self.config.checkpoint, self.config.common
         models, saved = load_models(
             flag, paths, task, arg_overrides=overrides, suffix=checkpoint.checkpoint_suffix,
             strict=checkpoint.checkpoint_shard_count == 1,
             num_shards=checkpoint.checkpoint_shard_count,
         )  # fmt: skip
         for model in models:
-            if self.config.common.fp16:
-                model.half()
-            elif self.config.common.bf16:
-                model.to(torch.bfloat16)
+            if common.fp16 or common.bf16:
+                model.to(torch.float16 if common.fp16 else torch.bfloat16)
             if self.cuda:
                 model.cuda()
             model.prepare_for_inference_(self.config)
@@ -87,34 +110,27 @@ class Teacher:
         first = limit[0] if isinstance(limit, tuple) else limit
         return None if first is None else int(first)
 
-    def length_limit(self, width: int) -> int | None:
-        """The longest output for sources padded to ``width`` tokens, without </s>.
-
-        None where --match-source-len ties the length to the source on purpose.
-        """
+    def decode(self, sample: dict[str, Any]) -> dict[int, tuple[list[int], bool]]:
+        """Decode one collated batch. Returns by sentence the best hypothesis, as token ids, and
+        whether it is as long as the length limit allows."""
         generation = self.config.generation
-        if generation.match_source_len:
-            return None
-        wanted = int(generation.max_len_a * width + generation.max_len_b)
-        return min(wanted, self.most_positions - 1)
-
-    def decode(self, sample: dict[str, Any]) -> Hypotheses:
-        """Decode one collated batch; the best hypothesis of each sentence, as token ids."""
         # Seeded per batch: sampling gives the same output whatever was decoded before, so a resumed
         # run equals an undisturbed one.
         utils.set_torch_seed(int(self.config.common.seed) * 1000003 + int(sample["id"][0]))
         width = sample["net_input"]["src_tokens"].size(1)
+        # --match-source-len ties the length to the source on purpose
+        limit = int(generation.max_len_a * width + generation.max_len_b)
+        limit = 2**31 if generation.match_source_len else min(limit, self.most_positions - 1)
         sample = utils.move_to_cuda(sample) if self.cuda else sample
         prefix = None
-        if self.config.generation.prefix_size > 0:
+        if generation.prefix_size > 0:
             if sample["target"] is None:
                 raise UsageError("--prefix-size", "the corpus has no targets to take prefixes from")
-            prefix = sample["target"][:, : self.config.generation.prefix_size]
+            prefix = sample["target"][:, : generation.prefix_size]
         ranked = self.task.inference_step(self.generator, self.models, sample, prefix_tokens=prefix)
-        tokens = [best[0]["tokens"].tolist() if len(best) else [] for best in ranked]
-        limit = self.length_limit(width)
-        at_limit = [limit is not None and len(sentence) > limit for sentence in tokens]
-        return pack(sample["id"].tolist(), list(map(self._plain, tokens)), at_limit)
+        best = [found[0]["tokens"].tolist() if len(found) else [] for found in ranked]
+        outputs = [(self._plain(tokens), len(tokens) > limit) for tokens in best]
+        return dict(zip(sample["id"].tolist(), outputs))
 
     def _plain(self, tokens: list[int]) -> list[int]:
         """A sentence as fairseq-preprocess writes it: without the symbols that the task adds to it
@@ -125,65 +141,46 @@ class Teacher:
             return tokens
         return [token for token in tokens if token not in added] + [eos]
 
+    def decoded(
+        self, dataset: Any, plan: Plan, chunks: Sequence[int], count: Callable[[int], Any]
+    ) -> Iterator[tuple[int, Hypotheses, float]]:
+        """Yield each chunk with its outputs and the seconds spent decoding it.
 
-def decode_chunks(
-    teacher: Teacher, dataset: Any, plan: Plan, chunks: DistilledChunks, shard: Shard
-) -> None:
-    """Decode and save this shard's unfinished chunks."""
-    todo = [chunk for chunk in plan.chunks_of(shard) if not chunks.has(chunk)]
-    everything = sum(len(plan.indices(chunk)) for chunk in plan.chunks_of(shard))
-    planned = sum(len(plan.indices(chunk)) for chunk in todo)
-    logger.info(
-        "shard %d/%d: %d of %d sentences to decode, with %s",
-        shard.rank, shard.world, planned, everything, teacher.backend,
-    )  # fmt: skip
-    with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
-        for chunk, hypotheses, seconds in decoded(teacher, dataset, plan, todo, progress.add):
-            chunks.write(chunk, hypotheses, seconds)
-
-
-def decoded(
-    teacher: Teacher, dataset: Any, plan: Plan, chunks: Sequence[int], count: Callable[[int], Any]
-) -> Iterator[tuple[int, Hypotheses, float]]:
-    """Yield each chunk with the teacher's output and the seconds spent decoding it.
-
-    ``count`` is called with the sentences of each batch: a chunk may take minutes.
-    """
-    batches = {chunk: plan.batches(chunk) for chunk in chunks}
-    flat = [batch for chunk in chunks for batch in batches[chunk]]
-    if getattr(dataset, "supports_prefetch", False):
-        dataset.prefetch([index for batch in flat for index in batch])
-    loader = iter(
-        torch.utils.data.DataLoader(
-            dataset,
-            collate_fn=dataset.collater,
-            batch_sampler=flat,
-            num_workers=teacher.config.dataset.num_workers,
+        ``count`` is called with the sentences of each batch: a chunk may take minutes.
+        """
+        flat = [batch for chunk in chunks for batch in plan.chunks[chunk]]
+        if getattr(dataset, "supports_prefetch", False):
+            dataset.prefetch([index for batch in flat for index in batch])
+        loader = iter(
+            torch.utils.data.DataLoader(
+                dataset,
+                collate_fn=dataset.collater,
+                batch_sampler=flat,
+                num_workers=self.config.dataset.num_workers,
+            )
         )
-    )
-    for chunk in chunks:
-        pieces, seconds = [], 0.0
-        for batch in batches[chunk]:
-            sample = next(loader)
-            began = time.monotonic()
-            piece = teacher.decode(sample)
-            seconds += time.monotonic() - began
-            pieces.append(_in_order(piece, batch))
-            count(len(batch))
-        yield chunk, Hypotheses(*(np.concatenate(column) for column in zip(*pieces))), seconds
+        for chunk in chunks:
+            pieces, seconds = [], 0.0
+            for batch in plan.chunks[chunk]:
+                sample = next(loader)
+                began = time.monotonic()
+                outputs = self.decode(sample)
+                seconds += time.monotonic() - began
+                pieces.append(_in_order(outputs, batch))
+                count(len(batch))
+            yield chunk, joined(pieces), seconds
 
 
-def _in_order(piece: Hypotheses, batch: Sequence[int]) -> Hypotheses:
-    """Undo the collater's sorting by length; the batch must come back whole."""
-    place = {index: row for row, index in enumerate(piece.indices.tolist())}
-    if sorted(place) != sorted(batch) or len(piece.indices) != len(piece.lengths):
+def _in_order(outputs: dict[int, tuple[list[int], bool]], batch: Sequence[int]) -> Hypotheses:
+    """A batch's outputs without the collater's sorting by length; all must be there."""
+    if sorted(outputs) != sorted(batch):
         raise ValueError(
-            f"the generator returned {len(piece.lengths)} outputs for the {len(batch)} "
-            "sentences of a batch"
+            f"the generator returned {len(outputs)} outputs for {len(batch)} sentences"
         )
-    ends = np.cumsum(piece.lengths)
-    rows = [place[index] for index in batch]
-    spans = [piece.tokens[ends[row] - piece.lengths[row] : ends[row]] for row in rows]
+    tokens = [outputs[index][0] for index in batch]
     return Hypotheses(
-        piece.indices[rows], piece.lengths[rows], piece.at_limit[rows], np.concatenate(spans)
+        np.array(batch, dtype=np.int64),
+        np.array([len(sentence) for sentence in tokens], dtype=np.int32),
+        np.array([outputs[index][1] for index in batch], dtype=bool),
+        np.array([token for sentence in tokens for token in sentence], dtype=np.int32),
     )

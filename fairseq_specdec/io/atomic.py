@@ -49,12 +49,6 @@ def sync(path: PathLike) -> None:
         os.close(handle)
 
 
-def _opened(temporary: str, mode: str) -> IO[Any]:
-    if "b" in mode:
-        return open(temporary, mode)
-    return open(temporary, mode, encoding="utf-8", newline="\n")
-
-
 @contextlib.contextmanager
 def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Iterator[IO[Any]]:
     """Open a hidden temporary file beside ``path``; rename it on success, remove it on failure.
@@ -75,8 +69,9 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
     if make_folder:
         os.makedirs(folder, exist_ok=True)
     temporary = os.path.join(folder, f".{name}.tmp-{own_suffix()}")
+    as_text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        with _opened(temporary, mode) as stream:
+        with open(temporary, mode, **as_text) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

@@ -6,7 +6,6 @@ stdout is never written to, so that a command's output can be piped while its ba
 from __future__ import annotations
 
 import functools
-import logging
 import math
 import sys
 import time
@@ -53,12 +52,10 @@ def bar(
     )
 
 
+# ``bar`` that leaves nothing on the screen: for steps of a longer run that are logged.
 erased_bar = functools.partial(bar, erase=True)
-"""``bar`` that leaves nothing on the screen: for steps of a longer run that are logged."""
-
-
+# Log records are written above a bar that is shown meanwhile, not into it.
 logs_above = logging_redirect_tqdm
-"""Log records are written above a bar that is shown meanwhile, not into it."""
 
 
 class Counter:
@@ -68,12 +65,7 @@ class Counter:
     """
 
     def __init__(
-        self,
-        total: int,
-        unit: str,
-        logger: logging.Logger,
-        initial: int = 0,
-        title: str | None = None,
+        self, total: int, unit: str, logger: Any, initial: int = 0, title: str | None = None
     ) -> None:
         self._bar = bar(title=title, total=total, initial=initial, unit=unit)
         self._planned, self._unit, self._logger = total - initial, unit, logger
@@ -96,12 +88,9 @@ class Counter:
         if self._bar.disable and now > self._due:
             self._due = now + LOG_EVERY
             rate = self._done / (now - self._began)
+            minutes = math.ceil((self._planned - self._done) / rate / 60)
+            unit = self._unit + ("es" if self._unit.endswith("ch") else "s")
             self._logger.info(
                 "%s%d of %d %s, %.1f per second, about %d min left",
-                self._title,
-                self._done,
-                self._planned,
-                self._unit + ("es" if self._unit.endswith("ch") else "s"),
-                rate,
-                math.ceil((self._planned - self._done) / rate / 60),
-            )
+                self._title, self._done, self._planned, unit, rate, minutes,
+            )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -41,33 +42,25 @@ def commit(checkout: str = CHECKOUT) -> str:
     none, even inside another project's checkout."""
     if not os.path.exists(os.path.join(checkout, ".git")):
         return UNKNOWN
-    command = ["git", "-C", checkout, "describe", "--always", "--dirty"]
-    command += ["--abbrev=40", "--exclude=*"]
+    command = ["git", "-C", checkout, "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         done = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
+            [*command, "--exclude=*"], check=True, capture_output=True, text=True, timeout=30
         )
     except (OSError, subprocess.SubprocessError):
         return UNKNOWN
-    return done.stdout.decode("ascii", "replace").strip()
-
-
-def _version(name: str) -> str | None:
-    """Of the imported module, for that is what runs; else of the installed distribution."""
-    imported = getattr(sys.modules.get(name), "__version__", None)
-    if imported is not None:
-        return str(imported)
-    try:
-        return metadata.version(name.replace("_", "-"))
-    except metadata.PackageNotFoundError:
-        return None
+    return done.stdout.strip()
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Releases of Python and of those packages that are imported or installed, by name."""
-    by_name = {name: _version(name) for name in packages}
-    given = {name: version for name, version in by_name.items() if version is not None}
-    return {"python": platform.python_version(), **given}
+    """Releases of Python and of those packages that are imported or installed, by name: of the
+    imported module, for that is what runs; else of the installed distribution."""
+    given = {"python": platform.python_version()}
+    for name in packages:
+        given[name] = str(getattr(sys.modules.get(name), "__version__", ""))
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            given[name] = given[name] or metadata.version(name.replace("_", "-"))
+    return {name: version for name, version in given.items() if version}
 
 
 def now() -> str:

@@ -112,7 +112,7 @@ class BlockDecoder(FairseqDecoder):
     @property
     def like(self) -> Tensor:
         """A tensor of the device and the number format of the computations."""
-        like: Tensor = self.layers[0].fc1.bias if self.num_layers else self.mask_embedding
+        like: Any = self.layers[0].fc1.bias if self.num_layers else self.mask_embedding
         return like
 
     def max_positions(self) -> int:

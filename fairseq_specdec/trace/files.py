@@ -1,13 +1,12 @@
 """Trace files: JSON lines, one sentence each, whole or absent."""
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterable
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from fairseq_specdec.io.atomic import check_new_file, sync, write_text
-from fairseq_specdec.io.file_locks import lock_file
 from fairseq_specdec.io.named import naming
 
 from .record import Trace, TraceError
@@ -29,9 +28,11 @@ class TraceFile:
         self.temporary = path + ".partial"
         self.traces = 0
         self._process = os.getpid()
+        self._lock = FileLock(self.temporary, timeout=0, thread_local=False)
         try:
-            self._stream = _locked(self.temporary)
-        except BlockingIOError as error:
+            self._lock.acquire()
+            self._stream = open(self.temporary, "w", encoding="utf-8", newline="\n")
+        except Timeout as error:
             raise TraceError(
                 f"--trace-path {path}", "another process is writing it", "give each its own"
             ) from error
@@ -70,18 +71,9 @@ class TraceFile:
         self._close()
 
     def _close(self) -> None:
-        # Reader processes forked from this one hold the file too: closing alone would not unlock.
-        fcntl.flock(self._stream, fcntl.LOCK_UN)
         with contextlib.suppress(OSError):
             self._stream.close()
-
-
-def _locked(path: str) -> IO[str]:
-    """An empty text file of this name that is ours alone. Raises BlockingIOError: another process
-    has it."""
-    handle = lock_file(path)
-    os.ftruncate(handle, 0)
-    return open(handle, "w", encoding="utf-8", newline="\n")
+        self._lock.release()
 
 
 def write_traces(path: str, traces: Iterable[Trace]) -> None:

@@ -1,9 +1,11 @@
-"""Averages over the logs of all workers of a training."""
+"""What a criterion needs of a training by several processes."""
 
 from typing import Any
 
 from fairseq import utils
 from fairseq.logging import metrics
+
+from fairseq_specdec.errors import UsageError
 
 
 class LoggedSums:
@@ -32,3 +34,22 @@ class LoggedSums:
 def log_perplexity() -> None:
     """Log ``ppl``, from ``nll_loss`` in base 2."""
     metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+
+
+def check_whole(flag: str, ddp_backend: Any) -> None:
+    """Refuse to decode in training with a model of which each process has a part only. ``flag``:
+    asks for it."""
+    if getattr(ddp_backend, "value", ddp_backend) == "fully_sharded":
+        raise UsageError(
+            flag,
+            "--ddp-backend fully_sharded keeps a part of the model in each process, which "
+            "cannot decode alone",
+            f"use --ddp-backend pytorch_ddp, or leave out {flag}",
+        )
+
+
+def unwrapped(model: Any) -> Any:
+    """The model inside fairseq's data-parallel wrappers."""
+    while hasattr(model, "module"):
+        model = model.module
+    return model

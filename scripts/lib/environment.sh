@@ -41,9 +41,9 @@ wanted_stamp() {
 
 find_python() {
     python=$(command -v "${PYTHON:-python3}") ||
-        fail "PYTHON: ${PYTHON:-python3} not found; install Python 3.8 to 3.13, or set PYTHON"
-    "$python" -c 'import sys; sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 13))' ||
-        fail "PYTHON: $python is $("$python" --version 2>&1); 3.8 to 3.13 is needed, set PYTHON to one"
+        fail "PYTHON: ${PYTHON:-python3} not found; install Python 3.10 to 3.13, or set PYTHON"
+    "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' ||
+        fail "PYTHON: $python is $("$python" --version 2>&1); 3.10 to 3.13 is needed, set PYTHON to one"
 }
 
 make_environment() {
@@ -77,19 +77,17 @@ install_newest() {
     local version torch options=()
     version=$("$venv/bin/python" -c 'import sys; print("3.%d" % sys.version_info[1])')
     case $version in
-        3.8) torch=torch==1.13.1 ;;
-        3.9) torch=torch==2.7.1 ;;
         3.10 | 3.11 | 3.12 | 3.13)
             torch=torch==2.13.0
             if old_gpu; then torch=torch==2.7.1; fi
             ;;
-        *) fail "VENV: $venv has Python $version; 3.8 to 3.13 is needed" ;;
+        *) fail "VENV: $venv has Python $version; 3.10 to 3.13 is needed" ;;
     esac
     case $version in
-        3.9 | 3.10 | 3.13)
+        3.10 | 3.13)
             command -v gcc > /dev/null ||
                 fail "gcc not found: on Python $version pip compiles fairseq; install gcc, or set" \
-                    "PYTHON to Python 3.8, 3.11 or 3.12, which have wheels"
+                    "PYTHON to Python 3.11 or 3.12, which have wheels"
             ;;
     esac
     quietly "updating pip" "$venv/bin/python" -m pip install --quiet --upgrade pip

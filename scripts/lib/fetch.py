@@ -72,7 +72,7 @@ def digest(path: pathlib.Path, algorithm: str) -> str:
 
 def receive(answer: Any, url: str, partial: pathlib.Path, have: int) -> None:
     """Write what a server sends: what is missing after ``have`` bytes, or all of it again."""
-    goes_on = getattr(answer, "status", None) == 206  # of file://, Python 3.8 has none
+    goes_on = getattr(answer, "status", None) == 206
     have = have if goes_on else 0
     length = answer.headers.get("Content-Length")  # of what is left
     total = have + int(length) if length else None

@@ -201,7 +201,7 @@ def start_step(step: Step) -> None:
         return
     step.make(output.parent)
     step.run(
-        step.python, "-m", "fairseq_specdec.training.select_layers", bart, output, "--keep",
+        step.python, pathlib.Path(__file__).parent / "select_layers.py", bart, output, "--keep",
         step["KEEP"], "--dict", dictionary, "--force",
         failure=f"BART: {bart.parent} cannot be used: see above",
     )  # fmt: skip

@@ -76,7 +76,8 @@ class SpellChecker(Confusions):
             import symspellpy
         except ImportError as error:
             raise ValueError(
-                f"confusion sets need {error.name}: pip install 'fairseq-specdec[gec]', or give "
+                f"confusion sets need {error.name}: "
+                "pip install -r scripts/requirements/gec.txt, or give "
                 "your own by --confusion-sets FILE"
             ) from error
         self._size, self._speller = size, symspellpy.SymSpell(DISTANCE)

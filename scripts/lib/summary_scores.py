@@ -28,7 +28,7 @@ def make_scorer() -> Any:
         from rouge_score import rouge_scorer
     except ImportError as error:
         raise ValueError(
-            "ROUGE needs the package rouge-score: pip install 'fairseq-specdec[rouge]'"
+            "ROUGE needs the package rouge-score: pip install -r scripts/requirements/rouge.txt"
         ) from error
     return rouge_scorer.RougeScorer(list(KINDS), use_stemmer=True)
 

@@ -5,7 +5,7 @@ Usage: python scripts/release/build.py wheels|release
 ``wheels``: the source distribution, and from it a wheel for each of ``TARGETS`` with all variants
 of the native engine, checked by auditwheel. ``release``: also the omegaconf wheel for old Pythons,
 a software bill of materials (CycloneDX), SHA256SUMS, twine's check. Needs ``pip install
-.[release]`` (``make release``, which tests the wheels, ``.[release,test]``) on Python 3.11 or
+.[release]`` (``make release``, which tests the wheels, ``.[release,dev]``) on Python 3.11 or
 later; no compiler: zig (``zig_cxx.py``) is one.
 
 SOURCE_DATE_EPOCH (default: the time of the last commit) stamps every file: the same sources give

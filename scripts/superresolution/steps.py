@@ -27,8 +27,8 @@ def pictures(step: Step) -> None:
     step.need("fairseq-preprocess")
     if not step.dry and importlib.util.find_spec("skimage") is None:
         raise StepError(
-            f"scikit-image not found: run 'pip install -e {REPO}[superres]' in the environment of "
-            f"{step.python}"
+            f"scikit-image not found: run 'pip install -r "
+            f"{REPO}/scripts/requirements/superresolution.txt' in the environment of {step.python}"
         )
     out = step.path("OUT")
     text, record = out / "text", out / "images.json"

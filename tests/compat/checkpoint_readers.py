@@ -68,17 +68,12 @@ READERS = {
         "specdec-shortlist",
         ("{data}", "--drafter-path", "{evil}", "--out", "{out}/x.pt", *LANGUAGES, "--gen-subset",
          "test")),
-    "select_layers": ("select_layers", ("{evil}", "{out}/x.pt", "--decoder-layers", "0")),
     "average_checkpoints": ("average_checkpoints", ("{evil}", "--output", "{out}/x.pt")),
     "average_checkpoints --frozen": (
         "average_checkpoints", ("{sound}", "--frozen", "{evil}", "--output", "{out}/x.pt")),
 }  # fmt: skip
 DRAFTERS = ("--drafter-path of gad", "specdec-shortlist")
-MODULES = {
-    **entries(),
-    "select_layers": "fairseq_specdec.training.select_layers",
-    "specdec-shortlist": "fairseq_specdec.data.shortlist",
-}
+MODULES = {**entries(), "specdec-shortlist": "fairseq_specdec.data.shortlist"}
 
 
 def run(program, words, log):

@@ -163,14 +163,6 @@ def test_draws_are_uniform_and_the_same_everywhere():
     assert len({draw_head([2, 3, 4, 5], 7, 1, part) for part in range(30)}) == 4
 
 
-def test_the_parts_of_an_update_draw_anew():
-    loss = criterion(seed=7)
-    heads = [2, 3, 4, 5]
-    first = [loss._chosen(heads, 1) for _ in range(8)]
-    assert first == [[draw_head(heads, 7, 1, part)] for part in range(8)]
-    assert loss._chosen(heads, 2) == [draw_head(heads, 7, 2, 0)]
-
-
 def test_sentences_too_short_for_a_head():
     model = toy(block_size=6, first_head="learned").train()
     batch = make_batch([[1], [5]])

@@ -93,9 +93,3 @@ def test_logs_both_losses_and_how_often_both_agree():
 def test_refuses_models_without_exit():
     with pytest.raises(ValueError, match="--arch early_exit_transformer"):
         make_criterion()(toy_model(updates=1), batch())
-
-
-@pytest.mark.parametrize("epsilon", [-0.1, 1.0])
-def test_impossible_smoothing_names_the_flag(epsilon):
-    with pytest.raises(ValueError, match="--label-smoothing"):
-        make_criterion(label_smoothing=epsilon)

@@ -6,9 +6,11 @@ import pathlib
 import types
 
 import pytest
-from distilling import KEEP, SIZE
 from toy_cache import cached_folder, key
 
+DECODING = ["--max-tokens", 100, "--max-len-b", 20]  # 100 tokens: many batches
+KEEP = [*DECODING, "--on-length-limit", "keep", "--chunk-size", 16]
+SIZE = 200
 # Small enough to train in seconds, trained enough for outputs to differ from one another.
 TINY = [
     "--arch", "transformer", "--encoder-layers", 1, "--decoder-layers", 1,
@@ -17,19 +19,20 @@ TINY = [
     "--decoder-attention-heads", 2, "--share-all-embeddings", "--dropout", 0,
     "--optimizer", "adam", "--max-tokens", 400, "--cpu", "--num-workers", 0, "--no-progress-bar",
     "--criterion", "label_smoothed_cross_entropy", "--disable-validation", "--no-epoch-checkpoints",
+    "--lr", 0.01,
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
-def tiny_training():
-    """fairseq-train flags of a tiny transformer."""
-    return TINY
+def toy():
+    """Flags and sizes of the toy."""
+    return types.SimpleNamespace(decoding=DECODING, keep=KEEP, size=SIZE, training=TINY)
 
 
 @pytest.fixture(scope="session")
 def teacher(reversal_data, tmp_path_factory, fairseq_command) -> pathlib.Path:
     """A checkpoint that half knows how to reverse."""
-    flags = ("--max-update", 200, "--lr", 0.01, *TINY)
+    flags = ("--max-update", 200, *TINY)
 
     def train(folder):
         fairseq_command("train", reversal_data, "--save-dir", folder, *flags)
@@ -40,56 +43,83 @@ def teacher(reversal_data, tmp_path_factory, fairseq_command) -> pathlib.Path:
     return folder / "checkpoint_last.pt"
 
 
-@pytest.fixture(scope="session")
-def undisturbed(reversal_data, teacher, tmp_path_factory):
-    """The corpus distilled in one go."""
-    from fairseq import options
-
-    from fairseq_specdec.data import distill as command
-
-    dest = tmp_path_factory.mktemp("undisturbed") / "out"
-    words = [reversal_data, "--path", teacher, "--dest", dest, "--num-workers", 0, *KEEP]
-    words = [str(word) for word in words]
-    args = options.parse_args_and_arch(command.get_parser(), input_args=words)
-    report = command.main(args, words)
-    assert report["counts"]["kept"] == SIZE
-    return dest
-
-
-@pytest.fixture
-def distill(monkeypatch):
+def run(data, dest, path, *flags):
     """Run the command in this process; its report, or None while other shards are at work."""
     from fairseq import options
 
     from fairseq_specdec.data import distill as command
 
+    words = [data, "--path", path, "--dest", dest, "--num-workers", 0, *flags]
+    words = [str(word) for word in words]
+    return command.main(options.parse_args_and_arch(command.get_parser(), input_args=words), words)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(reversal_data, teacher, tmp_path_factory):
+    """The corpus distilled in one go."""
+    dest = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert run(reversal_data, dest, teacher, *KEEP)["counts"]["kept"] == SIZE
+    return dest
+
+
+@pytest.fixture
+def distill(monkeypatch):
+    """Run the command in this process, outside torchrun and Slurm."""
     for name in list(os.environ):
         if name in ("RANK", "WORLD_SIZE") or name.startswith("SLURM_"):
             monkeypatch.delenv(name)
-
-    def run(data, dest, path, *flags):
-        words = [str(data), "--path", str(path), "--dest", str(dest), "--num-workers", "0"]
-        words += [str(flag) for flag in flags]
-        args = options.parse_args_and_arch(command.get_parser(), input_args=words)
-        return command.main(args, words)
-
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     return run
 
 
 @pytest.fixture(scope="session")
 def read_corpus():
-    """Token ids of both sides of a split, and the raw bytes of its files."""
+    """Token ids of both sides of a split."""
     from fairseq.data import indexed_dataset
 
     def read(folder, split="train", pair="src-tgt"):
-        folder = pathlib.Path(str(folder))
         sides = []
         for language in pair.split("-"):
-            data = indexed_dataset.make_dataset(str(folder / f"{split}.{pair}.{language}"), "mmap")
+            data = indexed_dataset.make_dataset(f"{folder}/{split}.{pair}.{language}", "mmap")
             sides.append([data[i].tolist() for i in range(len(data))])
-        names = sorted(folder.glob(f"{split}.*"))
-        files = {path.name: path.read_bytes() for path in names}
-        return types.SimpleNamespace(source=sides[0], target=sides[1], files=files)
+        return types.SimpleNamespace(source=sides[0], target=sides[1])
 
     return read
+
+
+@pytest.fixture(scope="session")
+def same_corpus():
+    """Whether every file but the report and the drops' list is the same, byte for byte."""
+
+    def same(one, other):
+        files = [
+            {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".json"}
+            for folder in (one, other)
+        ]
+        return files[0] == files[1]
+
+    return same
+
+
+class Killed(BaseException):
+    """No handler of the command may catch it, as none can catch SIGKILL."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """Die instead of the ``times``-th call whose first argument matches."""
+
+    def killed(module, name, matches, times, run):
+        real, left = getattr(module, name), [times]
+
+        def call(first, *rest, **named):
+            left[0] -= matches in str(first)
+            if left[0] == 0:
+                raise Killed
+            return real(first, *rest, **named)
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(module, name, call)
+            run()
+
+    return killed

@@ -7,7 +7,6 @@ import sys
 import time
 
 import pytest
-from distilling import KEEP, same_corpus
 
 from fairseq_specdec.data import cluster
 
@@ -24,19 +23,19 @@ def shared():
 
 
 @pytest.fixture
-def on_cluster(distill, reversal_data, teacher, tmp_path, shared, monkeypatch):
+def on_cluster(distill, reversal_data, teacher, tmp_path, shared, monkeypatch, toy):
     """Distil over the shared cluster; the test ends it, not the command."""
     monkeypatch.setattr(cluster, "leave", lambda: None)
 
     def run(*flags):
-        distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--ray", shared, *flags)
+        distill(reversal_data, tmp_path / "out", teacher, *toy.keep, "--ray", shared, *flags)
         return tmp_path / "out"
 
     return run
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_workers_leave_the_files_of_one_process(on_cluster, undisturbed, workers):
+def test_workers_leave_the_files_of_one_process(on_cluster, undisturbed, workers, same_corpus):
     assert same_corpus(on_cluster("--ray-workers", workers), undisturbed)
 
 
@@ -61,22 +60,23 @@ def mark(tmp_path):
 
 
 def test_the_chunk_of_a_worker_that_dies_is_decoded_again(
-    on_cluster, undisturbed, mark, monkeypatch
+    on_cluster, undisturbed, mark, monkeypatch, same_corpus
 ):
     monkeypatch.setattr(cluster, "Worker", dying(mark, 1))
     assert same_corpus(on_cluster("--ray-workers", 1), undisturbed) and len(os.listdir(mark)) == 1
 
 
 def test_a_chunk_that_ends_every_worker_is_named_and_the_rest_is_kept(
-    on_cluster, undisturbed, mark, monkeypatch, distill, reversal_data, teacher, tmp_path
-):
+    on_cluster, undisturbed, mark, monkeypatch, distill, reversal_data, teacher, tmp_path,
+    same_corpus, toy,
+):  # fmt: skip
     monkeypatch.setattr(cluster, "Worker", dying(mark, 99))
     monkeypatch.setattr(cluster, "RETRIES", 1)
     with pytest.raises(ValueError, match=f"^--ray: chunk {CHUNK} ended 2 workers "):
         on_cluster("--ray-workers", 1)
     kept = sorted(path.name for path in (tmp_path / "out.parts").rglob("chunk-*"))
-    assert kept == [f"chunk-{chunk:06d}.npz" for chunk in range(CHUNK)]
-    distill(reversal_data, tmp_path / "out", teacher, *KEEP)  # goes on without a cluster
+    assert [name.split("-")[1] for name in kept] == [f"{chunk:06d}" for chunk in range(CHUNK)]
+    distill(reversal_data, tmp_path / "out", teacher, *toy.keep)  # goes on without a cluster
     assert same_corpus(tmp_path / "out", undisturbed)
 
 
@@ -89,8 +89,8 @@ def test_a_chunk_that_ends_every_worker_is_named_and_the_rest_is_kept(
 )
 def test_a_machine_with_other_files_is_named(on_cluster, monkeypatch, folder, digest, message):
     class Elsewhere(cluster.Worker):
-        def prepare(self, args, here, mine, words):
-            return super().prepare(args, folder or here, digest or mine, words)
+        def __init__(self, args, here, mine, words):
+            super().__init__(args, folder or here, digest or mine, words)
 
     monkeypatch.setattr(cluster, "Worker", Elsewhere)
     with pytest.raises(ValueError, match=message):
@@ -118,10 +118,10 @@ def alive(pids):
 
 
 def test_a_killed_driver_leaves_no_teacher_and_goes_on(
-    reversal_data, teacher, undisturbed, tmp_path, distill
+    reversal_data, teacher, undisturbed, tmp_path, distill, same_corpus, toy
 ):
     words = [reversal_data, "--path", teacher, "--dest", tmp_path / "out", "--num-workers", 0]
-    words += [*KEEP, "--ray", "--ray-workers", 1]
+    words += [*toy.keep, "--ray", "--ray-workers", 1]
     command = [sys.executable, "-m", "fairseq_specdec.data.distill", *map(str, words)]
     parts = tmp_path / "out.parts"
     with open(tmp_path / "log", "w") as log, subprocess.Popen(command, stderr=log) as driver:
@@ -136,11 +136,11 @@ def test_a_killed_driver_leaves_no_teacher_and_goes_on(
     while time.monotonic() < until and alive(started):
         time.sleep(0.1)
     assert not alive(started)
-    distill(reversal_data, tmp_path / "out", teacher, *KEEP)
+    distill(reversal_data, tmp_path / "out", teacher, *toy.keep)
     assert same_corpus(tmp_path / "out", undisturbed)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "somewhere:x"])
-def test_no_cluster_at_the_address(distill, reversal_data, teacher, tmp_path, address):
+def test_no_cluster_at_the_address(distill, reversal_data, teacher, tmp_path, address, toy):
     with pytest.raises(ValueError, match=f"--ray {address}: no cluster answers .*ray start"):
-        distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--ray", address)
+        distill(reversal_data, tmp_path / "out", teacher, *toy.keep, "--ray", address)

@@ -6,61 +6,82 @@ import pathlib
 import shutil
 
 import pytest
-from distilling import KEEP, SIZE, Killed, kill_at, same_corpus
 
 from fairseq_specdec.data import distill as command
-from fairseq_specdec.data import merge
 from fairseq_specdec.data.teacher import Teacher
+
+REPORT = "distill.json"
 
 
 def test_other_settings_are_refused_by_name(
-    reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
+    reversal_data, teacher, undisturbed, distill, tmp_path, killed_at, same_corpus, toy
 ):
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        kill_at(patch, os, "replace", "chunk-", 2)
-        with pytest.raises(Killed):
-            distill(reversal_data, out, teacher, *KEEP, "--beam", 2)
-    with pytest.raises(ValueError, match=r"(?s)--beam: was 2, now is 5.*--overwrite"):
-        distill(reversal_data, out, teacher, *KEEP)
+    given = (reversal_data, tmp_path / "out", teacher, *toy.keep)
+    killed_at(os, "replace", "chunk-", 2, lambda: distill(*given, "--beam", 2))
+    with pytest.raises(ValueError, match=r"--beam: was 2, now is 5.*--overwrite"):
+        distill(*given)
     assert list(tmp_path.glob("out.parts/*/chunk-*.npz")), "the refusal destroyed work"
-    distill(reversal_data, out, teacher, *KEEP, "--overwrite")
-    assert same_corpus(out, undisturbed) and not (tmp_path / "out.parts").exists()
+    distill(*given, "--overwrite")
+    assert same_corpus(tmp_path / "out", undisturbed) and not (tmp_path / "out.parts").exists()
     with pytest.raises(ValueError, match="--max-length-ratio: was None, now is 2.0"):
-        distill(reversal_data, out, teacher, *KEEP, "--max-length-ratio", 2)
-    assert same_corpus(out, undisturbed)
-    distill(reversal_data, out, teacher, *KEEP, "--beam", 1, "--overwrite")
-    assert json.loads((out / merge.REPORT).read_text())["settings"]["--beam"] == 1
+        distill(*given, "--max-length-ratio", 2)
+    assert same_corpus(tmp_path / "out", undisturbed)
+    distill(*given, "--beam", 1, "--overwrite")
+    assert json.loads((tmp_path / "out" / REPORT).read_text())["settings"]["--beam"] == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
 def test_a_changed_corpus_or_teacher_is_refused(
-    reversal_data, teacher, undisturbed, distill, tmp_path
+    reversal_data, teacher, undisturbed, distill, tmp_path, toy
 ):
     shutil.copytree(str(undisturbed), str(tmp_path / "out"))
     shutil.copytree(str(reversal_data), str(tmp_path / "data"))
     with open(str(tmp_path / "data" / "train.src-tgt.src.bin"), "r+b") as stream:
         stream.write(b"\x05")
     with pytest.raises(ValueError, match=r"DATA/train\.src-tgt\.src\.bin: was"):
-        distill(tmp_path / "data", tmp_path / "out", teacher, *KEEP)
+        distill(tmp_path / "data", tmp_path / "out", teacher, *toy.keep)
     shutil.copyfile(str(teacher), str(tmp_path / "other.pt"))
     with open(str(tmp_path / "other.pt"), "ab") as stream:
         stream.write(b"\0")
     with pytest.raises(ValueError, match="--path: was"):
-        distill(reversal_data, tmp_path / "out", tmp_path / "other.pt", *KEEP)
+        distill(reversal_data, tmp_path / "out", tmp_path / "other.pt", *toy.keep)
 
 
-def test_a_finished_corpus_is_left_alone(reversal_data, teacher, undisturbed, distill, monkeypatch):
+def test_a_finished_corpus_is_left_alone(
+    reversal_data, teacher, undisturbed, distill, monkeypatch, toy
+):
     monkeypatch.delattr(Teacher, "decode")
-    stamp = (undisturbed / merge.REPORT).stat().st_mtime_ns
-    assert distill(reversal_data, undisturbed, teacher, *KEEP)["counts"]["kept"] == SIZE
-    assert (undisturbed / merge.REPORT).stat().st_mtime_ns == stamp
+    stamp = (undisturbed / REPORT).stat().st_mtime_ns
+    report = distill(reversal_data, undisturbed, teacher, *toy.keep)
+    assert report["counts"]["kept"] == toy.size
+    assert (undisturbed / REPORT).stat().st_mtime_ns == stamp
+
+
+def test_the_second_command_names_who_is_at_work(
+    reversal_data, teacher, tmp_path, monkeypatch, toy
+):
+    out = tmp_path / "out"
+    words = [str(w) for w in (reversal_data, "--path", teacher, "--dest", out, *toy.keep)]
+    messages, decode = [], Teacher.decode
+
+    def meanwhile(self, sample):
+        if not messages:
+            messages.append("")  # once
+            with pytest.raises(SystemExit) as caught:
+                command.cli_main(words)
+            messages[0] = str(caught.value)
+        return decode(self, sample)
+
+    monkeypatch.setattr(Teacher, "decode", meanwhile)
+    command.cli_main(words)
+    (line,) = messages
+    assert line.startswith(f"specdec-distill: error: --dest: {out} is being written by process")
+    assert f"process {os.getpid()} on " in line and "\n" not in line
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_missing_truncated_and_misfit_teachers(reversal_data, teacher, distill, tmp_path):
     out = tmp_path / "out"
-    with pytest.raises(ValueError, match=r"--path: .*none\.pt does not exist"):
-        distill(reversal_data, out, tmp_path / "none.pt")
     whole = pathlib.Path(str(teacher)).read_bytes()
     (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"--path: .*half\.pt: cannot be read as a checkpoint"):
@@ -72,29 +93,25 @@ def test_missing_truncated_and_misfit_teachers(reversal_data, teacher, distill, 
             stream.write("newword 1\n")
     with pytest.raises(ValueError, match=r"--path: .*trained with dictionaries of \d+ symbols"):
         distill(data, tmp_path / "misfit", teacher)
-    assert not out.exists()
+    assert not out.exists() and [p.name for p in tmp_path.iterdir()] == ["half.pt", "data"]
 
 
-def test_broken_corpora_and_destinations(reversal_data, teacher, distill, tmp_path):
-    out = tmp_path / "out"
-    with pytest.raises(ValueError, match=r"no split 'train2' .* has test\.\S+\.idx, .*idx\. Name"):
-        distill(reversal_data, out, teacher, "--gen-subset", "train2")
-    with pytest.raises(ValueError, match="^.*: holds no binarised text"):
-        distill(tmp_path, out, teacher)
-    with pytest.raises(ValueError, match="is no directory"):
-        distill(tmp_path / "none", out, teacher)
-    with pytest.raises(ValueError, match="--dest: is the corpus itself"):
-        distill(reversal_data, reversal_data, teacher)
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(ValueError, match="--dest: .* was not made by this command"):
-        distill(reversal_data, tmp_path / "file", teacher, "--overwrite")
-    with pytest.raises(ValueError, match="--dest: cannot write"):
-        distill(reversal_data, tmp_path / "file" / "out", teacher)
-    assert (tmp_path / "file").read_text() == "mine"
+def test_a_damaged_chunk_is_named(
+    reversal_data, teacher, undisturbed, distill, tmp_path, same_corpus, toy
+):
+    given = (reversal_data, tmp_path / "out", teacher, *toy.keep)
+    distill(*given, "--shard", "0/2")
+    chunk = sorted(tmp_path.glob("out.parts/*/chunk-*.npz"))[1]
+    os.truncate(chunk, 100)
+    with pytest.raises(ValueError, match=f"{chunk.name}: damaged .*delete it and run the same"):
+        distill(*given, "--shard", "1/2")
+    chunk.unlink()
+    distill(*given)
+    assert same_corpus(tmp_path / "out", undisturbed)
 
 
 @pytest.mark.parametrize(
-    "flags, named",
+    "flags, message",
     [
         (["--limit", 0], "--limit"),
         (["--fraction", 1.5], "--fraction"),
@@ -107,13 +124,27 @@ def test_broken_corpora_and_destinations(reversal_data, teacher, distill, tmp_pa
         (["--shard", "2/2"], "--shard"),
         (["--ray-workers", 2], "--ray-workers: .* give --ray too"),
         (["--ray", "."], "--ray .: is a folder; put it before --ray"),
-        (["--task", "translation_specdec", "--trace-path", "x"], "--trace-path: distillation"),
+        (["--trace-path", "x"], "--trace-path: distillation"),
+        (["--path", "none.pt"], r"--path: .*none\.pt does not exist"),
+        (["--gen-subset", "train2"], r"no split 'train2' .* has test\.\S+\.idx, .*; name another"),
+        (["--dest", "data"], "--dest: is the corpus itself"),
+        (["--dest", "file", "--overwrite"], "--dest: .* was not made by this command"),
+        (["--dest", "file/out"], "--dest: cannot write"),
+        (["none"], "^DATA none: is no directory"),
+        (["."], "^.*: holds no binarised text"),
     ],
 )
-def test_flags_that_cannot_be_honoured(flags, named, reversal_data, teacher, distill, tmp_path):
+def test_what_cannot_be_honoured(
+    flags, message, reversal_data, teacher, distill, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").symlink_to(reversal_data)
+    (tmp_path / "file").write_text("mine")
+    data = flags.pop(0) if not str(flags[0]).startswith("-") else "data"
     # The parser refuses numbers, and fairseq the pair --fp16 --bf16, with a ValueError.
-    with pytest.raises(ValueError, match=named):
-        distill(reversal_data, tmp_path / "out", teacher, *flags)
+    with pytest.raises(ValueError, match=message):
+        distill(data, "out", teacher, *flags)
+    assert (tmp_path / "file").read_text() == "mine" and not (tmp_path / "out").exists()
 
 
 def test_command_line_errors_are_one_line(reversal_data, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_specdec.data import edits
-from fairseq_specdec.data.edits import aligned, learn, places, shorter
+from fairseq_specdec.data.edits import aligned, learn
 from fairseq_specdec.drafting.edit_table import Edit, EditTable, read_edits
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,14 +42,6 @@ def test_what_became_of_each_token():
     assert parts([4, 5], [7, 4, 5]) == [(EOS, 7), (4,), (5,)]
     assert parts([4, 5, 5, 6], [4, 7, 6]) == [(EOS,), (4,), (7,), (), (6,)]
     assert parts([4, 5, 6], [4, 7, 8, 9, 6]) == [(EOS,), (4,), (7, 8, 9), (6,)]
-
-
-def test_places_and_shorter_ones():
-    sentence = (EOS, 4, 5, EOS)
-    assert list(places(sentence, 1, 1)) == [(0, 4), (0, 4, 5), (1, EOS, 4), (1, EOS, 4, 5)]
-    assert list(places(sentence, 0, 1)) == [(0, EOS), (0, EOS, 4)]
-    assert list(shorter((0, 4))) == []
-    assert sorted(shorter((1, EOS, 4, 5))) == [(0, 4), (0, 4, 5), (1, EOS, 4)]
 
 
 def pairs_of(*changes):
@@ -140,14 +132,3 @@ def test_two_dictionaries_are_refused(run, tmp_path):
         stream.write("of-the-target 1\n")
     with pytest.raises(SystemExit, match="source and target have two dictionaries"):
         run(*HERE, data=tmp_path / "data")
-
-
-def test_ctrl_c_leaves_nothing(run, tmp_path, monkeypatch, capsys):
-    def stopped(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(edits, "write_edits", stopped)
-    with pytest.raises(SystemExit) as ended:
-        run(*HERE)
-    assert ended.value.code == 130 and not list(tmp_path.iterdir())
-    assert "start again with: python -m fairseq_specdec.data.edits " in capsys.readouterr().err

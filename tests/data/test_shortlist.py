@@ -103,15 +103,6 @@ def test_text_of_other_dictionaries_is_refused(run, tmp_path):
         run(*HERE, data=data)
 
 
-def test_sides_of_different_sizes_are_refused(run, tmp_path):
-    data = folder(tmp_path)
-    for end in ("bin", "idx"):
-        shutil.copy(str(data / f"test.en-de.en.{end}"), str(data / f"test1.en-de.en.{end}"))
-    with pytest.raises(SystemExit, match="test1.en-de.de.bin or .idx is missing"):
-        run(*HERE, data=data)
-    assert not (tmp_path / "out.pt").exists()
-
-
 def test_ctrl_c_leaves_nothing(run, tmp_path, monkeypatch, capsys):
     def stopped(*args, **named):
         raise KeyboardInterrupt

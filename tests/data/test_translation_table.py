@@ -60,15 +60,6 @@ def test_as_the_equations_word_by_word(cells, rounds, monkeypatch):
     assert model.likeliest(2, 77).tolist() == table[:, :2].tolist()
 
 
-def test_words_that_always_come_together_find_each_other():
-    pairs = [([1, 2], [11, 12]), ([2, 3], [12, 13]), ([1, 3], [13, 11]), ([1], [11])]
-    text = joined([tuple(map(np.array, pair)) for pair in pairs])
-    model = Model1(text, 4, 14, lambda: None)
-    for _ in range(4):
-        model.refine(lambda: None)
-    assert model.likeliest(1, 0)[:, 0].tolist() == [0, 11, 12, 13]
-
-
 def test_the_most_frequent_words():
     assert most_frequent(np.array([3, 1, 3, 2, 2, 3]), 2, 6).tolist() == [3, 2]
     assert most_frequent(np.array([3, 1]), 5, 6).tolist() == [1, 3]

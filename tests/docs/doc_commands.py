@@ -63,7 +63,6 @@ ELSEWHERE = {
     "specdec-accelerate nllb": "tests/accelerate/test_converted.py",
     "specdec-bench nllb": "tests/bench/test_bench_converted.py",
     "specdec-convert hf": "tests/conversion/test_hf_fixtures.py",
-    "shtab": "tests/commands/test_parsers.py",  # needs an extra
     "scripts/run --list": "tests/scripts/test_runner.py",
     "scripts/run comparison": "tests/scripts/test_comparison_steps.py",
     "scripts/run wmt14_ende": "tests/scripts/test_translation_recipes.py",

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from fairseq import checkpoint_utils
-from fairseq.data import indexed_dataset
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.truncated_data import check_lengths
@@ -36,14 +35,6 @@ def test_the_file_is_named_where_the_system_named_none():
 def test_readers_name_the_file(read):
     with pytest.raises(OSError, match=f": '{UNREADABLE}'"):
         read(UNREADABLE)
-
-
-@pytest.mark.skipif(not os.path.isfile(UNREADABLE), reason="needs Linux's /proc")
-def test_an_index_is_named_where_fairseq_reads_it(tmp_path):
-    (tmp_path / "x.idx").symlink_to(UNREADABLE)
-    (tmp_path / "x.bin").touch()
-    with pytest.raises(OSError, match=f": '{tmp_path}/x.idx'"):
-        indexed_dataset.infer_dataset_impl(str(tmp_path / "x"))
 
 
 def test_a_trace_names_its_file(tmp_path):

@@ -6,7 +6,6 @@ import time
 import pytest
 from terminals import terminal_on_stderr
 
-from fairseq_specdec.bench import timing
 from fairseq_specdec.io import progress
 
 logger = logging.getLogger("test_progress")
@@ -52,15 +51,6 @@ def test_without_a_terminal_a_counter_logs_after_5_seconds_and_every_minute(monk
     ]
 
 
-def test_a_title_stands_before_the_count(monkeypatch, caplog):
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with caplog.at_level("INFO"), progress.Counter(4, "batch", logger, title="batch 8") as counter:
-        now[0] = 61.0
-        counter.add(2)
-    assert caplog.messages == ["batch 8: 2 of 4 batches, 0.0 per second, about 2 min left"]
-
-
 def test_log_records_are_written_above_a_bar():
     with terminal_on_stderr() as shown:
         root = logging.getLogger()
@@ -73,20 +63,3 @@ def test_log_records_are_written_above_a_bar():
         assert f"\rrecord {number}\r\n" in shown.text.replace(" ", "").replace(
             f"record{number}", f"record {number}"
         )
-
-
-class Idle:
-    """A system that does nothing."""
-
-    def decode(self, sample, batch, seed):
-        pass
-
-    def reset(self):
-        pass
-
-
-@pytest.mark.parametrize("title", ["batch 1", None])
-def test_a_benchmark_counts_warm_up_and_all_passes(title):
-    with terminal_on_stderr() as shown:
-        timing.run_paired([Idle(), Idle()], [{}] * 5, warm_up=2, repeats=3, title=title)
-    assert "17/17" in shown.text and ("batch 1: 100%" in shown.text) == (title is not None)

@@ -33,8 +33,8 @@ def test_a_python_that_is_not_there_is_named(script, tmp_path):
 
 PYTHON = """#!/bin/sh
 case "$*" in
-    *version_info*) echo "${VERSION:-3.8}" ;;
-    *importlib.metadata*) echo torch==1.13.1 ;;
+    *version_info*) echo "${VERSION:-3.11}" ;;
+    *importlib.metadata*) echo torch==2.6.0 ;;
     *"import torch") exit "${VERSION:+1}" ;;
     *pip*) echo "$@" >> "$LOG" ;;
 esac
@@ -57,7 +57,7 @@ def installed(tmp_path, programs, **settings):
 
 
 def test_installing_keeps_the_torch_that_is_there(tmp_path):
-    assert installed(tmp_path, {})[-1].endswith("install --quiet torch==1.13.1 -e repo[dev]")
+    assert installed(tmp_path, {})[-1].endswith("install --quiet torch==2.6.0 -e repo[dev]")
 
 
 @pytest.mark.parametrize(

