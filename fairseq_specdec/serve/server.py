@@ -10,7 +10,7 @@ import math
 import os
 import signal
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fairseq_specdec.commands.own import brief
@@ -129,11 +129,11 @@ def _service(args: argparse.Namespace, limits: Limits, demo: bool = False) -> Se
         flags["keep_weights"] = True  # fairseq itself decodes with them
     translator = translator_of(args, flags)
     service = Service(translator, limits, args.workers)
-    service.racers = _racers(
-        translator, STRATEGIES if demo else ("greedy", translator.strategy), own
-    )
-    service.stock = demo
+    # Greedy decoding is made by the first race.
+    service.racers = dict.fromkeys(("greedy", translator.strategy), {})
     if demo:
+        service.stock = True
+        service.racers = _racers(translator, own)
         service.examples = _examples(args, translator.languages[0])
     return service
 
@@ -161,13 +161,11 @@ def _verifier(args: argparse.Namespace) -> tuple[str, str | None]:
     return args.path, first or args.data
 
 
-def _racers(
-    translator: SpeculativeTranslator, names: Iterable[str], own: dict[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Those of some strategies that the model allows, each once, with their own flags; their first
-    decoding is done."""
+def _racers(translator: SpeculativeTranslator, own: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The strategies that the model allows, each once, with their own flags; their first decoding
+    is done."""
     found: dict[int, tuple[str, dict[str, Any]]] = {}
-    for name in names:
+    for name in STRATEGIES:
         if id(STRATEGIES[name]) in found:  # another name of the same
             continue
         flags = {flag: value for flag, value in own.items() if name in OWN_FLAGS[flag]}

@@ -23,7 +23,8 @@ GETS = (
 )  # fmt: skip
 FIELDS = (
     "q", "text", "strategies", "beam", "source", "target", "source_lang", "target_lang",
-    "alternatives", "format", "api_key", "formality", "glossary_id", "tag_handling", "split_sentences", "\x00",
+    "alternatives", "format", "api_key", "formality", "glossary_id", "tag_handling",
+    "split_sentences", "\x00",
 )  # fmt: skip
 SOUND = {"q": "w1 w2", "text": ["w1"], "source": "src", "target": "tgt", "target_lang": "tgt"}
 VALUES = (
