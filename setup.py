@@ -27,7 +27,7 @@ FAIRSEQ = [
 ]
 
 SERVE = [
-    "fastapi>=0.110", "prometheus-client", "py3langid", "python-multipart", "starlette",
+    "fastapi>=0.110", "prometheus-client", "py3langid>=0.4", "python-multipart", "starlette",
     "uvicorn>=0.29,<1",
 ]  # fmt: skip
 # Tests, and clients of the interfaces that specdec-serve speaks.

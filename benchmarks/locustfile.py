@@ -3,8 +3,8 @@
     pip install locust
     specdec-serve demo_ende --workers 2 --max-wait 30
     locust -f benchmarks/locustfile.py --headless --host http://127.0.0.1:8700 \\
-        --texts data-bin/demo_ende/heldout.en --source-lang en --target-lang de --users 8 \\
-        --run-time 60s --csv out
+        --texts data-bin/demo_ende/heldout.en --source-lang en --target-lang de \\
+        --users 8 --run-time 60s --csv out
 
 Without --expected, each text is asked for once, alone, before the load begins. --per-second gives
 each user a rate instead of its next request after an answer. Status 429 counts as a failure of its

@@ -3,28 +3,16 @@
 import argparse
 import contextlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from fairseq_specdec.errors import UsageError
 
 
-class Entry(NamedTuple):
-    """A pair of the file. ``place``: file and number, for messages."""
-
-    place: str
-    args: argparse.Namespace
-
-    @contextlib.contextmanager
-    def blamed(self) -> Iterator[None]:
-        """Name file, entry and field in errors."""
-        with _blamed(self.place):
-            yield
-
-
 @contextlib.contextmanager
-def _blamed(place: str) -> Iterator[None]:
+def blamed(place: str) -> Iterator[None]:
+    """Name the place, file and entry, and the field in errors."""
     try:
         yield
     except UsageError as error:
@@ -33,9 +21,9 @@ def _blamed(place: str) -> Iterator[None]:
         raise UsageError(place, error) from error
 
 
-def entries(file: str, parser: argparse.ArgumentParser) -> list[Entry]:
-    """The pairs of a file in YAML, a list of mappings. ``parser``: its long flags are the fields.
-    Raises OSError or UsageError: it cannot be read, is no such list, or a field is wrong."""
+def entries(file: str, parser: argparse.ArgumentParser) -> dict[str, argparse.Namespace]:
+    """The pairs of a file in YAML, a list of mappings, each by its place. ``parser``: its long
+    flags are the fields. Raises OSError or UsageError: it cannot be read, or is no such list."""
 
     def refuse(message: str) -> None:
         raise UsageError("", message.removeprefix("argument --"))
@@ -52,11 +40,11 @@ def entries(file: str, parser: argparse.ArgumentParser) -> list[Entry]:
         raise UsageError(
             f"--config {file}", "expected a list of pairs, each '- path: FILE' and more fields"
         )
-    found = []
+    found = {}
     for number, fields in enumerate(content, 1):
         place = f"--config {file}: entry {number}"
-        with _blamed(place):
-            found.append(Entry(place, parser.parse_args(_words(fields, parser))))
+        with blamed(place):
+            found[place] = parser.parse_args(_words(fields, parser))
     return found
 
 

@@ -1,12 +1,14 @@
 """The language pairs that a server translates, and which of them a request asks for."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from fairseq_specdec.hub.language_codes import matching, short
 
 from .bodies import RefusedError, shown
-from .detection import likeliest
 from .flags import Limits
 from .service import Service
 
@@ -93,3 +95,29 @@ def _of_language(services: Sequence[Service], side: int, value: Any, what: str) 
     names = ((code, short(code, codes)) for code in codes)
     there = ", ".join(f"{code} ({other})" if other else code for code, other in names)
     raise RefusedError(400, f"{what} {shown(value)} is not supported; there is {there}")
+
+
+@functools.lru_cache(maxsize=1)
+def _identifier() -> Any:
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+@functools.lru_cache(maxsize=256)
+def _labels(codes: tuple[str, ...]) -> dict[str, str]:
+    """The library's languages that mean one of some codes, each with that code."""
+    _identifier().set_languages()
+    meant = {label: matching(label, codes) for label in _identifier().nb_classes}
+    return {label: found[0] for label, found in meant.items() if found}
+
+
+def likeliest(texts: Sequence[str], codes: Sequence[str]) -> tuple[str, int] | None:
+    """The language of some texts together, with how likely it is in percent. ``codes``: to choose
+    from; None where the library has none of them. All calls are of one thread."""
+    if len(codes) == 1:
+        return codes[0], 100
+    labels = _labels(tuple(codes))
+    if not labels:
+        return None
+    _identifier().set_languages(list(labels))
+    label, chance = _identifier().classify("\n".join(texts))
+    return labels[label], round(100 * float(chance))

@@ -150,7 +150,8 @@ def raced(
         call: Any = {"strategy": name, "split": False, "beam": beam, "nbest": 1, **flags}
         yield {"event": "go", "name": name}
         said, tokens = "", 0
-        with contextlib.closing(translator.translate_stream(text, True, **call)) as stream:  # type: ignore[type-var]
+        stream: Any = translator.translate_stream(text, True, **call)
+        with contextlib.closing(stream):
             for piece in stream:
                 said += piece.text
                 if piece.iteration is not None:

@@ -10,7 +10,7 @@ import math
 import os
 import signal
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fairseq_specdec.commands.own import brief
@@ -22,7 +22,7 @@ from fairseq_specdec.hub.command_line import translator_of, verifier_of
 from fairseq_specdec.hub.decoding import SETTLED
 
 from .cli import Bound
-from .config_file import entries
+from .config_file import blamed, entries
 from .flags import DECODING, LIMITS, Limits, get_parser, pair_parser
 
 try:
@@ -95,9 +95,9 @@ def _services(args: argparse.Namespace, limits: Limits) -> list[Service]:
         return [_service(args, limits, args.demo)]
     services: list[Service] = []
     with contextlib.ExitStack() as undone:
-        for entry in _entries(args):
-            with entry.blamed():
-                service = _service(entry.args, limits)
+        for place, entry in _entries(args).items():
+            with blamed(place):
+                service = _service(entry, limits)
                 undone.callback(service.close)
                 if service.languages in [each.languages for each in services]:
                     languages = "-".join(service.languages)
@@ -107,7 +107,7 @@ def _services(args: argparse.Namespace, limits: Limits) -> list[Service]:
     return services
 
 
-def _entries(args: argparse.Namespace) -> list[Any]:
+def _entries(args: argparse.Namespace) -> dict[str, argparse.Namespace]:
     """The pairs of ``--config``."""
     given = vars(args)
     for action in pair_parser()._actions:
@@ -131,22 +131,20 @@ def _service(args: argparse.Namespace, limits: Limits, demo: bool = False) -> Se
     set_threads(1)  # workers are what there is of threads
     translator = translator_of(args, flags)
     service = Service(translator, limits, args.workers)
-    service.racers = _racers(
-        translator, STRATEGIES if demo else ("greedy", translator.strategy), own
-    )
-    service.stock = demo
+    # Greedy decoding is made by the first race.
+    service.racers = dict.fromkeys(("greedy", translator.strategy), {})
     if demo:
+        service.stock = True
+        service.racers = _racers(translator, own)
         service.examples = _examples(args, translator.languages[0])
     return service
 
 
-def _racers(
-    translator: SpeculativeTranslator, names: Iterable[str], own: dict[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Those of some strategies that the model allows, each once, with their own flags; their first
-    decoding is done."""
+def _racers(translator: SpeculativeTranslator, own: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The strategies that the model allows, each once, with their own flags; their first decoding
+    is done."""
     found: dict[int, tuple[str, dict[str, Any]]] = {}
-    for name in names:
+    for name in STRATEGIES:
         if id(STRATEGIES[name]) in found:  # another name of the same
             continue
         flags = {flag: value for flag, value in own.items() if name in OWN_FLAGS[flag]}

@@ -111,8 +111,8 @@ def _read(kind: Any, value: Any) -> Any:
         return base(**{name: _read(kinds[name], each) for name, each in value.items()})  # type: ignore[operator]
     if base is list and isinstance(value, list):
         return [_read(parts[0], each) for each in value]
-    kinds = (int, float) if base is float else (base,)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and base is not bool):
+    allowed: tuple[Any, ...] = (int, float) if base is float else (base,)
+    if not isinstance(value, allowed) or (isinstance(value, bool) and base is not bool):
         raise TypeError("a field of another type")
     return value
 

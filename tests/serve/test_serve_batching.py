@@ -85,8 +85,8 @@ def test_batch_mates_change_no_answer_of_a_relaxed_rule(pair, monkeypatch, fixed
     words += ["--top-beta", 3, "--tau", 5, "--draft-budget", 2]
     given = Decoding.given
 
-    def without_size(decoding, rows):
-        sample, first = given(decoding, rows)
+    def without_size(*arguments):
+        sample, first = given(*arguments)
         del sample["batch_size"]
         return sample, first
 

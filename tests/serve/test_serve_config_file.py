@@ -25,7 +25,7 @@ def test_fields_are_flags(tmp_path):
         "- path: a.pt:b.pt\n  source-lang: no\n  max_len_b: 16\n  unnormalized: true\n"
         "- {path: demo_edit, workers: 2, tau: 1e-3, tokenizer: none, realign: no}\n"
     )
-    one, two = (each.args for each in entries(str(file), pair_parser()))
+    one, two = entries(str(file), pair_parser()).values()
     assert (one.path, one.source_lang, one.max_len_b) == ("a.pt:b.pt", "no", 16)
     assert one.unnormalized is True and not hasattr(two, "realign") and not hasattr(two, "beam")
     assert (two.workers, two.tau, two.tokenizer) == (2, 0.001, "none")
