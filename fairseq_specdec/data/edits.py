@@ -23,19 +23,11 @@ from collections.abc import Iterator, Sequence
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import (
-    brief,
-    command_parser,
-    load_plugin,
-    log_to_stderr,
-    nothing_written,
-    reporting,
-)
 from ..drafting.edit_table import Edit, write_edits
 from ..io.atomic import check_new_file, replacing
-from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, add_flag, add_languages
-from ..io.progress import Counter, logs_above
-from .parallel import Pairs, open_text, read_pairs
+from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, add_flag
+from ..io.progress import Counter
+from .parallel import Pairs, open_text, read_pairs, run_command, text_parser
 
 logger = logging.getLogger("fairseq_specdec.data.edits")
 PROGRAM = "python -m fairseq_specdec.data.edits"
@@ -46,27 +38,19 @@ Place = tuple[int, ...]
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = command_parser(
+    parser = text_parser(
         PROGRAM,
         "Learn from pairs of source and output which edits a correcting model makes, for "
         "--strategy iad --edits: drafts then hold them, and the output stays the same. Takes about "
         "a minute; stopped, it leaves no file.",
+        "sources and outputs in one dictionary, best what the model itself writes for text like "
+        "that to correct",
     )
     add = functools.partial(add_flag, parser)
-    parser.add_argument(
-        "data", help="folder with sources and outputs in one dictionary, which specdec-distill or "
-        "fairseq-preprocess wrote: best what the model itself writes for text like that to correct"
-    )  # fmt: skip
-    add("--out", "file to write", metavar="FILE", required=True)
-    add_languages(parser)
-    add("--gen-subset", "split of DATA to learn from", default="train", metavar="SPLIT")
     add("--context", "tokens before and after an edit that decide on it, at most", AT_LEAST_0, 2)
     add("--share", "places of which an edit must be made, as a share", SHARE, 0.8)
     add("--least", "times that an edit must be made", AT_LEAST_1, 3)
-    add("--most-pairs", "sentence pairs to learn from at most, drawn at random from more",
-        AT_LEAST_1, 100000)  # fmt: skip
     parser.set_defaults(dictionary=None)  # those of DATA
-    add("--force", "replace OUT if it exists", default=False)
     return parser
 
 
@@ -150,7 +134,7 @@ def learn(
     return list(chosen.values())
 
 
-def main(args: argparse.Namespace) -> list[Edit]:
+def main(args: argparse.Namespace, words: Sequence[str] = ()) -> list[Edit]:
     """Learn the edits and write them."""
     check_new_file(args.out, "--out", args.force)
     text = open_text(args)
@@ -177,10 +161,7 @@ def main(args: argparse.Namespace) -> list[Edit]:
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
-    load_plugin()
-    log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
-    with reporting(PROGRAM, arguments, nothing_written(PROGRAM)) as words, logs_above():
-        main(brief(get_parser()).parse_args(words))
+    run_command(PROGRAM, get_parser, main, arguments)
 
 
 if __name__ == "__main__":

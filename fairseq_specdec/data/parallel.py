@@ -1,10 +1,10 @@
-"""The parallel text of a binarised folder, in memory."""
+"""The parallel text of a binarised folder, in memory, and the commands that learn from it."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,16 @@ from fairseq.data import Dictionary, data_utils
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.progress import bar
+from ..commands.own import (
+    brief,
+    command_parser,
+    load_plugin,
+    log_to_stderr,
+    nothing_written,
+    reporting,
+)
+from ..io.flag_values import AT_LEAST_1, add_flag, add_languages
+from ..io.progress import bar, logs_above
 from .corpus import Corpus
 from .folder import check_data
 
@@ -91,3 +100,31 @@ def read_pairs(text: Text, most: int) -> tuple[Pairs, int]:
                 "binarise it again",
             )
     return Pairs(*joined), len(kept)
+
+
+def text_parser(program: str, description: str, data: str) -> argparse.ArgumentParser:
+    """The flags of a command that learns from parallel text. ``data``: what DATA holds."""
+    parser = command_parser(program, description)
+    wrote = "folder that specdec-distill or fairseq-preprocess wrote: "
+    parser.add_argument("data", help=wrote + data)
+    add_flag(parser, "--out", "file to write", metavar="FILE", required=True)
+    add_languages(parser)
+    add_flag(parser, "--gen-subset", "split of DATA to read", default="train", metavar="SPLIT")
+    add_flag(parser, "--most-pairs", "sentence pairs to read at most, drawn at random from more: "
+             "100000 pairs of 20 words take about 1.5 GB of memory",
+             AT_LEAST_1, 100000)  # fmt: skip
+    add_flag(parser, "--force", "replace OUT if it exists", default=False)
+    return parser
+
+
+def run_command(
+    program: str,
+    get_parser: Callable[[], argparse.ArgumentParser],
+    main: Callable[[argparse.Namespace, Sequence[str]], Any],
+    arguments: Sequence[str] | None,
+) -> None:
+    """Run a command that writes its file at its end."""
+    load_plugin()
+    log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
+    with reporting(program, arguments, nothing_written(program)) as words, logs_above():
+        main(brief(get_parser()).parse_args(words), words)

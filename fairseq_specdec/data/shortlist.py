@@ -25,23 +25,15 @@ import torch
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import (
-    brief,
-    command_parser,
-    load_plugin,
-    log_to_stderr,
-    nothing_written,
-    reporting,
-)
 from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
 from ..decoding.training_dictionaries import TrainingSettings
 from ..io.atomic import check_new_file, replacing
-from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages
-from ..io.progress import Counter, logs_above
+from ..io.flag_values import AT_LEAST_1, Range, add_flag
+from ..io.progress import Counter
 from ..io.provenance import command_line, origin, sha256
 from ..models.word_list import MOST_TRANSLATIONS, names_of, tensors_of
-from .parallel import Text, open_text, read_pairs
+from .parallel import Text, open_text, read_pairs, run_command, text_parser
 from .translation_table import Model1, Pairs, chunks, most_frequent
 from .work import PACKAGES
 
@@ -53,32 +45,23 @@ RECORD = "word_list"
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = command_parser(
+    parser = text_parser(
         PROGRAM,
         "Give a block drafter a list of words to choose among for each sentence: the "
         "likeliest translations of its words and the most frequent words. Drafts take less time, "
         "and the output of lossless decoding stays the same. Takes about a minute; stopped, it "
         "leaves no file.",
+        "parallel text in the drafter's dictionaries, best what the drafter was trained on",
     )
     add = functools.partial(add_flag, parser)
-    parser.add_argument(
-        "data", help="folder with parallel text in the drafter's dictionaries, which "
-        "specdec-distill or fairseq-preprocess wrote: best what the drafter was trained on"
-    )  # fmt: skip
     add("--drafter-path", "the drafter's checkpoint", metavar="FILE", required=True)
-    add("--out", "checkpoint to write", metavar="FILE", required=True)
-    add_languages(parser)
     add("--dictionary", "words and language tokens of a multilingual drafter whose checkpoint does "
         "not name them", metavar="FILE",
         otherwise="those of DATA, with the drafter's languages")  # fmt: skip
-    add("--gen-subset", "split of DATA to count in", default="train", metavar="SPLIT")
     add("--translations", "words listed for a source word",
         Range(1, MOST_TRANSLATIONS, whole=True), 20)  # fmt: skip
     add("--frequent", "most frequent words, listed for every sentence", AT_LEAST_1, 100)
     add("--rounds", "rounds of expectation maximisation", AT_LEAST_1, 4)
-    add("--most-pairs", "sentence pairs to count at most, drawn at random from more: 100000 pairs "
-        "of 20 words take about 1.5 GB of memory", AT_LEAST_1, 100000)  # fmt: skip
-    add("--force", "replace OUT if it exists", default=False)
     return parser
 
 
@@ -182,10 +165,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
-    load_plugin()
-    log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
-    with reporting(PROGRAM, arguments, nothing_written(PROGRAM)) as words, logs_above():
-        main(brief(get_parser()).parse_args(words), words)
+    run_command(PROGRAM, get_parser, main, arguments)
 
 
 if __name__ == "__main__":

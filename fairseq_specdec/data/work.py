@@ -180,16 +180,21 @@ class Work:
             self._remove_parts()
             return done
         try:
-            os.makedirs(self.directory, exist_ok=True)
+            os.makedirs(os.path.dirname(self.destination), exist_ok=True)
         except OSError as error:
             problem = f"cannot write {self.home} ({error.strerror})"
             raise UsageError("--dest", problem, "choose a folder you may write beside") from error
         lock = self.path(f"shard-{shard.rank}-of-{shard.world}.lock")
         try:
             with alone(lock, f"--dest: {self.destination}"):
-                work()
+                if self.completed() is None:
+                    try:
+                        work()
+                    except FileNotFoundError:
+                        if self.completed() is None:  # else the parts were removed meanwhile
+                            raise
                 missing = self.unfinished()
-                if not missing or self.completed():
+                if not missing or self.completed() is not None:
                     return self._publish()
             if merge:
                 problem = f"{missing} chunks of {self.destination} are not finished"

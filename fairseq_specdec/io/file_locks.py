@@ -11,14 +11,16 @@ from filelock import FileLock, Timeout
 
 from fairseq_specdec.errors import UsageError
 
+# How often the folder is made anew that another process removes meanwhile.
+ATTEMPTS = 100
 # Errors of a file system that has no locks.
 UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @contextlib.contextmanager
 def alone(path: str, owner: str) -> Iterator[None]:
-    """Hold the file of this name, and remove it at the end. Nothing is held where the file system
-    has no locks.
+    """Hold the file of this name, and remove it at the end; its folder is made where there is
+    none. Nothing is held where the file system has no locks.
 
     Args:
         owner: flag and value that another process is working for, for the error.
@@ -26,23 +28,33 @@ def alone(path: str, owner: str) -> Iterator[None]:
     Raises:
         UsageError: another process holds it.
     """
-    lock = FileLock(path, thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        with open(path, encoding="utf-8") as stream:
-            holder = stream.read() or "another process"
-        raise UsageError(
-            "",
-            f"{owner} is being written by {holder}",
-            "wait until it has ended, or choose another folder",
-        ) from None
-    except OSError as error:
-        if error.errno not in UNSUPPORTED:
-            raise
+    lock, holder = FileLock(path, thread_local=False), ""
+    for attempt in range(ATTEMPTS):
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
+                holder = stream.read()
+            raise UsageError(
+                "",
+                f"{owner} is being written by {holder or 'another process'}",
+                "wait until it has ended, or choose another folder",
+            ) from None
+        except (FileExistsError, FileNotFoundError):
+            if attempt == ATTEMPTS - 1:
+                raise
+            continue
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+        break
     try:
         if lock.is_locked:
-            with open(path, "w", encoding="utf-8") as stream:
+            with (
+                contextlib.suppress(FileNotFoundError),
+                open(path, "w", encoding="utf-8") as stream,
+            ):
                 since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
                 stream.write(f"process {os.getpid()} on {socket.gethostname()}, since {since}")
         yield

@@ -69,7 +69,7 @@ ELSEWHERE = {
 }
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.
 FOREIGN = {
-    "--index-url", "--extra-index-url", "--find-links", "--rm",
+    "--index-url", "--extra-index-url", "--find-links", "--rm", "--build-arg", "--gpus",
     "--no-build-isolation", "--no-deps", "--head", "--address", "--standalone", "--nproc_per_node",
     "--array", "--wrap",
     "--config-dir", "--config-name", "--model", "--src-embedding-copy", "--shell",
