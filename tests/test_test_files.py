@@ -16,7 +16,7 @@ COMMAND = "_cli"
 EXCEPTIONS = {
     "acceptance/test_blockwise_rules.py": "the rules of Stern et al. 2018 and their flags",
     "bench/test_bench_sections.py": "the columns that split an iteration's time",
-    "compat/test_checkpoint_readers.py": "whatever reads a checkpoint reads it safely",
+    "checkpoints/test_checkpoint_readers.py": "whatever reads a checkpoint reads it safely",
     "decoding/test_exactness.py": "lossless decoding of every verifier says what stock says",
     "decoding/test_hostile.py": "the same on odd input",
     "decoding/test_parity.py": "drafters, rules and beams on every backend",

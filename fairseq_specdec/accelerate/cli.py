@@ -25,8 +25,9 @@ from fairseq.tasks.translation import TranslationTask
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
+from ..checkpoints.content import read_state
+from ..checkpoints.verifier import placeholders
 from ..commands.own import again, brief, reporting
-from ..compat.checkpoint_file import read_state
 from ..data.folder import check_data, splits
 from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
@@ -34,7 +35,6 @@ from ..families.own_flags import task_of
 from ..hub.described import is_converted
 from ..hub.subwords import files_of, marked
 from ..io.file_locks import alone
-from ..training.dictionaries import placeholders
 from . import converted, measuring, report, steps
 from .commands import WAYS, Job
 from .flags import check, get_parser

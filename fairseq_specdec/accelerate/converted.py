@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fairseq_specdec.errors import MissingFileError, UsageError
 
-from ..compat.checkpoint_file import check_file
+from ..checkpoints.content import check_file
 from ..hub import measured
 from ..hub.command_line import described
 from ..hub.converted_text import ConvertedCodec, codec_of

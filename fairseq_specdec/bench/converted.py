@@ -6,9 +6,9 @@ import os
 
 from fairseq_specdec.errors import UsageError
 
+from ..checkpoints.content import read_state
+from ..checkpoints.reading import weights_mapped
 from ..commands.words import words_of
-from ..compat.checkpoint_file import read_state
-from ..compat.unpickling_files import weights_mapped
 from ..families.own_flags import task_of
 from ..hub.command_line import described
 from ..hub.converted_text import codec_of

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from fairseq_specdec.compat.checkpoint_file import read_state
-from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.checkpoints.content import read_state
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import write_bytes

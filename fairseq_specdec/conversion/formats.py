@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import architecture, get_setting, settings_of
+from ..checkpoints.content import UNTRAINED, architecture, get_setting, settings_of
 from ..legacy.layout import ARCHITECTURES, CRITERION, OWN_ARCHITECTURE, TASK, to_authors, to_ours
 from ..models.dictionary_digests import kept_digests
 from ..models.drafter_config import drafter_config
@@ -49,12 +49,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value.value if isinstance(value, enum.Enum) else value
-
-
-def _history() -> dict[str, Any]:
-    """Fields that fairseq needs in a checkpoint, for one that no training resumes."""
-    step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
-    return {"optimizer_history": [step], "task_state": {}, "last_optimizer_state": None}
 
 
 def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +87,7 @@ def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
         "cfg": {"model": model, "task": task},
         "model": dict(weights),
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, RECORD: record},
-        **_history(),
+        **UNTRAINED,
     }
 
 
@@ -122,7 +116,7 @@ def to_released(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]
             "train_iterator": {"epoch": 1, "iterations_in_epoch": 0},
             RECORD: dict(source),
         },
-        **_history(),
+        **UNTRAINED,
     }
 
 

@@ -25,8 +25,8 @@ import torch
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.errors import UsageError
 
+from ..checkpoints.reading import load_model
 from ..commands.own import brief, log_to_stderr, nothing_written, reporting
-from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
 from ..decoding.training_dictionaries import TrainingSettings
 from ..io.atomic import check_new_file, replacing

@@ -13,7 +13,7 @@ from fairseq import utils
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import load_models
+from ..checkpoints.verifier import load_models
 from ..io.progress import Counter
 from .chunks import DistilledChunks, Hypotheses, pack
 from .plan import Plan, Shard

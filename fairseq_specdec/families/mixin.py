@@ -14,8 +14,8 @@ from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_specdec.commands.in_fairseq import fairseq_command
+from fairseq_specdec.compat.data_files import tokens_checked
 from fairseq_specdec.compat.subword_files import check_codes
-from fairseq_specdec.compat.truncated_data import tokens_checked
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
 from fairseq_specdec.data.folder import data_named, split_named
 from fairseq_specdec.decoding import builder

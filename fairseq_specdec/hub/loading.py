@@ -9,14 +9,10 @@ from typing import Any, NamedTuple, Union
 import torch
 from fairseq.data import data_utils
 
-from fairseq_specdec.compat.checkpoint_file import (
-    architecture,
-    load_models,
-    read_state,
-    reads_speech,
-)
-from fairseq_specdec.compat.decoding_memory import only_to_decode
-from fairseq_specdec.compat.own_task import OwnTask
+from fairseq_specdec.checkpoints.content import architecture, read_state, reads_speech
+from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
+from fairseq_specdec.checkpoints.own_task import OwnTask
+from fairseq_specdec.checkpoints.verifier import load_models
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
@@ -231,8 +227,7 @@ def _load(paths: list[str], data: str | None, languages: tuple[str | None, str |
             "exchange them",
         )
     misfit = f", or pass data=... with its own dictionaries, not {folder}"
-    models, _ = load_models("verifier", paths[:1], task, misfit, state=state)
-    models += load_models("verifier", paths[1:], task, misfit)[0]
+    models, _ = load_models("verifier", paths, task, misfit, state=state)
     for model in models:
         model.eval()
     return Loaded(task, models, saved, architecture(state))

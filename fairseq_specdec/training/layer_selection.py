@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting, settings_of
+from fairseq_specdec.checkpoints.content import UNTRAINED, get_setting, set_setting, settings_of
 from fairseq_specdec.errors import UsageError
 
 DECODER_LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
@@ -20,11 +20,8 @@ HEADS = "classification_heads."
 
 # What fairseq reads beside the model: of a model that has not been trained yet.
 NO_TRAINING = {
-    "optimizer_history": [
-        {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
-    ],
+    **UNTRAINED,
     "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, "val_loss": None},
-    "task_state": {},
 }
 
 

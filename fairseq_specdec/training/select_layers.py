@@ -23,16 +23,16 @@ from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
+from fairseq_specdec.checkpoints.architectures import building_from
+from fairseq_specdec.checkpoints.content import get_setting, settings_of
+from fairseq_specdec.checkpoints.reading import load_model
+from fairseq_specdec.checkpoints.verifier import Dictionaries, placeholder
 from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
-from fairseq_specdec.compat.architectures import building_from
-from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
-from fairseq_specdec.compat.checkpoints import load_model
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 from fairseq_specdec.io.provenance import sha256
 
-from .dictionaries import Dictionaries, placeholder
 from .layer_selection import TABLES, Report, count_layers, select
 from .layers import evenly_spaced
 

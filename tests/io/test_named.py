@@ -6,10 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from fairseq import checkpoint_utils
-from fairseq.data import indexed_dataset
 
-from fairseq_specdec.compat.checkpoints import load_checkpoint
-from fairseq_specdec.compat.truncated_data import check_lengths
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.io.named import naming
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.noise.chunks import count_lines
@@ -32,19 +30,10 @@ def test_the_file_is_named_where_the_system_named_none():
 @pytest.mark.skipif(not os.path.isfile(UNREADABLE), reason="needs Linux's /proc")
 @pytest.mark.parametrize("read", [
     load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu, sha256, count_lines,
-    lambda path: check_lengths(path, path),
 ])  # fmt: skip
 def test_readers_name_the_file(read):
     with pytest.raises(OSError, match=f": '{UNREADABLE}'"):
         read(UNREADABLE)
-
-
-@pytest.mark.skipif(not os.path.isfile(UNREADABLE), reason="needs Linux's /proc")
-def test_an_index_is_named_where_fairseq_reads_it(tmp_path):
-    (tmp_path / "x.idx").symlink_to(UNREADABLE)
-    (tmp_path / "x.bin").touch()
-    with pytest.raises(OSError, match=f": '{tmp_path}/x.idx'"):
-        indexed_dataset.infer_dataset_impl(str(tmp_path / "x"))
 
 
 def test_a_trace_names_its_file(tmp_path):

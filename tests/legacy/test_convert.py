@@ -42,7 +42,7 @@ def test_there_and_back(released, tmp_path):
     for path in (ours, back):
         model = loaded(path)
         assert isinstance(model, LegacyDrafter) and same_weights(model, authors_drafter(updates=0))
-    first, last = torch.load(released), torch.load(back)
+    first, last = torch.load(released, weights_only=False), torch.load(back, weights_only=False)
     assert conversion.equal(first["model"], last["model"]), "names and tensors come back"
     assert vars(last["args"]) == vars(first["cfg"]["model"]), "and so do all their settings"
 
@@ -53,7 +53,7 @@ def test_what_was_read_is_recorded_and_logged(released, tmp_path, caplog):
     with caplog.at_level("INFO", logger="fairseq_specdec.conversion.drafter"):
         run(released, tmp_path / "ours.pt")
     assert digest in caplog.text
-    record = torch.load(tmp_path / "ours.pt")["extra_state"][conversion.RECORD]
+    record = torch.load(tmp_path / "ours.pt", weights_only=False)["extra_state"][conversion.RECORD]
     expected = {"file": "released.pt", "bytes": len(content), "sha256": digest}
     assert {key: record[key] for key in expected} == expected
     assert record["settings"]["noise"] == SETTINGS["noise"]
@@ -69,7 +69,7 @@ def test_a_converted_drafter_needs_no_allow_list(released, tmp_path):
         for item in value if isinstance(value, (list, tuple)) else ():
             yield from kinds(item)
 
-    types = set(kinds(torch.load(tmp_path / "ours.pt")))
+    types = set(kinds(torch.load(tmp_path / "ours.pt", weights_only=False)))
     assert types <= {dict, list, str, int, float, bool, type(None), torch.Tensor}
 
 
@@ -91,7 +91,9 @@ def test_an_equal_output_stays_and_another_needs_force(released, tmp_path):
 def test_an_output_equal_but_for_its_bytes_stays(released, tmp_path):
     ours = tmp_path / "ours.pt"
     run(released, ours)
-    torch.save(torch.load(ours), ours)  # the archive within now bears the file's name
+    torch.save(
+        torch.load(ours, weights_only=False), ours
+    )  # the archive within now bears the file's name
     written = ours.read_bytes()
     run(released, ours)
     assert ours.read_bytes() == written
@@ -127,7 +129,7 @@ def test_an_older_drafter_of_this_project(style, tmp_path):
     torch.save(state, tmp_path / "old.pt")
     run(tmp_path / "old.pt", tmp_path / "new.pt")
     assert same_weights(loaded(tmp_path / "new.pt"), model)
-    assert torch.load(tmp_path / "new.pt")["cfg"]["model"]["chain_width"] == 0
+    assert torch.load(tmp_path / "new.pt", weights_only=False)["cfg"]["model"]["chain_width"] == 0
     with pytest.raises(ValueError, match="no place for"):
         run(tmp_path / "new.pt", tmp_path / "theirs.pt", "--to", "authors")
 
@@ -140,7 +142,7 @@ def test_the_dictionaries_of_its_training_are_kept_by_digest(tmp_path):
     model = authors_drafter(updates=0)
     torch.save(authors_checkpoint(model, as_namespace=True, data=str(tmp_path)), given)
     run(given, made)
-    settings = torch.load(made)["cfg"]["model"]
+    settings = torch.load(made, weights_only=False)["cfg"]["model"]
     assert [settings[setting_of(side)] for side in SIDES] == [digest_of(dictionary())] * 2
     for language in ("en", "de"):
         (tmp_path / f"dict.{language}.txt").unlink()

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.errors import UsageError
 
 # Settings, by fairseq's name, that the classes below assume.

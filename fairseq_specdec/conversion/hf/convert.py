@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from fairseq_specdec.checkpoints.content import UNTRAINED
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.described import DESCRIPTION, VERIFIER, nearest
 from fairseq_specdec.io.atomic import replacing, write_json, write_text
@@ -128,15 +129,12 @@ def _write_checkpoint(converted: Converted, path: str, pair: Any) -> None:
         "model": Namespace(_name=converted.arch, arch=converted.arch, **converted.model),
         "task": Namespace(_name=task["task"], **task),
     }
-    step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     state = {
         "args": None,
         "cfg": settings,
         "model": {name: tensor.contiguous() for name, tensor in converted.weights.items()},
-        "optimizer_history": [step],
+        **UNTRAINED,
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-        "task_state": {},
-        "last_optimizer_state": None,
     }
     with replacing(path, "wb") as stream:
         torch.save(state, stream)

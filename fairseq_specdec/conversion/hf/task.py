@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_specdec.compat.own_task import OwnTask
+from fairseq_specdec.checkpoints.own_task import OwnTask
 
 from .families import Converted
 from .families.mbart import SEVERAL

@@ -3,13 +3,12 @@
 import json
 import os
 from collections.abc import Sequence
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_specdec.compat.checkpoints import load_checked
+from fairseq_specdec.checkpoints.reading import load_pickle
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.printable import flat_message
 
@@ -140,8 +139,8 @@ def _check_header(path: str) -> None:
 
 def _pickled(path: str) -> dict[str, Tensor]:
     try:
-        state: Any = load_checked(path)
-    except (UnpicklingError, OSError, RuntimeError) as error:
+        state: Any = load_pickle(path)
+    except (OSError, ValueError) as error:
         raise UsageError(
             path, f"was not read ({flat_message(error, 200)})", "use a model.safetensors"
         ) from error
