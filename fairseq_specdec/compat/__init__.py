@@ -16,7 +16,7 @@ from .hub_task import take_tasks_of_the_hub
 from .literals import parse_settings_as_literals
 from .ngrams import block_ngrams_on_cpu
 from .subword_files import read_subword_files
-from .task_faults import give_mbart_its_args, take_the_hubs_arguments
+from .task_faults import give_mbart_its_args, leave_languages_to_the_data, take_the_hubs_arguments
 from .tpu import bf16_without_tpu
 from .user_dir import know_own_folder
 
@@ -35,6 +35,7 @@ FIXES = (
     parse_settings_as_literals,
     take_tasks_of_the_hub,
     give_mbart_its_args,
+    leave_languages_to_the_data,
     take_the_hubs_arguments,
 )
 
