@@ -117,7 +117,7 @@ def to_transformers(checkpoint, words, folder):
     import transformers
     from fairseq.modules import SinusoidalPositionalEmbedding
 
-    from fairseq_specdec.compat.checkpoints import load_checkpoint
+    from fairseq_specdec.checkpoints.reading import load_checkpoint
 
     state = load_checkpoint(checkpoint)
     args, weights = vars(state["args"]), state["model"]

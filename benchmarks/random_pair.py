@@ -11,6 +11,8 @@ from fairseq.data import Dictionary, indexed_dataset
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_specdec.checkpoints.content import UNTRAINED
+
 SOURCE, TARGET, SPLIT = "src", "tgt", "test"
 
 
@@ -72,11 +74,10 @@ def drafter(size: Size, task: Any, seed: int, block_size: int) -> Any:
 
 def save(model: Any, flags: argparse.Namespace, path: str) -> None:
     """Write a model's checkpoint with what loading needs."""
-    past = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     state = {
         "args": flags,
         "model": model.state_dict(),
-        "optimizer_history": [past],
+        **UNTRAINED,
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }
     torch.save(state, path)

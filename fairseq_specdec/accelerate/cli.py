@@ -25,8 +25,9 @@ from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.errors import UsageError
 
+from ..checkpoints.content import read_state
+from ..checkpoints.verifier import placeholders
 from ..commands.own import again, brief, command_parser, load_plugin, reporting
-from ..compat.checkpoint_file import read_state
 from ..data.cluster import add_cluster_flags, check_cluster
 from ..data.folder import check_data, splits
 from ..data.merge import losses
@@ -37,7 +38,6 @@ from ..hub.described import is_converted
 from ..hub.subwords import files_of
 from ..io.file_locks import alone
 from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages, numbers
-from ..training.dictionaries import placeholders
 from . import commands, converted, measuring, report, steps
 from .commands import EDITS, Job, further, here
 from .raw_text import binarise

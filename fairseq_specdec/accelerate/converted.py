@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import check_file
+from ..checkpoints.content import check_file
 from ..hub import measured
 from ..hub.command_line import described
 from ..hub.described import VERIFIER, Described, is_converted

@@ -14,7 +14,7 @@ from fairseq.data import Dictionary, data_utils
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoints import load_model
+from ..checkpoints.reading import load_model
 from ..data.merge import losses
 from ..io.atomic import read_json, replacing
 from . import commands

@@ -6,7 +6,7 @@ from fairseq.models.transformer import TransformerConfig
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import read_state
+from ..checkpoints.content import read_state
 from ..decoding.builder import check_verifier
 from ..training.initialisation import load_verifier
 

@@ -18,10 +18,10 @@ import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are 
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.errors import UsageError
 
+from ..checkpoints.content import read_state
+from ..checkpoints.reading import weights_mapped
 from ..commands.own import brief
 from ..commands.words import words_of
-from ..compat.checkpoint_file import read_state
-from ..compat.unpickling_files import weights_mapped
 from ..families.languages import check_direction, check_languages
 from ..families.own_flags import task_of
 from ..hub.command_line import described

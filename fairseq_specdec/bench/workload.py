@@ -13,7 +13,7 @@ from fairseq import utils
 from fairseq.data import ConcatDataset, RoundRobinZipDatasets
 from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_specdec.compat.checkpoint_file import load_models
+from fairseq_specdec.checkpoints.verifier import load_models
 from fairseq_specdec.data.folder import data_named
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.registration import SUFFIX

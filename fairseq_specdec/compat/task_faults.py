@@ -1,6 +1,7 @@
 """Faults of fairseq's tasks that keep them from decoding."""
 
 import inspect
+import re
 from typing import Any
 
 from .patch import wrap_once
@@ -37,6 +38,22 @@ def take_the_hubs_arguments() -> None:
         names = {each.name for each in taken if each.kind is not each.VAR_KEYWORD}
         if len(names) == len(taken) and _HUBS not in names:
             wrap_once(task, "build_generator", "take_the_hubs_arguments", _without)
+
+
+def leave_languages_to_the_data() -> None:
+    """Let ``--tokenizer moses`` go without ``-s`` and ``-t``, which the data's names say.
+
+    Fault: fairseq writes the languages into the tokenizer's settings, where Hydra takes no None
+    ("field 'tokenizer.source_lang' is not Optional"). Versions: all.
+    """
+    from fairseq.dataclass import utils
+
+    wrap_once(utils, "override_module_args", "leave_languages_to_the_data", _override)
+
+
+def _override(original: Any, args: Any) -> Any:
+    lines, deleted = original(args)
+    return [each for each in lines if not re.match(r"tokenizer\.\w+_lang=null", each)], deleted
 
 
 _HUBS = "prefix_allowed_tokens_fn"

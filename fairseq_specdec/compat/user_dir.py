@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..commands.in_fairseq import install
 from .patch import wrap_once
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -39,7 +38,6 @@ def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
         # The clone of the same name, too: Python finds the package in it, which is on the path.
         for place in (folder, os.path.join(folder, os.path.basename(PACKAGE))):
             if os.path.isdir(place) and os.path.samefile(place, PACKAGE):
-                install()  # a fairseq command, which may have imported the package by name
                 return
         if os.path.basename(os.path.abspath(folder)) == os.path.basename(PACKAGE):
             raise ImportError(

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from fairseq_specdec.compat.checkpoint_file import (
+from fairseq_specdec.checkpoints.content import (
+    UNTRAINED,
     architecture,
     get_setting,
     read_state,
@@ -31,8 +32,6 @@ from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ou
 from fairseq_specdec.models.dictionary_digests import digest_of, kept_digests, setting_of
 from fairseq_specdec.models.drafter_config import drafter_config
 from fairseq_specdec.models.legacy_drafter import legacy_config
-
-from . import UNTRAINED
 
 logger = logging.getLogger(__name__)
 

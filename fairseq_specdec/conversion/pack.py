@@ -6,15 +6,13 @@ import os
 from typing import Any
 
 import torch
-from fairseq.models import build_model
 from fairseq.models.multilingual_transformer import MultilingualTransformerModel
 from torch import nn
 
-from fairseq_specdec.compat.architectures import building_from, known_architectures_only
-from fairseq_specdec.compat.checkpoint_file import check_file, read_state
-from fairseq_specdec.compat.checkpoints import load_checkpoint
-from fairseq_specdec.compat.decoding_memory import only_to_decode
-from fairseq_specdec.compat.unpickling_files import weights_mapped
+from fairseq_specdec.checkpoints.content import UNTRAINED, check_file, read_state
+from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
+from fairseq_specdec.checkpoints.reading import load_checkpoint, weights_mapped
+from fairseq_specdec.checkpoints.verifier import Decoding, load_models, placeholders
 from fairseq_specdec.decoding.builder import check_verifier
 from fairseq_specdec.engine.backend import NativeBackend, choose_backend
 from fairseq_specdec.engine.eager.packed_module import PackedModule
@@ -26,9 +24,7 @@ from fairseq_specdec.engine.verifier import Verifier
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
-from fairseq_specdec.training.dictionaries import Dictionaries, placeholders
 
-from . import UNTRAINED
 from .drafter import made_from
 
 logger = logging.getLogger(__name__)
@@ -93,19 +89,11 @@ def main(args: argparse.Namespace) -> None:
 
 def _model(state: dict[str, Any], path: str) -> Any:
     """The verifier of a checkpoint, with its weights in the file."""
-    weights, settings = state["model"], state.get("args") or state["cfg"]["model"]
-    with building_from(path, state), known_architectures_only():
-        model: Any = build_model(settings, Dictionaries(*placeholders(weights)))
+    task = Decoding(*placeholders(state["model"]))
+    (model,), _ = load_models("input", [path], task, state=state)
     if isinstance(model, MultilingualTransformerModel):
         raise UsageError("input", f"{path} has a model for each language pair", "pack those of one")
     check_verifier(model, f"input: {path}")
-    try:
-        model.load_state_dict(dict(weights), strict=True, model_cfg=settings)
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise UsageError(
-            "input", f"{path}: its weights are not those that its settings describe ({reason})"
-        ) from error
     return model.eval()
 
 

@@ -25,7 +25,7 @@ import torch
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoints import load_model
+from ..checkpoints.reading import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
 from ..decoding.training_dictionaries import TrainingSettings
 from ..io.atomic import check_new_file, replacing

@@ -14,7 +14,7 @@ from fairseq import utils
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import load_models
+from ..checkpoints.verifier import load_models
 from .plan import Plan
 
 

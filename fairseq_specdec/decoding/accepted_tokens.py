@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import load_models
+from ..checkpoints.verifier import load_models
 from ..config import decoding_settings
 from ..drafting import DraftOptions, NarBlockDrafter
 from .builder import Overrides, build_generator

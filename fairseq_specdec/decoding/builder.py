@@ -10,7 +10,7 @@ from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerModelBase
 
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
-from fairseq_specdec.compat.checkpoint_file import check_file
+from fairseq_specdec.checkpoints.content import check_file
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.costs.tables import check as check_costs
 from fairseq_specdec.drafting import Drafter

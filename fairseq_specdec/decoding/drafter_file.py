@@ -9,15 +9,10 @@ from fairseq.models.transformer import (
     TransformerDecoderBase,
     TransformerModelBase,
 )
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_specdec.compat.checkpoint_file import (
-    architecture,
-    load_models,
-    read_state,
-    reads_speech,
-)
-from fairseq_specdec.compat.decoding_memory import only_to_decode
+from fairseq_specdec.checkpoints.content import architecture, read_state, reads_speech
+from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
+from fairseq_specdec.checkpoints.verifier import Decoding, load_models
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
@@ -32,12 +27,6 @@ MASK = "decoder.mask_embedding"
 LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
 FLAG = "--drafter-path"
 STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase, TransformerDecoderScriptable)
-
-
-class _DraftersTask(TranslationTask):
-    """Loads a model that only drafts."""
-
-    decodes_speculatively = True
 
 
 def load_drafter(
@@ -98,11 +87,7 @@ def read_drafter(path: str | None) -> Any:
 
 
 def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
-    """The model, once its dictionaries are known to be the verifier's.
-
-    It is built by a plain translation task over the same dictionaries: the decoding task would load
-    a drafter of its own.
-    """
+    """The model, once its dictionaries are known to be the verifier's."""
     weights = state["model"]
     _check_source(path, weights, src_dict)
     for side, dictionary in (("encoder", src_dict), ("decoder", tgt_dict)):
@@ -117,8 +102,7 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
                 "train the drafter on the verifier's dict.txt",
             )
     check_symbols(path, state, src_dict, tgt_dict)
-    task = _DraftersTask(TranslationConfig(), src_dict, tgt_dict)
-    return load_models(FLAG, [path], task, state=state)[0][0]
+    return load_models(FLAG, [path], Decoding(src_dict, tgt_dict), state=state)[0][0]
 
 
 def _check_source(path: Any, weights: Any, src_dict: Any) -> None:

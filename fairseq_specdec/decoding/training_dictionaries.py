@@ -12,7 +12,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.multilingual.multilingual_utils import augment_dictionary
 from fairseq.tasks.translation import TranslationTask
 
-from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
+from fairseq_specdec.checkpoints.content import get_setting, settings_of
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.models.dictionary_digests import SIDES
 

@@ -14,8 +14,8 @@ from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_specdec.commands.in_fairseq import fairseq_command
+from fairseq_specdec.compat.data_files import tokens_checked
 from fairseq_specdec.compat.subword_files import check_codes
-from fairseq_specdec.compat.truncated_data import tokens_checked
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
 from fairseq_specdec.data.folder import data_named, split_named
 from fairseq_specdec.decoding import builder
@@ -30,6 +30,13 @@ from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
+from .fairseq_flags import (
+    check_bpe_files,
+    check_command_line,
+    check_lengths,
+    take_languages,
+    unusable_bpe,
+)
 from .languages import check_direction, check_languages, of_task
 from .stock_generator import decided
 from .subwords import UnsplitInput
@@ -99,6 +106,7 @@ class SpecDecMixin:
         self._recorders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._drafters: dict[tuple[Any, ...], Any] = {}
         self._batches: list[Any] = []  # the iterator that was asked for last
+        self._max_tokens: Any = None  # of a batch
         self._full_batch: int | None = None  # sentences of its full batches
         self._told = False  # that --fp16 is slow
         self._unsplit: UnsplitInput | None = None
@@ -106,6 +114,7 @@ class SpecDecMixin:
     @classmethod
     def add_args(cls, parser: Any) -> None:
         """The task's flags, and this project's where the task has no dataclass to hold them."""
+        check_command_line()
         super().add_args(parser)  # type: ignore[misc]
         if getattr(cls, "__dataclass", None) is None:
             gen_parser_from_dataclass(parser, SpecDecConfig())
@@ -218,10 +227,21 @@ class SpecDecMixin:
                 "not at all, and the output may differ; leave it out"
             )
 
+    def build_tokenizer(self, args: Any) -> Any:
+        """As fairseq's; in the languages of the data where none is named."""
+        take_languages(args, self.own_flags)
+        return super().build_tokenizer(args)  # type: ignore[misc]
+
     def build_bpe(self, args: Any) -> Any:
         """As fairseq's; without one the input that follows is looked at. Raises WrongFileError: its
         codes are another model's."""
-        bpe = super().build_bpe(args)  # type: ignore[misc]
+        check_bpe_files(args)
+        try:
+            bpe = super().build_bpe(args)  # type: ignore[misc]
+        except (UsageError, OSError, ImportError):
+            raise
+        except Exception as error:  # sentencepiece and tokenizers each raise their own
+            raise unusable_bpe(args, error) from error
         source, target = self.source_dictionary, self.target_dictionary  # type: ignore[attr-defined]
         known = [words for words in (source, target) if words is not None]
         joined = len(known) < 2 or source.symbols == target.symbols
@@ -291,12 +311,22 @@ class SpecDecMixin:
         """As fairseq's; a trace is complete when the last iterator has come to its end. What is
         decoded from now on is planned for batches of ``max_sentences``, else for as many of
         ``_USUAL_LENGTH`` as ``max_tokens`` allows."""
+        self._max_tokens = max_tokens
         given = super().get_batch_iterator  # type: ignore[misc]
         batches = given(dataset, max_tokens, max_sentences, *args, **kwargs)
         self._batches[:] = [batches]
         fitting = None if max_tokens is None else max(1, int(max_tokens) // _USUAL_LENGTH)
         self._full_batch = max_sentences or fitting
         return batches
+
+    def filter_indices_by_size(
+        self, indices: Any, dataset: Any, max_positions: Any = None,
+        ignore_invalid_inputs: bool = False,
+    ) -> Any:  # fmt: skip
+        """As fairseq's. Raises UsageError: sentences that fit no batch, or no sentence is left."""
+        check_lengths(dataset, indices, max_positions, ignore_invalid_inputs, self._max_tokens)
+        given = super().filter_indices_by_size  # type: ignore[misc]
+        return given(indices, dataset, max_positions, ignore_invalid_inputs)
 
     def inference_step(
         self, generator: Any, models: Any, sample: Any, *args: Any, **kwargs: Any

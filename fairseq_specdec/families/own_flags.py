@@ -3,7 +3,7 @@
 import shlex
 from typing import Any
 
-from fairseq_specdec.compat.own_task import STOCK, OwnTask
+from fairseq_specdec.checkpoints.own_task import STOCK, OwnTask
 from fairseq_specdec.decoding.training_dictionaries import TrainingSettings
 from fairseq_specdec.errors import UsageError
 

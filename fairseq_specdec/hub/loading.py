@@ -9,14 +9,10 @@ from typing import Any, NamedTuple, Union
 import torch
 from fairseq.data import data_utils
 
-from fairseq_specdec.compat.checkpoint_file import (
-    architecture,
-    load_models,
-    read_state,
-    reads_speech,
-)
-from fairseq_specdec.compat.decoding_memory import only_to_decode
-from fairseq_specdec.compat.own_task import OwnTask
+from fairseq_specdec.checkpoints.content import architecture, read_state, reads_speech
+from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
+from fairseq_specdec.checkpoints.own_task import OwnTask
+from fairseq_specdec.checkpoints.verifier import load_models
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS

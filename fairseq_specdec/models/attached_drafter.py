@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import set_setting
+from ..checkpoints.content import set_setting
 from ..training.initialisation import initialise, load_verifier
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import get_setting, set_setting
+from ..checkpoints.content import get_setting, set_setting
 from ..io.flag_values import check_flags
 from ..training.initialisation import load_verifier
 from .blockwise_decoder import IDENTITY, LEARNED, BlockwiseConfig, BlockwiseDecoder, plain

@@ -8,9 +8,9 @@ import hashlib
 import re
 from typing import Any
 
-from fairseq_specdec.compat.architectures import built_from
-from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting
-from fairseq_specdec.compat.settings import RefusedCheckpointError
+from fairseq_specdec.checkpoints.architectures import built_from
+from fairseq_specdec.checkpoints.content import get_setting, set_setting
+from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
 
 SIDES = ("source", "target")
 

@@ -11,8 +11,8 @@ from fairseq.models import register_model_architecture
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
-from fairseq_specdec.compat.architectures import built_from
-from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting
+from fairseq_specdec.checkpoints.architectures import built_from
+from fairseq_specdec.checkpoints.content import get_setting, set_setting
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, Range, check_flags, flag
 

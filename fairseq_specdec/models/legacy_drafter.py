@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import get_setting
+from ..checkpoints.content import get_setting
 from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
 
-from ..compat.checkpoint_file import set_setting
+from ..checkpoints.content import set_setting
 from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
 from ..training.initialisation import initialise, start_as_bert

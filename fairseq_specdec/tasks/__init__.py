@@ -3,9 +3,19 @@
 fairseq's ``--user-dir`` imports this package; whoever else needs the plugin imports it too.
 """
 
-from fairseq_specdec import compat
+import os
+
+if __name__ != "fairseq_specdec.tasks":
+    raise ImportError(
+        f"--user-dir {os.path.dirname(os.path.dirname(__file__))}: the plugin works under its own "
+        "name only; call the folder, or the link to it, fairseq_specdec"
+    )
+
+from fairseq_specdec import compat  # noqa: E402
+from fairseq_specdec.checkpoints import patches  # noqa: E402
 
 compat.apply()  # before anything that builds on fairseq
+patches.apply()
 
 from fairseq_specdec import criterions, models  # noqa: E402, F401
 from fairseq_specdec.commands.in_fairseq import install  # noqa: E402

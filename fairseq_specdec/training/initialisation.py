@@ -16,18 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from fairseq.models import build_model
 from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import nn
 
-from fairseq_specdec.compat.architectures import building_from, known_architectures_only
-from fairseq_specdec.compat.checkpoint_file import read_state
+from fairseq_specdec.checkpoints.verifier import Dictionaries, load_models
 from fairseq_specdec.errors import MissingFileError, UsageError
 
-from .dictionaries import Dictionaries
 from .layers import decoder_layers, growth_plan
 
 logger = logging.getLogger(__name__)
@@ -110,30 +107,12 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
             f"no file {path}. (To resume a run whose verifier is gone, leave the flag out: "
             "all weights come from the run's own checkpoint.)",
         )
-    state = read_state(flag, path)
-    weights = state["model"]
-    for side, dictionary in (("encoder", source), ("decoder", target)):
-        table = weights.get(f"{side}.embed_tokens.weight")
-        if dictionary is None:
-            continue
-        if table is None:
-            raise UsageError(flag, f"{path} holds no encoder-decoder transformer")
-        if table.size(0) != len(dictionary):
-            raise UsageError(
-                flag,
-                f"the {side} dictionary of {path} has {table.size(0)} symbols, the drafter's "
-                f"{len(dictionary)}",
-                "binarise the drafter's data with the verifier's dict.txt (--srcdict, --tgtdict)",
-            )
-    settings = state.get("args") or state["cfg"]["model"]
-    with building_from(path, state), known_architectures_only():
-        verifier = build_model(settings, Dictionaries(source, target))
+    (verifier,), _ = load_models(flag, [path], Dictionaries(source, target))
     kind = TransformerModelBase if source is not None else S2TTransformerModel
     if not isinstance(verifier, kind):
         raise UsageError(
             flag, f"{path} holds a {type(verifier).__name__}", "give a transformer, as the verifier"
         )
-    verifier.load_state_dict(weights, strict=True, model_cfg=settings)
     return verifier.eval()
 
 

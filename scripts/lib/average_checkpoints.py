@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from models import updates_of
 
-from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.progress import erased_bar as bar
 

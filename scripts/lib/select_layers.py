@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary
 
+from fairseq_specdec.checkpoints.content import get_setting, set_setting, settings_of
+from fairseq_specdec.checkpoints.reading import load_model
 from fairseq_specdec.commands.own import load_plugin, reporting
-from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting, settings_of
-from fairseq_specdec.compat.checkpoints import load_model
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag

@@ -15,7 +15,7 @@ from in_process import PLUGIN
 from toy_pair import write_pair
 from toy_translation import dictionary
 
-from fairseq_specdec.training.dictionaries import Dictionaries
+from fairseq_specdec.checkpoints.verifier import Dictionaries
 
 GENERATE = "fairseq-generate toy --user-dir fairseq_specdec --task translation_specdec --cpu "
 GAD = GENERATE + "--path verifier.pt --strategy gad "

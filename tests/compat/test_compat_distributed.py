@@ -6,8 +6,6 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from omegaconf import OmegaConf
 
-from fairseq_specdec.criterions.blockwise_loss import draw_head
-
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the fix is for CPU-only machines")
 
 
@@ -73,37 +71,3 @@ def test_ddp_takes_a_model_on_the_cpu(tmp_path):
         assert wrapped(torch.zeros(1, 2)).shape == (1, 2)
     finally:
         torch.distributed.destroy_process_group()
-
-
-@no_gpu
-@pytest.mark.parametrize(
-    "backend", ["pytorch_ddp", pytest.param("legacy_ddp", marks=pytest.mark.slow)]
-)
-def test_two_processes_resume_one_training(fairseq_command, trained, tmp_path, backend):
-    """Rank 0 sends the checkpoint, numpy arrays and all, to rank 1; both make one training."""
-    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
-    log, _ = fairseq_command(
-        "train", *trained.arguments, "--ddp-backend", backend, "--save-dir", tmp_path,
-        "--restore-file", trained.checkpoint, "--max-epoch", 2, launcher=launcher,
-    )  # fmt: skip
-    assert "training on 2 devices" in log
-    assert "Loaded checkpoint" in log and "epoch 002" in log
-    assert log.count("done training") == 1  # only the first process logs
-    assert (tmp_path / "checkpoint_last.pt").is_file()
-
-
-@pytest.mark.slow
-@no_gpu
-@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
-def test_two_processes_train_a_blockwise_model(fairseq_command, trained, tmp_path, backend):
-    """The base is trained too: head 1, the identity, is drawn among the others."""
-    drawn = [draw_head([1, 2], 1, update, 0) for update in range(6)]
-    assert set(drawn) == {1, 2}
-    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
-    log, _ = fairseq_command(
-        "train", *trained.arguments, "--arch", "blockwise_transformer_tiny", "--block-size", 2,
-        "--criterion", "blockwise_loss", "--ddp-backend", backend, "--save-dir", tmp_path,
-        "--batch-size", 10, "--max-update", 6, "--seed", 1, launcher=launcher,
-    )  # fmt: skip
-    assert "training on 2 devices" in log and "num_updates 6" in log
-    assert (tmp_path / "checkpoint_last.pt").is_file()

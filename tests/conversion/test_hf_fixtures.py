@@ -13,7 +13,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from hf_folders import FAMILIES, PACKAGES, STORED, expected_of
 from in_process import PLUGIN, run_here
 
-from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.conversion import cli
 from fairseq_specdec.conversion.hf.convert import convert, load
 from fairseq_specdec.conversion.hf.folder import ModelFolder

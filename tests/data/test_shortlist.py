@@ -8,7 +8,7 @@ import torch
 from fairseq.data import Dictionary
 from toy_drafter import make_dictionary
 
-from fairseq_specdec.compat.checkpoints import load_model
+from fairseq_specdec.checkpoints.reading import load_model
 from fairseq_specdec.data import shortlist
 from fairseq_specdec.models.word_list import FREQUENT, TRANSLATIONS
 

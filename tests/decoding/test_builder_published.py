@@ -11,11 +11,11 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.bart import model as bart
 
 import fairseq_specdec
+from fairseq_specdec.checkpoints.verifier import Dictionaries
 from fairseq_specdec.decoding.builder import check_verifier
 from fairseq_specdec.engine.eager.encoder_source import EncoderSource
 from fairseq_specdec.engine.eager.parts import runs_encoder
 from fairseq_specdec.engine.native.stack import refusal
-from fairseq_specdec.training.dictionaries import Dictionaries
 
 PAGE = pathlib.Path(fairseq_specdec.__path__[0]).parent / "docs" / "published_models.md"
 ROWS = [

@@ -7,8 +7,8 @@ import torch
 from toy_pair import text_of, write_pair
 from toy_translation import sentences
 
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.compat import unpickling_files
-from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.conversion import cli
 from fairseq_specdec.engine.native import library, packed_file
 from fairseq_specdec.hub import SpeculativeTranslator

@@ -18,10 +18,9 @@ from fairseq.logging import meters
 from pickle_assembly import ended, legacy, zipped
 from pickle_grammar import Grammar
 
-from fairseq_specdec.compat.checkpoints import load_checkpoint
-from fairseq_specdec.compat.settings import RefusedCheckpointError
-from fairseq_specdec.compat.structure import check_structure
-from fairseq_specdec.compat.unpickling_files import load_checked
+from fairseq_specdec.checkpoints.reading import load_checked, load_checkpoint
+from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
+from fairseq_specdec.checkpoints.structure import check_structure
 from fairseq_specdec.compat.unpickling_objects import Named, Storage, StorageKind
 
 PLAIN = (

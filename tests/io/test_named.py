@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 from fairseq import checkpoint_utils
 
-from fairseq_specdec.compat.checkpoints import load_checkpoint
-from fairseq_specdec.compat.truncated_data import check_lengths
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.io.named import naming
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.trace import TraceFile
@@ -30,7 +29,6 @@ def test_the_file_is_named_where_the_system_named_none():
 @pytest.mark.skipif(not os.path.isfile(UNREADABLE), reason="needs Linux's /proc")
 @pytest.mark.parametrize("read", [
     load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu, sha256,
-    lambda path: check_lengths(path, path),
 ])  # fmt: skip
 def test_readers_name_the_file(read):
     with pytest.raises(OSError, match=f": '{UNREADABLE}'"):

@@ -57,7 +57,7 @@ def test_a_converted_drafter_needs_no_allow_list(released, tmp_path):
         for item in value if isinstance(value, (list, tuple)) else ():
             yield from kinds(item)
 
-    types = set(kinds(torch.load(tmp_path / "ours.pt")))
+    types = set(kinds(torch.load(tmp_path / "ours.pt", weights_only=False)))
     assert types <= {dict, list, str, int, float, bool, type(None), torch.Tensor}
 
 
@@ -117,7 +117,7 @@ def test_the_dictionaries_of_its_training_are_kept_by_digest(tmp_path):
     model = authors_drafter(updates=0)
     torch.save(authors_checkpoint(model, as_namespace=True, data=str(tmp_path)), given)
     run(given, made)
-    settings = torch.load(made)["cfg"]["model"]
+    settings = torch.load(made, weights_only=False)["cfg"]["model"]
     assert [settings[setting_of(side)] for side in SIDES] == [digest_of(dictionary())] * 2
     for language in ("en", "de"):
         (tmp_path / f"dict.{language}.txt").unlink()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
-from fairseq_specdec.compat.architectures import building_from
+from fairseq_specdec.checkpoints.architectures import building_from
 from fairseq_specdec.drafting.state_products import StateProducts
 from fairseq_specdec.models import AttachedDrafter
 from fairseq_specdec.models.attached_drafter import read_layers

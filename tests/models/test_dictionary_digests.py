@@ -10,8 +10,8 @@ from toy_blockwise import blockwise_args
 from toy_drafter import ToyTask, make_dictionary, save_verifier
 from toy_early_exit import make_args as early_exit_args
 
-from fairseq_specdec.compat.architectures import building_from
-from fairseq_specdec.compat.settings import RefusedCheckpointError, plain_settings
+from fairseq_specdec.checkpoints.architectures import building_from
+from fairseq_specdec.checkpoints.settings import RefusedCheckpointError, plain_settings
 from fairseq_specdec.conversion.drafter import to_project
 from fairseq_specdec.decoding.drafter_file import load_drafter
 from fairseq_specdec.models import (

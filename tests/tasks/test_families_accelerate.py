@@ -6,7 +6,7 @@ import pytest
 from printed_commands import run_printed
 
 from fairseq_specdec.accelerate import cli, commands, steps, verifier
-from fairseq_specdec.compat.checkpoints import load_model
+from fairseq_specdec.checkpoints.reading import load_model
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_the_decoder_is_checked_too(tmp_path):
 
 def test_dictionaries_of_other_sizes_are_refused(tmp_path):
     save_verifier(tmp_path / "v.pt", ToyTask(41))
-    with pytest.raises(ValueError, match="has 45 symbols, the drafter's 44.*dict.txt"):
+    with pytest.raises(ValueError, match="dictionary of 45 symbols .the data's has 44.*dict"):
         make_drafter(init_encoder_from=str(tmp_path / "v.pt"))
 
 

@@ -60,7 +60,7 @@ def test_train_resume_and_load_without_the_verifier(
     assert "valid on 'valid' subset" in log and "accepted" in log and "block_accuracy" in log
 
     verifier.unlink()
-    first = torch.load(str(out / "checkpoint_last.pt"))["cfg"]["model"]
+    first = torch.load(str(out / "checkpoint_last.pt"), weights_only=False)["cfg"]["model"]
     assert (first.init_encoder_from, first.init_decoder_from) == (None, None)
     checkpoint_utils.load_model_ensemble([str(out / "checkpoint_last.pt")])
     shape["max_update"] = 5
@@ -107,12 +107,12 @@ def test_hydra_train_resume_and_load(reversal_data, verifier, tmp_path, fairseq_
 
     last = str(tmp_path / "out/checkpoint_last.pt")
     train("optimization.max_update=2", added(f"model.init_encoder_from={verifier}"))
-    assert torch.load(last)["cfg"]["model"]["init_encoder_from"] is None
+    assert torch.load(last, weights_only=False)["cfg"]["model"]["init_encoder_from"] is None
     verifier.unlink()
     checkpoint_utils.load_model_ensemble([last])
     train("optimization.max_update=3")
     models, cfg = checkpoint_utils.load_model_ensemble([last])
-    assert torch.load(last)["optimizer_history"][-1]["num_updates"] == 3
+    assert torch.load(last, weights_only=False)["optimizer_history"][-1]["num_updates"] == 3
     assert models[0].decoder.block_size == 5 and cfg.model.encoder_embed_dim == 64
     assert models[0].encoder.layers[0].normalize_before
     batch = make_batch(words=4)["net_input"]
@@ -194,7 +194,9 @@ def test_two_processes_train_as_one_of_twice_the_batches(
         command = train_flags(reversal_data, tmp_path / name, **flags, **more)
         path = {"PYTHONPATH": str(PLUGIN.parent)}
         logs[name], _ = fairseq_command("train", *command, launcher=launched, env=path)
-        weights[name] = torch.load(str(tmp_path / name / "checkpoint_last.pt"))["model"]
+        weights[name] = torch.load(str(tmp_path / name / "checkpoint_last.pt"), weights_only=False)[
+            "model"
+        ]
     assert "training on 2 devices" in logs["two"]
     figures = re.compile(r" (loss|accepted|gnorm)=([\d.]+)")
     one, two = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import fairseq_specdec
-from fairseq_specdec.compat.own_task import OwnTask
+from fairseq_specdec.checkpoints.own_task import OwnTask
 
 from .families import SEVERAL
 from .loader import Converted

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
+from fairseq_specdec.checkpoints.content import UNTRAINED
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.described import DESCRIPTION, VERIFIER, nearest
 from fairseq_specdec.io.atomic import replacing, write_json, write_text
 from fairseq_specdec.io.provenance import sha256
 
-from .. import UNTRAINED
 from .commands import commands, task_settings
 from .families import LOADERS
 from .folder import ModelFolder

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_specdec.compat.checkpoints import load_checked
+from fairseq_specdec.checkpoints.reading import load_pickle
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import check_content
 from fairseq_specdec.io.printable import flat_message
@@ -130,7 +130,7 @@ def _safetensors(path: str) -> dict[str, Tensor]:
 
 def _pickled(path: str) -> dict[str, Tensor]:
     try:
-        state: Any = load_checked(path)
+        state: Any = load_pickle(path)
     except (UnpicklingError, OSError, RuntimeError) as error:
         problem = f"was not read ({flat_message(error, 200)})"
         raise UsageError(path, problem, "use a model.safetensors") from error

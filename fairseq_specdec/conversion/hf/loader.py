@@ -11,9 +11,9 @@ from fairseq.models import build_model
 from torch import Tensor
 
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
+from fairseq_specdec.checkpoints.verifier import Dictionaries, placeholders
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.printable import flat_message
-from fairseq_specdec.training.dictionaries import Dictionaries, placeholders
 
 from .folder import ModelFolder, Settings
 from .generation import SETTINGS, Generation, read_generation

@@ -5,7 +5,7 @@ import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from settings_payloads import with_settings
 
-from fairseq_specdec.compat.checkpoint_file import load_models
+from fairseq_specdec.checkpoints.verifier import load_models
 
 
 def task_of(data, words=0):

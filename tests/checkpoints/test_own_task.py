@@ -7,7 +7,7 @@ from every_architecture import make_task
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
-from fairseq_specdec.compat.own_task import OwnTask
+from fairseq_specdec.checkpoints.own_task import OwnTask
 
 TASKS = {
     "translation_moe": (

@@ -1,22 +1,23 @@
-"""Read the checkpoints that a flag names; refuse other files."""
+"""The content of the checkpoint that a flag names: its weights and settings."""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pickle import UnpicklingError
 from typing import Any
 
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.contents import WrongFileError
 from fairseq_specdec.io.printable import flat_message
 
-from .architectures import known_architectures_only
-from .misfits import MisfitError
-from .settings import RefusedCheckpointError
-
-# Errors whose message names the file and the fault.
-_NAMED = (RefusedCheckpointError, WrongFileError, RuntimeError, EOFError, UnpicklingError)
+_HISTORY = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+# What fairseq reads beside the model, of a checkpoint that no training resumes.
+UNTRAINED: dict[str, Any] = {
+    "optimizer_history": [_HISTORY],
+    "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    "task_state": {},
+    "last_optimizer_state": None,
+}
 
 
 def check_file(flag: str, path: str) -> None:
@@ -34,63 +35,21 @@ def check_file(flag: str, path: str) -> None:
 def read_state(flag: str, path: str) -> dict[str, Any]:
     """Content of a checkpoint of fairseq, on the CPU: its ``model`` and, in ``cfg`` or ``args``,
     its settings."""
-    from fairseq import checkpoint_utils  # imported late, as in all of compat
+    from fairseq import checkpoint_utils  # imported late: nothing else here needs it
 
     check_file(flag, path)
     try:
         state: dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(path)
-        if not state.get("model") or not (state.get("cfg") or state.get("args")):
-            raise KeyError("no model in it")
-    except _NAMED as error:
+    except UsageError as error:
         raise UsageError(flag, error) from error
-    except Exception as error:  # whatever a file that is no checkpoint leads to
-        first = (str(error).splitlines() or [""])[0]
+    except Exception as error:  # whatever settings of another program lead to
         raise UsageError(
             flag,
-            f"{path} cannot be read as a fairseq checkpoint ({type(error).__name__}: {first})",
+            f"{path} cannot be read as a fairseq checkpoint ({type(error).__name__}: "
+            f"{flat_message(error, 200)})",
             "is the file complete?",
         ) from error
     return state
-
-
-def load_models(
-    flag: str, paths: Sequence[str], task: Any, misfit: str = "", **options: Any
-) -> tuple[list[Any], Any]:
-    """Build the models of checkpoints for this project, on the CPU, one by one.
-
-    Args:
-        flag: that names them.
-        task: whose dictionaries they have.
-        misfit: what is added to the error where the dictionaries have other sizes.
-        options: of fairseq's ``load_model_ensemble``.
-
-    Returns:
-        The models, and the settings of the last one.
-
-    Raises:
-        ValueError: a file that is none, or of other dictionaries; names the flag and the file.
-    """
-    from fairseq import checkpoint_utils
-
-    models, saved = [], None
-    for path in paths:
-        try:
-            with known_architectures_only():
-                built, saved = checkpoint_utils.load_model_ensemble([path], task=task, **options)
-        except Exception as error:  # torch, pickle, zipfile and fairseq each raise their own
-            message = flat_message(error, 400)
-            if path not in message:
-                kind = type(error).__name__
-                raise UsageError(
-                    flag,
-                    f"{path} holds no model that can be built ({kind}: {message})",
-                    "is the file sound?",
-                ) from error
-            if isinstance(error, MisfitError):
-                message += misfit
-            raise UsageError(flag, message) from error
-        models += built
-    return models, saved
 
 
 def settings_of(state: dict[str, Any], part: str) -> Any:

@@ -128,7 +128,7 @@ def architectures(every):
 
 def main(folder, *flags):
     if "--plugin" in flags:
-        import fairseq_specdec  # noqa: F401
+        import fairseq_specdec.tasks  # noqa: F401
     logging.disable(logging.CRITICAL)
     task, results = make_task(), {}
     for arch in architectures("--all" in flags):

@@ -11,7 +11,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 from omegaconf import DictConfig, OmegaConf, _utils
 
-from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 
 
 def saved(content, **kwargs):

@@ -2,69 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from .patch import wrap_once
 from .settings import RefusedCheckpointError
 
-_FIX = "refuse_interpolations_of_checkpoints"
-# The checkpoint whose settings are converted; None for a command line's.
-_reading: contextvars.ContextVar[str | None] = contextvars.ContextVar("_reading", default=None)
 
+def check_lines(lines: list[str], path: str) -> None:
+    r"""Look for interpolations where nothing but Hydra reads the settings any more.
 
-def refuse_interpolations_of_checkpoints() -> None:
-    """Look for interpolations where nothing but Hydra reads the settings any more.
-
-    Fault: fairseq converts a checkpoint's Namespace by writing each setting into a line of Hydra's
+    fairseq converts a checkpoint's Namespace by writing each setting into a line of Hydra's
     grammar. Text that holds no interpolation becomes one there: ``ast.literal_eval`` and Hydra
     replace escapes (``"'\\x24{oc.env:HOME}'"``), join quoted parts (``"'$' '{oc.env:HOME}'"``) and
-    drop backslashes (``"$\\{oc.env:HOME\\}"``). Then it is resolved. Versions: all.
+    drop backslashes (``"$\\{oc.env:HOME\\}"``). Then it is resolved.
 
     The lines are read by Hydra's own parser. Their values may be the interpolations that fairseq's
     dataclasses have as defaults, under the same names, and no others; the choice of a group, which
-    Hydra resolves as it composes, must be a name. The command line's own settings are as ever.
+    Hydra resolves as it composes, must be a name.
     """
-    from fairseq import checkpoint_utils
-    from fairseq.dataclass import utils
-
-    wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _FIX, _read)
-    wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _FIX, _load)
-    wrap_once(utils, "override_module_args", _FIX, _override)
-
-
-@contextlib.contextmanager
-def _of(path: Any) -> Iterator[None]:
-    token = _reading.set(str(path))
-    try:
-        yield
-    finally:
-        _reading.reset(token)
-
-
-def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-    with _of(path):
-        return original(path, *args, **kwargs)
-
-
-def _load(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
-    with _of(filenames[0] if filenames else "?"):
-        return original(filenames, *args, **kwargs)
-
-
-def _override(original: Any, args: Any) -> Any:
-    lines, deleted = original(args)
-    path = _reading.get()
-    if path is not None:
-        _check(lines, path)
-    return lines, deleted
-
-
-def _check(lines: list[str], path: str) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     known = _of_fairseq()

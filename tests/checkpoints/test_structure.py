@@ -6,8 +6,8 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_specdec.compat.settings import RefusedCheckpointError
-from fairseq_specdec.compat.structure import check_structure
+from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
+from fairseq_specdec.checkpoints.structure import check_structure
 
 WEIGHTS = {"decoder.embed_tokens.weight": torch.zeros(2, 2)}
 ARGS = argparse.Namespace(arch="transformer")

@@ -12,13 +12,13 @@ from typing import Any
 from torch.overrides import TorchFunctionMode
 
 from fairseq_specdec.commands.in_fairseq import DECODING, fairseq_command
+from fairseq_specdec.compat.patch import wrap_once
 from fairseq_specdec.engine.eager.stored_module import store
 from fairseq_specdec.engine.native import packed_file
 
-from .checkpoint_file import get_setting
-from .patch import wrap_once
+from .content import get_setting
+from .reading import weights_mapped
 from .settings import RefusedCheckpointError
-from .unpickling_files import weights_mapped
 
 _FIX = "load_decoding_models_in_little_memory"
 # Of Tensor and of torch.nn.init.

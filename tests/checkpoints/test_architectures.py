@@ -18,13 +18,13 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from in_process import hypotheses, run_here
 from settings_payloads import with_settings
 
-from fairseq_specdec.compat.architectures import (
+from fairseq_specdec.checkpoints.architectures import (
     READ,
     VARIABLE,
     building_from,
     known_architectures_only,
 )
-from fairseq_specdec.compat.settings import RefusedCheckpointError
+from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
@@ -129,12 +129,12 @@ def test_an_architecture_of_another_user_dir(layout, task, trained, reversal_dat
             run_here("generate", reversal_data, task=task, path=path, beam=1)
     assert str(refused.value).replace("verifier: ", "") == (
         f"{path}: its architecture somebodys_transformer is not registered; name the folder that "
-        "registers it by --user-dir (its __init__.py may import fairseq_specdec)"
+        "registers it by --user-dir (its __init__.py may import fairseq_specdec.tasks)"
     )
 
 
 USER_DIR = """
-import fairseq_specdec
+import fairseq_specdec.tasks
 from fairseq.models import register_model_architecture
 from fairseq.models.transformer import base_architecture
 register_model_architecture("transformer", "somebodys_transformer")(base_architecture)

@@ -1,0 +1,179 @@
+"""Which architectures are built from a checkpoint's settings, and for whom."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from omegaconf import OmegaConf, open_dict
+
+from fairseq_specdec.compat.literals import NotLiteralError, parse_settings_as_literals
+
+from .own_task import OwnTask
+from .settings import RefusedCheckpointError
+
+VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
+
+# Model classes of fairseq 0.12.1 to 0.12.3 whose code was read: settings reach nothing but sizes,
+# names of functions in tables and fairseq's eval of lists (literals, see literals.py). The files
+# that settings name, tables of embeddings and the recogniser that a speech model began with, are
+# not opened (_opening_nothing). Others open further checkpoints that a setting
+# names (tests/checkpoints/test_architectures.py finds them), or read no text.
+_MODELS = "fairseq.models."
+_TRANSFORMERS = frozenset(
+    (
+        "transformer.transformer_base.TransformerModelBase",
+        "transformer.transformer_legacy.TransformerModel",
+        "transformer_align.TransformerAlignModel",
+        "bart.model.BARTModel",
+        "multilingual_transformer.MultilingualTransformerModel",
+        "speech_to_text.s2t_transformer.S2TTransformerModel",
+    )
+)
+READ = _TRANSFORMERS | frozenset(
+    (
+        "fconv.FConvModel",
+        "fconv_lm.FConvLanguageModel",
+        "lightconv.LightConvModel",
+        "lightconv_lm.LightConvLanguageModel",
+        "lstm.LSTMModel",
+        "lstm_lm.LSTMLanguageModel",
+        "nat.cmlm_transformer.CMLMNATransformerModel",
+        "nat.insertion_transformer.InsertionTransformerModel",
+        "nat.iterative_nonautoregressive_transformer.IterNATransformerModel",
+        "nat.levenshtein_transformer.LevenshteinTransformerModel",
+        "nat.nat_crf_transformer.NACRFTransformerModel",
+        "nat.nonautoregressive_transformer.NATransformerModel",
+        "transformer_lm.TransformerLanguageModel",
+    )
+)
+_OWN = __name__.split(".")[0] + "."
+
+
+class Source(NamedTuple):
+    """The checkpoint that is read: its file and, once that is known, its content."""
+
+    path: str
+    state: Any = None
+
+
+_source: contextvars.ContextVar[Source | None] = contextvars.ContextVar("_source", default=None)
+_ours: contextvars.ContextVar[bool] = contextvars.ContextVar("_ours", default=False)
+# Whether the weights of what is built are those of a checkpoint that this project decodes.
+filled: contextvars.ContextVar[bool] = contextvars.ContextVar("filled", default=False)
+
+
+@contextlib.contextmanager
+def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def building_from(path: Any, state: Any = None) -> contextlib.AbstractContextManager[None]:
+    """Models built inside come from this checkpoint's settings; ``state`` is its content."""
+    return _set(_source, Source(str(path), state))
+
+
+def known_architectures_only() -> contextlib.AbstractContextManager[None]:
+    """Checkpoints read inside are read for this project, whatever the task."""
+    return _set(_ours, True)
+
+
+def now_read(path: Any, state: Any) -> None:
+    """What is built from now on, until ``building_from`` ends, comes from this checkpoint."""
+    if _source.get() is not None:
+        _source.set(Source(str(path), state))
+
+
+def source() -> Source | None:
+    """The checkpoint that is read, or whose settings a model is built from; None for a command
+    line's."""
+    return _source.get()
+
+
+def built_from() -> str | None:
+    """Its file."""
+    known = _source.get()
+    return None if known is None else known.path
+
+
+def build(original: Any, cfg: Any, task: Any, known: Source, *args: Any, **kwargs: Any) -> Any:
+    """The model of a checkpoint's settings, if its architecture may be built."""
+    ours = getattr(task, "decodes_speculatively", False) or _ours.get()
+    check_architecture(cfg, task, known)
+    if ours and OwnTask(known.state).reverses(task):
+        remedy = "exchange --source-lang and --target-lang"
+        raise RefusedCheckpointError(known.path, "translates in the other direction", remedy)
+    parse_settings_as_literals()  # modules of fairseq that were loaded since
+    try:
+        with _opening_nothing(cfg) if ours else contextlib.nullcontext():
+            return original(cfg, task, *args, **kwargs)
+    except NotLiteralError as error:
+        items = cfg.items() if hasattr(cfg, "items") else vars(cfg).items()
+        name = next((str(name) for name, value in items if value == error.text), "model")
+        problem = f"its setting {name}: {error}"
+        raise RefusedCheckpointError(known.path, problem, "do not use this checkpoint") from error
+
+
+@contextlib.contextmanager
+def _opening_nothing(cfg: Any) -> Iterator[None]:
+    """Leave out the files that training began with: tables of embeddings, and the recogniser whose
+    encoder a speech model has. All weights are in the checkpoint, which fairseq reads after it."""
+    name = "load_pretrained_encoder_from"
+    if OmegaConf.is_config(cfg) and name in cfg:
+        with open_dict(cfg):
+            cfg[name] = None
+    elif not OmegaConf.is_config(cfg) and getattr(cfg, name, None) is not None:
+        setattr(cfg, name, None)
+    with _set(filled, True):
+        yield
+
+
+def check_architecture(cfg: Any, task: Any, known: Source) -> None:
+    """Raise for an architecture that is not registered, or that this project does not build."""
+    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    if not name and len(cfg) == 1:
+        name = next(iter(cfg))
+    model = registered(name, known.path)
+    our_task = getattr(task, "decodes_speculatively", False)
+    trusted = [word.strip() for word in os.environ.get(VARIABLE, "").split(",")]
+    full = f"{model.__module__}.{model.__qualname__}"
+    if name in trusted or full.startswith(_OWN) or not (our_task or _ours.get()):
+        return
+    allowed = _TRANSFORMERS if our_task else READ
+    if full.startswith(_MODELS) and full[len(_MODELS) :] in allowed:
+        return
+    if our_task and full.startswith("fairseq."):
+        raise RefusedCheckpointError(
+            known.path,
+            f"holds a {model.__name__} (architecture {name}), and this project decodes "
+            "fairseq's Transformers only",
+            f"decode it with {OwnTask(known.state).flags()}",
+        )
+    raise RefusedCheckpointError(
+        known.path,
+        f"its architecture {name} ({full}) is not built from a checkpoint, since its code may "
+        "run settings of the file, or open files that they name",
+        f"if you trust the file, set {VARIABLE}={name}",
+    )
+
+
+def registered(name: Any, path: str) -> Any:
+    """The model class of an architecture."""
+    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+
+    model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    if model is None:
+        raise RefusedCheckpointError(
+            path,
+            f"its architecture {name} is not registered",
+            "name the folder that registers it by --user-dir (its __init__.py may import "
+            "fairseq_specdec.tasks)",
+        )
+    return model

@@ -1,0 +1,90 @@
+"""Binarised data that was cut off, damaged or made with another dictionary is named."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fairseq_specdec.errors import UsageError
+
+from .patch import wrap_once
+
+_REMEDY = "copy it again, or binarise the text again with fairseq-preprocess"
+_WORDS = "binarise the text again with the model's dict.*.txt"
+_CHUNK = 1 << 24  # tokens
+_checking: contextvars.ContextVar[bool] = contextvars.ContextVar("_checking", default=False)
+
+
+def check_data_files() -> None:
+    """Say which ``.idx`` or ``.bin`` is shorter than it must be, or contradicts the other.
+
+    Fault: of a truncated index numpy says "buffer is smaller than requested size", of a truncated
+    ``.bin`` only when a missing sentence is asked for; in the legacy format both are read as
+    whatever the memory holds, and wrong sizes or tokens are decoded. Versions: all.
+    """
+    from fairseq.data import indexed_dataset
+
+    wrap_once(indexed_dataset, "make_dataset", "check_data_files", _make_dataset)
+
+
+@contextlib.contextmanager
+def tokens_checked() -> Iterator[None]:
+    """Every token of what is read inside is compared with the size of its dictionary."""
+    token = _checking.set(True)
+    try:
+        yield
+    finally:
+        _checking.reset(token)
+
+
+def _make_dataset(original: Any, path: str, impl: Any, *args: Any, **kwargs: Any) -> Any:
+    index, data = path + ".idx", path + ".bin"
+    known = impl in (None, "mmap", "cached", "lazy")
+    if not known or not all(map(os.path.isfile, (index, data))):
+        return original(path, impl, *args, **kwargs)
+    if impl is None:  # fairseq looked at its first bytes
+        raise UsageError(index, "was cut off or is damaged", _REMEDY)
+    try:
+        made = original(path, impl, *args, **kwargs)
+    except (ValueError, LookupError, AssertionError, OverflowError, struct.error) as error:
+        where = data if os.path.getsize(data) == 0 else index
+        raise UsageError(where, "was cut off or is damaged", _REMEDY) from error
+    sizes, width = np.asarray(made.sizes, np.int64), 8
+    if impl == "mmap":
+        dtype, length = np.dtype(made._index.dtype), 26 + 12 * len(sizes)
+        places = made._index._pointers // dtype.itemsize
+    else:
+        dtype, places = np.dtype(made.dtype), made.data_offsets[:-1]
+        length = 6 * width + 2 * width * len(made.data_offsets) + width * len(sizes)
+    total, ends = int(sizes.sum()), np.cumsum(sizes)
+    if len(sizes) == 0:
+        raise UsageError(data, "holds no sentence", "binarise a text that has some")
+    if os.path.getsize(index) != length or sizes.min() < 0 or (ends - sizes != places).any():
+        raise UsageError(index, "was cut off or is damaged", _REMEDY)
+    if os.path.getsize(data) < total * dtype.itemsize:
+        have = os.path.getsize(data)
+        raise UsageError(data, f"was cut off ({have} of {total * dtype.itemsize} bytes)", _REMEDY)
+    if _checking.get() and kwargs.get("dictionary") is not None:
+        _check_tokens(data, dtype, total, impl != "mmap", sizes, len(kwargs["dictionary"]))
+    return made
+
+
+def _check_tokens(data: str, dtype: Any, total: int, first: int, sizes: Any, symbols: int) -> None:
+    """``first``: what the file adds to every token, 1 in the legacy format."""
+    if sizes.min() == 0:
+        raise UsageError(data, f"sentence {sizes.argmin()} is empty, it lacks even </s>", _REMEDY)
+    tokens = np.memmap(data, dtype, "r", shape=(total,))
+    for start in range(0, total, _CHUNK):
+        chunk = tokens[start : start + _CHUNK]
+        low, high = int(chunk.min()), int(chunk.max())
+        if low < first or high >= symbols + first:
+            wrong = (low if low < first else high) - first
+            raise UsageError(
+                data, f"holds token {wrong}, the dictionary has {symbols} symbols", _WORDS
+            )

@@ -1,0 +1,132 @@
+"""What fairseq does with a checkpoint's file: missing, of other dictionaries, without training."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from in_process import run_here
+from settings_payloads import with_settings
+from toy_pair import write_pair
+
+from fairseq_specdec.criterions.blockwise_loss import draw_head
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.hub import SpeculativeTranslator
+
+
+def enlarged(trained, path, task, settings, layout):
+    """The checkpoint with three symbols more on each side, as a task of its own adds them."""
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    state = with_settings(state, settings if layout == "args" else {}, layout)
+    weights = dict(state["model"])
+    for name, weight in weights.items():
+        if "embed_tokens" in name or "output_projection" in name:
+            weights[name] = torch.cat([weight, weight[:3]])
+    if layout == "args":
+        state["args"].task = task
+    else:
+        state["cfg"]["task"] = dict(settings, _name=task, data="x")
+    torch.save(dict(state, model=weights), str(path))
+    return str(path)
+
+
+SIZES = (
+    "trained with a source dictionary of 27 symbols (the data's has 24) and a target dictionary "
+    "of 27 symbols (the data's has 24); "
+)
+REMEDY = "binarise the text with the model's dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
+ADDED = "its task {0} may have added some: decode it with {1}, or " + REMEDY
+MOE = "--user-dir FOLDER_THAT_REGISTERS_IT --task translation_moe --num-experts 3"
+SEVERAL, PAIRS = "multilingual_translation", {"lang_pairs": "src-tgt"}
+# (task and settings of training, layout, task of decoding, what is said)
+MISFITS = [
+    ("translation", {}, "cfg", "translation_specdec", SIZES + REMEDY),
+    ("translation", {"_name": "transformer"}, "args", "translation", SIZES + REMEDY),
+    (SEVERAL, PAIRS, "cfg", "translation_specdec",
+     SIZES + ADDED.format(SEVERAL, f"--task {SEVERAL}_specdec --lang-pairs src-tgt")),
+    (SEVERAL, PAIRS, "args", "translation",
+     SIZES + ADDED.format(SEVERAL, f"--task {SEVERAL} --lang-pairs src-tgt")),
+    ("translation_moe", {"num_experts": 3}, "cfg", "translation_specdec",
+     SIZES + ADDED.format("translation_moe", MOE)),
+    ("translation_moe", {"num_experts": 3}, "args", "translation_specdec",
+     f"its task translation_moe is not registered; decode it with {MOE}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("task, settings, layout, asked, said", MISFITS)
+def test_other_dictionaries_are_named_before_the_model_is_built(
+    task, settings, layout, asked, said, trained, reversal_data, tmp_path
+):
+    path = enlarged(trained, tmp_path / "a.pt", task, settings, layout)
+    with pytest.raises(UsageError) as error:
+        run_here("generate", reversal_data, path=path, beam=1, task=asked)
+    assert str(error.value) == f"{path}: {said}"
+
+
+def test_missing_files_are_named_and_shards_are_found(trained, reversal_data, tmp_path):
+    """fairseq passes the number of shards by position."""
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    for shard in range(2):
+        torch.save(state, str(tmp_path / f"a_part{shard}.pt"))
+    run_here(
+        "generate", reversal_data, task="translation", path=tmp_path / "a.pt", beam=1,
+        checkpoint_shard_count=2,
+    )  # fmt: skip
+    with pytest.raises(FileNotFoundError, match="no such file; name a model's checkpoint"):
+        checkpoint_utils.load_model_ensemble([str(tmp_path / "b.pt")], task=argparse.Namespace())
+
+
+STRIPPED = [{"optimizer_history": None}, {"optimizer_history": [], "extra_state": None}, {},
+            {"optimizer_history": [{"num_updates": 3}]}, {"extra_state": {}}]  # fmt: skip
+
+
+def test_settings_and_weights_are_enough(tmp_path):
+    path = write_pair(tmp_path) / "verifier.pt"
+    state = torch.load(str(path), weights_only=False)
+    texts = []
+    for left in (state, *STRIPPED):
+        torch.save({**{name: state.get(name) for name in ("args", "cfg", "model")}, **left}, path)
+        made = SpeculativeTranslator.from_pretrained(path, bpe=None, device="cpu")
+        texts.append(made.translate("w1 w2 w3"))
+    assert texts == texts[:1] * len(texts)
+    history = [{"num_updates": 3, "lr_scheduler_state": {}}]
+    torch.save(dict(state, optimizer_history=history), path)
+    read = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert read["optimizer_history"][-1]["num_updates"] == 3
+
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+
+
+@no_gpu
+@pytest.mark.parametrize(
+    "backend", ["pytorch_ddp", pytest.param("legacy_ddp", marks=pytest.mark.slow)]
+)
+def test_two_processes_resume_one_training(fairseq_command, trained, tmp_path, backend):
+    """Rank 0 sends the checkpoint, numpy arrays and all, to rank 1; both make one training."""
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
+    log, _ = fairseq_command(
+        "train", *trained.arguments, "--ddp-backend", backend, "--save-dir", tmp_path,
+        "--restore-file", trained.checkpoint, "--max-epoch", 2, launcher=launcher,
+    )  # fmt: skip
+    assert "training on 2 devices" in log
+    assert "Loaded checkpoint" in log and "epoch 002" in log
+    assert log.count("done training") == 1  # only the first process logs
+    assert (tmp_path / "checkpoint_last.pt").is_file()
+
+
+@pytest.mark.slow
+@no_gpu
+@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+def test_two_processes_train_a_blockwise_model(fairseq_command, trained, tmp_path, backend):
+    """The base is trained too: head 1, the identity, is drawn among the others."""
+    drawn = [draw_head([1, 2], 1, update, 0) for update in range(6)]
+    assert set(drawn) == {1, 2}
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
+    log, _ = fairseq_command(
+        "train", *trained.arguments, "--arch", "blockwise_transformer_tiny", "--block-size", 2,
+        "--criterion", "blockwise_loss", "--ddp-backend", backend, "--save-dir", tmp_path,
+        "--batch-size", 10, "--max-update", 6, "--seed", 1, launcher=launcher,
+    )  # fmt: skip
+    assert "training on 2 devices" in log and "num_updates 6" in log
+    assert (tmp_path / "checkpoint_last.pt").is_file()

@@ -1,0 +1,322 @@
+"""Hostile files do harm where nothing checks; here each is refused, or does nothing."""
+
+import argparse
+import collections
+import contextlib
+import copyreg
+import io
+import os
+import pickle
+import re
+import struct
+import tarfile
+import warnings
+import zipfile
+
+import numpy as np
+import pickle_oddities as oddities
+import pickle_payloads as payloads
+import pytest
+import torch
+from checkpoint_samples import load, samples, saved
+from omegaconf import OmegaConf
+from omegaconf.basecontainer import BaseContainer
+from pickle_assembly import FLOATS, dict_of, ended, legacy, named, tensor, zipped
+from pickle_assembly import storage as stored
+
+from fairseq_specdec.checkpoints.reading import load_checkpoint, load_pickle, weights_mapped
+from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
+from fairseq_specdec.errors import UsageError
+
+# torch's storages, and the reference to them, in both layouts
+MORE = {"zip": b"", "legacy": pickle.NONE}
+SOUND = ended(dict_of(w=tensor(stored())))
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """Extension codes of os.mkdir, and an interpolation that makes folders."""
+    for code in payloads.EXTENSION.values():
+        monkeypatch.setitem(copyreg._inverted_registry, code, ("posix", "mkdir"))
+    getattr(OmegaConf, "register_new_resolver", OmegaConf.register_resolver)("canary", os.mkdir)
+    yield
+    BaseContainer._resolvers.pop("canary")
+    for code in payloads.EXTENSION.values():
+        copyreg._extension_cache.pop(code, None)
+
+
+class Unchecked(pickle._Unpickler):
+    """Python's own unpickler, which notes what it was asked to load from elsewhere."""
+
+    def persistent_load(self, key):
+        payloads.Adder.seen.append(key)
+
+
+def read_unchecked(data):
+    """Read a pickle as ``pickle.load`` does; many do harm first and fail after."""
+    try:
+        Unchecked(io.BytesIO(data), encoding="utf-8").load()
+    except Exception as error:
+        return error
+    return None
+
+
+def refused(data, message="."):
+    with pytest.raises(RefusedCheckpointError, match=message) as caught:
+        load_checkpoint(io.BytesIO(data) if isinstance(data, bytes) else data)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 400
+    return str(caught.value)
+
+
+def in_layout(name, pickled, header=()):
+    """A checkpoint with the storage of four floats, where the pickle refers to one."""
+    if name == "zip":
+        return zipped(pickled)
+    if pickle.BINPERSID not in pickled:
+        return legacy(pickled, header=header)
+    return legacy(pickled, ["0"], (4).to_bytes(8, "little") + FLOATS, header)
+
+
+@pytest.mark.parametrize("name", sorted(payloads.runs("")))
+def test_what_runs_code_elsewhere_does_not_here(name, tmp_path):
+    canary = tmp_path / "canary"
+    data = payloads.runs(str(canary))[name]
+    for layout in MORE:
+        if name == "a config's metadata that resolves":
+            load_checkpoint(io.BytesIO(in_layout(layout, data)))  # its fields alone
+        else:
+            refused(in_layout(layout, data))
+        assert not canary.exists()
+    error = read_unchecked(data)
+    assert canary.exists(), error  # it does run where nothing checks
+
+
+@pytest.mark.parametrize("name", sorted(payloads.changes()))
+def test_what_changes_the_process_elsewhere_is_refused(name):
+    data, changed = payloads.changes()[name]
+    for layout in MORE:
+        refused(in_layout(layout, data))
+        assert not changed()
+    error = read_unchecked(data)
+    assert changed(), error
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, "keys"])
+def test_each_pickle_of_the_old_layout_is_checked(place, tmp_path):
+    """Number, protocol and machine come before the object; the storages' keys come after it."""
+    canary = tmp_path / "canary"
+    hostile = payloads.runs(str(canary))["REDUCE"]
+    body = ended(dict_of())
+    data = legacy(body, hostile) if place == "keys" else legacy(body, header={place: hostile})
+    refused(data, "names posix.mkdir, which no fairseq checkpoint holds")
+    assert not canary.exists()
+    with warnings.catch_warnings(), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore")
+        torch.load(io.BytesIO(data), weights_only=False)
+    assert canary.exists()
+
+
+ODD = {
+    (kind, name, layout): in_layout(layout, data)
+    for kind in ("objects", "pickles", "storages")
+    for layout, more in MORE.items()
+    for name, data in getattr(oddities, f"odd_{kind}")(more).items()
+}
+
+
+def memory_of(value):
+    """Bytes of all tensors and arrays in a value, which are read here."""
+    if isinstance(value, torch.Tensor):
+        return len(bytes(str(value.detach().clone().flatten().tolist()), "ascii"))
+    if isinstance(value, np.ndarray):
+        assert value.dtype.kind in "biuf"
+        return len(value.tobytes())
+    values = value.values() if isinstance(value, dict) else value
+    return sum(map(memory_of, values)) if isinstance(value, (dict, list, tuple)) else 0
+
+
+@pytest.mark.parametrize("odd", ODD, ids=" ".join)
+@pytest.mark.filterwarnings("ignore")
+def test_what_no_checkpoint_holds_is_refused(odd, tmp_path):
+    """Odd storages may be read, if nothing is read beyond the file: from memory and mapped."""
+    (tmp_path / "odd.pt").write_bytes(ODD[odd])
+    for file in (io.BytesIO(ODD[odd]), str(tmp_path / "odd.pt")):
+        if odd[0] != "storages":
+            refused(file)
+            continue
+        try:
+            with weights_mapped():
+                assert memory_of(load_checkpoint(file)) < 2000
+        except RefusedCheckpointError as error:
+            assert str(error).isprintable() and len(str(error)) < 500
+
+
+def test_memory_of_arrays_is_their_own():
+    """Elsewhere a file frees an array under a tensor, or has numbers taken for addresses."""
+    refused(zipped(payloads.freed_array()), "_rebuild_device_tensor_from_numpy")
+    refused(zipped(ended(payloads.object_array())))
+    flags = payloads.array(of=payloads.dtype(state=("<", None, None, None, -1, -1, 63)))
+    swapped = payloads.dtype(state=(">", None, None, None, -1, -1, 0))
+    swapped = payloads.array(of=swapped, data=payloads.bytes_of((1).to_bytes(8, "big")))
+    assert load(zipped(ended(flags))).tolist() == [0] and load(zipped(ended(swapped))) == [1]
+    assert np.dtype("i8").isnative and not load(zipped(ended(flags))).dtype.hasobject
+
+
+def rewritten(edit, compression=zipfile.ZIP_STORED):
+    """The sound file with its list of (name, data) edited."""
+    out = io.BytesIO()
+    entries = [("archive/data.pkl", SOUND), ("archive/data/0", FLOATS), ("archive/version", b"3")]
+    with warnings.catch_warnings(), zipfile.ZipFile(out, "w", compression) as target:
+        warnings.simplefilter("ignore")  # of names that are there twice
+        for name, data in edit(entries):
+            target.writestr(name, data)
+    return out.getvalue()
+
+
+def patched(at, change):
+    """The sound file with its first entry of the directory changed at a byte."""
+    data = bytearray(zipped(SOUND))
+    at += data.index(b"PK\x01\x02")
+    data[at : at + len(change)] = change
+    return bytes(data)
+
+
+def program():
+    out = io.BytesIO()
+    torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), out)
+    return out.getvalue()
+
+
+def tar():
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as target:
+        target.add(__file__, arcname="storages")
+    return out.getvalue()
+
+
+ONE = [("archive/data/0", bytes(10**4))]
+FILES = {
+    "no pickle": (rewritten(lambda e: e[1:]), "no pickle or several"),
+    "a pickle at the top": (rewritten(lambda e: [("data.pkl", SOUND), *e[1:]]), "no pickle or"),
+    "two pickles": (rewritten(lambda e: [*e, ("other/data.pkl", SOUND)]), "no pickle or several"),
+    "one storage twice": (rewritten(lambda e: [*e, *ONE]), "same name"),
+    "the same in capitals": (rewritten(lambda e: [*e, ("archive/DATA/0", b"x")]), "same name"),
+    "no storage": (rewritten(lambda e: [e[0], e[2]]), "file in archive|data/0"),
+    "a program": (program(), "TorchScript"),
+    "a tar file": (tar(), "tar file"),
+    "compressed": (rewritten(lambda e: e, zipfile.ZIP_DEFLATED), "compressed or encrypted"),
+    "encrypted": (patched(8, b"\x01"), "compressed or encrypted"),
+    "overlapping": (patched(20, struct.pack("<I", 10**5) * 2), "overlap"),
+    "a changed number": (zipped(SOUND).replace(FLOATS, FLOATS[::-1]), "cut off or damaged"),
+    "another protocol": (zipped(ended(dict_of(), 4)), "its pickle protocol is 4"),
+    "a name of a terminal": (zipped(ended(named("a\x1b[2J", "b"))), r"names a\\x1b\[2J.b"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_are_not_what_they_seem_are_refused(name):
+    assert load(zipped(SOUND))["w"].tolist() == [1, 2, 3, 4]
+    refused(*FILES[name])
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer"),
+        (b"<!DOCTYPE html><html>", "a web page"),
+        (b"", "is empty"),
+        (zipped(SOUND)[:300], "cut off or damaged"),
+        (b"some text\n" * 99, "cut off or damaged"),
+    ],
+)
+def test_other_files_are_named_with_the_remedy(content, message, tmp_path):
+    path = tmp_path / "x.pt"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=f"^{re.escape(str(path))}: .*{message}"):
+        load_checkpoint(str(path))
+    with pytest.raises(FileNotFoundError, match="gone.pt"):
+        load_checkpoint(str(tmp_path / "gone.pt"))
+
+
+@pytest.mark.parametrize("layout", MORE)
+@pytest.mark.filterwarnings("ignore")
+def test_a_damaged_checkpoint_is_read_or_refused_in_one_line(layout):
+    """Cut after each byte, and each byte replaced by others: no other exception, and no crash."""
+    body = dict_of(a=payloads.array(), n=payloads.new(payloads.NAMESPACE),
+                   w=tensor(stored(more=MORE[layout])))  # fmt: skip
+    whole = in_layout(layout, ended(body))
+    for end in range(1, len(whole), 3):
+        refused(whole[:end])
+    for at in range(0, len(whole), 2):
+        for other in (0, 255, whole[at] ^ 1, whole[at] ^ 0x40):
+            try:
+                load(whole[:at] + bytes([other]) + whole[at + 1 :])
+            except RefusedCheckpointError as error:
+                assert str(error).isprintable()
+
+
+def module():
+    """A state of torch with all that is read of it, its memory shared as it was."""
+    weight = torch.arange(6.0).reshape(2, 3)
+    state = collections.OrderedDict(w=weight, row=weight[1], t=weight.t())
+    state._metadata = {"": {"version": 2}}
+    more = {str(d): torch.ones(2, 1, dtype=d) for d in (torch.half, torch.bfloat16, torch.bool)}
+    whole = {"p": torch.nn.Parameter(weight.clone()), "size": torch.Size([1]), "bytes": b"\x00\xff"}
+    args = argparse.Namespace(lr=[0.1, 2**70], text="caf\xe9", t=(1, (None, True), {2: []}))
+    return {"model": state, "args": args, "more": [more, whole, torch.float16, b""]}
+
+
+@pytest.mark.parametrize("zipped_layout", [True, False])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_sound_checkpoints_are_read_as_by_torch(zipped_layout, mapped, tmp_path):
+    path = str(tmp_path / "x.pt")
+    torch.save(module(), path, _use_new_zipfile_serialization=zipped_layout)
+    if mapped:
+        with weights_mapped():
+            ours = load_pickle(path)
+    else:
+        ours = load_pickle(path)
+    theirs = torch.load(path, weights_only=False)
+    assert str(ours) == str(theirs) and type(ours["model"]) is collections.OrderedDict
+    assert ours["model"]._metadata == theirs["model"]._metadata
+    ours["model"]["w"].zero_()
+    assert ours["model"]["row"].sum() == 0  # they share memory, as they did
+    assert str(torch.load(path, weights_only=False)) == str(theirs)  # and not the file's
+
+
+@pytest.mark.parametrize("kind", sorted(samples()))
+def test_checkpoints_of_every_release_are_read(kind):
+    before = set(torch.serialization.get_safe_globals())
+    state = load(samples()[kind])
+    assert list(state) and set(torch.serialization.get_safe_globals()) == before
+    if "numpy" in kind:
+        state = state["extra_state"]
+        assert (state["best"], state["epoch"], state["whole"]) == (0.5, 3, True)
+        counts = state["metrics"]["_bleu_counts"]
+        assert type(counts) is np.ndarray and counts.dtype == np.int64
+        assert counts.tolist() == [0, 1, 2, 3]
+        saved(state)
+    elif kind == "config object":
+        assert state["cfg"]["model"].layers == 2 and state["cfg"]["task"]["lr"] == [0.1, 0.2]
+
+
+def test_names_that_climb_out_of_the_file_write_nothing(tmp_path):
+    inside = tmp_path / "a" / "b"
+    inside.mkdir(parents=True)
+    climbing = [("archive/../../../climbed", b"x"), ("archive/data/../../climbed", b"x")]
+    (inside / "c.pt").write_bytes(rewritten(lambda e: [*e, *climbing]))
+    before = sorted(tmp_path.rglob("*"))
+    load_checkpoint(inside / "c.pt")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_eval_bleu_checkpoint_resumes(fairseq_command, trained, tmp_path):
+    """The real thing: fairseq-train reads back what fairseq-train wrote, with numpy's arrays."""
+    with zipfile.ZipFile(trained.checkpoint) as archive:
+        name = next(n for n in archive.namelist() if n.endswith("data.pkl"))
+        assert b"_reconstruct" in archive.read(name)
+    log, _ = fairseq_command(
+        "train", *trained.arguments, "--restore-file", trained.checkpoint, "--save-dir", tmp_path,
+        "--max-epoch", 2,
+    )  # fmt: skip
+    assert "Loaded checkpoint" in log and "epoch 002" in log

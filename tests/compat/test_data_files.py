@@ -1,0 +1,81 @@
+"""Binarised data that was cut off, damaged or made with other words is named, in both formats."""
+
+import re
+
+import pytest
+import torch
+from fairseq.data import Dictionary, data_utils, indexed_dataset
+
+from fairseq_specdec.compat.data_files import tokens_checked
+from fairseq_specdec.errors import UsageError
+
+SENTENCES = [[5, 6, 7, 2], [8, 2], [9, 10, 2]]
+
+
+def write(stem, impl, sentences):
+    builder = indexed_dataset.make_builder(f"{stem}.bin", impl=impl, vocab_size=40)
+    for sentence in sentences:
+        builder.add_item(torch.tensor(sentence, dtype=torch.int))
+    builder.finalize(f"{stem}.idx")
+    return stem
+
+
+@pytest.fixture(params=["mmap", "cached", "lazy"])
+def written(request, tmp_path):
+    """(path without its end, --dataset-impl) of data as fairseq-preprocess writes it."""
+    return write(tmp_path / "train.src-tgt.src", request.param, SENTENCES), request.param
+
+
+def load(stem, words=None):
+    with tokens_checked():
+        return data_utils.load_indexed_dataset(str(stem), words, None)
+
+
+def words(count):
+    made = Dictionary()
+    for word in range(count - len(made)):
+        made.add_symbol(str(word))
+    return made
+
+
+def test_whole_data_is_read_and_every_shorter_file_is_named(written):
+    stem, impl = written
+    data = load(stem, words(11))
+    if data.supports_prefetch:
+        data.prefetch(range(3))
+    assert [data[i].tolist() for i in range(3)] == SENTENCES
+    for end in (".idx", ".bin"):
+        path = stem.parent / (stem.name + end)
+        content = path.read_bytes()
+        for size in range(len(content)):
+            path.write_bytes(content[:size])
+            with pytest.raises(UsageError, match="was cut off.*fairseq-preprocess") as caught:
+                load(stem)
+            assert str(caught.value).startswith(f"{path}: ")
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=re.escape(f"{stem}.bin: holds token 10, the dictionary")):
+        load(stem, words(10))
+
+
+# Of each format: where in the index the version, the first size and the second place stand.
+PLACES = {"mmap": (9, 26, 46), "cached": (8, 112, 88), "lazy": (8, 112, 88)}
+
+
+@pytest.mark.parametrize("which, number", [(0, 2), (1, -1), (1, 3), (2, 1)])
+def test_an_index_that_contradicts_itself(written, which, number):
+    stem, impl = written
+    width = 4 if impl == "mmap" and which == 1 else 8
+    path, place = stem.parent / (stem.name + ".idx"), PLACES[impl][which]
+    whole = bytearray(path.read_bytes())
+    whole[place : place + width] = number.to_bytes(width, "little", signed=True)
+    path.write_bytes(whole)
+    with pytest.raises(UsageError, match=re.escape(f"{path}: was cut off or is damaged")):
+        load(stem)
+
+
+def test_empty_sentences_and_splits(tmp_path):
+    with pytest.raises(UsageError, match=r"src\.bin: sentence 1 is empty, it lacks even </s>"):
+        load(write(tmp_path / "test.src-tgt.src", "mmap", [[2], [], [2]]), words(5))
+    with pytest.raises(UsageError, match=r"src\.bin: holds no sentence|src\.bin: was cut off"):
+        load(write(tmp_path / "valid.src-tgt.src", "mmap", []))
+    assert load(tmp_path / "gone.src-tgt.src") is None
