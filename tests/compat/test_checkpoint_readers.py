@@ -12,7 +12,6 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, zipped
 
-
 UNSAFE_MODULES = {"marshal", "shelve", "dill", "joblib", "cloudpickle", "_pickle", "jsonpickle"}
 LOADERS = {"load", "loads", "Unpickler", "_Unpickler", "load_module", "load_state_dict_from_url"}
 
