@@ -1,0 +1,95 @@
+"""The one load of a verifier, a drafter or a teacher, for every part of this project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fairseq import models
+from fairseq.data import Dictionary
+
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.printable import flat_message
+
+from .architectures import known_architectures_only
+from .patches import MisfitError
+
+
+class Dictionaries:
+    """The part of a task that building a model needs. None: of a side without words."""
+
+    def __init__(self, source: Dictionary | None, target: Dictionary | None) -> None:
+        self.source_dictionary = self.src_dict = source
+        self.target_dictionary = self.tgt_dict = target
+
+    def build_model(self, cfg: Any) -> Any:
+        return models.build_model(cfg, self)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Of a task's state there is none."""
+
+
+class Decoding(Dictionaries):
+    """The same of a model that only decodes with this project."""
+
+    decodes_speculatively = True
+
+
+def placeholders(weights: Any) -> tuple[Dictionary | None, Dictionary | None]:
+    """Dictionaries of the sizes that a checkpoint's weights say, for source and target; one where
+    they are equal, which embeddings that are shared need. None of a side without words."""
+    tables = [weights.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
+    source, target = (None if each is None else placeholder(each.size(0)) for each in tables)
+    same = source is not None and target is not None and len(source) == len(target)
+    return source, source if same else target
+
+
+def placeholder(size: int) -> Dictionary:
+    """A dictionary of ``size`` symbols whose names mean nothing, fairseq's own included."""
+    made = Dictionary()
+    for number in range(size - len(made)):
+        made.add_symbol(f"symbol{number}")
+    return made
+
+
+def load_models(
+    flag: str, paths: Sequence[str], task: Any, misfit: str = "", state: Any = None,
+    **options: Any,
+) -> tuple[list[Any], Any]:  # fmt: skip
+    """Build the models of checkpoints for this project, on the CPU, one by one.
+
+    Args:
+        flag: that names them.
+        task: whose dictionaries they have, or ``Dictionaries``.
+        misfit: what is added to the error where the dictionaries have other sizes.
+        state: the content of the first file, where it has been read.
+        options: of fairseq's ``load_model_ensemble``.
+
+    Returns:
+        The models, and the settings of the last one.
+
+    Raises:
+        UsageError: a file that is none, or of other dictionaries; names the flag and the file.
+    """
+    from fairseq import checkpoint_utils
+
+    made: list[Any] = []
+    saved = None
+    for path in paths:
+        try:
+            with known_architectures_only():
+                built, saved = checkpoint_utils.load_model_ensemble(
+                    [path], task=task, state=state, **options
+                )
+        except UsageError as error:
+            more = misfit if isinstance(error, MisfitError) else ""
+            raise UsageError(flag, f"{error}{more}") from error
+        except Exception as error:  # torch and fairseq each raise their own
+            raise UsageError(
+                flag,
+                f"{path} holds no model that can be built ({type(error).__name__}: "
+                f"{flat_message(error, 300)})",
+                "is the file sound?",
+            ) from error
+        made, state = made + built, None
+    return made, saved
