@@ -1,33 +1,21 @@
 """Settings are data: whatever reads a checkpoint, nothing among its settings is run or resolved."""
 
 import argparse
-import ast
-import collections
 import copy
-import importlib
 import io
 import itertools
 import os
-import sys
 import time
-import types
-from pickle import UnpicklingError
 
-import fairseq
 import pytest
 import torch
 from checkpoint_readers import BUILDERS, DRAFTERS, READERS, run, words_of
-from fairseq import checkpoint_utils, utils
+from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 from settings_payloads import HIDDEN, INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.checkpoints.settings import RefusedCheckpointError, plain_settings
-from fairseq_specdec.compat.literals import (
-    NotLiteralError,
-    parse_literal,
-    parse_settings_as_literals,
-)
 from fairseq_specdec.decoding.drafter_file import MASK
 
 
