@@ -53,6 +53,8 @@ BUILDERS = {
         "specdec-bench",
         ("{data}", "--path", "{evil}", *LANGUAGES, "--cpu", "--limit", "1", "--system",
          "greedy: --strategy greedy")),
+    "specdec-serve": (
+        "specdec-serve", ("--path", "{evil}", "--data", "{data}", "--port", "0", "--device", "cpu")),
     "the hub": ("hub", ("{evil}", "{data}")),
     "load_verifier": ("load_verifier", ("{evil}", "{data}")),
 }  # fmt: skip
