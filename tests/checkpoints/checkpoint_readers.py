@@ -54,7 +54,7 @@ BUILDERS = {
         ("{data}", "--path", "{evil}", *LANGUAGES, "--cpu", "--limit", "1", "--system",
          "greedy: --strategy greedy")),
     "specdec-serve": (
-        "specdec-serve", ("--path", "{evil}", "--data", "{data}", "--port", "0", "--device", "cpu")),
+        "specdec-serve", ("--path", "{evil}", "--data", "{data}", "--port", "0")),
     "the hub": ("hub", ("{evil}", "{data}")),
     "load_verifier": ("load_verifier", ("{evil}", "{data}")),
 }  # fmt: skip
