@@ -9,7 +9,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -103,7 +103,7 @@ class Guard:
         began = time.perf_counter()
         status = GONE
 
-        async def sending(message: dict[str, Any]) -> None:
+        async def sending(message: MutableMapping[str, Any]) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
