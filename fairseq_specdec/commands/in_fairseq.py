@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
@@ -53,26 +54,28 @@ def install() -> None:
 
 
 def hydra_field(name: str) -> str | None:
-    """A flag as fairseq-hydra-train's YAML names it: ``model.encoder.embed_dim``; None for what is
-    no setting there."""
+    """A flag as fairseq-hydra-train's YAML names it: ``model.block_size``; None for what is no
+    setting there."""
     from fairseq.dataclass.configs import FairseqConfig
-    from fairseq.models import MODEL_DATACLASS_REGISTRY
+    from fairseq.models import MODEL_REGISTRY
     from fairseq.registry import REGISTRIES
     from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
     if name in ("arch", "task", "criterion"):
         return f"{name.replace('arch', 'model')}._name"
+    criterions = REGISTRIES["criterion"]["dataclass_registry"].values()
     sections: list[tuple[str, Any]] = [
         ("task", TASK_DATACLASS_REGISTRY.get("translation_specdec")),
-        *(("criterion", one) for one in REGISTRIES["criterion"]["dataclass_registry"].values()),
+        *(("criterion", one) for one in criterions),
         *((each.name, each.type) for each in FairseqConfig.__dataclass_fields__.values()),
-        *(("model", one) for one in MODEL_DATACLASS_REGISTRY.values()),
     ]
     for section, config in sections:
-        fields = getattr(config, "__dataclass_fields__", {})
-        side, _, inner = name.partition("_")
-        if section == "model" and side in ("encoder", "decoder") and side in fields:
-            return f"{section}.{side}.{inner}"
-        if name in fields:
+        if name in getattr(config, "__dataclass_fields__", {}):
             return f"{section}.{name}"
+    for model in ("spec_drafter", "attached_drafter", "blockwise_transformer"):
+        parser = argparse.ArgumentParser(add_help=False)
+        if model in MODEL_REGISTRY:
+            MODEL_REGISTRY[model].add_args(parser)
+        if any(action.dest == name for action in parser._actions):
+            return f"model.{name}"
     return None

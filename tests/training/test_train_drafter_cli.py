@@ -119,9 +119,7 @@ def test_hydra_train_resume_and_load(reversal_data, verifier, tmp_path, fairseq_
     assert models[0].encoder(batch["src_tokens"])["encoder_out"][0].size(-1) == 64
 
 
-def test_hydra_names_fields_and_where_a_relative_folder_lies(
-    reversal_data, tmp_path, fairseq_command
-):
+def test_hydra_names_fields(reversal_data, tmp_path, fairseq_command):
     def train(*overrides):
         return fairseq_command(
             "hydra-train", "--config-dir", CONFIGS, "--config-name", "spec_drafter_toy",
@@ -132,15 +130,6 @@ def test_hydra_names_fields_and_where_a_relative_folder_lies(
     named = "error: model.bidirectional_prefix computes.*use model.num_cuts=1, or leave out model.b"
     with pytest.raises(AssertionError, match=named):
         train(added("model.bidirectional_prefix=true"))
-
-    shown = "checkpoint.save_dir: (.*), since hydra runs in a folder of its own"
-    log = "".join(train())
-    (folder,) = re.findall(shown, log)
-    assert (pathlib.Path(folder) / "checkpoint_last.pt").is_file()
-    assert pathlib.Path(folder).parts[-2:] == ("checkpoints", "spec_drafter_toy")
-    log = "".join(train("hydra.run.dir=."))
-    assert not re.search(shown, log)
-    assert (tmp_path / "checkpoints/spec_drafter_toy/checkpoint_last.pt").is_file()
 
 
 @pytest.mark.slow
