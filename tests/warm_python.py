@@ -33,7 +33,7 @@ STREAMS = 3
 PRELOADED = ("torch", "fairseq.models.transformer", "fairseq_cli.train", "sacrebleu")
 OWN = {
     "accelerate": "accelerate.cli", "bench": "bench.cli", "convert": "conversion.cli",
-    "demo": "demo.cli", "distill": "data.distill", "env": "environment.cli", "serve": "serve.cli",
+    "demo": "serve.cli", "distill": "data.distill", "env": "environment.cli", "serve": "serve.cli",
     "trace": "trace.cli",
 }  # fmt: skip
 FAIRSEQ = ("preprocess", "train", "hydra-train", "generate", "interactive", "validate")
