@@ -33,8 +33,8 @@ STREAMS = 3
 PRELOADED = ("torch", "fairseq.models.transformer", "fairseq_cli.train", "sacrebleu")
 OWN = {
     "accelerate": "accelerate.cli", "bench": "bench.cli", "convert": "conversion.cli",
-    "demo": "serve.cli", "distill": "data.distill", "env": "environment.cli", "serve": "serve.cli",
-    "trace": "trace.cli",
+    "demo": "serve.cli:demo_main", "distill": "data.distill", "env": "environment.cli", "serve": "serve.cli",
+    "trace": "trace.cli", "translate": "hub.cli",
 }  # fmt: skip
 FAIRSEQ = ("preprocess", "train", "hydra-train", "generate", "interactive", "validate")
 
@@ -160,7 +160,8 @@ def become(words, cwd, env):
     first, rest = words[0], words[1:]
     if first == "-e":
         sys.argv = rest[1:]
-        sys.exit(importlib.import_module(rest[0]).cli_main())
+        module, _, function = rest[0].partition(":")
+        sys.exit(getattr(importlib.import_module(module), function or "cli_main")())
     if first == "-m":
         sys.path.insert(0, cwd)
         sys.argv = rest

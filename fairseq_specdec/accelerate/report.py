@@ -6,7 +6,7 @@ from typing import Any
 
 from ..data.merge import losses
 from ..io.atomic import write_text
-from ..reports import cells, page
+from ..reports.page import cells, page
 from . import measuring
 from .commands import WAYS, Job, row_of
 from .measuring import LEAST_GAIN, Best, recommend

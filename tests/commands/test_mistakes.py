@@ -142,14 +142,14 @@ def folder(tmp_path_factory, fairseq_command):
 
 
 @pytest.fixture(scope="module")
-def attempt(folder, loaded_python):
+def attempt(folder, warm_python):
     """(status, stderr) of a command; (0, stdout) where it succeeds."""
 
     def run(command):
         program, *words = shlex.split(command)
-        start = [str(loaded_python.programs / program)]
+        start = [str(warm_python.programs / program)]
         if program == "fairseq-generate":  # as the interpreter's own main module
-            start = [str(loaded_python.python), "-m", "fairseq_cli.generate"]
+            start = [str(warm_python.python), "-m", "fairseq_cli.generate"]
         done = subprocess.run(
             [*start, *words], cwd=str(folder), text=True,
             capture_output=True, env=dict(os.environ, CUDA_VISIBLE_DEVICES=""),

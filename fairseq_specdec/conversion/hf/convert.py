@@ -19,7 +19,7 @@ from .commands import commands, task_settings
 from .families import LOADERS
 from .folder import ModelFolder
 from .loader import Converted
-from .vocabulary import Vocabulary, word
+from .vocabulary import word
 
 logger = logging.getLogger(__name__)
 Pair = Sequence[str | None]
@@ -62,10 +62,9 @@ def convert(path: str, out: str, source: str | None, target: str | None, force: 
     for name, content in converted.text.made.items():
         write_text(os.path.join(out, name), content)
     _write_checkpoint(converted, os.path.join(out, VERIFIER), pair)
-    description = {"dictionaries": names, "pair": list(pair), **_description(converted, words[1])}
-    description["clean_up"] = bool(
-        folder.json("tokenizer_config.json").get("clean_up_tokenization_spaces")
-    )
+    cleans = folder.json("tokenizer_config.json").get("clean_up_tokenization_spaces")
+    description = {"dictionaries": names, "pair": list(pair), "clean_up": bool(cleans)}
+    description.update(_description(converted, words[1]))
     write_json(os.path.join(out, DESCRIPTION), description)
     return commands(converted, out, pair)
 
@@ -97,10 +96,8 @@ def words_of(converted: Converted, side: int) -> list[str]:
         else:
             each = word(token, i)
         if each in words:
-            problem = (
-                f"the tokens {words[each]} and {len(words)} of the vocabulary are both {each!r}"
-            )
-            raise UsageError("", problem)
+            both = f"the tokens {words[each]} and {len(words)} of the vocabulary are both"
+            raise UsageError("", f"{both} {each!r}")
         words[each] = len(words)
     return list(words)
 
@@ -133,20 +130,13 @@ def _write_checkpoint(converted: Converted, path: str, pair: Pair) -> None:
     logger.info("%s: %d bytes, sha256 %s", path, os.path.getsize(path), sha256(path))
 
 
-def _specials(vocabulary: Vocabulary, language_token: str) -> dict[str, Any]:
-    """Special tokens, as text has them, to their words and whether they take the space before."""
-    languages = {token: code for code, token in vocabulary.languages.items()}
-    return {
-        token: [language_token.format(languages[token]) if token in languages else token, strips]
-        for token, strips in vocabulary.special.items()
-    }
-
-
 def _description(converted: Converted, target_words: list[str]) -> dict[str, Any]:
     """What ``hub.described`` reads, but for the names of a pair."""
     text, generation = converted.text, converted.generation
     vocabularies, orders = converted.vocabularies, converted.orders
     kind, first = text.kind, generation.forced_first
+    languages = {code: text.language_token.format(code) for code in vocabularies[0].languages}
+    words = {token: languages[code] for code, token in vocabularies[0].languages.items()}
     if kind == "tokenizers" and orders[0] != list(range(len(orders[0]))):
         kind = "gpt2" if text.byte_level else "sentencepiece"
     renamed = [
@@ -156,11 +146,15 @@ def _description(converted: Converted, target_words: list[str]) -> dict[str, Any
         "format": 1,
         "family": converted.model_type,
         "kind": kind,
-        "languages": {code: text.language_token.format(code) for code in vocabularies[0].languages},
+        "languages": languages,
         "source": text.source,
         "start": text.start,
         "first": None if first is None else target_words[orders[1].index(first)],
-        "special": [_specials(each, text.language_token) for each in vocabularies],
+        # as text has them, to their words and whether they take the space before
+        "special": [
+            {token: [words.get(token, token), strips] for token, strips in each.special.items()}
+            for each in vocabularies
+        ],
         "renamed": renamed,
         "flags": generation.flags,
         "told_length": generation.length_stated,
