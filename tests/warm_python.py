@@ -33,8 +33,8 @@ STREAMS = 3
 PRELOADED = ("torch", "fairseq.models.transformer", "fairseq_cli.train", "sacrebleu")
 OWN = {
     "accelerate": "accelerate.cli", "bench": "bench.cli", "convert": "conversion.cli",
-    "demo": "serve.cli:demo_main", "distill": "data.distill", "env": "environment.cli", "serve": "serve.cli",
-    "trace": "trace.cli", "translate": "hub.cli",
+    "demo": "serve.cli:demo_main", "distill": "data.distill", "env": "environment.cli",
+    "serve": "serve.cli", "trace": "trace.cli", "translate": "hub.cli",
 }  # fmt: skip
 FAIRSEQ = ("preprocess", "train", "hydra-train", "generate", "interactive", "validate")
 

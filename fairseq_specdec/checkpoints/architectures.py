@@ -8,10 +8,9 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from omegaconf import OmegaConf, open_dict
-
 from fairseq_specdec.compat.literals import NotLiteralError, parse_settings_as_literals
 
+from .content import get_setting, set_setting
 from .own_task import OwnTask
 from .settings import RefusedCheckpointError
 
@@ -20,36 +19,24 @@ VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
 # Model classes of fairseq 0.12.1 to 0.12.3 whose code was read: settings reach nothing but sizes,
 # names of functions in tables and fairseq's eval of lists (literals, see literals.py). The files
 # that settings name, tables of embeddings and the recogniser that a speech model began with, are
-# not opened (_opening_nothing). Others open further checkpoints that a setting
-# names (tests/checkpoints/test_architectures.py finds them), or read no text.
+# not opened. Others open further checkpoints that a setting names
+# (tests/checkpoints/test_architectures.py finds them), or read no text.
 _MODELS = "fairseq.models."
-_TRANSFORMERS = frozenset(
-    (
-        "transformer.transformer_base.TransformerModelBase",
-        "transformer.transformer_legacy.TransformerModel",
-        "transformer_align.TransformerAlignModel",
-        "bart.model.BARTModel",
-        "multilingual_transformer.MultilingualTransformerModel",
-        "speech_to_text.s2t_transformer.S2TTransformerModel",
-    )
-)
-READ = _TRANSFORMERS | frozenset(
-    (
-        "fconv.FConvModel",
-        "fconv_lm.FConvLanguageModel",
-        "lightconv.LightConvModel",
-        "lightconv_lm.LightConvLanguageModel",
-        "lstm.LSTMModel",
-        "lstm_lm.LSTMLanguageModel",
-        "nat.cmlm_transformer.CMLMNATransformerModel",
-        "nat.insertion_transformer.InsertionTransformerModel",
-        "nat.iterative_nonautoregressive_transformer.IterNATransformerModel",
-        "nat.levenshtein_transformer.LevenshteinTransformerModel",
-        "nat.nat_crf_transformer.NACRFTransformerModel",
-        "nat.nonautoregressive_transformer.NATransformerModel",
-        "transformer_lm.TransformerLanguageModel",
-    )
-)
+_TRANSFORMERS = frozenset("""
+    transformer.transformer_base.TransformerModelBase transformer_align.TransformerAlignModel
+    transformer.transformer_legacy.TransformerModel bart.model.BARTModel
+    multilingual_transformer.MultilingualTransformerModel
+    speech_to_text.s2t_transformer.S2TTransformerModel
+""".split())  # fmt: skip
+READ = _TRANSFORMERS.union("""
+    fconv.FConvModel fconv_lm.FConvLanguageModel lightconv.LightConvModel
+    lightconv_lm.LightConvLanguageModel lstm.LSTMModel lstm_lm.LSTMLanguageModel
+    nat.cmlm_transformer.CMLMNATransformerModel nat.insertion_transformer.InsertionTransformerModel
+    nat.iterative_nonautoregressive_transformer.IterNATransformerModel
+    nat.levenshtein_transformer.LevenshteinTransformerModel
+    nat.nat_crf_transformer.NACRFTransformerModel
+    nat.nonautoregressive_transformer.NATransformerModel transformer_lm.TransformerLanguageModel
+""".split())  # fmt: skip
 _OWN = __name__.split(".")[0] + "."
 
 
@@ -92,8 +79,7 @@ def now_read(path: Any, state: Any) -> None:
 
 
 def source() -> Source | None:
-    """The checkpoint that is read, or whose settings a model is built from; None for a command
-    line's."""
+    """The checkpoint whose settings are read or built from; None for a command line's."""
     return _source.get()
 
 
@@ -111,28 +97,17 @@ def build(original: Any, cfg: Any, task: Any, known: Source, *args: Any, **kwarg
         remedy = "exchange --source-lang and --target-lang"
         raise RefusedCheckpointError(known.path, "translates in the other direction", remedy)
     parse_settings_as_literals()  # modules of fairseq that were loaded since
+    recogniser = "load_pretrained_encoder_from"  # whose encoder a speech model began with
+    if ours and get_setting(cfg, recogniser) is not None:
+        set_setting(cfg, **{recogniser: None})  # all weights are in the checkpoint
     try:
-        with _opening_nothing(cfg) if ours else contextlib.nullcontext():
+        with _set(filled, ours or filled.get()):
             return original(cfg, task, *args, **kwargs)
     except NotLiteralError as error:
         items = cfg.items() if hasattr(cfg, "items") else vars(cfg).items()
         name = next((str(name) for name, value in items if value == error.text), "model")
         problem = f"its setting {name}: {error}"
         raise RefusedCheckpointError(known.path, problem, "do not use this checkpoint") from error
-
-
-@contextlib.contextmanager
-def _opening_nothing(cfg: Any) -> Iterator[None]:
-    """Leave out the files that training began with: tables of embeddings, and the recogniser whose
-    encoder a speech model has. All weights are in the checkpoint, which fairseq reads after it."""
-    name = "load_pretrained_encoder_from"
-    if OmegaConf.is_config(cfg) and name in cfg:
-        with open_dict(cfg):
-            cfg[name] = None
-    elif not OmegaConf.is_config(cfg) and getattr(cfg, name, None) is not None:
-        setattr(cfg, name, None)
-    with _set(filled, True):
-        yield
 
 
 def check_architecture(cfg: Any, task: Any, known: Source) -> None:
@@ -144,18 +119,14 @@ def check_architecture(cfg: Any, task: Any, known: Source) -> None:
     our_task = getattr(task, "decodes_speculatively", False)
     trusted = [word.strip() for word in os.environ.get(VARIABLE, "").split(",")]
     full = f"{model.__module__}.{model.__qualname__}"
-    if name in trusted or full.startswith(_OWN) or not (our_task or _ours.get()):
-        return
-    allowed = _TRANSFORMERS if our_task else READ
-    if full.startswith(_MODELS) and full[len(_MODELS) :] in allowed:
+    listed = [_MODELS + each for each in (_TRANSFORMERS if our_task else READ)]
+    ours = our_task or _ours.get()
+    if not ours or name in trusted or full in listed or full.startswith(_OWN):
         return
     if our_task and full.startswith("fairseq."):
-        raise RefusedCheckpointError(
-            known.path,
-            f"holds a {model.__name__} (architecture {name}), and this project decodes "
-            "fairseq's Transformers only",
-            f"decode it with {OwnTask(known.state).flags()}",
-        )
+        problem = f"holds a {model.__name__} (architecture {name}), and this project decodes "
+        remedy = f"decode it with {OwnTask(known.state).flags()}"
+        raise RefusedCheckpointError(known.path, f"{problem}fairseq's Transformers only", remedy)
     raise RefusedCheckpointError(
         known.path,
         f"its architecture {name} ({full}) is not built from a checkpoint, since its code may "

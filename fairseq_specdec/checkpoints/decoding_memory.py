@@ -72,50 +72,42 @@ def _load(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
     # A state that was read elsewhere is a drafter's, whose weights are not all packed.
     command = given.get("state") is None and fairseq_command() in DECODING
     begun = _decoding.get() is not None
-    if ours and whole and (begun or command):
-        with contextlib.nullcontext() if begun else only_to_decode():
-            loaded = original(filenames, *args, **kwargs)
-            _attach(loaded[0], [str(name) for name in filenames])
-            return loaded
-    token = _decoding.set(None)
-    try:
-        return original(filenames, *args, **kwargs)
-    finally:
-        _decoding.reset(token)
+    if not (ours and whole and (begun or command)):
+        token = _decoding.set(None)
+        try:
+            return original(filenames, *args, **kwargs)
+        finally:
+            _decoding.reset(token)
+    with contextlib.nullcontext() if begun else only_to_decode():
+        loaded = original(filenames, *args, **kwargs)
+        for model, path in zip(loaded[0], map(str, filenames)):
+            stored = (_decoding.get() or {}).pop(path, None)
+            if stored is not None:
+                _fitting(path, packed_file.attach, model, stored)
+        return loaded
 
 
 def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     state = original(path, *args, **kwargs)
     stored, packed = state.pop(packed_file.KEY, None), _decoding.get()
-    if stored is None:
-        return state
-    with _naming(path):
+    if stored is not None:
         if packed is None:
-            raise packed_file.UnfitError(
+            raise RefusedCheckpointError(
+                path,
                 "its weights are packed for decoding alone, with fairseq-generate or "
                 "fairseq-interactive and a task of this project, or from Python without "
-                "keep_weights; use the checkpoint that they were packed from"
+                "keep_weights",
+                "use the checkpoint that they were packed from",
             )
-        packed_file.check(stored)
-    state["model"].update(packed_file.hollow(stored))
-    packed[str(path)] = stored
+        _fitting(path, packed_file.check, stored)
+        state["model"].update(packed_file.hollow(stored))
+        packed[str(path)] = stored
     return state
 
 
-def _attach(models: list[Any], paths: list[str]) -> None:
-    """Give the models of files with packed weights these."""
-    packed = _decoding.get() or {}
-    for model, path in zip(models, paths):
-        stored = packed.pop(path, None)
-        if stored is not None:
-            with _naming(path):
-                packed_file.attach(model, stored)
-
-
-@contextlib.contextmanager
-def _naming(path: Any) -> Iterator[None]:
+def _fitting(path: Any, use: Any, *stored: Any) -> None:
     try:
-        yield
+        use(*stored)
     except packed_file.UnfitError as error:
         raise RefusedCheckpointError(path, error) from error
 

@@ -26,9 +26,15 @@ SUFFIX = "_specdec"
 
 
 class OwnTask:
-    """The task of a checkpoint's training. ``state``: the checkpoint's content; whatever it lacks
-    is not known. ``name``: fairseq's task, as ``--task`` takes it: of one that decodes with this
-    project, the task that it was made of; ``translation`` where the checkpoint names none."""
+    """The task of a checkpoint's training.
+
+    Args:
+        state: the checkpoint's content; whatever it lacks is not known.
+
+    Attributes:
+        name: fairseq's task, as ``--task`` takes it: of one that decodes with this project, the
+            task that it was made of; ``translation`` where the checkpoint names none.
+    """
 
     def __init__(self, state: Any) -> None:
         name, self._settings = _named(state if isinstance(state, dict) else {})
@@ -43,8 +49,7 @@ class OwnTask:
         return _registered(self.name + SUFFIX) is not None
 
     def adds_symbols(self, task: Any) -> bool:
-        """Whether it may have added symbols to the dictionaries that ``task`` does not know, or
-        knows only by flags."""
+        """Whether it may have added symbols that ``task`` does not know, or knows only by flags."""
         return self.name in _FLAGS or (self.name != STOCK and not self.made(task))
 
     def made(self, task: Any) -> bool:
@@ -53,8 +58,7 @@ class OwnTask:
         return known is not None and isinstance(task, known)
 
     def reverses(self, task: Any) -> bool:
-        """Whether it translated one pair of languages, and ``task`` goes from its target to its
-        source."""
+        """Whether it translated one pair of languages, and ``task`` goes the other way."""
         sides = ("source_lang", "target_lang")
         own = [self._settings.get(side) for side in sides]
         now = [_setting(task, side) for side in sides]

@@ -7,9 +7,9 @@ applying it twice changes nothing. Those of reading checkpoints are in ``checkpo
 """
 
 from .activations import run_swish
-from .attention import math_attention_for_bf16_on_cpu
 from .batching import keep_last_batch
 from .better_transformer import strip_better_transformer
+from .bf16 import bf16_without_tpu, math_attention_for_bf16_on_cpu
 from .data_files import check_data_files
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .hub_task import take_tasks_of_the_hub
@@ -17,7 +17,6 @@ from .literals import parse_settings_as_literals
 from .ngrams import block_ngrams_on_cpu
 from .subword_files import read_subword_files
 from .task_faults import give_mbart_its_args, leave_languages_to_the_data, take_the_hubs_arguments
-from .tpu import bf16_without_tpu
 from .user_dir import know_own_folder
 
 FIXES = (

@@ -48,43 +48,37 @@ def _make_dataset(original: Any, path: str, impl: Any, *args: Any, **kwargs: Any
     known = impl in (None, "mmap", "cached", "lazy")
     if not known or not all(map(os.path.isfile, (index, data))):
         return original(path, impl, *args, **kwargs)
-    if impl is None:  # fairseq looked at its first bytes
-        raise UsageError(index, "was cut off or is damaged", _REMEDY)
+    have = os.path.getsize(data)
     try:
         made = original(path, impl, *args, **kwargs)
+        if made is None:  # fairseq looked at the first bytes of the index
+            raise ValueError
+        sizes = np.asarray(made.sizes, np.int64)
+        if impl == "mmap":
+            dtype, length = np.dtype(made._index.dtype), 26 + 12 * len(sizes)
+            places = made._index._pointers // dtype.itemsize
+        else:
+            dtype, places = np.dtype(made.dtype), made.data_offsets[:-1]
+            length = 48 + 8 * (2 * len(made.data_offsets) + len(sizes))
+        starts = np.cumsum(sizes) - sizes
+        if os.path.getsize(index) != length or (sizes < 0).any() or (starts != places).any():
+            raise ValueError
     except (ValueError, LookupError, AssertionError, OverflowError, struct.error) as error:
-        where = data if os.path.getsize(data) == 0 else index
-        raise UsageError(where, "was cut off or is damaged", _REMEDY) from error
-    sizes, width = np.asarray(made.sizes, np.int64), 8
-    if impl == "mmap":
-        dtype, length = np.dtype(made._index.dtype), 26 + 12 * len(sizes)
-        places = made._index._pointers // dtype.itemsize
-    else:
-        dtype, places = np.dtype(made.dtype), made.data_offsets[:-1]
-        length = 6 * width + 2 * width * len(made.data_offsets) + width * len(sizes)
-    total, ends = int(sizes.sum()), np.cumsum(sizes)
-    if len(sizes) == 0:
-        raise UsageError(data, "holds no sentence", "binarise a text that has some")
-    if os.path.getsize(index) != length or sizes.min() < 0 or (ends - sizes != places).any():
-        raise UsageError(index, "was cut off or is damaged", _REMEDY)
-    if os.path.getsize(data) < total * dtype.itemsize:
-        have = os.path.getsize(data)
+        where = data if have == 0 else index
+        raise UsageError(where, "was cut off, is damaged or has no sentence", _REMEDY) from error
+    total = int(sizes.sum())
+    if have < total * dtype.itemsize or total == 0:
         raise UsageError(data, f"was cut off ({have} of {total * dtype.itemsize} bytes)", _REMEDY)
-    if _checking.get() and kwargs.get("dictionary") is not None:
-        _check_tokens(data, dtype, total, impl != "mmap", sizes, len(kwargs["dictionary"]))
-    return made
-
-
-def _check_tokens(data: str, dtype: Any, total: int, first: int, sizes: Any, symbols: int) -> None:
-    """``first``: what the file adds to every token, 1 in the legacy format."""
+    words, first = kwargs.get("dictionary"), int(impl != "mmap")  # added to tokens
+    if not _checking.get() or words is None:
+        return made
     if sizes.min() == 0:
         raise UsageError(data, f"sentence {sizes.argmin()} is empty, it lacks even </s>", _REMEDY)
     tokens = np.memmap(data, dtype, "r", shape=(total,))
     for start in range(0, total, _CHUNK):
         chunk = tokens[start : start + _CHUNK]
-        low, high = int(chunk.min()), int(chunk.max())
-        if low < first or high >= symbols + first:
-            wrong = (low if low < first else high) - first
-            raise UsageError(
-                data, f"holds token {wrong}, the dictionary has {symbols} symbols", _WORDS
-            )
+        low, high = int(chunk.min()) - first, int(chunk.max()) - first
+        if low < 0 or high >= len(words):
+            problem = f"holds token {low if low < 0 else high}, the dictionary has {len(words)}"
+            raise UsageError(data, f"{problem} symbols", _WORDS)
+    return made

@@ -6,6 +6,8 @@ from typing import Any
 
 from .patch import wrap_once
 
+# Called where a command names this package, which may have been imported before.
+when_named: list[Callable[[], None]] = []
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -38,6 +40,8 @@ def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
         # The clone of the same name, too: Python finds the package in it, which is on the path.
         for place in (folder, os.path.join(folder, os.path.basename(PACKAGE))):
             if os.path.isdir(place) and os.path.samefile(place, PACKAGE):
+                for call in when_named:
+                    call()
                 return
         if os.path.basename(os.path.abspath(folder)) == os.path.basename(PACKAGE):
             raise ImportError(

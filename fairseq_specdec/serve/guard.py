@@ -9,7 +9,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel

@@ -53,7 +53,8 @@ BUILDERS = {
         "specdec-bench",
         ("{data}", "--path", "{evil}", *LANGUAGES, "--cpu", "--limit", "1", "--system",
          "greedy: --strategy greedy")),
-    "specdec-demo": ("specdec-demo", ("--path", "{evil}", "--data", "{data}", "--port", "0")),
+    "specdec-serve": (
+        "specdec-serve", ("--path", "{evil}", "--data", "{data}", "--port", "0")),
     "the hub": ("hub", ("{evil}", "{data}")),
     "load_verifier": ("load_verifier", ("{evil}", "{data}")),
 }  # fmt: skip

@@ -12,7 +12,6 @@ from pickle_assembly import (
     dict_of,
     dtype,
     ended,
-    framed,
     named,
     new,
     plain,
@@ -143,68 +142,35 @@ def odd_pickles(_):
     """Instructions out of place, and lies about lengths."""
     into = {
         "a tensor": tensor(storage()), "an array": array(), "a Namespace": new(NAMESPACE),
-        "a tuple": plain((1,)), "text": text("x"), "a name": NAMESPACE,
-        "a list of omegaconf": plain(OmegaConf.create([1])),
-        "a config": plain(OmegaConf.create({"a": 1})),
+        "a tuple": plain((1,)), "text": text("x"), "a config": plain(OmegaConf.create({"a": 1})),
     }  # fmt: skip
     one = whole(1)
     made = {}
     for what, part in into.items():
         made[f"SETITEM on {what}"] = ended(part + one + one + pickle.SETITEM)
-        made[f"SETITEMS on {what}"] = ended(part + pickle.MARK + one + one + pickle.SETITEMS)
         made[f"APPEND to {what}"] = ended(part + one + pickle.APPEND)
-        made[f"APPENDS to {what}"] = ended(part + pickle.MARK + one + pickle.APPENDS)
-        if what != "a name":
-            made[f"REDUCE of {what}"] = ended(call(part))
-            made[f"NEWOBJ of {what}"] = ended(new(part))
+        made[f"REDUCE of {what}"] = ended(call(part))
+        made[f"NEWOBJ of {what}"] = ended(new(part))
     made.update({
-        "SETITEM on a list": ended(plain([0]) + whole(0) + one + pickle.SETITEM),
-        "APPEND to a dict": ended(plain({}) + one + pickle.APPEND),
         "SETITEMS of three": ended(plain({}) + pickle.MARK + one * 3 + pickle.SETITEMS),
         "a list for a key": ended(plain({}) + plain([]) + one + pickle.SETITEM),
         "an empty stack": ended(b""),
         "REDUCE of nothing": ended(pickle.REDUCE),
-        "NEWOBJ of nothing": ended(pickle.NEWOBJ),
-        "BUILD of nothing": ended(pickle.BUILD),
         "BUILD of a dict": ended(build(pickle.EMPTY_DICT, dict_of(a=one))),
         "TUPLE3 of two": ended(one + one + pickle.TUPLE3),
         "TUPLE without a mark": ended(one + pickle.TUPLE),
-        "SETITEM of nothing": ended(pickle.SETITEM),
         "BINGET of nothing": ended(pickle.BINGET + b"\x09"),
-        "BINPUT of nothing": ended(pickle.BINPUT + b"\x09"),
-        "LONG_BINGET of nothing": ended(pickle.LONG_BINGET + b"\xff" * 4),
-        "LONG4": ended(pickle.LONG4 + b"\x01\x00\x00\x00\x01"),
-        "LONG4, negative": ended(pickle.LONG4 + b"\xff" * 4),
         "LONG4, endless": ended(pickle.LONG4 + b"\xff\xff\xff\x7f"),
-        "LONG as text": ended(pickle.LONG + b"1L\n"),
-        "INT as text": ended(pickle.INT + b"1\n"),
-        "FLOAT as text": ended(pickle.FLOAT + b"1\n"),
-        "STRING": ended(pickle.STRING + b"'x'\n"),
-        "BINSTRING": ended(pickle.BINSTRING + b"\x01\x00\x00\x00x"),
-        "UNICODE": ended(pickle.UNICODE + b"x\n"),
-        "BINBYTES": ended(pickle.BINBYTES + b"\x01\x00\x00\x00x", 3),
         "BINUNICODE longer than the file": ended(pickle.BINUNICODE + b"\xff\xff\xff\xff"),
         "BINUNICODE that is none": ended(pickle.BINUNICODE + b"\x01\x00\x00\x00\xff"),
-        "BINUNICODE8": ended(pickle.BINUNICODE8 + b"\x01" + bytes(7) + b"x", 4),
-        "BINUNICODE8, endless": ended(pickle.BINUNICODE8 + b"\xff" * 8, 4),
-        "EMPTY_SET": ended(pickle.EMPTY_SET, 4),
-        "FROZENSET": ended(pickle.MARK + pickle.FROZENSET, 4),
-        "FRAME": pickle.PROTO + b"\x04" + framed(pickle.NONE + pickle.STOP),
-        "FRAME, endless": ended(pickle.FRAME + b"\xff" * 7 + b"\x7f" + pickle.NONE, 4),
-        "FRAME, too short": ended(pickle.FRAME + bytes(8) + pickle.NONE, 4),
-        "BYTEARRAY8": ended(pickle.BYTEARRAY8 + b"\x01" + bytes(7) + b"x", 5),
-        "BYTEARRAY8, endless": ended(pickle.BYTEARRAY8 + b"\xff" * 7 + b"\x7f", 5),
-        "NEXT_BUFFER": ended(pickle.NEXT_BUFFER, 5),
-        "READONLY_BUFFER": ended(bytes_of(b"x") + pickle.READONLY_BUFFER, 5),
-        "protocol 3": ended(pickle.NONE, 3),
-        "protocol 5": ended(pickle.NONE, 5),
-        "protocol 6": ended(pickle.NONE, 6),
+        "BINUNICODE8, endless": ended(pickle.BINUNICODE8 + b"\xff" * 8),
+        "FRAME, endless": ended(pickle.FRAME + b"\xff" * 7 + b"\x7f" + pickle.NONE),
+        "BYTEARRAY8, endless": ended(pickle.BYTEARRAY8 + b"\xff" * 7 + b"\x7f"),
         "protocol 255": ended(pickle.NONE, 255),
         "no instruction": ended(b"\xff"),
         "a name without end": ended(pickle.GLOBAL + b"argparse"),
         "a name of a megabyte": ended(named("a" * 10**6, "b")),
-        "a name that is no ASCII": ended(pickle.GLOBAL + "argparse\nNamespäce\n".encode()),
-        "nothing": b"",
+        "a name that is no ASCII": ended(pickle.GLOBAL + "argparse\nNamesp\xe4ce\n".encode()),
         "no end": pickle.PROTO + b"\x02" + pickle.NONE,
         "a name in two parts": ended(named("argparse.Namespace", "__init__")),
         "a module for a name": ended(named("", "argparse.Namespace")),

@@ -46,7 +46,7 @@ MISTAKES = [
      "--cpu --system 'fast: --strategy gadd'"),
     ("A drafter that no system of the benchmark uses", "specdec-bench toy --path verifier.pt "
      "--cpu --drafter-path drafter.pt"),
-    ("A subword model that is not there", "specdec-demo --path subwords/verifier.pt "
+    ("A subword model that is not there", "specdec-serve --path subwords/verifier.pt "
      "--data subwords --source-lang src --target-lang tgt"),
     ("Distilling without a teacher", "specdec-distill toy --path none.pt --dest out --cpu"),
     ("Languages the wrong way round", GENERATE + "--path trained.pt -s tgt -t src"),

@@ -281,7 +281,7 @@ def test_lengths_count_the_start_symbol():
     "family, given, message",
     [
         ("nllb", ("eng", "deu_Latn"), "^source_lang eng: none of .* near it are eng_Latn$"),
-        ("nllb", ("eng_Latn", None), "^target_lang: the model has 202 languages; pass"),
+        ("nllb", ("eng_Latn", None), "^target_lang: the model has 202 languages; name one"),
         ("nllb", ("??", "deu_Latn"), "there are ace_Arab, .* and 190 more, which converted.js"),
         ("marian", (None, "de"), "^target_lang de: the model's is yy"),
     ],

@@ -256,6 +256,7 @@ def test_soft_targets_need_a_drafter_that_reads_its_verifier():
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_soft_targets_are_what_the_verifier_expects_after_the_true_tokens(tmp_path, share):
+    torch.manual_seed(1)
     save_verifier(tmp_path / "v.pt", decoder_output_dim=64)
     model = make_drafter(
         arch="attached_drafter_tiny", model=AttachedDrafter, attach_to=str(tmp_path / "v.pt")

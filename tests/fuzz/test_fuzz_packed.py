@@ -8,7 +8,6 @@ from toy_pair import text_of, write_pair
 from toy_translation import sentences
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint
-from fairseq_specdec.compat import unpickling_files
 from fairseq_specdec.conversion import cli
 from fairseq_specdec.engine.native import library, packed_file
 from fairseq_specdec.hub import SpeculativeTranslator
@@ -72,8 +71,7 @@ def damaged(data, random):
     return data
 
 
-def test_packed(folder, fuzz, monkeypatch):
-    monkeypatch.setattr(unpickling_files, "LEAST_MAPPED", 1)
+def test_packed(folder, fuzz):
     path = folder / "odd.pt"
     states = {name: load_checkpoint(str(folder / name)) for name in FORMATS}
     for seed in fuzz.seeds():
