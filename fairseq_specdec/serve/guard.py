@@ -103,7 +103,7 @@ class Guard:
         began = time.perf_counter()
         status = GONE
 
-        async def sending(message: Any) -> None:
+        async def sending(message: MutableMapping[str, Any]) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
