@@ -44,6 +44,7 @@ def reporting(
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     warnings.filterwarnings("ignore", module=r"hydra\.")  # of the way fairseq calls it
+    warnings.filterwarnings("ignore", message=r"\s*'config' is validated")  # of hydra, patched
     try:
         yield words
         _flush()

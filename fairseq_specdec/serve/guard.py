@@ -114,7 +114,9 @@ class Guard:
 
         try:
             headers = Headers(scope=scope)
-            self._check_site(headers)
+            # A link may lead to the page, whose address starts nothing.
+            if self.access.port is not None and scope["path"] != "/":
+                self._check_site(headers)
             body = await self._body(headers, receive)
             await self._check_token(scope, _replaying(body, receive))
             await self.app(scope, _replaying(body, receive), sending)
@@ -129,11 +131,9 @@ class Guard:
     def _check_site(self, headers: Headers) -> None:
         """Refuse what a page of another site sends; its names for this one are refused by
         ``TrustedHostMiddleware``."""
-        if self.access.port is None:
-            return
-        ours = {f"http://{host}:{self.access.port}" for host in LOCAL}
-        if self.access.port == 80:
-            ours |= {f"http://{host}" for host in LOCAL}
+        port = self.access.port
+        ours = {f"http://{host}:{port}" for host in LOCAL}
+        ours |= {f"http://{host}" for host in LOCAL if port == 80}
         origins = {origin.lower() for origin in headers.getlist("origin")}
         sites = set(headers.getlist("sec-fetch-site"))
         if not origins <= ours or not sites <= {"same-origin", "none"}:

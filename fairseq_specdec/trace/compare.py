@@ -18,6 +18,7 @@ class TracedSystem(NamedTuple):
 def systems_of(files: Sequence[tuple[str, Sequence[Trace]]]) -> list[TracedSystem]:
     """Sort traces by the system that made them."""
     groups: dict[tuple[str, str, str], list[Trace]] = {}
+    sources: dict[int, tuple[str, list[str]]] = {}
     for file, traces in files:
         for trace in traces:
             key = (file, trace.strategy, repr(sorted(trace.settings.items())))
@@ -29,20 +30,31 @@ def systems_of(files: Sequence[tuple[str, Sequence[Trace]]]) -> list[TracedSyste
             if trace.id in by_id:
                 raise TraceError(file, f"sentence {trace.id} is there twice for {name}")
             by_id[trace.id] = trace
+            first, source = sources.setdefault(trace.id, (name, trace.source))
+            if source != trace.source:
+                raise TraceError(
+                    "",
+                    f"sentence {trace.id} is another one in the traces of {first} and {name}",
+                    "give traces of one data set",
+                )
         systems.append(TracedSystem(name, traces[0].settings, by_id))
-    _check_sources(systems)
     return systems
 
 
 def _names(groups: dict[tuple[str, str, str], list[Trace]]) -> list[str]:
     """The strategy's name; where that is no name yet, the settings that differ, or the file's."""
-    names = []
+    names: list[str] = []
     for file, strategy, shown in groups:
         rivals = [key for key in groups if key[1] == strategy]
         name = strategy
         if len({key[2] for key in rivals}) > 1:
-            mine = groups[file, strategy, shown][0].settings
-            name = f"{strategy} ({_differing(mine, [groups[key][0].settings for key in rivals])})"
+            mine, *others = (groups[key][0].settings for key in [(file, strategy, shown), *rivals])
+            differing = {
+                key: value
+                for key, value in sorted(mine.items())
+                if any(repr(each.get(key)) != repr(value) for each in others)
+            }
+            name = f"{strategy} ({settings_text(differing) or 'defaults'})"
         if sum(key[2] == shown for key in rivals) > 1:
             name = f"{name}, {os.path.basename(file)}"
         while name in names:
@@ -51,35 +63,10 @@ def _names(groups: dict[tuple[str, str, str], list[Trace]]) -> list[str]:
     return names
 
 
-def _differing(mine: dict[str, Any], all_settings: list[dict[str, Any]]) -> str:
-    """Those of a system's settings that are not the same in all of them, in one line."""
-    keys = sorted({key for settings in all_settings for key in settings})
-    differing = [k for k in keys if len({repr(s.get(k)) for s in all_settings}) > 1]
-    texts = [f"{key} {setting_text(mine[key])}" for key in differing if key in mine]
-    return ", ".join(texts) or "defaults"
-
-
-def setting_text(value: Any) -> str:
-    """A setting's value, short: a path by its last part."""
-    return os.path.basename(value) if isinstance(value, str) and os.sep in value else str(value)
-
-
 def settings_text(settings: dict[str, Any]) -> str:
-    """Settings in one line."""
-    return ", ".join(f"{key} {setting_text(value)}" for key, value in settings.items())
-
-
-def _check_sources(systems: list[TracedSystem]) -> None:
-    sources: dict[int, tuple[str, list[str]]] = {}
-    for system in systems:
-        for number, trace in system.traces.items():
-            name, source = sources.setdefault(number, (system.name, trace.source))
-            if source != trace.source:
-                raise TraceError(
-                    "",
-                    f"sentence {number} is another one in the traces of {name} and {system.name}",
-                    "give traces of one data set",
-                )
+    """Settings in one line; a path by its last part."""
+    texts = {key: str(value) for key, value in settings.items()}
+    return ", ".join(f"{key} {os.path.basename(text) or text}" for key, text in texts.items())
 
 
 def chosen(

@@ -31,12 +31,6 @@ def test_a_batch_pays_by_what_a_row_adds(column, widest, smallest):
     assert paying(lambda live: 1 + column * (live - 1), widest) == smallest
 
 
-def test_drafts_that_batches_lack_are_counted():
-    """One row drafts and emits 3 tokens in the time of 1: small batches do not pay."""
-    drafted = paying(lambda live: (1 + 0.1 * (live - 1)) / (3 if live == 1 else 1), 16)
-    assert 4 <= drafted <= 6 and paying(lambda live: 1 + 0.1 * (live - 1), 16) == 2
-
-
 @pytest.mark.parametrize(
     "settings, rejected, accepted",
     [({}, 2, 8), ({"strategy": "greedy"}, 2, 2), ({"beam": 2}, 3, 3)],

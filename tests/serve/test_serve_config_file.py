@@ -1,7 +1,6 @@
 """Several pairs from one file: what it may say, and a server of two pairs."""
 
 import pathlib
-import re
 import shutil
 import threading
 
@@ -29,12 +28,6 @@ def test_fields_are_flags(tmp_path):
     assert (one.path, one.source_lang, one.max_len_b) == ("a.pt:b.pt", "no", 16)
     assert one.unnormalized is True and not hasattr(two, "realign") and not hasattr(two, "beam")
     assert (two.workers, two.tau, two.tokenizer) == (2, 0.001, "none")
-
-
-def test_the_documented_file_is_one(tmp_path):
-    (example,) = re.findall(r"```text\n(- path: .*?)```", DOCS.read_text("utf-8"), re.S)
-    (tmp_path / "models.yaml").write_text(example)
-    assert len(entries(str(tmp_path / "models.yaml"), pair_parser())) == 2
 
 
 @pytest.mark.parametrize(

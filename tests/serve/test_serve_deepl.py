@@ -52,13 +52,6 @@ def test_its_own_client_shows_usage(translator):
     assert after.character.count - before.count == 7 and not after.any_limit_reached
 
 
-def test_its_own_client_shows_errors(translator):
-    with pytest.raises(deepl.DeepLException, match="target_lang 'SRC' is not supported; there is"):
-        translator.translate_text("w1", target_lang="SRC")
-    with pytest.raises(deepl.DeepLException, match="over 4096 bytes"):
-        translator.translate_text("w1 " * 2000, target_lang="TGT")
-
-
 def test_forms_and_blank_texts(client, expected):
     fields = [("text", TEXTS[0]), ("text", " "), ("target_lang", "TGT"), ("formality", "default")]
     body = urllib.parse.urlencode(fields).encode()

@@ -77,6 +77,11 @@ def test_other_sites_are_not_answered(client, headers, status):
     assert answered == status and ("translatedText" in answer) == (status == 200)
 
 
+def test_a_link_of_another_site_leads_to_the_page(client):
+    assert client.ask("/", Sec_Fetch_Site="cross-site")[0] == 200
+    assert client.ask("/", Host="evil.example")[0] == 400
+
+
 def exchange(client, *parts, wait=0.0):
     """The answer to raw bytes, sent in parts."""
     with contextlib.closing(socket.create_connection(("127.0.0.1", client.port), 30)) as line:

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -134,6 +135,16 @@ def test_one_race_at_a_time(demo, monkeypatch):
     assert [event["event"] for event in waited] == ["waiting", "error"]
     assert [event["event"] for event in events[:2]] == ["waiting", "go"]
     assert events[-1]["event"] == "end"
+
+
+def test_a_visitor_who_leaves_ends_the_race(demo):
+    body = json.dumps({"text": TEXT, "target": "tgt"}).encode()
+    lines = ["POST /race HTTP/1.1", f"Host: 127.0.0.1:{demo.port}"]
+    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}", "", ""]
+    with socket.create_connection(("127.0.0.1", demo.port)) as line:
+        line.sendall("\r\n".join(lines).encode() + body)
+        assert line.recv(12) == b"HTTP/1.1 200"
+    assert asked(demo, strategies=["greedy"])[-1]["event"] == "end"
 
 
 def test_the_page_loads_nothing_and_runs_nothing_else(demo):

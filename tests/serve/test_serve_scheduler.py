@@ -63,13 +63,6 @@ def test_what_cannot_end_in_time_is_not_begun(make):
     assert len(submit(scheduler, [1, 2], within=5)) == 1
 
 
-def test_results_reach_those_who_asked(make, decoder):
-    scheduler, first = make()
-    later = submit(scheduler, [1, 2], [3, 4])
-    decoder.go_on.set()
-    assert [each.result(60) for each in [first, *later]] == [0, 3, 7]
-
-
 def test_what_would_wait_too_long_is_refused(make, decoder):
     """By the time that tokens take, whatever their number of sentences."""
     scheduler, _ = make(most_wait=5.0, pace=0.5)
@@ -97,12 +90,6 @@ def test_the_pace_is_learnt(make, decoder):
     submit(scheduler, [1] * 100)[0].result(60)
     scheduler.stop()
     assert 700 < scheduler._pace < 860 and scheduler.expected_wait() == 0
-
-
-def test_more_threads_wait_less(make):
-    scheduler, _ = make(workers=2, most_wait=50)
-    submit(scheduler, [1] * 9)
-    assert scheduler.expected_wait() == 5.0
 
 
 def test_a_deadline_that_passed_is_reported_without_decoding(make, decoder):

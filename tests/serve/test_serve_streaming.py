@@ -137,12 +137,6 @@ def test_the_deadline_ends_a_stream(held):
     permits.release(1)
 
 
-def test_a_shorter_deadline_can_be_asked_for(held):
-    client, permits, begun = held
-    with opened(client, TEXTS[0], {"X-Deadline": "0.2"}) as answer:
-        assert answer.status == 504 and b"within 0.2 s" in answer.read()
-
-
 def test_streams_are_bounded_as_all_requests_are(held):
     client, permits, begun = held
     permits.release(3)

@@ -4,10 +4,7 @@ import contextlib
 import importlib
 import io
 import os
-import signal
-import subprocess
 import sys
-import time
 from unittest import mock
 
 import pytest
@@ -123,38 +120,3 @@ def test_refused_before_a_model_is_loaded(pair, tmp_path):
     with pytest.raises(ValueError, match="--trace-path .*: another process is writing it"):
         generate(pair, "--trace-path", tmp_path / "t.jsonl")
     held.discard()
-
-
-def test_an_interrupted_run_leaves_nothing(pair, tmp_path):
-    """Ctrl-C in the middle of it, in a process of its own."""
-    with open(pair / "test.src-tgt.src", encoding="utf-8") as lines:
-        text = lines.read()
-    folder = tmp_path / "long"
-    folder.mkdir()
-    for name in os.listdir(pair):
-        if not name.startswith("test."):
-            (folder / name).symlink_to(pair / name)
-    for side in ("src", "tgt"):
-        (folder / f"test.src-tgt.{side}").write_text(500 * text, encoding="utf-8")
-    out = tmp_path / "out"
-    out.mkdir()
-    words = words_of(folder, "--strategy", "greedy", "--trace-path", out / "t.jsonl")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fairseq_cli.generate", *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=dict(os.environ, OMP_NUM_THREADS="1"),
-    )
-    try:
-        partial = out / "t.jsonl.partial"
-        deadline = time.monotonic() + 100
-        while not (partial.exists() and partial.stat().st_size):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-        assert not (out / "t.jsonl").exists()
-        process.send_signal(signal.SIGINT)
-        _, log = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode != 0
-    assert os.listdir(out) == [], log[-2000:]
