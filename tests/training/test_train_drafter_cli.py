@@ -127,7 +127,7 @@ def test_hydra_names_fields(reversal_data, tmp_path, fairseq_command):
             "optimization.max_update=1", *overrides, cwd=tmp_path,
         )  # fmt: skip
 
-    named = "error: model.bidirectional_prefix computes.*use model.num_cuts=1, or leave out model.b"
+    named = "error: model.bidirectional_prefix computes.*use model.num_cuts.1, or leave out model.b"
     with pytest.raises(AssertionError, match=named):
         train(added("model.bidirectional_prefix=true"))
 
