@@ -109,9 +109,9 @@ def test_the_folders_code_is_not_run(folder):
     (folder / "modeling_mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
     state = dict(state_of(folder), evil=Harm(str(folder / "made")))
     torch.save(state, folder / "pytorch_model.bin")
-    assert "pytorch_model.bin: was not read (it names posix.mkdir" in line_of(folder).replace(
-        "'", ""
-    )
+    assert "pytorch_model.bin: cannot be read as a checkpoint (it names posix.mkdir" in line_of(
+        folder
+    ).replace("'", "")
     assert not (folder / "made").exists() and not (folder / "ran").exists()
 
 

@@ -70,7 +70,9 @@ def test_missing_truncated_and_misfit_teachers(reversal_data, teacher, distill, 
     for language in ("src", "tgt"):
         with open(str(data / f"dict.{language}.txt"), "a") as stream:
             stream.write("newword 1\n")
-    with pytest.raises(ValueError, match=r"--path: .*trained with dictionaries of \d+ symbols"):
+    with pytest.raises(
+        ValueError, match=r"--path: .*trained with a source dictionary of \d+ symbols"
+    ):
         distill(data, tmp_path / "misfit", teacher)
     assert not out.exists()
 

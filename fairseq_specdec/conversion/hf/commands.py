@@ -9,7 +9,7 @@ import fairseq_specdec
 from .families import Converted
 from .task import task_flags
 
-# Without this project's own reader fairseq 0.12 reads no checkpoint on torch 2.6 and later.
+# Without this project fairseq 0.12 reads no checkpoint on torch 2.6 and later.
 _UNPICKLED = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 "
 _TEXT = "plain text, one sentence a line, from standard input"
 

@@ -141,9 +141,8 @@ def _pickled(path: str) -> dict[str, Tensor]:
     try:
         state: Any = load_pickle(path)
     except (OSError, ValueError) as error:
-        raise UsageError(
-            path, f"was not read ({flat_message(error, 200)})", "use a model.safetensors"
-        ) from error
+        problem = error.problem if isinstance(error, UsageError) else flat_message(error, 200)
+        raise UsageError(path, problem, "use a model.safetensors") from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise UsageError(path, "holds something else than weights by their names")
     return dict(state)
