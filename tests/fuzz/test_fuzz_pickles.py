@@ -38,7 +38,8 @@ class Watch:
         sys.addaudithook(self._note)
 
     def _note(self, event, arguments):
-        if self.on and event.startswith(WATCHED):
+        # Python imports an encoding of its own where text of a pickle names it.
+        if self.on and event.startswith(WATCHED) and "encodings" not in repr(arguments):
             self.seen.append((event, arguments))
 
     def __enter__(self):
