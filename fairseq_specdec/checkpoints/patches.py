@@ -52,9 +52,9 @@ def check_checkpoints() -> None:
     """Read checkpoints, and build models of them, without running what they name.
 
     Fault: fairseq calls ``torch.load``, which refuses fairseq's own checkpoints ("Unsupported
-    global"); it resolves interpolations in their settings, and builds any architecture that they
-    ask for. Files that are missing, stripped of their training state or of other dictionaries end
-    in a traceback without their name. Versions: all.
+    global"), resolves interpolations in their settings, and builds any architecture that they ask
+    for. Files that are missing, stripped of their training state or of other dictionaries end in a
+    traceback without their name. Versions: all.
 
     Concerned are fairseq's ``checkpoint_utils`` and its passing of a checkpoint from process to
     process; ``torch.load`` itself stays as it is. With fairseq's own tasks every architecture is

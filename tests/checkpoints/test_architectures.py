@@ -68,12 +68,6 @@ def test_the_import_changes_no_architecture_of_stock_fairseq(warm_python, tmp_pa
     compare(warm_python.python, tmp_path)
 
 
-@broken_stock
-@pytest.mark.slow
-def test_the_import_changes_none_of_all_architectures(warm_python, tmp_path):
-    compare(warm_python.python, tmp_path, "--all")
-
-
 @pytest.fixture(scope="module")
 def fconv(reversal_data, tmp_path_factory):
     """A checkpoint of fairseq-train with one update."""

@@ -12,7 +12,7 @@ from fairseq_specdec.checkpoints.own_task import OwnTask
 from .families import SEVERAL
 from .loader import Converted
 
-# Without this project's own reader fairseq 0.12 reads no checkpoint on torch 2.6 and later.
+# Without this project fairseq 0.12 reads no checkpoint on torch 2.6 and later.
 _UNPICKLED = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 "
 
 
