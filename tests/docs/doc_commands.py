@@ -14,6 +14,7 @@ from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.costs import cli as costs_cli
 from fairseq_specdec.data import distill, edits, shortlist
 from fairseq_specdec.environment import cli as environment_cli
+from fairseq_specdec.hub import cli as translate_cli
 from fairseq_specdec.serve import cli as serve_cli
 from fairseq_specdec.trace import cli as trace_cli
 
@@ -33,12 +34,13 @@ PARSERS = {
     "specdec-serve": serve_cli.get_parser,
     "specdec-shortlist": shortlist.get_parser,
     "specdec-trace": trace_cli.get_parser,
+    "specdec-translate": translate_cli.get_parser,
 }
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
     "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-costs", "specdec-demo",
     "specdec-edits", "specdec-env", "specdec-serve", "specdec-shortlist",
-    "specdec-trace",
+    "specdec-trace", "specdec-translate",
 }  # fmt: skip
 MODULES = {
     "fairseq_specdec.costs.cli": "specdec-costs",
@@ -69,7 +71,8 @@ ELSEWHERE = {
 }
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.
 FOREIGN = {
-    "--index-url", "--extra-index-url", "--find-links", "--rm", "--build-arg", "--gpus",
+    "--print-completion", "--index-url", "--extra-index-url", "--find-links", "--rm",
+    "--build-arg", "--gpus",
     "--no-build-isolation", "--no-deps", "--head", "--address", "--standalone", "--nproc_per_node",
     "--array", "--wrap",
     "--config-dir", "--config-name", "--model", "--src-embedding-copy", "--shell",
