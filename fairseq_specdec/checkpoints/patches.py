@@ -173,7 +173,8 @@ def check_sizes(state: Any, path: str, task: Any) -> None:
             continue
         if len(table) == len(words) + 1 and "<mask>" not in words and "bart" in architecture(state):
             continue  # fairseq leaves <mask> out
-        sizes.append(f"a {name} dictionary of {len(table)} symbols (the data's has {len(words)})")
+        where = getattr(words, "file", "the data's")
+        sizes.append(f"a {name} dictionary of {len(table)} symbols ({where} has {len(words)})")
     if sizes:
         own, remedy = OwnTask(state), _REMEDY
         if own.adds_symbols(task):

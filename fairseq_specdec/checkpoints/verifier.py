@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq import models
+from fairseq import models, quantization_utils
 from fairseq.data import Dictionary
 
 from fairseq_specdec.errors import UsageError
@@ -23,7 +23,7 @@ class Dictionaries:
         self.target_dictionary = self.tgt_dict = target
 
     def build_model(self, cfg: Any) -> Any:
-        return models.build_model(cfg, self)
+        return quantization_utils.quantize_model_scalar(models.build_model(cfg, self), cfg)
 
     def load_state_dict(self, state: Any) -> None:
         """Of a task's state there is none."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.contents import check_content
+from fairseq_specdec.io.contents import WrongFileError, check_content
 
 COLUMNS = ("before", "token", "after", "becomes", "share")
 """Of a file: the header, then one edit a line; tabs between columns, spaces between tokens."""
@@ -83,10 +83,12 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
         ValueError: the file cannot be read, is not of this form, or a token of it is not in the
             dictionary.
     """
-    check_content(path, "a table of edits")
     try:
+        check_content(path, "a table of edits")
         with open(path, encoding="utf-8", newline="\n") as stream:
             header, *lines = stream.read().split("\n")
+    except WrongFileError as error:
+        raise UsageError(f"--edits {path}", error.problem, error.remedy) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"--edits {path}", "is not text in UTF-8") from error
     except OSError as error:

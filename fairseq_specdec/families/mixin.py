@@ -210,7 +210,7 @@ class SpecDecMixin:
         check_direction(self.own_flags)
         check_generation_flags(args, settings.strategy)
         sampler_of(args)
-        self._warn_of_fp16(next(models[0].parameters()))
+        self._warn_of_fp16(next(models[0].parameters(), None))
         stock = super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
         generator = self._converted(models, stock, args, settings)
         if not self._collected:
@@ -219,7 +219,9 @@ class SpecDecMixin:
         self._watch(generator, settings, args)
         return generator
 
-    def _warn_of_fp16(self, like: torch.Tensor) -> None:
+    def _warn_of_fp16(self, like: torch.Tensor | None) -> None:
+        if like is None:
+            return
         if like.dtype == torch.float16 and like.device.type == "cpu" and not self._told:
             self._told = True
             logger.warning(

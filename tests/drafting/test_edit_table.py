@@ -76,7 +76,7 @@ def test_a_file_says_what_was_written(tmp_path_factory, edits, source):
 
 HEADER = "\t".join(COLUMNS)
 MISTAKES = [
-    ("", "its first line must be before token after becomes share, with tabs between"),
+    ("", "is empty, not a table of edits"),
     ("w1\tw2\n", "its first line must be"),
     (HEADER + "\n\tw1\t\tw2\n", "line 2: has 4 columns in place of 5"),
     (HEADER + "\n\tw1\t\tw2\t1\n\tfoo\t\tw2\t1\n", "line 3: 'foo' is not in the model's"),

@@ -1,5 +1,7 @@
 """The verifier's scores of a block against the ensemble's own forward passes."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from toy_translation import EOS, PAD, make_sample, pad_to, sentences, toy_model
@@ -93,13 +95,14 @@ def test_what_it_holds():
 
 def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
     read = []
-    monkeypatch.setattr(verifier, "TransformerWeights", lambda *given: read.append(given))
+    made = SimpleNamespace(of=lambda *given: read.append(given))
+    monkeypatch.setattr(verifier, "TransformerWeights", made)
     Verifier(["a", "b"], 1.0, (1, 2), "backend")
     Verifier(["c"])
     assert read == [
-        ("a", "--path, model 1 of 2", (1, 2), "backend"),
-        ("b", "--path, model 2 of 2", (), "backend"),
-        ("c", "--path, model 1 of 1", (), TORCH),
+        ("a", "--path, model 1 of 2", "backend", (1, 2)),
+        ("b", "--path, model 2 of 2", "backend", ()),
+        ("c", "--path, model 1 of 1", TORCH, ()),
     ]
 
 

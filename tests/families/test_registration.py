@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 
-import fairseq_specdec
+from fairseq_specdec import tasks
 from fairseq_specdec.config import OWN_FIELDS
 
 OURS = {field.name for field in OWN_FIELDS}
@@ -34,11 +34,11 @@ def test_the_task_keeps_its_flags_and_has_the_decoding_flags(name):
     stock, ours = flags_of(name[: -len("_specdec")]), flags_of(name)
     assert set(ours) == set(stock) | OURS
     assert not set(stock) & OURS, "a flag of ours has the name of one of the task's"
-    assert issubclass(TASK_REGISTRY[name], fairseq_specdec.SpecDecMixin)
+    assert issubclass(TASK_REGISTRY[name], tasks.SpecDecMixin)
 
 
 def test_a_task_with_a_dataclass_gets_one_with_both():
-    made = fairseq_specdec.register_specdec("translation_lev")
+    made = tasks.register_specdec("translation_lev")
     try:
         fields = {each.name for each in dataclasses.fields(TASK_DATACLASS_REGISTRY[made_name])}
         assert OURS < fields and "noise" in fields
@@ -52,4 +52,4 @@ made_name = "translation_lev_specdec"
 
 def test_a_task_that_does_not_exist_is_named():
     with pytest.raises(ValueError, match=r"register_specdec\('nothing'\): no task of that name"):
-        fairseq_specdec.register_specdec("nothing")
+        tasks.register_specdec("nothing")

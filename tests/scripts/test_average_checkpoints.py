@@ -114,7 +114,7 @@ SMALL = {"encoder.embed_tokens.weight": torch.zeros(2, 8)}
         (lambda folder: None, ["--last", "5"], ["holds 4 checkpoints"]),
         (saved("checkpoint_1_1200.pt", checkpoint(1, model=SMALL)), ["--last", "2"],
          ["different parameters"]),
-        (cut_off, ["--last", "1"], ["checkpoint_1_1100.pt", "truncated"]),
+        (cut_off, ["--last", "1"], ["checkpoint_1_1100.pt", "cut off"]),
         (saved("checkpoint_1_1200.pt", checkpoint(1e6)), ["--last", "1", "--half"], ["fp16"]),
         (saved("base.pt", {"model": SMALL}), ["--last", "1", "--frozen", "{}/base.pt"],
          ["--frozen", "encoder.embed_tokens.weight"]),
