@@ -62,7 +62,7 @@ def unit_steps(source: Sequence[str], output: Sequence[str]) -> dict[Node, list[
     for every node on such an alignment, where one step leads and whether it is an edit."""
     steps: dict[Node, dict[Node, bool]] = {(len(source), len(output)): {}}
     for substitution in (1, 2):
-        costs = _edit_costs(source, output, substitution)
+        costs = edit_costs(source, output, substitution)
         seen, waiting = set(), [(len(source), len(output))]
         while waiting:
             node = waiting.pop()
@@ -88,7 +88,7 @@ def _steps_back(
         yield (i, j - 1), 1
 
 
-def _edit_costs(source: Sequence[str], output: Sequence[str], substitution: int) -> list[list[int]]:
+def edit_costs(source: Sequence[str], output: Sequence[str], substitution: int) -> list[list[int]]:
     costs = [[0] * (len(output) + 1) for _ in range(len(source) + 1)]
     for i in range(len(source) + 1):
         for j in range(len(output) + 1):
