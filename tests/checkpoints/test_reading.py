@@ -7,6 +7,7 @@ import copyreg
 import io
 import os
 import pickle
+import pickletools
 import re
 import struct
 import tarfile
@@ -68,11 +69,19 @@ def refused(data, message="."):
     return str(caught.value)
 
 
+def refers(pickled):
+    """Whether a pickle refers to a storage; text in it, such as a folder's name, may hold a Q."""
+    try:
+        return any(code.name == "BINPERSID" for code, _, _ in pickletools.genops(pickled))
+    except Exception:  # no whole pickle
+        return pickle.BINPERSID in pickled
+
+
 def in_layout(name, pickled, header=()):
     """A checkpoint with the storage of four floats, where the pickle refers to one."""
     if name == "zip":
         return zipped(pickled)
-    if pickle.BINPERSID not in pickled:
+    if not refers(pickled):
         return legacy(pickled, header=header)
     return legacy(pickled, ["0"], (4).to_bytes(8, "little") + FLOATS, header)
 
