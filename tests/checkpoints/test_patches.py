@@ -61,7 +61,7 @@ def test_other_dictionaries_are_named_before_the_model_is_built(
     path = enlarged(trained, tmp_path / "a.pt", task, settings, layout)
     with pytest.raises(UsageError) as error:
         run_here("generate", reversal_data, path=path, beam=1, task=asked)
-    shown = re.sub(r"\S*dict\.\w+\.txt has", "the data's has", str(error.value))
+    shown = re.sub(r"/\S*dict\.\w+\.txt has", "the data's has", str(error.value))
     assert shown == f"{path}: {said}"
 
 
