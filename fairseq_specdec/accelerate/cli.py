@@ -14,7 +14,6 @@ import functools
 import logging
 import os
 import signal
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from fairseq_specdec.errors import UsageError
 
 from ..checkpoints.content import read_state
 from ..checkpoints.verifier import placeholders
-from ..commands.own import again, brief, command_parser, load_plugin, reporting
+from ..commands.own import again, brief, command_parser, load_plugin, log_to_stderr, reporting
 from ..data.cluster import add_cluster_flags, check_cluster
 from ..data.folder import check_data, splits
 from ..data.merge import losses
@@ -278,9 +277,7 @@ def _asks_for_more(limits: Limits, state: State) -> bool:
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
-    logging.basicConfig(
-        format="%(asctime)s %(message)s", datefmt="%H:%M", level=logging.WARNING, stream=sys.stderr
-    )
+    log_to_stderr("%(asctime)s %(message)s", logging.WARNING, "%H:%M")
     logger.setLevel(logging.INFO)
 
     def saved(words: Sequence[str]) -> str:

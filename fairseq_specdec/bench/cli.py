@@ -23,7 +23,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import read_json, write_json, write_text
 
-from ..commands.own import again, load_plugin, reporting
+from ..commands.own import again, load_plugin, log_to_stderr, reporting
 from . import figures, session, tables
 from .outputs import TOLERANCE, Texts
 from .systems import Plan, build_stock, greedy_of, reference_key, with_beam
@@ -238,7 +238,7 @@ def main(words: Sequence[str], write: Any) -> dict[str, Any]:
 def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
     # fairseq logs every file that it opens at level INFO.
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    log_to_stderr("%(message)s", logging.WARNING)
     with reporting("specdec-bench", arguments, _kept) as words:
         main(words, sys.stdout.write)
 

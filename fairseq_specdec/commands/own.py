@@ -75,10 +75,17 @@ def load_plugin() -> None:
     importlib.import_module("fairseq_specdec.tasks")  # which builds on what commands are made of
 
 
-def log_to_stderr(form: str = "%(levelname)s | %(message)s") -> None:
-    """Log from the level that the environment variable LOGLEVEL names."""
-    level = os.environ.get("LOGLEVEL", "INFO").upper()
-    stamp = "%Y-%m-%d %H:%M:%S"
+def log_to_stderr(
+    form: str = "%(levelname)s | %(message)s",
+    level: str | int | None = None,
+    stamp: str = "%Y-%m-%d %H:%M:%S",
+) -> None:
+    """Log from ``level`` on; None for the one that the environment variable LOGLEVEL names."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if type(handler) is logging.StreamHandler:  # importing fairseq adds one, for all levels
+            root.removeHandler(handler)
+    level = os.environ.get("LOGLEVEL", "INFO").upper() if level is None else level
     logging.basicConfig(format=form, datefmt=stamp, level=level, stream=sys.stderr)
 
 
