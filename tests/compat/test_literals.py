@@ -74,8 +74,8 @@ def test_only_text_is_parsed(value):
     assert utils.eval_bool(value, default="as stock") == "as stock" or value is None
 
 
-# Prints the modules that evaluate text, and those that run it. In a Python of its own: after a parse
-# that ended in a RecursionError, 3.11 may say "AST constructor recursion depth mismatch".
+# Prints the modules that evaluate text, and those that run it. In a Python of its own: after a
+# parse that ended in a RecursionError, 3.11 may say "AST constructor recursion depth mismatch".
 SCAN = """
 import ast, json, os, sys
 root, found = sys.argv[1], {"eval": [], "run": []}
