@@ -145,7 +145,7 @@ def draw(run):
             for name, n in shown.items()
         }  # fmt: skip
         caption = "Latency and throughput; the numbers at the points are batch sizes."
-        labels = ("tokens a second", "median latency of a batch, ms")
+        labels = ("tokens per second", "median latency per batch, ms")
         panel = Panel(curves, *labels, more={"yscale": "log"})  # Xia et al. 2023, Figure 5
         pictures.append(picture(run, "latency_throughput", caption, panel))
         xs, label = list(map(str, sizes)), "speed over stock beam 5 at the same batch size"

@@ -1,4 +1,4 @@
-"""What a checkpoint may name, and the plain records that stand for what has code of its own."""
+"""What a checkpoint may name, and the plain records that replace what has code of its own."""
 
 from __future__ import annotations
 

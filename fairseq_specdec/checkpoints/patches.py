@@ -59,7 +59,7 @@ def check_checkpoints() -> None:
     Concerned are fairseq's ``checkpoint_utils`` and its passing of a checkpoint from process to
     process; ``torch.load`` itself stays as it is. With fairseq's own tasks every architecture is
     built as without this plugin. The tasks of this project build Transformers only, and its
-    commands what stands in ``architectures.READ``; ``FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES`` adds
+    commands what is in ``architectures.READ``; ``FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES`` adds
     others by name. Training builds its model from the command line and is not concerned.
     """
     from fairseq import checkpoint_utils, models, utils

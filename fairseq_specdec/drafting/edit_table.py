@@ -114,7 +114,7 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
 def _parsed(line: str, dictionary: Any) -> Edit:
     columns = line.split("\t")
     if len(columns) != len(COLUMNS):
-        raise UsageError("", f"has {len(columns)} columns in place of {len(COLUMNS)}, tabs between")
+        raise UsageError("", f"has {len(columns)} columns instead of {len(COLUMNS)}, tabs between")
     before, token, after, becomes = (_tokens(text, dictionary) for text in columns[:4])
     end = dictionary.eos()
     if len(token) != 1:

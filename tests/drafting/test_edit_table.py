@@ -78,7 +78,7 @@ HEADER = "\t".join(COLUMNS)
 MISTAKES = [
     ("", "is empty, not a table of edits"),
     ("w1\tw2\n", "its first line must be"),
-    (HEADER + "\n\tw1\t\tw2\n", "line 2: has 4 columns in place of 5"),
+    (HEADER + "\n\tw1\t\tw2\n", "line 2: has 4 columns instead of 5"),
     (HEADER + "\n\tw1\t\tw2\t1\n\tfoo\t\tw2\t1\n", "line 3: 'foo' is not in the model's"),
     (HEADER + "\n\tw1 w2\t\tw2\t1\n", "line 2: 'w1 w2' is not one token"),
     (HEADER + "\n\t\t\tw2\t1\n", "line 2: '' is not one token"),
