@@ -22,7 +22,7 @@ CORRECTS = 1.1  # times as fast as greedy that copying the source makes a model 
 class Best(NamedTuple):
     """The fastest way to decode for one use."""
 
-    name: str  # of the use, such as "one sentence at a time"
+    name: str  # of the use: its batch size, with the pair where there are several
     pair: str
     size: int  # sentences at a time
     beam: int
