@@ -96,7 +96,7 @@ class Calls(abc.ABC):
             prefix: words that the output begins with, in the target language: a string for one
                 text, or a list with one for each text, None for none. Of a text of several
                 sentences, the first one's output begins so.
-            batch_size: as of ``from_pretrained``.
+            batch_size: most sentences decoded together, as for ``from_pretrained``.
             strategy, flags: of this call, where it differs from ``from_pretrained``: beam, nbest,
                 max_len_b and every other decoding flag but those by which weights are packed
                 (backend, verifier_dtype ...). Flags of the translator that another strategy does

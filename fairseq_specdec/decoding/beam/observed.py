@@ -21,7 +21,7 @@ class LiveHypothesis:
 class DraftedPrefix:
     """A drafted prefix that no longer one begins with."""
 
-    tokens: list[Any]  # as of ``LiveHypothesis``
+    tokens: list[Any]  # from the first one; in words, after ``TracedIteration.position``
     known: int  # the first ones that were not drafted in this pass
     kept: int  # the drafted ones after them that lead to a hypothesis, or follow a live one
 

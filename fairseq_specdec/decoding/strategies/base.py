@@ -41,7 +41,7 @@ class Setup(NamedTuple):
         temperature: ``--temperature``.
         quickest: number format in which drafts take least time; None for the verifier's.
         draft_independent: the output does not depend on the drafts.
-        once: as of ``build_generator``.
+        once: a ``Once`` of all generators that share what is read.
     """
 
     settings: Any
