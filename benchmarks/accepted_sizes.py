@@ -32,7 +32,7 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> li
 
     Args:
         largest: tokens that an iteration emits at most.
-        mean: tokens an iteration.
+        mean: tokens per iteration.
         length: tokens of every sentence, </s> included.
         flag: for messages.
 

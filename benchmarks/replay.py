@@ -194,7 +194,7 @@ class ReplayBench(peers.PeersBench):
         if system.stats is not None and row in self.replay.sizes and row != PLANNED:
             got, tok = system.stats.mean_accepted_tokens, self.replay.tok(row)
             if abs(got - tok) > 0.005 * tok:
-                texts.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
+                texts.append(f"{system.name}: {got:.2f} tokens per iteration, not {tok:.2f}")
         return texts
 
 
@@ -232,7 +232,7 @@ def _acceptance(args: argparse.Namespace, row: str) -> tuple[list[float], str]:
         largest = min(args.block_size + 1, args.length)
         mean, flag, what = args.mean_accepted, "--mean-accepted", "draft"
     weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
-    return weights, f"every {what} token right alike, {mean:g} tokens an iteration asked"
+    return weights, f"every {what} token right alike, {mean:g} tokens per iteration asked"
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -42,7 +42,7 @@ class Script:
         self.done = 0
 
     def without_eos(self, tokens: Tensor) -> Tensor:
-        """The same with an ordinary token in place of every </s>."""
+        """The same with an ordinary token instead of every </s>."""
         return tokens.masked_fill(tokens == self.eos, self.filler)
 
     @property
@@ -168,7 +168,7 @@ class ReplayedGenerator:
     def generate(
         self, models: list[Any], sample: dict[str, Any], prefix_tokens: Tensor | None = None
     ) -> list[list[dict[str, Any]]]:
-        """One hypothesis a sentence, as the generator gives them."""
+        """One hypothesis per sentence, as the generator gives them."""
         self.script.begin(sample["id"].tolist())
         generator: Any = self.generator
         return generator.generate(models, sample, prefix_tokens)

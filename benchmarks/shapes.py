@@ -230,7 +230,7 @@ def rows(bench: Bench, number_format: str, generator: Any) -> dict[str, Callable
     runs: dict[str, Callable[[], Any]] = {f"greedy, {name}": lambda: bench.outputs(generator)}
     if len(bench.sources[0]) > 1:
         return runs
-    drafters = {f"3 tokens a pass of 8, {name}": Replayed(right=2, size=7)}
+    drafters = {f"3 tokens per pass of 8, {name}": Replayed(right=2, size=7)}
     for chance in CHANCES:
         drafters[f"drafts right at {chance}, block chosen, {name}"] = Replayed(chance)
     for title, drafter in drafters.items():
@@ -297,7 +297,7 @@ def main(words: list[str] | None = None) -> None:
         f"\n{args.shape}, {processor}, {library.variant}; {args.sentences} sentences, "
         f"{args.batch_size} at a time\n"
     )
-    print("| | CPU ms a sentence |\n|---|--:|")
+    print("| | CPU ms per sentence |\n|---|--:|")
     for name, ms in milliseconds.items():
         print(f"| {name} | {ms / args.sentences:.0f} |")
     print("\n| pass, predicted / measured ms | " + " | ".join(map(str, WIDTHS)) + " |")

@@ -145,14 +145,14 @@ def one_epoch(seconds: float, distilled: float, trained: float) -> int:
     is so fast that distilling would take more than ``DISTILLING`` of the time.
 
     Args:
-        distilled, trained: sentences in a second of distilling and of training.
+        distilled, trained: sentences per second of distilling and of training.
     """
     share = min(DISTILLING, trained / (distilled + trained))
     return int(share * max(0.0, seconds) * distilled)
 
 
 def rates(job: Job, fitting: Fitting) -> tuple[float, float, int]:
-    """Sentences in a second of distilling and of training, measured on a few; the number of
+    """Sentences per second of distilling and of training, measured on a few; the number of
     pairs."""
     few = max(PILOT, job.max_tokens // 8)
     run(job, commands.distill(job, job.file("pilot"), few, shared=False), "distil.log")

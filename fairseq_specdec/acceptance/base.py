@@ -71,7 +71,7 @@ class AcceptanceRule:
         """Judge a chain of draft tokens.
 
         Args:
-            draft: K draft tokens a row.
+            draft: K draft tokens per row.
             scores: the verifier's, of K + 1 entries, each given the draft tokens before it, with
                 every decoding constraint applied (forbidden tokens have -inf).
         """

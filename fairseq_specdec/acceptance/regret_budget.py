@@ -25,7 +25,7 @@ class RegretBudgetRule(AcceptanceRule):
 
     Args:
         rule: judges draft tokens; its bonus token is the verifier's best.
-        budget: nats a sentence, 0 or more. 0 accepts only what ties with the verifier's best.
+        budget: nats per sentence, 0 or more. 0 accepts only what ties with the verifier's best.
     """
 
     lossless = False

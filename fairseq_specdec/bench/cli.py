@@ -32,7 +32,7 @@ from .workload import Workload
 
 logger = logging.getLogger("fairseq_specdec.bench")
 
-# What must be the same for two halves to be one run.
+# What an interrupted run and the one that resumes it must share.
 SAME = ("commit", "machine", "versions", "threads", "environment", "checkpoints")
 PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")

@@ -79,7 +79,7 @@ _OF_PYTHON: dict[tuple[str, str], Any] = {
     ("builtins.int", "__builtin__.long"): Node,
     ("builtins.bytes", "__builtin__.bytes"): _no_bytes,
 }
-# What torch knows itself.
+# What torch allows itself.
 _OF_TORCH = frozenset(
     ["torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter", "torch.Size"]
     + ["torch.device", "collections.OrderedDict", "_codecs.encode"]

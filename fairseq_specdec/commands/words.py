@@ -41,7 +41,7 @@ def one_pair(source: str, target: str, task: str = "translation_specdec") -> lis
 def distill_flags(
     own: Sequence[Any], plugin: str, teacher: Any, dest: Any, task: Sequence[str], beam: Any
 ) -> list[str]:
-    """Flags of every distillation, less those of the device. ``task``: as of ``one_pair``."""
+    """Flags of every distillation, less those of the device. ``task``: as in ``one_pair``."""
     words = [
         "--user-dir", plugin, "--path", teacher, "--dest", dest, *task,
         "--strategy", "greedy", "--beam", beam, *flags(own, max_len_a="1.5", max_len_b="20"),

@@ -30,7 +30,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def _shown(figures: Figures) -> str:
     lines = [
-        f"{figures.processor}: thousand million multiply-adds a second by rows of a product",
+        f"{figures.processor}: thousand million multiply-adds per second by rows of a product",
         "rows    " + "".join(f"{rows:>8}" for rows in _SHOWN),
     ]
     for name in FORMATS:
@@ -38,7 +38,7 @@ def _shown(figures: Figures) -> str:
         lines.append(f"{name:<8}" + "".join(f"{speed:>8.0f}" for speed in speeds))
     pairs = zip(figures.sizes, figures.reads)
     reads = [f"{1e-9 / each:.0f} of {size / 2**20:g} MiB" for size, each in pairs]
-    lines.append(f"GB read a second: {', '.join(reads)}")
+    lines.append(f"GB read per second: {', '.join(reads)}")
     return "\n".join(lines)
 
 

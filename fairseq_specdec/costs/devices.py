@@ -22,7 +22,7 @@ class Device(NamedTuple):
         dtype: of the verifier's weights, as ``float16``; "any" for all.
         least, most: bytes of the verifier's decoder layers for which it holds.
         column: what one more token of a pass takes, in passes of the verifier over one token.
-        drafter: what a pass of the drafter over one token takes, likewise.
+        drafter: what a pass of the drafter over one token takes, in the same unit.
         graphs: up to so many rows iterations are faster with CUDA graphs; 0 where they are not.
     """
 

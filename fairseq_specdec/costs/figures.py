@@ -47,7 +47,7 @@ class Figures(NamedTuple):
     start: float
 
     def multiply(self, number_format: str, rows: float, multiply_adds: float) -> float:
-        """Seconds of products of so many multiply-adds a row, without reading their weights."""
+        """Seconds of products of so many multiply-adds per row, without reading their weights."""
         times = [n * each for n, each in zip(self.rows, self.products[number_format])]
         return multiply_adds * _between_points(self.rows, times, rows)
 
@@ -62,7 +62,7 @@ class Figures(NamedTuple):
 
         Args:
             computing, reading: seconds of each alone.
-            resident: bytes that the caches have to hold, as of ``read``.
+            resident: bytes that the caches have to hold, as in ``read``.
             number_format: of the weights.
         """
         longer = max(computing, reading)

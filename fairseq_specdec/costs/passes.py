@@ -55,7 +55,7 @@ def linear(column: float, drafter: float) -> PassTimes:
 
     Args:
         column: each further token of a pass.
-        drafter: a pass of the drafter over one token; its further tokens likewise.
+        drafter: a pass of the drafter over one token; each further token takes ``column`` of it.
     """
     return PassTimes(
         lambda tokens: 1 + column * (tokens - 1),

@@ -127,7 +127,7 @@ def origin(asked: str, library: Library) -> str:
     """Where the figures of ``--cost-table`` are from, for the reader of a table; none are measured.
 
     Raises:
-        ValueError: as of ``check``.
+        ValueError: as in ``check``.
     """
     check(asked)
     asked, name = source(asked)

@@ -115,7 +115,7 @@ class _Begun(NamedTuple):
 
 def _by_beginning(task: Any, sample: dict[str, Any], wanted: Tensor) -> list[_Begun]:
     """What the wanted rows begin with: a task with language tokens forces the target's, or starts
-    from it in place of </s>."""
+    from it instead of </s>."""
     settings = getattr(task, "args", None)
     if getattr(settings, "decoder_langtok", False):
         if not getattr(settings, "lang_tok_replacing_bos_eos", False):

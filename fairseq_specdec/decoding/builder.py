@@ -135,7 +135,7 @@ class Overrides(NamedTuple):
         drafter: instead of the strategy's own.
         always_draft: never shorten a draft nor leave one out.
         planning: decides how much to draft, where drafts need not be whole.
-        own_limits: as of ``DecodingOptions``.
+        own_limits: as in ``DecodingOptions``.
     """
 
     drafter: Drafter | None = None

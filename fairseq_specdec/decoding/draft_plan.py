@@ -43,7 +43,7 @@ def expected(chance: Any, size: Any) -> Any:
 
     Args:
         chance: 0 to below 1; a number or an array.
-        size: draft tokens, likewise.
+        size: draft tokens; a number or an array.
     """
     return (1 - chance ** (size + 1)) / (1 - chance)
 
@@ -55,7 +55,7 @@ class Planner:
         times: how long they take.
         longest: most tokens that are drafted for a row.
         ends_early: the drafter ends drafts where it expects the next token to be rejected.
-        resumes: as of ``Planning``.
+        resumes: as in ``Planning``.
         whole: drafts are of the longest size, or none.
     """
 
@@ -98,10 +98,10 @@ class _Plans:
         live: rows.
         verifying: [N + 1] seconds of a pass of the verifier with drafts of 0, 1, ... tokens.
         drafting: [N + 1] seconds of these drafts.
-        ends_early: as of ``Planner``.
+        ends_early: as in ``Planner``.
         least_gain: drafts are made where they promise as much.
         shortest_rest: least iterations between tries.
-        whole: as of ``Planner``.
+        whole: as in ``Planner``.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class _Plans:
         given = expected(np.sqrt(chances), sizes) - 1 if ends_early else sizes + 0 * chances
         self.emitted = expected(chances, sizes)
         self.seconds = np.interp(given, sizes, verifying) + drafting
-        self.rates = self.emitted / self.seconds  # [chances, N + 1], tokens of a row a second
+        self.rates = self.emitted / self.seconds  # [chances, N + 1], tokens of a row per second
         if whole:
             self.rates[:, 1:-1] = 0.0
         best = self.rates[:, 1:].argmax(1) + 1 if len(sizes) > 1 else np.zeros(len(chances), int)

@@ -90,7 +90,7 @@ class NativeChains:
         """Score a chain, accept, and add what follows to the hypotheses.
 
         Args:
-            draft: N draft tokens a row.
+            draft: N draft tokens per row.
             max_iterations: without drafts, do so many iterations, until a row ends.
             drafting: seconds that the draft took.
 

@@ -35,7 +35,7 @@ class DecodingOptions:
         planned_chance: chance of a draft token to be accepted, for which drafts are planned once a
             batch, where the output depends on them; None for plans by what was accepted so far, and
             for whole drafts where the output depends on them.
-        verifies: as of ``Strategy``.
+        verifies: as in ``Strategy``.
         exits: when tokens leave before the decoder's last layer; None where none does.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """

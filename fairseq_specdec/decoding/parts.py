@@ -22,7 +22,7 @@ class DecodingParts(NamedTuple):
     Attributes:
         read_hidden_states: the drafter is given the verifier's hidden states.
         rule: accepts draft tokens; not asked by beam search.
-        ends_early: as of ``Drafter``.
+        ends_early: as in ``Drafter``.
         native: the native library's description of it, where it decodes chains.
         planning: decides how much to draft; None for whole drafts.
         history: how drafts were accepted so far; None where each batch begins anew.

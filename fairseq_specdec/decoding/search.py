@@ -43,7 +43,7 @@ def advance(
     Args:
         rule: of the batch; accepts draft tokens.
         hypotheses: changed in place; columns for N + 1 more tokens are there.
-        draft: N draft tokens a row.
+        draft: N draft tokens per row.
         scores: of N + 1 entries; None where all rows have ended.
         eos: the token that ends a sentence.
         ended: bool [B], rows that their draft ends, unverified, with the drafter's scores; or None.

@@ -25,7 +25,7 @@ Budget = int | None
 Costs = Sequence[float] | None
 Means = tuple[float, float, float]
 """Running means of accepted tokens and of stops of a row, and the weight of the newest iteration in
-them, as of ``DraftBudget``."""
+them, as in ``DraftBudget``."""
 
 States = tuple[Tensor, Tensor] | None
 """Hidden states [B, W, n C], and how many of each row count, long [B]."""
@@ -227,7 +227,7 @@ class Drafter:
         adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
         for_beams: its sessions can draft for the hypotheses of a beam search.
         runs_model: a draft takes passes of a model.
-        in_library: as of ``ReadyDrafter``.
+        in_library: as in ``ReadyDrafter``.
         block_size: most draft tokens of an iteration; None where there is no limit.
         ends_early: it drafts fewer tokens than it is asked for where it expects the others to be
             rejected.

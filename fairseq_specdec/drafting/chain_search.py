@@ -71,7 +71,7 @@ class ChainSearch:
             previous: long [B], the token before the block.
             confidence: end a row before the first token whose probability among the candidates,
                 times those of the tokens before it, is below this; 0 for never.
-            costs: as of ``token_choice.kept_lengths``.
+            costs: as in ``token_choice.kept_lengths``.
             words: gives the tokens of columns of ``logits``, long [B, K, m] to [B, K, m].
 
         Returns:

@@ -95,7 +95,7 @@ class GraphedBlock:
     """Drafts of one batch by CUDA graphs, where there are some for its shapes.
 
     Args:
-        weights: as of ``WholeDraft``.
+        weights: as in ``WholeDraft``.
         layers: the decoder's session.
         source: what masks copy from the source, [B, S, ..] each, the last of which marks
             padding; or None.

@@ -15,7 +15,7 @@ def likeliest(
         logits: [B, K, V].
         confidence: least product of probabilities up to a token; 0 for all tokens.
         whole: give all K tokens, as on a GPU.
-        costs: as of ``kept_lengths``.
+        costs: as in ``kept_lengths``.
 
     Returns:
         (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.

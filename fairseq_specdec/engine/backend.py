@@ -109,7 +109,7 @@ class NativeBackend(Backend):
     Args:
         number_format: of the packed weights, one of ``number_formats.PACKED``. Models in bf16 are
             packed in bf16.
-        frees, once: as of ``Backend``.
+        frees, once: as in ``Backend``.
     """
 
     name = "native"

@@ -84,7 +84,7 @@ class ExitVerifier(Verifier):
 
     Args:
         model: an ``EarlyExitTransformer``.
-        temperature, backend: as of ``Verifier``.
+        temperature, backend: as in ``Verifier``.
         options: when a token leaves.
     """
 

@@ -148,7 +148,7 @@ class VerifierSession:
         return session.logits(features) / self.temperature
 
     def _finish(self, session: TransformerSession, features: Tensor) -> Tensor:
-        """What the scores of one model keep: on a GPU log-probabilities, as of ``of_ensemble``."""
+        """What the scores of one model keep: on a GPU log-probabilities, as in ``of_ensemble``."""
         scaled = self._scaled(session, features)
         return F.log_softmax(scaled, dim=-1, dtype=torch.float32) if scaled.is_cuda else scaled
 

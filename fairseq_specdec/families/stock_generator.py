@@ -12,7 +12,7 @@ from fairseq_specdec.errors import UsageError
 class Decided(NamedTuple):
     """A task's decisions."""
 
-    args: Namespace  # the generation flags with them in place of those of the command line
+    args: Namespace  # the generation flags with them instead of those of the command line
     # end symbol, and what is not printed; as fairseq's ``extra_gen_cls_kwargs``
     extra: dict[str, Any]
 

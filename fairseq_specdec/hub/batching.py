@@ -85,8 +85,8 @@ def encoded(codec: TextCodec, texts: list[str], limit: int, too_long: str) -> li
 def read(
     codec: TextCodec, texts: list[str], limit: int, too_long: str, split: Split, on_error: str
 ) -> list[Parts]:
-    """The sentences of each text. ``limit``, ``too_long``: as of ``encoded``. ``split``,
-    ``on_error``: as of ``Calls.translate``."""
+    """The sentences of each text. ``limit``, ``too_long``: as in ``encoded``. ``split``,
+    ``on_error``: as in ``Calls.translate``."""
     found = []
     for i, text in enumerate(texts):
         parts = _parts(codec, text, limit, split)

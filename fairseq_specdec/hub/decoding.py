@@ -141,7 +141,7 @@ class Decoding:
         ended: Callable[[], bool],
         prefixes: Sequence[Sequence[int]] = (),
     ) -> None:
-        """As ``Calls.decode_growing``; ``prefixes`` as of ``given``."""
+        """As ``Calls.decode_growing``; ``prefixes`` as in ``given``."""
         tokens: list[int] = []
         with self.batch([row], prefixes) as batch:
             while batch.live and not ended():

@@ -13,7 +13,7 @@ from .text import TextCodec
 
 class Alternative(NamedTuple):
     """A hypothesis of beam search that is not the best; ``str()`` of it is the text. ``text``,
-    ``tokens``, ``score``, ``scores``: as of ``Translation``."""
+    ``tokens``, ``score``, ``scores``: as in ``Translation``."""
 
     text: str
     tokens: list[str]

@@ -12,7 +12,7 @@ from fairseq_specdec.decoding.planning import times
 # shares of their mean.
 _LENGTHS = (0.75, 1.25)
 
-# A batch is made where it promises to decode so many times as many sentences a second as one
+# A batch is made where it promises to decode so many times as many sentences per second as one
 # sentence at a time would. It promises up to 0.2 more than was measured (docs/serving.md).
 _PAYS = 1.2
 

@@ -40,7 +40,7 @@ class Pairs:
         return _named(_different(self.services, 0))
 
     def targets(self, source: Any = None) -> list[str]:
-        """The target languages, or those of one source language, likewise."""
+        """The target languages, or those of one source language, each once."""
         fitting = self.services
         if source is not None:
             codes = matching(source, _different(self.services, 0))

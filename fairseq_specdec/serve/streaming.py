@@ -72,7 +72,7 @@ def _event(kind: str, **data: str) -> str:
 
 async def _pieces(service: Service, texts: list[str], client: Client) -> AsyncIterator[str]:
     """The pieces of one text, which waits in the queue and is decoded alone, one sentence after
-    another. Raises RefusedError or GoneError: as of ``Service.translate``."""
+    another. Raises RefusedError or GoneError: as in ``Service.translate``."""
     with service.refusing(client):
         (parts,) = await service.read(texts, client)
         if not any(parts.rows):

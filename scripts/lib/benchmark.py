@@ -182,7 +182,7 @@ def train_config(
 
 
 class Overrides:
-    """The overrides of a row of models.tsv, with checkpoints in place of ``{model}``. ``models``:
+    """The overrides of a row of models.tsv, with checkpoints instead of ``{model}``. ``models``:
     checkpoints that they name. ``frozen``: the one whose parameters stay as they are, if there is
     one."""
 

@@ -79,7 +79,7 @@ def scores(
         outputs: tokenised as the sources of ``gold``, in their order.
         gold: path of the M2 file.
         metric: ``m2``, ``errant`` or ``both``.
-        m2scorer: command of the official scorer, in place of this project's M2.
+        m2scorer: command of the official scorer, instead of this project's M2.
     """
     sentences = read(str(gold))
     if not sentences:

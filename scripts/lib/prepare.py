@@ -85,7 +85,7 @@ def prepare(
         raw: folder of ``SPLIT.SIDE``.
         folder: of what is made between: ``SPLIT.tok.SIDE``, ``codes``, ``SPLIT.bpe.SIDE``; what is
             there is taken as it is.
-        dictionary: to binarise with, in place of the training text's own.
+        dictionary: to binarise with, instead of the training text's own.
     """
     step.make(folder)
     files = [(split, side) for split in SPLITS for side in pair]
@@ -126,7 +126,7 @@ def corpus(
 def sample(
     step: Step, folder: pathlib.Path, ends: dict[str, str], pair: str, remark: str = ""
 ) -> None:
-    """``folder/{train,valid,test}.SIDE`` out of a small real corpus, in place of the full one.
+    """``folder/{train,valid,test}.SIDE`` out of a small real corpus, instead of the full one.
 
     Of 10 lines 8 are to train on; one of 20 each is to validate and to test.
 
@@ -135,7 +135,7 @@ def sample(
         pair: whose held-out sentences are taken where SAMPLE is empty.
     """
     prefix = step["SAMPLE"] or REPO / "data-bin" / pair / "heldout"
-    step.log(f"a small sample in place of the corpus (SAMPLE: your own): {prefix}{remark}")
+    step.log(f"a small sample instead of the corpus (SAMPLE: your own): {prefix}{remark}")
     for side, end in ends.items():
         path = pathlib.Path(f"{prefix}.{end}")
         if not path.is_file():

@@ -192,7 +192,7 @@ class Settings(Mapping[str, str]):
         return int(self[name])
 
     def expand(self, text: str) -> Iterator[str]:
-        """The words of a parameter list, with settings in place of ``$NAME``."""
+        """The words of a parameter list, with settings instead of ``$NAME``."""
         for word in shlex.split(text):
             if word.startswith("$") and word.endswith("FLAGS"):
                 yield from self.words(word[1:])

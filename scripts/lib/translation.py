@@ -9,7 +9,7 @@ from step import Step
 
 
 def sample_corpus(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
-    """A small English-German corpus in place of the full one."""
+    """A small English-German corpus instead of the full one."""
     ends = ["de", "en"] if bench.languages == ["de", "en"] else ["en", "de"]
     other = bench.languages[1]
     odd = "" if other in ends else f"; warning: its German stands in for {other}"

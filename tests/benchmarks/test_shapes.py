@@ -35,4 +35,4 @@ def test_drafts_are_right_as_often_as_asked(tiny, tmp_path, drafter, passes):
     replayed.output = output
     generator = bench.generator("fp32", replayed)
     assert bench.outputs(generator) == [output]
-    assert generator.stats.iterations == passes  # 3 and 4 tokens a pass
+    assert generator.stats.iterations == passes  # 3 and 4 tokens per pass

@@ -81,7 +81,7 @@ def test_drafts_of_a_converted_model_change_nothing(converted, family, packed):
 
 
 def only_tokenizer_json(family, to):
-    """A copy of a folder with tokenizer.json in place of its other tokenizer files."""
+    """A copy of a folder with tokenizer.json instead of its other tokenizer files."""
     shutil.copytree(STORED / family, to)
     added = {}
     if family == "bart":

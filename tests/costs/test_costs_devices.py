@@ -15,7 +15,7 @@ TOY = Device("cpu", "float32", 1, 1 << 30, 0.05, 0.5)
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
-    """Puts rows in place of the table that is shipped."""
+    """Puts rows instead of the table that is shipped."""
 
     def put(*rows):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"

@@ -27,7 +27,7 @@ def test_they_are_whole(figures):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_they_are_of_a_processor(name, figures):
-    """Between ten thousand thousand million operations a second and ten million."""
+    """Between ten thousand thousand million operations per second and ten million."""
     for each in figures.products[name]:
         assert 1e-13 < each < 1e-7
     assert 0 < figures.between[name] < 1e-5

@@ -105,7 +105,7 @@ def test_a_missing_verifier_is_named():
     ],
 )
 def test_outputs_begin_as_the_task_lets_them(settings, expected):
-    """With the language's token forced, or in place of </s>: one start for all rows of a call."""
+    """With the language's token forced, or instead of </s>: one start for all rows of a call."""
     starts = torch.tensor([[7, 5], [8, 5], [7, 6], [8, 6]])
     sample = {"target": starts, "net_input": {"prev_output_tokens": starts}}
     task = Namespace(args=Namespace(**settings))

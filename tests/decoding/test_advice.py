@@ -77,7 +77,7 @@ def test_blocks_that_take_longer_than_steps():
 
     def run(emitted):
         stats = figures(emitted=emitted)
-        stats.scored = 600  # 6 tokens a row: in 20 passes 30, and 5 of one each
+        stats.scored = 600  # 6 tokens per row: in 20 passes 30, and 5 of one each
         stats.expect(lambda tokens: {30: 1.76, 5: 1.0}[tokens], passes=20)
         return stats
 

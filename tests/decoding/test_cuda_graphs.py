@@ -31,7 +31,7 @@ BATCHES = {1: make_sample(sentences(1, seed=6)), 8: make_sample(sentences(8, see
 
 @pytest.fixture
 def record(monkeypatch):
-    """Puts plain recordings in place of CUDA graphs; the ``Graphs`` that were made."""
+    """Puts plain recordings instead of CUDA graphs; the ``Graphs`` that were made."""
 
     def put(bucket=64, **more):
         chosen = plain_graphs(**more)

@@ -22,7 +22,7 @@ TIMES = {
 
 
 def rate(times, live, chance, size):
-    """Tokens of a row a second, by definition."""
+    """Tokens of a row per second, by definition."""
     emitted = sum(chance**j for j in range(size + 1))
     drafting = times.drafting(live, size) + times.beside if size else 0.0
     return emitted / (times.verifying(live * (1 + size)) + drafting)

@@ -22,7 +22,7 @@ DAMAGES = {
     "truncated": (lambda data: data[: len(data) // 2], ""),
 }
 every_damage = pytest.mark.parametrize("damage", DAMAGES)
-# The folder, the file, and what is passed to read it, with the folder's path in place of {}.
+# The folder, the file, and what is passed to read it, with the folder's path instead of {}.
 READ = [
     ("toy", "verifier.pt", {}),
     ("toy", "drafter.pt", {"strategy": "gad"}),

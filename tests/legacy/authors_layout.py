@@ -38,7 +38,7 @@ SETTINGS = {
 
 def logits_of(model, src_tokens, prefix, masks=BLOCK, block=None):
     """[B, masks, V]: what the drafter says of the tokens behind ``prefix`` (long [B, s]).
-    ``block``: symbols in place of the masks, long [B, masks]."""
+    ``block``: symbols instead of the masks, long [B, masks]."""
     table = model.encoder.embed_tokens.weight
     source = F.embedding(src_tokens, table)
     padding = src_tokens.eq(PAD)

@@ -22,7 +22,7 @@ def blurred(share, seed):
 
 
 def system(tok=2.0, texts=REFERENCES, seed=1):
-    """Columns of a system with about so many tokens an iteration."""
+    """Columns of a system with about so many tokens per iteration."""
     rng = random.Random(seed)
     tokens = [rng.randrange(10, 40) for _ in range(COUNT)]
     steps = [max(1, round(t / tok + rng.gauss(0, 0.3))) for t in tokens]

@@ -32,7 +32,7 @@ FAMILIES = {
         {"lang_pairs": PAIRS, "langs": LANGUAGES, "lang_tok_style": "mbart", **BOTH_WAYS},
         {"layernorm_embedding": True, "lr": 1.5e-3, "max_update": 900},
     ),
-    # Tokens in place of <s> and </s>.
+    # Tokens instead of <s> and </s>.
     "replacing": (
         "translation_multi_simple_epoch", "transformer",
         {"lang_pairs": "en-de", "langs": LANGUAGES, "lang_tok_replacing_bos_eos": True,

@@ -65,7 +65,7 @@ class Setup(NamedTuple):
         return None if asked == "same" else NUMBER_FORMATS[asked].dtype
 
     def read_drafter(self, read: Callable) -> Any:
-        """The model of ``--drafter-path``, for decoding; ``read`` as of ``load``."""
+        """The model of ``--drafter-path``, for decoding; ``read`` as in ``load``."""
         path = self.settings.drafter_path
         return self.load(path, self.src_dict, self.tgt_dict, read, self.dtype).eval()
 
@@ -91,7 +91,7 @@ class Strategy(NamedTuple):
         joined_dictionary: source and target must have one dictionary.
         stated: those of ``flags`` that a trace names at any value, as they decide what the rule
             accepts or when drafting stops; others are named where they differ from their default.
-        planned_chance: as of ``DecodingOptions``, for a rule under which the output depends on the
+        planned_chance: as in ``DecodingOptions``, for a rule under which the output depends on the
             drafts.
         falls_back: a small model drafts token by token, so a benchmark counts its fallbacks and
             rollbacks (Kim et al. 2023, Algorithm 1 and Table 4).

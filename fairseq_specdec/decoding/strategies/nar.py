@@ -1,5 +1,5 @@
-"""``nar``: the drafter alone, k tokens a pass, without a verifier (the rows "NAR drafter" of Ge et
-al. 2022, Tables 5, 8 and 10)."""
+"""``nar``: the drafter alone, k tokens per pass, without a verifier (the rows "NAR drafter" of Ge
+et al. 2022, Tables 5, 8 and 10)."""
 
 from typing import Any
 

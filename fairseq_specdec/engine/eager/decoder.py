@@ -252,7 +252,7 @@ class DecoderSession:
 
     def _after_source(self, mask: Tensor | None, x: Tensor, upto: int) -> Tensor | None:
         """The mask of keys that stand after those of the source: bool [B, 1, W, S + upto], or None
-        where all is seen or no layer has such keys. Arguments as of ``run``."""
+        where all is seen or no layer has such keys. Arguments as in ``run``."""
         source = self.cross_mask
         if (mask is None and source is None) or not any(y.joined for y in self.weights.layers):
             return None

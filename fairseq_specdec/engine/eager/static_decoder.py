@@ -87,7 +87,7 @@ class StaticCache(KVCache):
         Args:
             name: names it for later batches.
             value, fill: as for ``RowBuffer.put``.
-            row_dim, column_dim: as of ``RowBuffer``.
+            row_dim, column_dim: as in ``RowBuffer``.
         """
         buffer = self._buffers.setdefault(name, RowBuffer(row_dim, column_dim))
         if buffer.put(value, fill):

@@ -111,7 +111,7 @@ def check(description: Any) -> None:
 
 
 def parts_of(description: Any) -> list[Tensor]:
-    """The packed numbers, of whatever a file holds in place of a description."""
+    """The packed numbers, of whatever a file holds instead of a description."""
     matrices = description.get("matrices") if type(description) is dict else None
     entries = matrices if type(matrices) is list else []
     tables = [each.get("parts") for each in entries if type(each) is dict]

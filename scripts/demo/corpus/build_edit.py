@@ -86,7 +86,7 @@ def write(
     out: pathlib.Path, work: pathlib.Path, seed: int, own: str = "", misspellings: str = ""
 ) -> None:
     """Write {train,valid,test}.{src,tgt}, clean.en and misspellings.txt. ``own``: clean English, a
-    sentence a line, in place of packages. ``misspellings``: file of wrong->right lines, in place of
+    sentence a line, instead of packages. ``misspellings``: file of wrong->right lines, instead of
     codespell's."""
     work.mkdir(parents=True, exist_ok=True)
     if misspellings:

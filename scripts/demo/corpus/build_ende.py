@@ -136,7 +136,7 @@ def write(
 
     Args:
         tier: how much to fetch, one of ``TIERS``.
-        own: an English and a German file, one sentence a line, in place of packages.
+        own: an English and a German file, one sentence a line, instead of packages.
         held: sentences in valid and in test.
     """
     if own:
