@@ -30,7 +30,9 @@ PROGRAM = "specdec-translate"
 def get_parser() -> argparse.ArgumentParser:
     parser = command_parser(PROGRAM, "Translate plain text, line by line.", allow_abbrev=False)
     add_model(parser, nargs=None)
-    parser.add_argument("files", metavar="FILE", nargs="*", help="texts (default: standard input)")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="*", default=[], help="texts (default: standard input)"
+    )
     add_flag(parser, "--output -o", "where to write, once all is translated", metavar="FILE",
              otherwise="standard output, line by line")  # fmt: skip
     add_flag(

@@ -82,9 +82,14 @@ def translator_of(
     given = {name: getattr(args, name) for name in names}
     for name in ("tokenizer", "bpe"):
         given[name] = None if getattr(args, name) == "none" else getattr(args, name)
-    return SpeculativeTranslator.from_pretrained(
-        verifier, args.drafter_path, data, **given, **flags, **more
-    )
+    try:
+        return SpeculativeTranslator.from_pretrained(
+            verifier, args.drafter_path, data, **given, **flags, **more
+        )
+    except UsageError as error:
+        if args.path is None:
+            error.original = error.original.reworded({"path": "MODEL"}.get)
+        raise
 
 
 def verifier_of(args: argparse.Namespace) -> tuple[str, str | None]:

@@ -46,6 +46,9 @@ def test_mistakes_are_one_line_and_leave_no_file(capsys, tmp_path):
         status, _ = run(capsys, *words)
         assert str(status).startswith("specdec-translate: error: ") and said in str(status)
     assert [each.name for each in tmp_path.iterdir()] == ["bad"]
+    with pytest.raises(SystemExit):
+        cli_main([])
+    assert "required: MODEL; see specdec-translate" in capsys.readouterr().err
 
 
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path, run_python):

@@ -57,7 +57,7 @@ def test_addresses(host, loopback):
         (["--workers", "0"], "--workers 0: must be from 1 to 256"),
         (["--max-wait", "0"], "--max-wait 0.0: must be from above 0 to 3600"),
         (["--path", "/nowhere/v.pt"], "--path: no such file"),
-        (["/nowhere"], "--path: no such file"),
+        (["/nowhere"], "MODEL: no such file"),
         (["PAIR", "--path", "PAIR", "--data", "x"], "--data x: .* is the data already"),
         (["PAIR", "--beam", "2", "--nbest", "3"], "--nbest 3: there are --beam 2"),
         (["PAIR", "--tau", "-1"], "--tau -1.0: must be 0 or more"),
