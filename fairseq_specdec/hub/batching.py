@@ -2,10 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
-
-import torch
-from fairseq.data import data_utils
+from typing import NamedTuple
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import flag_of
@@ -57,36 +54,29 @@ def check_reading(split: Split, on_error: str) -> None:
 
 def check_seed(seed: int | None) -> None:
     """Refuse what torch takes for no seed; None is none."""
-    if seed is None:
-        return
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise TypeError(f"seed: expected a whole number, got {seed!r}")
-    if not -(2**63) <= seed < 2**64:
+    if seed is not None and not -(2**63) <= seed < 2**64:
         raise UsageError(f"seed {seed}", "must be from -2**63 to 2**64 - 1")
 
 
-def listed(texts: Iterable[str]) -> list[str]:
-    """The texts in a list."""
-    if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
-        raise TypeError(f"texts: expected a string or several, got {type(texts).__name__}")
-    strings = list(texts)
+def listed(texts: str | Iterable[str]) -> list[str]:
+    """The texts, or one text, in a list. Raises TypeError: one is no string."""
+    strings = [texts] if isinstance(texts, str) else list(texts)
     for i, text in enumerate(strings):
         if not isinstance(text, str):
             raise TypeError(f"texts[{i}]: expected a string, got {type(text).__name__}")
     return strings
 
 
-def encoded(codec: TextCodec, texts: list[str], limit: int, too_long: str) -> list[list[int]]:
-    """Token ids of each text; [] for one without a visible character. ``limit``: most tokens of a
-    text, </s> included. ``too_long``: ``refuse`` or ``truncate`` longer ones."""
-    return [parts.rows[0] for parts in read(codec, texts, limit, too_long, False, "raise")]
-
-
 def read(
     codec: TextCodec, texts: list[str], limit: int, too_long: str, split: Split, on_error: str
 ) -> list[Parts]:
-    """The sentences of each text. ``limit``, ``too_long``: as in ``encoded``. ``split``,
-    ``on_error``: as in ``Calls.translate``."""
+    """The sentences of each text.
+
+    Args:
+        limit: most tokens of a sentence, </s> included.
+        too_long: ``refuse`` or ``truncate`` longer ones.
+        split, on_error: as in ``Calls.translate``.
+    """
     found = []
     for i, text in enumerate(texts):
         parts = _parts(codec, text, limit, split)
@@ -125,38 +115,26 @@ def _parts(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
 
 
 def forced(codec: TextCodec, prefix: Prefix, texts: int) -> list[list[int]]:
-    """Token ids that the output of each of so many texts begins with."""
-    if not isinstance(prefix, (str, list, tuple, type(None))):
-        raise TypeError(f"prefix: expected a string or a list, got {type(prefix).__name__}")
+    """Token ids that the output of each of so many texts begins with. Raises UsageError: there are
+    not as many prefixes, or a word of one is not in the target dictionary."""
     given = [prefix] if isinstance(prefix, str) else prefix or [None] * texts
     if len(given) != texts:
         raise UsageError(
             "prefix", f"{len(given)} for {texts} texts", "give a list with one for each, or None"
         )
-    return [_forced(codec, each) if each else [] for each in given]
-
-
-def _forced(codec: TextCodec, text: str) -> list[int]:
     words = codec.tgt_dict
     no_words = {words.unk(), words.pad(), words.eos()}
-    if not no_words.isdisjoint(ids := codec.encode_target(text)):
-        wrong = [each for each in text.split() if no_words & set(codec.encode_target(each))]
-        raise UsageError(
-            f"prefix {text!r}",
-            f"{', '.join(wrong) or 'it'} is not in the target dictionary",
-            "use other words",
-        )
-    return ids
-
-
-def collated(rows: list[list[int]], task: Any, device: torch.device) -> dict[str, Any]:
-    """A fairseq batch of these sentences, padded on the side of the task."""
-    words = task.source_dictionary
-    left = task.cfg.left_pad_source
-    tensors = [torch.tensor(row) for row in rows]
-    tokens = data_utils.collate_tokens(tensors, words.pad(), words.eos(), left_pad=left)
-    lengths = torch.tensor([len(row) for row in rows])
-    return {"net_input": {"src_tokens": tokens.to(device), "src_lengths": lengths.to(device)}}
+    rows = []
+    for text in given:
+        rows.append(codec.encode_target(text) if text else [])
+        if text and not no_words.isdisjoint(rows[-1]):
+            wrong = [word for word in text.split() if no_words & set(codec.encode_target(word))]
+            raise UsageError(
+                f"prefix {text!r}",
+                f"{', '.join(wrong) or 'it'} is not in the target dictionary",
+                "use other words",
+            )
+    return rows
 
 
 def by_length(lengths: Sequence[int], batch_size: int, max_tokens: int) -> list[list[int]]:

@@ -2,56 +2,85 @@
 
 from __future__ import annotations
 
-import abc
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, overload
 
+import torch
 from tqdm import tqdm
 
 from fairseq_specdec.errors import UsageError
 
-from .batching import (
-    Parts,
-    Prefix,
-    by_length,
-    check_batching,
-    check_reading,
-    encoded,
-    forced,
-    listed,
-    read,
-)
+from .batching import Parts, Prefix, by_length, check_batching, check_reading, forced, listed, read
 from .decoding import Decoding, Decodings
 from .flags import in_python
 from .results import Piece, Translation, joined
 from .sentences import Split
-from .streaming import Put, pieces
-from .text import TextCodec
-from .threads import Threads, in_background
+from .text import GrowingText
+from .threads import Threads, in_background, workers
 
 
-class Calls(abc.ABC):
-    """The calls of a ``SpeculativeTranslator``, which defines what decodes them."""
+class Calls:
+    """The calls of a ``SpeculativeTranslator``, on a verifier in memory.
 
-    codec: TextCodec
-    strategy: str
-    max_tokens: int
-    too_long: str
-    split: Split
-    _flags: dict[str, Any]
-    _threads: Threads
+    Attributes:
+        strategy: ``--strategy``, where a call does not choose.
+        settings: the flags that matter to it.
+        nbest, batch_size, split: as for ``from_pretrained``.
+        stats: what was decoded so far (``DecodingStats``).
+    """
 
-    @abc.abstractmethod
+    def __init__(
+        self,
+        decodings: Decodings,
+        strategy: str,
+        drafter: str | None,
+        flags: dict[str, Any],
+        max_tokens: int,
+        too_long: str,
+        split: Split = False,
+    ) -> None:
+        base = decodings.made(strategy, drafter, flags)
+        self.codec, self.stats = decodings.codec, decodings.stats
+        self.strategy = strategy
+        self.settings, self.nbest, self.batch_size = base.settings, base.nbest, base.batch_size
+        self.max_tokens, self.too_long, self.split = max_tokens, too_long, split
+        self._flags = flags
+        self._held: tuple[Decodings, Decoding] | None = (decodings, base)
+        self._threads = Threads(workers(self.device))
+
+    def close(self) -> None:
+        """Free the models; what is being decoded ends first. Later calls are refused."""
+        self._threads.close()
+        self._held = None
+
     def _open(self) -> tuple[Decodings, Decoding]:
         """What makes decodings, and the one where a call does not choose."""
+        if self._held is None:
+            raise UsageError("", "this translator is closed", "load another with from_pretrained")
+        return self._held
 
     @property
-    @abc.abstractmethod
+    def generator(self) -> Any:
+        """What decodes where a call does not choose: a ``SpeculativeGenerator``."""
+        return self._open()[1].generator
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target language."""
+        return self.codec.languages
+
+    @property
+    def device(self) -> torch.device:
+        """Where the verifier is."""
+        return self._open()[0].loaded.device
+
+    @property
     def longest_source(self) -> int:
         """Most source tokens, </s> included, that the verifier has positions for."""
+        limits = [model.max_positions()[0] for model in self._open()[0].loaded.models]
+        return int(min(limits))
 
     @overload  # a string is several strings too
     def translate(self, texts: str, return_trace: bool = False, **choices: Any) -> Translation: ...
@@ -67,12 +96,7 @@ class Calls(abc.ABC):
         return_trace: bool = False,
         *,
         progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        prefix: Prefix = None,
-        batch_size: int | None = None,
-        strategy: str | None = None,
-        **flags: Any,
+        **choices: Any,
     ) -> Translation | list[Translation]:
         """Translate one text, or several in batches of similar length.
 
@@ -110,10 +134,7 @@ class Calls(abc.ABC):
             ValueError: a text that is too long (see ``too_long`` and ``on_error``); a flag that
                 cannot be honoured; a prefix with a word that is not in the target dictionary.
         """
-        return self._translate(
-            threading.Event(), texts, return_trace, progress, split, on_error, prefix, batch_size,
-            strategy, **flags,
-        )  # fmt: skip
+        return self._translate(threading.Event(), texts, return_trace, progress, **choices)
 
     def _translate(
         self,
@@ -121,18 +142,11 @@ class Calls(abc.ABC):
         texts: str | Iterable[str],
         return_trace: bool = False,
         progress: bool = False,
-        split: Split | None = None,
-        on_error: str = "raise",
-        prefix: Prefix = None,
-        batch_size: int | None = None,
-        strategy: str | None = None,
-        **flags: Any,
+        **choices: Any,
     ) -> Translation | list[Translation]:
         """As ``translate``; fewer once nobody waits for them (``ended``)."""
-        sources = [texts] if isinstance(texts, str) else listed(texts)
-        decoding = self._chosen(strategy, flags, batch_size)
-        read = self._read(sources, decoding, split, on_error, prefix)
-        completed = self._completed(read, return_trace, decoding)
+        sources = listed(texts)
+        completed = self._completed(return_trace, *self._asked(sources, **choices))
         by_place: dict[int, Translation] = {}
         for i, result in tqdm(completed, total=len(sources), unit=" texts", disable=not progress):
             by_place[i] = result
@@ -162,23 +176,13 @@ class Calls(abc.ABC):
 
         Args, returns and raises: as ``translate``.
         """
-
         self._open()
         return await self._threads.run(
             lambda ended: self._translate(ended, texts, return_trace, **choices)
         )
 
     def translate_as_completed(
-        self,
-        texts: Iterable[str],
-        return_trace: bool = False,
-        *,
-        split: Split | None = None,
-        on_error: str = "raise",
-        prefix: Prefix = None,
-        batch_size: int | None = None,
-        strategy: str | None = None,
-        **flags: Any,
+        self, texts: Iterable[str], return_trace: bool = False, **choices: Any
     ) -> Iterator[tuple[int, Translation]]:
         """Yield each text's index and translation as soon as its row has ended.
 
@@ -187,43 +191,29 @@ class Calls(abc.ABC):
 
         Args and raises: as ``translate``; before the first text.
         """
-        sources = [texts] if isinstance(texts, str) else listed(texts)
-        decoding = self._chosen(strategy, flags, batch_size)
-        read = self._read(sources, decoding, split, on_error, prefix)
+        completed = self._completed(return_trace, *self._asked(listed(texts), **choices))
+        return in_background(completed, "specdec-completed")
 
-        def produce(put: Callable[[tuple[int, Translation]], None], ended: threading.Event) -> None:
-            completed = self._completed(read, return_trace, decoding)
-            with contextlib.closing(completed):
-                for result in completed:
-                    if ended.is_set():
-                        return
-                    put(result)
-
-        return in_background(produce, "specdec-completed")
-
-    def _chosen(
-        self, strategy: str | None, flags: dict[str, Any], batch_size: int | None = None
-    ) -> Decoding:
-        """The decoding of a call."""
+    def _asked(
+        self,
+        sources: list[str],
+        split: Split | None = None,
+        on_error: str = "raise",
+        prefix: Prefix = None,
+        batch_size: int | None = None,
+        strategy: str | None = None,
+        **flags: Any,
+    ) -> tuple[list[Parts], Decoding]:
+        """The sentences of each text, what the first one's output begins with, and how the call
+        decodes them."""
         decodings, decoding = self._open()
         if flags or strategy not in (None, self.strategy):
             base = self.strategy, self._flags
             decoding = decodings.of_call(strategy or self.strategy, base, flags)
-        if batch_size is None:
-            return decoding
-        with in_python():
-            check_batching(batch_size, self.max_tokens, self.too_long)
-        return decoding.resized(batch_size)
-
-    def _read(
-        self,
-        sources: list[str],
-        decoding: Decoding,
-        split: Split | None,
-        on_error: str,
-        prefix: Prefix,
-    ) -> list[Parts]:
-        """The sentences of each text, and what the first one's output begins with."""
+        if batch_size is not None:
+            with in_python():
+                check_batching(batch_size, self.max_tokens, self.too_long)
+            decoding = decoding.resized(batch_size)
         if prefix and not decoding.generator.options.verifies:
             raise UsageError(
                 "prefix",
@@ -232,10 +222,10 @@ class Calls(abc.ABC):
             )
         prefixes = forced(self.codec, prefix, len(sources))
         read = self.encode_sentences(sources, split, on_error)
-        return [parts._replace(prefix=ids) for parts, ids in zip(read, prefixes)]
+        return [each._replace(prefix=ids) for each, ids in zip(read, prefixes)], decoding
 
     def _completed(
-        self, read: list[Parts], traced: bool, decoding: Decoding
+        self, traced: bool, read: list[Parts], decoding: Decoding
     ) -> Generator[tuple[int, Translation], None, None]:
         """Each text's index and translation when its last sentence has ended."""
         found: list[list[Any]] = [[None for _ in parts.rows] for parts in read]
@@ -259,7 +249,7 @@ class Calls(abc.ABC):
 
     def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Token ids of each text as one, </s> included; [] for one without a visible character."""
-        return encoded(self.codec, listed(texts), self.longest_source, self.too_long)
+        return [parts.rows[0] for parts in self.encode_sentences(texts, split=False)]
 
     def encode_sentences(
         self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise"
@@ -281,25 +271,24 @@ class Calls(abc.ABC):
             for i, ranked in opened.results():
                 yield i, decoding.result(i, "", rows[i], ranked, False)
 
-    def decode_growing(self, row: list[int], put: Put, ended: Callable[[], bool]) -> None:
+    def decode_growing(
+        self, row: list[int], put: Callable[[Any, list[str]], None], ended: Callable[[], bool]
+    ) -> None:
         """Decode one text in this thread, and give it to ``put`` while it grows.
 
         Args:
             row: as ``encode`` gives it, not empty.
             put: called with an iteration and the words so far; at the end with None and all words.
-            ended: asked before each iteration whether to stop early.
+            ended: asked after each iteration whether to stop early.
         """
-        self._open()[1].stream(row, put, ended)
+        with contextlib.closing(self._open()[1].grow(row)) as grown:
+            for iteration, words in grown:
+                put(iteration, words)
+                if ended():
+                    return
 
     def translate_stream(
-        self,
-        text: str,
-        return_trace: bool = False,
-        *,
-        split: Split | None = None,
-        prefix: str | None = None,
-        strategy: str | None = None,
-        **flags: Any,
+        self, text: str, return_trace: bool = False, **choices: Any
     ) -> Iterator[str | Piece]:
         """Translate one text, and yield pieces of the translation while it is decoded.
 
@@ -313,26 +302,28 @@ class Calls(abc.ABC):
             text: a string.
             return_trace: yield a ``Piece`` for every iteration instead, and one at the end of each
                 sentence.
-            split, prefix, strategy, flags: as for ``translate``.
+            choices: split, prefix, strategy and flags as for ``translate``.
 
         Raises:
             TypeError, ValueError: as ``translate``; before the first piece.
         """
-        if not isinstance(text, str):
-            raise TypeError(f"text: expected a string, got {type(text).__name__}")
-        decoding = self._chosen(strategy, flags)
-        read = self._read([text], decoding, split, "raise", prefix)
-        return self._pieces(read[0], return_trace, decoding)
+        (parts,), decoding = self._asked(listed([text]), **choices)
+        return self._pieces(parts, return_trace, decoding)
 
-    def _pieces(
-        self, parts: Parts, return_trace: bool, decoding: Decoding
-    ) -> Iterator[str | Piece]:
-        trace_builder = decoding.trace_builder if return_trace else None
+    def _pieces(self, parts: Parts, traced: bool, decoding: Decoding) -> Iterator[str | Piece]:
         prefixes = [parts.prefix]
         for copied, row in zip(parts.copied, [*parts.rows, []]):
             if copied:
-                yield Piece(copied, None) if return_trace else copied
-            if row:
-                decode = functools.partial(decoding.stream, row, prefixes=prefixes)
-                prefixes = []
-                yield from pieces(decode, self.codec, trace_builder)
+                yield Piece(copied, None) if traced else copied
+            if not row:
+                continue
+            grown, growing = decoding.grow(row, prefixes), GrowingText(self.codec)
+            prefixes = []
+            with contextlib.closing(in_background(grown, "specdec-stream")) as fed:
+                for iteration, words in fed:
+                    text = growing.next(words, last=iteration is None)
+                    if traced:
+                        part = iteration and decoding.trace_builder.iteration(iteration)
+                        yield Piece(text, part)
+                    elif text:
+                        yield text

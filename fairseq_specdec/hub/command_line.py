@@ -1,24 +1,22 @@
 """The arguments of ``SpeculativeTranslator.from_pretrained`` as flags, for every command."""
 
 import argparse
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fairseq.dataclass.configs import GenerationConfig
-
-from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import InRange, Range, add_flag, flag_of
 
 from .described import Described, describe
-from .flags import GENERATION, OWN
+from .flags import FIELDS, kind_of
 from .loading import DTYPES
 from .translator import SpeculativeTranslator
 
 DEMO = "demo_ende"
-FLAGS = (*GENERATION, *OWN)
+FLAGS = tuple(FIELDS)
 """Every decoding flag, but ``--strategy``."""
 
 
@@ -50,20 +48,18 @@ def add_model_flags(parser: argparse.ArgumentParser, decoding_flags: Iterable[st
     decoding = parser.add_argument_group("decoding", "As with fairseq-generate.")
     decoding.add_argument("--strategy", help="(default: what specdec-accelerate found the fastest "
         "in the folder; else gad where there is a drafter, or greedy)")  # fmt: skip
-    fields = {**GenerationConfig.__dataclass_fields__, **SpecDecConfig.__dataclass_fields__}
     for name in decoding_flags:
-        _add_field(decoding, fields[name])
+        _add_field(decoding, FIELDS[name])
 
 
 def _add_field(group: Any, field: Any) -> None:
     """A flag of a configuration, without a default: what is not given is not passed on."""
-    words, values = str(field.metadata["help"]), field.metadata.get("values")
+    words, values, (kind, _) = field.metadata["help"], field.metadata.get("values"), kind_of(field)
     default = 1 if field.name == "beam" else field.default  # as from Python
     if "default" not in words and default not in (None, dataclasses.MISSING):
         words += f" (default: {default})"
-    kinds = (each for each in (bool, float, int) if each.__name__ in str(field.type))
-    settings: dict[str, Any] = {"type": next(kinds, str), "choices": values}
-    if settings["type"] is bool:
+    settings: dict[str, Any] = {"type": kind, "choices": values}
+    if kind is bool:
         settings = {"action": "store_true"}
     elif isinstance(values, Range):
         settings = {"action": InRange, "values": values, "metavar": "N"}
@@ -82,10 +78,17 @@ def translator_of(
     given = {name: getattr(args, name) for name in names}
     for name in ("tokenizer", "bpe"):
         given[name] = None if getattr(args, name) == "none" else getattr(args, name)
-    try:
+    with model_named(args):
         return SpeculativeTranslator.from_pretrained(
             verifier, args.drafter_path, data, **given, **flags, **more
         )
+
+
+@contextlib.contextmanager
+def model_named(args: argparse.Namespace) -> Iterator[None]:
+    """Name MODEL in a mistake about the verifier, where the command line has no ``--path``."""
+    try:
+        yield
     except UsageError as error:
         if args.path is None:
             error.original = error.original.reworded({"path": "MODEL"}.get)

@@ -1,6 +1,7 @@
 """Plain text to the tokens of a converted model and back, as its own tokenizer does it."""
 
 import functools
+import importlib
 import os
 import re
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from fairseq_specdec.io.contents import check_content
 from fairseq_specdec.io.printable import flat_message
 
 from .described import Described
-from .text import TextCodec, is_visible
+from .text import TextCodec, built, is_visible
 
 # transformers' clean_up_tokenization, in its order.
 _CLEANED = (
@@ -28,7 +29,9 @@ _SPACE = "\u2581"
 class ConvertedCodec(TextCodec):
     """The tokenizer of a model of transformers; equal to it on every text."""
 
-    def __init__(self, described: Described, kind: str, src_dict: Any, tgt_dict: Any) -> None:
+    def __init__(
+        self, described: Described, kind: str, src_dict: Dictionary, tgt_dict: Dictionary
+    ) -> None:
         super().__init__({}, {}, list(described.languages), src_dict, tgt_dict)
         description = described.description
         self.bpe_name = kind
@@ -44,8 +47,9 @@ class ConvertedCodec(TextCodec):
         self._around = described.source()
         inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
         self._inner = inner(described, src_dict, tgt_dict)
-        self._of_target = functools.partial(inner, described, tgt_dict, tgt_dict, 1)
-        self._target: Any = self._inner if kind == "tokenizers" else None
+        self._of_target = functools.lru_cache(1)(  # read once a text has a prefix
+            lambda: inner(described, tgt_dict, tgt_dict, 1)
+        )
 
     def encode(self, text: str) -> list[int]:
         if not is_visible(text):
@@ -57,14 +61,11 @@ class ConvertedCodec(TextCodec):
         return ids
 
     def encode_target(self, text: str) -> list[int]:
-        if self._target is None:
-            self._target = self._of_target()  # if two threads make it, either will do
-        ids: list[int] = self._target.ids(text.encode("utf-8", "replace").decode("utf-8"))
+        ids: list[int] = self._of_target().ids(text.encode("utf-8", "replace").decode("utf-8"))
         return ids if is_visible(text) else []
 
     def prepared(self, text: str) -> str:
-        """A source as fairseq's commands take it, split into words of the dictionary, without </s>
-        and language, which the task adds; "" for a text without a visible character."""
+        """As fairseq's commands take it, without </s> and language, which the task adds."""
         ids = self.encode(text)
         first = self._around.index("{text}")
         last = len(ids) - (len(self._around) - first - 1)
@@ -86,24 +87,20 @@ class ConvertedCodec(TextCodec):
 class _Split:
     """Splits a text at the special tokens in it, as transformers' tokenizers in Python do."""
 
-    def __init__(self, special: dict[str, list[Any]], dictionary: Any) -> None:
+    def __init__(self, special: dict[str, list[Any]], dictionary: Dictionary) -> None:
         self._ids = {token: dictionary.index(word) for token, (word, _) in special.items()}
         self._strips = {token for token, (_, strips) in special.items() if strips}
         longest = sorted(map(re.escape, special), key=len, reverse=True)
-        self._pattern = re.compile("(" + "|".join(longest) + ")") if longest else None
+        self._pattern = re.compile("(" + ("|".join(longest) or "(?!)") + ")")
 
     def ids(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
         """Ids of a text, whose plain parts ``encode`` encodes."""
-        parts = [text] if self._pattern is None else self._pattern.split(text)
+        parts = self._pattern.split(text)
         numbers: list[int] = []
-        for i, part in enumerate(parts):
-            if i % 2:
-                numbers.append(self._ids[part])
-                continue
-            if i + 1 < len(parts) and parts[i + 1] in self._strips:
-                part = part.rstrip()
-            if part:
-                numbers += encode(part)
+        for part, special in zip(parts[::2], [*parts[1::2], None]):
+            part = part.rstrip() if special in self._strips else part
+            numbers += encode(part) if part else []
+            numbers += [] if special is None else [self._ids[special]]
         return numbers
 
 
@@ -111,7 +108,9 @@ class _Pieces:
     """SentencePiece (Kudo and Richardson 2018), one model for both sides or two. ``side``: 0 to
     encode sources, 1 targets; ``src_dict`` is that side's dictionary."""
 
-    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any, side: int = 0) -> None:
+    def __init__(
+        self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
+    ) -> None:
         two = os.path.isfile(os.path.join(described.folder, "source.spm"))
         file = ("source.spm", "target.spm")[side] if two else PIECES
         self._model = open_sentencepiece(os.path.join(described.folder, file))
@@ -125,7 +124,6 @@ class _Pieces:
         renamed = described.description["renamed"]
         self._renamed: dict[str, str] = renamed[side]
         self._back = {word: token for token, word in renamed[1].items()}
-        self._ends = {src_dict.symbols[i] for i in (src_dict.bos(), src_dict.pad(), src_dict.eos())}
 
     def ids(self, text: str) -> list[int]:
         return self._split.ids(text, self._encode)
@@ -147,16 +145,16 @@ class _Pieces:
 class _Bytes:
     """GPT-2's byte-level BPE (Radford et al. 2019), by fairseq's own class."""
 
-    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any, side: int = 0) -> None:
-        from .text import _built
-
+    def __init__(
+        self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
+    ) -> None:
         files = [os.path.join(described.folder, name) for name in ("encoder.json", "vocab.bpe")]
-        flags = {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
         for file in files:
             if not os.path.isfile(file):
                 raise UsageError(file, "no such file", "convert the model again")
             check_content(file, "a file of a tokenizer")
-        self._bpe: Any = _built("bpe", flags)
+        flags = {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
+        self._bpe: Any = built("bpe", flags)
         self._dictionary = src_dict
         self._split = _Split(described.description["special"][side], src_dict)
 
@@ -173,18 +171,15 @@ class _Bytes:
 class _Fast:
     """tokenizer.json, by the ``tokenizers`` package; the model's ids are fairseq's."""
 
-    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any, side: int = 0) -> None:
+    def __init__(
+        self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
+    ) -> None:
         path = os.path.join(described.folder, "tokenizer.json")
+        spare = (f", or pass bpe={each!r}" for each in _spare(described))
+        tokenizers = needed("tokenizers", path, "".join(spare))
         check_content(path, "a tokenizer")
         try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            spare = [f", or pass bpe={each!r}, which differs on odd characters"
-                     for each in _spare(described)]  # fmt: skip
-            install = "pip install 'fairseq-specdec[hf]'" + "".join(spare)
-            raise UsageError(path, "reading it needs tokenizers", install) from error
-        try:
-            self._model = Tokenizer.from_file(path)
+            self._model = tokenizers.Tokenizer.from_file(path)
         except Exception as error:  # tokenizers raises bare ones
             raise UsageError(
                 path, f"is no tokenizer ({flat_message(error, 100)})", "convert it again"
@@ -200,6 +195,15 @@ class _Fast:
         return text
 
 
+def needed(module: str, path: str, more: str = "") -> Any:
+    """A module of the extra ``hf``, which reads a file."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        remedy = f"pip install 'fairseq-specdec[hf]'{more}"
+        raise UsageError(path, f"reading it needs {module}", remedy) from error
+
+
 def _spare(described: Described) -> list[str]:
     """The kind of subword model of fairseq's own that is there too, or none."""
     files = {"encoder.json": "gpt2", "source.spm": "sentencepiece", PIECES: "sentencepiece"}
@@ -209,12 +213,7 @@ def _spare(described: Described) -> list[str]:
 
 def open_sentencepiece(path: str) -> Any:
     """A model of SentencePiece."""
-    try:
-        import sentencepiece
-    except ImportError as error:
-        raise UsageError(
-            path, "reading it needs sentencepiece", "pip install 'fairseq-specdec[hf]'"
-        ) from error
+    sentencepiece = needed("sentencepiece", path)
     check_content(path, "a sentencepiece model")
     try:
         return sentencepiece.SentencePieceProcessor(model_file=path)
@@ -222,33 +221,31 @@ def open_sentencepiece(path: str) -> Any:
         raise UsageError(path, "is no sentencepiece model", "copy it again") from error
 
 
-def choose(described: Described, bpe: Any, dictionaries: tuple[Any, Any]) -> ConvertedCodec:
+def choose(
+    described: Described, bpe: object, dictionaries: tuple[Dictionary, Dictionary]
+) -> ConvertedCodec:
     """The codec of a converted model. ``bpe``: ``auto`` for what transformers uses; or the name of
     a kind."""
     kinds = dict.fromkeys([described.description["kind"], *_spare(described)])
-    kind = described.description["kind"] if bpe == "auto" else bpe
+    kind = next(iter(kinds)) if bpe == "auto" else bpe
     if kind not in kinds:
         raise UsageError(f"--bpe {bpe!r}", f"a converted model has {' or '.join(map(str, kinds))}")
-    return ConvertedCodec(described, kind, *dictionaries)
+    return ConvertedCodec(described, str(kind), *dictionaries)
 
 
 def codec_of(described: Described) -> ConvertedCodec:
     """The codec of a folder, with its own dictionaries, that prepares text for fairseq's commands.
     Raises ValueError: no task of fairseq makes the model's sources."""
-    words = described.description["source"]
-    for language in described.languages if described.description["languages"] else ():
-        if "-" in language:
-            raise UsageError(
-                described.folder,
-                f"fairseq's tasks split pairs of languages at hyphens, as in {language}",
-                "decode it from Python or with specdec-serve",
-            )
-    if described.start is None and words.index("{text}") == 0 and words[-1] == "{lang}":
-        raise UsageError(
-            described.folder,
+    words, why = described.description["source"], ""
+    hyphened = [each for each in described.languages if "-" in each]
+    if described.description["languages"] and hyphened:
+        why = f"fairseq's tasks split pairs of languages at hyphens, as in {hyphened[0]}"
+    elif described.start is None and words[0] == "{text}" and words[-1] == "{lang}":
+        why = (
             "its sources end with their language (legacy_behaviour), those of fairseq's task "
-            "begin with it",
-            "decode it from Python or with specdec-serve",
+            "begin with it"
         )
+    if why:
+        raise UsageError(described.folder, why, "decode it from Python or with specdec-serve")
     files = [os.path.join(described.folder, f"dict.{n}.txt") for n in described.dictionaries]
     return choose(described, "auto", (Dictionary.load(files[0]), Dictionary.load(files[1])))

@@ -1,15 +1,15 @@
 """One choice of decoding flags on the verifier of a translator, and the choices of single calls."""
 
 import contextlib
-import copy
+import dataclasses
 import functools
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
 
 from fairseq_specdec.decoding.builder import (
     Overrides,
@@ -17,6 +17,7 @@ from fairseq_specdec.decoding.builder import (
     check_dictionaries,
     check_settings,
 )
+from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.once import Once
@@ -24,13 +25,12 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_pair
 from fairseq_specdec.io.flag_values import flag_of
 from fairseq_specdec.io.forks import Lock
+from fairseq_specdec.trace.record import Trace
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
-from .batching import collated
-from .flags import in_python, split_flags
+from .flags import Flags, in_python, split_flags
 from .loading import Loaded
-from .results import Translation, nothing, translation
-from .streaming import Put
+from .results import Translation, translation
 from .text import TextCodec
 
 # Weights are packed by these, once.
@@ -40,6 +40,11 @@ SETTLED = frozenset({
 })  # fmt: skip
 # Choices of flags that are kept ready, besides the translator's own.
 KEPT = 8
+
+Prefixes = Sequence[Sequence[int]]
+"""Token ids that the output of each text of a batch begins with; () for none."""
+Sample = dict[str, Any]
+"""A batch as fairseq's datasets collate it."""
 
 
 class SharedStats(DecodingStats):
@@ -54,109 +59,78 @@ class SharedStats(DecodingStats):
             super().add(other)
 
 
-class Turn:
-    """The state in which a batch is decoded: no gradients; with a seed alone, and seeded.
+@dataclasses.dataclass(frozen=True)
+class Decoding:
+    """A generator, with what it needs from texts to ``Translation``.
 
-    Args:
-        seed: of every batch, or None. It is set for the whole process: no other batch may draw in
-            between.
-        device: where it draws.
+    Attributes:
+        generator: a ``SpeculativeGenerator``.
+        settings: the flags that matter to it.
+        turn: the state in which a batch is decoded.
     """
 
-    def __init__(self, seed: int | None, device: torch.device) -> None:
-        self._seed = seed
-        self._cards = [device] if device.type == "cuda" else []
-        self._alone: AbstractContextManager[Any] = contextlib.nullcontext()
-        if seed is not None:
-            self._alone = Lock()
+    loaded: Loaded
+    codec: TextCodec
+    generator: Any
+    settings: Flags
+    nbest: int
+    batch_size: int
+    turn: Callable[[], AbstractContextManager[None]]
 
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[None]:
-        """Enter it."""
-        with self._alone, torch.no_grad():
-            if self._seed is None:
-                yield
-                return
-            with torch.random.fork_rng(devices=self._cards):
-                torch.manual_seed(self._seed)
-                yield
-
-
-class Decoding:
-    """A generator, with what it needs from texts to ``Translation``."""
-
-    def __init__(
-        self,
-        loaded: Loaded,
-        codec: TextCodec,
-        generator: Any,
-        settings: dict[str, Any],
-        nbest: int,
-        batch_size: int,
-        turn: Turn,
-    ) -> None:
-        self.generator = generator
-        self.settings = settings
-        self.nbest = nbest
-        self.batch_size = batch_size
-        self.trace_builder = TraceBuilder(generator.strategy, settings, *loaded.dictionaries)
-        self._loaded = loaded
-        self._codec = codec
-        self._turn = turn
+    @property
+    def trace_builder(self) -> TraceBuilder:
+        """Makes traces of its hypotheses."""
+        words = self.loaded.dictionaries
+        return TraceBuilder(self.generator.strategy, self.settings, *words)
 
     def resized(self, batch_size: int) -> "Decoding":
         """The same for batches of so many texts."""
-        made = copy.copy(self)
-        made.batch_size = batch_size
-        return made
+        return dataclasses.replace(self, batch_size=batch_size)
 
-    def given(
-        self, rows: list[list[int]], prefixes: Sequence[Sequence[int]] = ()
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """fairseq's sample of these texts' token ids, and what their outputs begin with.
-        ``prefixes``: token ids of each text; () for none."""
-        device = next(self._loaded.models[0].parameters()).device
-        sample = collated(rows, self._loaded.task, device)
-        sample["batch_size"] = self.batch_size
-        first: dict[str, Any] = {"bos_token": self._codec.start}
-        language = [] if self._codec.first is None else [self._codec.first]
+    def given(self, rows: list[list[int]], prefixes: Prefixes = ()) -> tuple[Sample, Sample]:
+        """fairseq's sample of these texts' token ids, padded on the side of the task, and what
+        their outputs begin with."""
+        task, device = self.loaded.task, self.loaded.device
+        words, left = task.source_dictionary, task.cfg.left_pad_source
+        tensors = [torch.tensor(row) for row in rows]
+        tokens = data_utils.collate_tokens(tensors, words.pad(), words.eos(), left_pad=left)
+        lengths = torch.tensor(list(map(len, rows)))
+        net_input = {"src_tokens": tokens.to(device), "src_lengths": lengths.to(device)}
+        first: Sample = {"bos_token": self.codec.start}
+        language = [] if self.codec.first is None else [self.codec.first]
         forced = [torch.tensor([*language, *each]).long() for each in prefixes or [[]] * len(rows)]
         if any(map(len, forced)):
-            pad = self._loaded.task.target_dictionary.pad()
+            pad = task.target_dictionary.pad()
             first["prefix_tokens"] = data_utils.collate_tokens(forced, pad).to(device)
-        return sample, first
+        return {"net_input": net_input, "batch_size": self.batch_size}, first
 
     @contextlib.contextmanager
-    def batch(self, rows: list[list[int]], prefixes: Sequence[Sequence[int]] = ()) -> Iterator[Any]:
-        """A batch of these texts' token ids, ready to decode, none of them empty; ``prefixes`` as
-        of ``given``."""
+    def batch(self, rows: list[list[int]], prefixes: Prefixes = ()) -> Iterator[Any]:
+        """A batch of these texts' token ids, ready to decode, none of them empty."""
         sample, first = self.given(rows, prefixes)
-        with self._turn(), self.generator.batch(self._loaded.models, sample, **first) as opened:
+        with self.turn(), self.generator.batch(self.loaded.models, sample, **first) as opened:
             yield opened
 
-    def stream(
-        self,
-        row: list[int],
-        put: Put,
-        ended: Callable[[], bool],
-        prefixes: Sequence[Sequence[int]] = (),
-    ) -> None:
-        """As ``Calls.decode_growing``; ``prefixes`` as in ``given``."""
+    def grow(
+        self, row: list[int], prefixes: Prefixes = ()
+    ) -> Generator[tuple[TracedIteration | None, list[str]], None, None]:
+        """Decode one text, and yield each iteration with the words so far; at the end None with all
+        words."""
         tokens: list[int] = []
         with self.batch([row], prefixes) as batch:
-            while batch.live and not ended():
+            while batch.live:
                 batch.iterate()
                 iteration = batch.trace(0)[-1]
                 tokens += iteration.emitted
-                put(iteration, self._codec.words(tokens))
-        put(None, self._codec.words(tokens))
+                yield iteration, self.codec.words(tokens)
+        yield None, self.codec.words(tokens)
 
     def result(
         self, i: int, source: str, row: list[int], ranked: list[dict[str, Any]], traced: bool
     ) -> Translation:
         """The translation of a text, from its hypotheses."""
-        unknown = row.count(self._loaded.task.source_dictionary.unk())
-        translated = translation(self._codec, ranked[: self.nbest], unknown)
+        unknown = row.count(self.loaded.task.source_dictionary.unk())
+        translated = translation(self.codec, ranked[: self.nbest], unknown)
         if not traced:
             return translated
         trace = self.trace_builder.sentence(i, row, ranked[0], source, translated.text)
@@ -164,12 +138,12 @@ class Decoding:
 
     def nothing(self, i: int, source: str, traced: bool) -> Translation:
         """The translation of a text without a visible character."""
-        return nothing(self.trace_builder, i, source, traced)
+        strategy, settings = self.generator.strategy, dict(self.settings)
+        trace = Trace(i, strategy, settings, [], [], None, [], source, "") if traced else None
+        return Translation("", [], 0.0, 0, [], [], 0, trace)
 
 
-def checked(
-    strategy: str, drafter: str | None, flags: dict[str, Any]
-) -> tuple[Namespace, Namespace]:
+def checked(strategy: str, drafter: str | None, flags: Flags) -> tuple[Namespace, Namespace]:
     """Flags as ``build_generator`` wants them; no model is needed."""
     settings, args = split_flags(strategy, drafter, flags)
     check_settings(settings)
@@ -186,7 +160,7 @@ class Decodings:
     Args:
         drafter_of: the drafter's checkpoint for a strategy that needs one, or None.
         batch_size: of every choice; None for what suits the strategy.
-        seed: of every batch.
+        seed: of every batch. It is set for the whole process, so that batches take turns.
         freeing: free the models' weights that the engine has packed, unless ``keep_weights``.
     """
 
@@ -204,13 +178,26 @@ class Decodings:
         self.stats = SharedStats()
         self._drafter_of = drafter_of
         self._batch_size = batch_size
+        self._seed = seed
         self._freeing = freeing
-        self._turn = Turn(seed, next(loaded.models[0].parameters()).device)
         self._once = Once()
-        self._lock = Lock()
+        self._lock, self._alone = Lock(), Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._of_call)
 
-    def made(self, strategy: str, drafter: str | None, flags: dict[str, Any]) -> Decoding:
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """No gradients; with a seed alone, and seeded."""
+        if self._seed is None:
+            with torch.no_grad():
+                yield
+            return
+        device = self.loaded.device
+        cards = [device] if device.type == "cuda" else []
+        with self._alone, torch.no_grad(), torch.random.fork_rng(devices=cards):
+            torch.manual_seed(self._seed)
+            yield
+
+    def made(self, strategy: str, drafter: str | None, flags: Flags) -> Decoding:
         """A new one."""
         settings, args = checked(strategy, drafter, flags)
         check_dictionaries(strategy, *self.loaded.dictionaries, settings)
@@ -226,9 +213,7 @@ class Decodings:
         return Decoding(self.loaded, self.codec, generator, facts, args.nbest, size, self._turn)
 
     @in_python()
-    def of_call(
-        self, strategy: str, base: tuple[str, dict[str, Any]], flags: dict[str, Any]
-    ) -> Decoding:
+    def of_call(self, strategy: str, base: tuple[str, Flags], flags: Flags) -> Decoding:
         """The one of a call. ``base``: strategy and flags of the translator, which hold where the
         call does not choose. Raises TypeError or ValueError: a flag or file that cannot be
         honoured, in the call's words."""
@@ -246,19 +231,17 @@ class Decodings:
         }
         split_flags(strategy, None, flags)  # of the right types, so that they can be looked up
         with self._lock:
-            chosen = sorted({**kept, **flags}.items())
-            return self._kept(strategy, **dict(chosen))
+            return self._kept(strategy, **dict(sorted({**kept, **flags}.items())))
 
     def _of_call(self, strategy: str, **flags: Any) -> Decoding:
         known = STRATEGIES.get(strategy)
         needs = known is not None and known.needs_drafter
         return self.made(strategy, self._drafter_of(strategy) if needs else None, flags)
 
-    def _load(self, path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
+    def _load(
+        self, path: str, source: Dictionary, target: Dictionary, read: Callable, dtype: object
+    ) -> Any:
         """A drafter, read once for all that use it; packed and freed in one number format."""
         key = (path, read, dtype if self._freeing else None)
-
-        def drafter() -> Any:
-            return of_pair(read(path, src_dict, tgt_dict), *self.codec.languages)
-
-        return self._once(key, drafter)
+        pair = self.codec.languages
+        return self._once(key, lambda: of_pair(read(path, source, target), *pair))

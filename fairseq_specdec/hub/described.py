@@ -1,9 +1,8 @@
 """A folder that ``specdec-convert hf`` wrote: how its text is read, and how it is decoded."""
 
-import difflib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
@@ -52,37 +51,32 @@ class Described(NamedTuple):
     @property
     def start(self) -> str | None:
         """The word that decoding starts with, if it is not </s>."""
-        if self.description["start"] != "{lang}":
-            return None
-        word: str = self.description["languages"][self.languages[1]]
-        return word
+        return self._target if self.description["start"] == "{lang}" else None
 
     @property
     def first(self) -> str | None:
         """The word that every output begins with, if there is one."""
-        if self.description["languages"] and self.description["start"] != "{lang}":
-            word: str = self.description["languages"][self.languages[1]]
-            return word
-        return self.description.get("first")
+        own: str | None = self.description.get("first")
+        return own if self.start is not None or self._target is None else self._target
+
+    @property
+    def _target(self) -> str | None:
+        """The word of the target language; None of a model of one pair."""
+        word: str | None = self.description["languages"].get(self.languages[1])
+        return word
 
 
-def is_converted(folder: Any) -> bool:
+def is_converted(folder: object) -> bool:
     """Whether a conversion wrote a folder."""
     return os.path.isfile(os.path.join(str(folder), DESCRIPTION))
 
 
 def nearest(code: str, languages: Iterable[str]) -> str:
-    """Why a code is no language of a model, with those that are near to it."""
+    """Why a code is no language of a model, with those that begin alike."""
     known = sorted(languages)
-    lower = {each.lower(): each for each in known}
-    code = code.lower()
-    similar = [each for each in lower if code and each.startswith(code)]
-    if not similar:
-        similar = [each for each in lower if code and each.startswith(code[:2])]
-        similar += difflib.get_close_matches(code, lower, 3, 0.5)
-    near = [lower[each] for each in dict.fromkeys(similar)]
+    near = [each for each in known if code and each.lower().startswith(code.lower()[:2])]
     if near:
-        return f"none of the model's languages; near it are {', '.join(near[:5])}"
+        return f"none of the model's languages; near it are {', '.join(near[:LISTED])}"
     rest = len(known) - LISTED
     more = f" and {rest} more, which {DESCRIPTION} lists" if rest > 0 else ""
     return f"none of the model's languages; there are {', '.join(known[:LISTED])}{more}"
@@ -98,42 +92,23 @@ def describe(
     if len(verifiers) != 1 or not is_converted(folder):
         return None
     description = _read(os.path.join(folder, DESCRIPTION))
-    languages = []
-    asked = (("source_lang", source_lang), ("target_lang", target_lang))
-    for side, (argument, code) in enumerate(asked):
-        usual = description["pair"][side]
-        languages.append(_language(argument, code, usual, description["languages"]))
-    if description["pair"][0] != description["pair"][1]:
-        _check_two(asked, languages)
-    return Described(folder, description, (languages[0], languages[1]))
-
-
-def _language(argument: str, code: str | None, usual: Any, known: dict[str, str]) -> str:
-    if not known:
-        if code not in (None, usual):
-            raise UsageError(f"{flag_of(argument)} {code}", f"the model's is {usual}")
-        return str(usual)
-    code = usual if code is None else code
-    if code is None:
-        raise UsageError(
-            flag_of(argument),
-            f"the model has {len(known)} languages",
-            f"name one, such as {sorted(known)[0]}",
-        )
-    if code not in known:
-        raise UsageError(f"{flag_of(argument)} {code}", nearest(code, known))
-    return code
-
-
-def _check_two(asked: Sequence[tuple[str, str | None]], languages: Sequence[str]) -> None:
-    """Refuse one language that was asked for beside the same one, which was not."""
-    left_out = [argument for argument, code in asked if code is None]
-    if languages[0] == languages[1] and len(left_out) == 1:
-        raise UsageError(
-            flag_of(left_out[0]),
-            f"left out, it is {languages[0]}, as the other language",
-            "name it",
-        )
+    known, usual = description["languages"], description["pair"]
+    asked = {"--source-lang": source_lang, "--target-lang": target_lang}
+    codes = []
+    for (flag, code), own in zip(asked.items(), usual):
+        codes.append(code or own)
+        if not known and codes[-1] != own:
+            raise UsageError(f"{flag} {code}", f"the model's is {own}")
+        if known and codes[-1] is None:
+            example = f"name one, such as {min(known)}"
+            raise UsageError(flag, f"the model has {len(known)} languages", example)
+        if known and codes[-1] not in known:
+            raise UsageError(f"{flag} {codes[-1]}", nearest(codes[-1], known))
+    left_out = [flag for flag, code in asked.items() if code is None]
+    if usual[0] != usual[1] and codes[0] == codes[1] and len(left_out) == 1:
+        other = f"left out, it is {codes[0]}, as the other language"
+        raise UsageError(left_out[0], other, "name it")
+    return Described(folder, description, (codes[0], codes[1]))
 
 
 def _read(path: str) -> dict[str, Any]:

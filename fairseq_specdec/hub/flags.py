@@ -14,6 +14,8 @@ from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig, decoding_settings
 from fairseq_specdec.decoding.generation_flags import REFUSED
 from fairseq_specdec.errors import UsageError
 
+Flags = dict[str, Any]
+"""Decoding flags by field name."""
 # fairseq's generation flags that mean something to one call from Python.
 GENERATION = (
     "max_len_a", "max_len_b", "min_len", "lenpen", "unkpen", "unnormalized", "temperature",
@@ -22,6 +24,10 @@ GENERATION = (
 OWN = [
     each.name for each in OWN_FIELDS if each.name not in ("strategy", "drafter_path", "trace_path")
 ]
+FIELDS: dict[str, Any] = {
+    **{name: GenerationConfig.__dataclass_fields__[name] for name in GENERATION},
+    **{name: SpecDecConfig.__dataclass_fields__[name] for name in OWN},
+}
 # What fairseq's command line and this call name differently.
 RENAMED = {"path": "verifier", "drafter_path": "drafter"}
 # Arguments of ``from_pretrained`` that are no decoding flags.
@@ -38,8 +44,7 @@ INSTEAD = {
     "fairseq_specdec.trace.write_traces writes them",
     "remove_bpe": "bpe=... says how subwords are joined",
     "post_process": "bpe=... says how subwords are joined",
-    "fp16": 'pass dtype="fp16"',
-    "bf16": 'pass dtype="bf16"',
+    **{name: f'pass dtype="{name}"' for name in ("fp16", "bf16")},
     "cpu": 'pass device="cpu"',
 }
 # What CTranslate2 calls them.
@@ -51,42 +56,31 @@ ELSEWHERE = {
 
 
 def split_flags(
-    strategy: str, drafter: Any, flags: dict[str, Any]
+    strategy: str, drafter: str | None, flags: Flags
 ) -> tuple[argparse.Namespace, argparse.Namespace]:
     """Sort keyword arguments into this project's settings and fairseq's generation flags. Returns
-    ``settings`` and ``args`` as ``builder.build_generator`` wants them."""
-    own: dict[str, Any] = {}
-    generation = dict(dataclasses.asdict(GenerationConfig()), beam=1)
+    ``settings`` and ``args`` as ``builder.build_generator`` wants them. Raises TypeError: no such
+    flag, or a value of another type."""
     for name, value in flags.items():
-        if name in OWN:
-            own[name] = _checked(name, value, SpecDecConfig)
-        elif name in GENERATION:
-            generation[name] = _checked(name, value, GenerationConfig)
-        else:
+        if name not in FIELDS:
             raise TypeError(f"{name}: {_why_not(name)}")
+        kind, optional = kind_of(FIELDS[name])
+        wanted = {float: numbers.Real, int: numbers.Integral}.get(kind, kind)
+        sound = isinstance(value, wanted) and isinstance(value, bool) is (kind is bool)
+        if not sound and not (value is None and optional):
+            raise TypeError(f"{name}: expected {kind.__name__}, got {value!r}")
+    own = {name: value for name, value in flags.items() if name in OWN}
     settings = decoding_settings(strategy=strategy, drafter_path=drafter, **own)
-    return settings, argparse.Namespace(**generation)
+    generation = {name: value for name, value in flags.items() if name in GENERATION}
+    defaults = dataclasses.asdict(GenerationConfig())
+    return settings, argparse.Namespace(**{**defaults, "beam": 1, **generation})
 
 
-def _checked(name: str, value: Any, config: Any) -> Any:
-    """The value, if it is of the kind that the flag's default and type say."""
-    field = config.__dataclass_fields__[name]
-    if value is None and (field.default is None or "Optional" in str(field.type)):
-        return value
+def kind_of(field: Any) -> tuple[type, bool]:
+    """The type of a dataclass's field (bool, float, int or str), and whether it may be None."""
     words = str(field.type)
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if "bool" in words:
-        sound = isinstance(value, bool)
-    elif "float" in words:
-        sound = number
-    elif "int" in words:
-        sound = number and isinstance(value, numbers.Integral)
-    else:
-        sound = isinstance(value, str)
-    if not sound:
-        kind = next((k for k in ("bool", "float", "int") if k in words), "str")
-        raise TypeError(f"{name}: expected {kind}, got {value!r}")
-    return value
+    kind = next((each for each in (bool, float, int) if each.__name__ in words), str)
+    return kind, field.default is None or "Optional" in words
 
 
 def _why_not(name: str) -> str:
@@ -94,10 +88,9 @@ def _why_not(name: str) -> str:
         return f"no decoding flag of this call; {INSTEAD[name]}"
     if name in REFUSED:
         return "cannot be honoured by speculative decoding; leave it out"
-    known: list[str] = [*OWN, *GENERATION]
-    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, known, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
-    return f"no such decoding flag{hint}"
+    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, FIELDS, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(FIELDS))}"
+    return f"no such decoding flag; {hint}"
 
 
 @contextlib.contextmanager
@@ -111,4 +104,4 @@ def in_python() -> Iterator[None]:
 
 def _argument(flag: str) -> str | None:
     """A flag as an argument of ``from_pretrained``; None for what is none."""
-    return RENAMED.get(flag, flag) if flag in (*OWN, *GENERATION, *RENAMED, *ARGUMENTS) else None
+    return RENAMED.get(flag, flag if flag in (*FIELDS, *ARGUMENTS) else None)

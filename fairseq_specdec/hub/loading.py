@@ -4,10 +4,10 @@ import contextlib
 import os
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 import torch
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
 
 from fairseq_specdec.checkpoints.content import architecture, read_state, reads_speech
 from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
@@ -20,13 +20,18 @@ from fairseq_specdec.errors import MissingFileError, UsageError
 from fairseq_specdec.io.flag_values import flag_of
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
-Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
+Path = str | os.PathLike[str]
+Paths = Path | Sequence[Path]
+Languages = tuple[str | None, str | None]
+"""Source and target, as the dictionaries are named; None to look for them."""
 
 # Demo pairs, and the languages that their tokenizer speaks where the dictionaries' names are none.
 DEMOS: dict[str, dict[str, str]] = {
     "demo_ende": {},
     "demo_edit": {"source_lang": "en", "target_lang": "en"},
 }
+# The verifier in a folder, by the names of this project and of fairseq-train.
+NAMES = ("verifier.pt", "checkpoint_best.pt", "checkpoint_last.pt")
 DTYPES = {name: NUMBER_FORMATS[name].dtype for name in COMPUTED}
 
 
@@ -39,7 +44,7 @@ class Place(NamedTuple):
     spoken: dict[str, str]  # languages for the tokenizer, where they are known
 
 
-def find(verifier: Paths, drafter: Any, data: Any, strategy: str | None) -> Place:
+def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str | None) -> Place:
     """Resolve a demo pair's name, a folder with ``verifier.pt`` in it, or checkpoints.
 
     Args:
@@ -50,62 +55,43 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: str | None) -> Plac
         FileNotFoundError: nothing is there; has the remedy.
         TypeError: a verifier that is no path.
     """
-    data = None if data is None else os.fspath(data)
-    drafter = None if drafter is None else os.fspath(drafter)
-    paths = verifier if isinstance(verifier, (list, tuple)) else [verifier]
-    if not paths or not all(isinstance(path, (str, os.PathLike)) for path in paths):
-        raise TypeError(f"verifier: expected a path, a name or a list of paths, got {verifier!r}")
+    drafter, folder = drafter and os.fspath(drafter), data and os.fspath(data)
+    spoken: dict[str, str] = {}
     if isinstance(verifier, (list, tuple)):
-        place = Place([os.fspath(path) for path in verifier], drafter, data, {})
+        paths = list(map(os.fspath, verifier))
     else:
-        place = _find_name(os.fspath(verifier), drafter, data, strategy)  # type: ignore[arg-type]
-    for path in place.verifiers:
-        if not os.path.isfile(path):
-            _name_checkpoint(os.path.dirname(path))
-            raise MissingFileError(
-                "--path",
-                f"no such file: {path}",
-                "give a checkpoint, several for an ensemble, a folder with verifier.pt in "
-                f"it, or one of {', '.join(DEMOS)}",
-            )
-    if place.data is not None and not os.path.isdir(place.data):
+        name = os.fspath(verifier)  # type: ignore[arg-type]
+        if name in DEMOS and not os.path.exists(name):
+            name = _demo_folder(name)
+        spoken = DEMOS.get(os.path.basename(os.path.normpath(name)), {})
+        if os.path.isdir(name):
+            folder, beside = folder or name, os.path.join(name, "drafter.pt")
+            known = None if strategy is None else STRATEGIES.get(strategy)
+            wanted = strategy is None or (known is not None and known.needs_drafter)
+            if drafter is None and wanted and os.path.isfile(beside):
+                drafter = beside
+            named = [os.path.join(name, each) for each in NAMES]
+            name = next(filter(os.path.isfile, named), named[0])
+        # As fairseq's --path; a name with a colon in it is given in a list.
+        paths = [name] if os.path.isfile(name) else name.split(os.pathsep)
+    missing = next((path for path in paths if not os.path.isfile(path)), None)
+    if missing is not None or not paths:
         raise MissingFileError(
-            "--data", f"no such folder: {place.data}", "name the one of the dict.*.txt"
+            "--path",
+            f"no such file: {missing}",
+            "give a checkpoint, several for an ensemble, a folder with verifier.pt in "
+            f"it, or one of {', '.join(DEMOS)}",
         )
-    return place
-
-
-def _name_checkpoint(folder: str) -> None:
-    """Name the checkpoint that fairseq-train left in a folder, to be passed by itself."""
-    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
-        path = os.path.join(folder, name)
-        if os.path.isfile(path):
-            raise MissingFileError("--path", f"{folder} has {name}", f"name {path}")
-
-
-def _find_name(name: str, drafter: str | None, data: str | None, strategy: str | None) -> Place:
-    """``find`` for a demo pair's name, a folder, or checkpoints joined by colons; not checked."""
-    if name in DEMOS and not os.path.exists(name):
-        name = _demo_folder(name)
-    spoken = DEMOS.get(os.path.basename(os.path.normpath(name)), {})
-    if os.path.isdir(name):
-        data = data or name
-        beside = os.path.join(name, "drafter.pt")
-        known = None if strategy is None else STRATEGIES.get(strategy)
-        wanted = strategy is None or (known is not None and known.needs_drafter)
-        if drafter is None and wanted and os.path.isfile(beside):
-            drafter = beside
-        name = os.path.join(name, "verifier.pt")
-    # As fairseq's --path; a name with a colon in it is given in a list.
-    paths = [name] if os.path.isfile(name) else name.split(os.pathsep)
-    return Place(paths, drafter, data, spoken)
+    if folder is not None and not os.path.isdir(folder):
+        remedy = "name the one of the dict.*.txt"
+        raise MissingFileError("--data", f"no such folder: {folder}", remedy)
+    return Place(paths, drafter, folder, spoken)
 
 
 def _demo_folder(name: str) -> str:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    places = [
-        os.path.join(root, "data-bin", name) for root in (os.path.dirname(package), os.getcwd())
-    ]
+    roots = (os.path.dirname(package), os.getcwd())
+    places = [os.path.join(root, "data-bin", name) for root in roots]
     for folder in places:
         if os.path.isfile(os.path.join(folder, "verifier.pt")):
             return folder
@@ -122,57 +108,110 @@ class Loaded(NamedTuple):
     """A verifier in memory. ``saved``: the first checkpoint's configuration, or None. ``arch``: its
     ``--arch``."""
 
-    task: Any
+    task: TranslationSpecDecTask
     models: list[Any]
     saved: Any
     arch: str = ""
 
     @property
-    def dictionaries(self) -> tuple[Any, Any]:
+    def dictionaries(self) -> tuple[Dictionary, Dictionary]:
         """Of the source and the target language."""
         return self.task.source_dictionary, self.task.target_dictionary
 
+    @property
+    def device(self) -> torch.device:
+        """Where the models are."""
+        device: torch.device = next(self.models[0].parameters()).device
+        return device
 
-def _dictionaries(data: str | None, first: str, saved_task: Any) -> str:
-    """The folder with the dictionaries: as given, beside the checkpoint, or as trained with."""
-    trained = str((saved_task or {}).get("data") or "").split(os.pathsep)[0]
-    places = [data] if data is not None else [os.path.dirname(os.path.abspath(first)), trained]
-    for folder in places:
-        if folder and os.path.isdir(folder):
-            if any(n.startswith("dict.") and n.endswith(".txt") for n in os.listdir(folder)):
-                return folder
-    raise MissingFileError(
-        "--data",
-        f"no dict.*.txt in {' or '.join(p for p in places if p)}",
-        "name the folder that fairseq-preprocess wrote",
+
+def load(
+    paths: list[str], data: str | None, languages: Languages, decoding: bool = False
+) -> Loaded:
+    """Load a verifier and its dictionaries, to the CPU.
+
+    Args:
+        data: folder of the dictionaries; None to look for it.
+        decoding: the models are used by this project's generators alone.
+
+    Raises:
+        FileNotFoundError, ValueError: naming the file or argument.
+    """
+    with only_to_decode() if decoding else contextlib.nullcontext():
+        state = read_state("--path", paths[0])
+        task = task_of(paths[0], state, data, languages)
+        misfit = f", or give --data with its own dictionaries, not {task.cfg.data}"
+        models, _ = load_models("--path", paths[:1], task, misfit, state=state)
+        models += load_models("--path", paths[1:], task, misfit)[0]
+    for model in models:
+        model.eval()
+    return Loaded(task, models, state.get("cfg"), architecture(state))
+
+
+def task_of(
+    path: str, state: dict[str, Any], data: str | None, languages: Languages
+) -> TranslationSpecDecTask:
+    """The task of a checkpoint, with its dictionaries. ``state``: its content."""
+    if reads_speech(state["model"]):
+        raise UsageError(
+            "--path",
+            f"{path} reads speech, and this interface translates text",
+            "use fairseq's S2TTransformerModel.from_pretrained with task='speech_to_text_specdec'",
+        )
+    saved: Any = (state.get("cfg") or {}).get("task") or {}
+    saved = vars(saved) if isinstance(saved, Namespace) else saved
+    folder = _dictionaries(data, path, saved)
+    source, target = _languages(folder, languages, saved)
+    config = TranslationSpecDecConfig(
+        data=folder,
+        source_lang=source,
+        target_lang=target,
+        left_pad_source=bool(saved.get("left_pad_source", True)),
+        # The command line fills these in from other groups of flags.
+        dataset_impl="mmap",
+        required_seq_len_multiple=1,
+        train_subset="train",
     )
-
-
-def _task(config: TranslationSpecDecConfig) -> Any:
-    """The task, with its dictionaries."""
     try:
-        return TranslationSpecDecTask.setup_task(config)
+        task: TranslationSpecDecTask = TranslationSpecDecTask.setup_task(config)
     except Exception as error:  # fairseq raises bare ones
         reasons = str(error).strip().splitlines() or [type(error).__name__]
         raise UsageError(
             "--data",
-            f"the dictionaries dict.{config.source_lang}.txt and dict.{config.target_lang}"
-            f".txt in {config.data} cannot be used ({reasons[0]})",
+            f"the dictionaries dict.{source}.txt and dict.{target}.txt in {folder} cannot be used "
+            f"({reasons[0]})",
         ) from error
+    if OwnTask(state).reverses(task):
+        raise UsageError(
+            f"--source-lang {source}, --target-lang {target}",
+            f"{path} translates in the other direction",
+            "exchange them",
+        )
+    return task
 
 
-def _languages(
-    folder: str, asked: tuple[str | None, str | None], saved_task: Any
-) -> tuple[str, str]:
+def _dictionaries(data: str | None, first: str, saved: Any) -> str:
+    """The folder with the dictionaries: as given, beside the checkpoint, or as trained with."""
+    trained = str(saved.get("data") or "").split(os.pathsep)[0]
+    places = [data] if data is not None else [os.path.dirname(os.path.abspath(first)), trained]
+    for folder in filter(os.path.isdir, places):
+        if any(n.startswith("dict.") and n.endswith(".txt") for n in os.listdir(folder)):
+            return folder
+    raise MissingFileError(
+        "--data",
+        f"no dict.*.txt in {' or '.join(filter(None, places))}",
+        "name the folder that fairseq-preprocess wrote",
+    )
+
+
+def _languages(folder: str, asked: Languages, saved: Any) -> tuple[str, str]:
     """Source and target language: as asked for, as trained with, or as the folder's files say."""
-    guesses: tuple[str | None, str | None]
-    try:
+    guesses: Languages = (None, None)
+    with contextlib.suppress(OSError):
         guesses = data_utils.infer_language_pair(folder)
-    except OSError:
-        guesses = (None, None)
     names = []
     for argument, given, guess in zip(("source_lang", "target_lang"), asked, guesses):
-        name = given or (saved_task or {}).get(argument) or guess
+        name = given or saved.get(argument) or guess
         if not name:
             raise UsageError(flag_of(argument), "the checkpoint does not name it", "name it")
         if not os.path.isfile(os.path.join(folder, f"dict.{name}.txt")):
@@ -185,66 +224,7 @@ def _languages(
     return names[0], names[1]
 
 
-def load(
-    paths: list[str],
-    data: str | None,
-    languages: tuple[str | None, str | None],
-    decoding: bool = False,
-) -> Loaded:
-    """Load a verifier and its dictionaries, to the CPU.
-
-    Args:
-        data: folder of the dictionaries; None to look for it.
-        languages: source and target, as in the dictionaries' names; None to look for them.
-        decoding: the models are used by this project's generators alone.
-
-    Raises:
-        FileNotFoundError, ValueError: naming the file or argument.
-    """
-    with only_to_decode() if decoding else contextlib.nullcontext():
-        return _load(paths, data, languages)
-
-
-def _load(paths: list[str], data: str | None, languages: tuple[str | None, str | None]) -> Loaded:
-    state = read_state("--path", paths[0])
-    if reads_speech(state["model"]):
-        raise UsageError(
-            "--path",
-            f"{paths[0]} reads speech, and this interface translates text",
-            "use fairseq's S2TTransformerModel.from_pretrained with task='speech_to_text_specdec'",
-        )
-    saved = state.get("cfg")
-    saved_task = saved.get("task") if saved is not None else None
-    if isinstance(saved_task, Namespace):
-        saved_task = vars(saved_task)
-    folder = _dictionaries(data, paths[0], saved_task)
-    source, target = _languages(folder, languages, saved_task)
-    config = TranslationSpecDecConfig(
-        data=folder,
-        source_lang=source,
-        target_lang=target,
-        left_pad_source=bool((saved_task or {}).get("left_pad_source", True)),
-        # The command line fills these in from other groups of flags.
-        dataset_impl="mmap",
-        required_seq_len_multiple=1,
-        train_subset="train",
-    )
-    task = _task(config)
-    if OwnTask(state).reverses(task):
-        raise UsageError(
-            f"--source-lang {source}, --target-lang {target}",
-            f"{paths[0]} translates in the other direction",
-            "exchange them",
-        )
-    misfit = f", or give --data with its own dictionaries, not {folder}"
-    models, _ = load_models("--path", paths[:1], task, misfit, state=state)
-    models += load_models("--path", paths[1:], task, misfit)[0]
-    for model in models:
-        model.eval()
-    return Loaded(task, models, saved, architecture(state))
-
-
-def chosen_device(device: Any) -> torch.device:
+def chosen_device(device: str | torch.device | None) -> torch.device:
     """The device asked for, or the GPU where there is one."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -257,12 +237,11 @@ def chosen_device(device: Any) -> torch.device:
     return chosen
 
 
-def chosen_dtype(dtype: Any, device: torch.device) -> torch.dtype:
+def chosen_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     """The number format asked for."""
-    chosen: Any = DTYPES.get(dtype, dtype) if isinstance(dtype, str) else dtype
-    if chosen not in DTYPES.values():
+    chosen = DTYPES.get(dtype) if isinstance(dtype, str) else dtype
+    if chosen is None or chosen not in DTYPES.values():
         raise UsageError(f"--dtype {dtype}", f"choose one of {', '.join(DTYPES)}")
     if chosen == torch.float16 and device.type == "cpu":
         raise UsageError(f"--dtype {dtype}", "not on a CPU", "use fp32 or bf16")
-    known: torch.dtype = chosen
-    return known
+    return chosen

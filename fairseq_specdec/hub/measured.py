@@ -13,6 +13,7 @@ from fairseq_specdec.io.provenance import sha256
 logger = logging.getLogger(__name__)
 
 MEASURED = "fastest.json"
+WAYS = ("greedy", "gad", "iad")
 
 
 def note(folder: str, drafter: str, ways: Mapping[str, Mapping[int, str]]) -> None:
@@ -39,38 +40,25 @@ def fastest(folder: str, drafter: str, pair: tuple[str, str], flags: dict[str, A
         ValueError: the file is damaged.
     """
     path = os.path.join(folder, MEASURED)
-    if not os.path.isfile(path) or any(map(_of_drafts, flags)):
+    of_drafts = (f == "block_size" or "greedy" not in OWN_FLAGS.get(f, ("greedy",)) for f in flags)
+    if not os.path.isfile(path) or any(of_drafts):
         return None
-    noted = read_json(path)
+    noted, asked = read_json(path), flags.get("beam", 1)
     try:
-        nearest = _nearest(noted["pairs"].get("-".join(pair)), flags.get("beam", 1))
-        size = noted["drafter"]["bytes"]
+        beams = {int(beam): way for beam, way in noted["pairs"].get("-".join(pair), {}).items()}
+        if not beams or not isinstance(asked, int):
+            return None
+        beam = min(beams, key=lambda each: (abs(each - asked), each))
+        way = WAYS[WAYS.index(beams[beam])]
+        measured = noted["drafter"] == _identity(drafter)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            path, "is damaged", "delete it, and specdec-accelerate writes it again"
-        ) from error
-    if nearest is None:
-        return None
-    if os.path.getsize(drafter) != size or _identity(drafter) != noted["drafter"]:
+        remedy = "delete it, and specdec-accelerate writes it again"
+        raise UsageError(path, "is damaged", remedy) from error
+    if not measured:
         logger.warning(
             "%s: was measured with another drafter than %s, and is not used; run "
             "specdec-accelerate for this one, or delete the file", path, drafter,
         )  # fmt: skip
         return None
-    beam, way = nearest
     logger.info("%s: strategy %s, which is the fastest at beam %d by %s", folder, way, beam, path)
     return way
-
-
-def _nearest(beams: Any, asked: Any) -> tuple[int, str] | None:
-    """Of ``{beam: strategy}``, the beam nearest to the one asked for, and its strategy."""
-    if not beams or not isinstance(asked, int):
-        return None
-    _, beam, way = min((abs(int(beam) - asked), int(beam), way) for beam, way in beams.items())
-    if way not in ("greedy", "gad", "iad"):
-        raise UsageError("", way)
-    return beam, str(way)
-
-
-def _of_drafts(flag: str) -> bool:
-    return flag == "block_size" or "greedy" not in OWN_FLAGS.get(flag, ("greedy",))

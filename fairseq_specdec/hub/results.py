@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.trace.record import Trace
-from fairseq_specdec.trace.recorder import TraceBuilder
 
 from .batching import Parts
 from .text import TextCodec
@@ -91,13 +90,6 @@ def translation(codec: TextCodec, ranked: list[dict[str, Any]], unknown: int) ->
         *first[:3], best["steps"], trace.accepted, list(map(len, trace.drafts)), unknown,
         alternatives=tuple(alternatives[1:]), scores=first.scores,
     )  # fmt: skip
-
-
-def nothing(trace_builder: TraceBuilder, i: int, source: str, traced: bool) -> Translation:
-    """The translation of a text without a visible character."""
-    settings = dict(trace_builder.settings)
-    trace = Trace(i, trace_builder.strategy, settings, [], [], None, [], source, "")
-    return Translation("", [], 0.0, 0, [], [], 0, trace if traced else None)
 
 
 def joined(parts: Parts, found: Sequence[Translation]) -> Translation:

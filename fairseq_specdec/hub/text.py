@@ -5,7 +5,7 @@ import unicodedata
 from argparse import Namespace
 from typing import Any
 
-from fairseq.data import encoders
+from fairseq.data import Dictionary, encoders
 
 from fairseq_specdec.compat.subword_files import check_codes
 from fairseq_specdec.errors import UsageError
@@ -50,8 +50,8 @@ class TextCodec:
         tokenizer: dict[str, Any],
         bpe: dict[str, Any],
         languages: list[str],
-        src_dict: Any,
-        tgt_dict: Any,
+        src_dict: Dictionary,
+        tgt_dict: Dictionary,
     ) -> None:
         self.languages = (languages[0], languages[1])
         self.src_dict = src_dict
@@ -59,12 +59,12 @@ class TextCodec:
         self.tokenizer_name = tokenizer.get("tokenizer")
         self.bpe_name = bpe.get("bpe")
         spoken = {"source_lang": languages[0], "target_lang": languages[1]}
-        self.tokenizer = _built("tokenizer", dict(spoken, **tokenizer))
-        self.bpe = _built("bpe", bpe)
+        self.tokenizer = built("tokenizer", dict(spoken, **tokenizer))
+        self.bpe = built("bpe", bpe)
         check_codes(self.bpe, [src_dict], src_dict.symbols == tgt_dict.symbols)
         spoken.update({k: v for k, v in tokenizer.items() if k in spoken})
         of_target = {"source_lang": spoken["target_lang"]}
-        self._target_tokenizer = _built("tokenizer", {**spoken, **tokenizer, **of_target})
+        self._target_tokenizer = built("tokenizer", {**spoken, **tokenizer, **of_target})
         self.grows = (
             self.bpe_name in GROWING_BPE
             and self.tokenizer_name in GROWING_TOKENIZER
@@ -76,11 +76,16 @@ class TextCodec:
         ids = self._ids(text, self.tokenizer, self.src_dict)
         return [*ids, self.src_dict.eos()] if ids else []
 
+    def prepared(self, text: str) -> str:
+        """A source as fairseq's commands take it, split into words of the dictionary, without what
+        the task adds; "" for a text without a visible character."""
+        return " ".join(self.src_dict.symbols[i] for i in self.encode(text)[:-1])
+
     def encode_target(self, text: str) -> list[int]:
         """Token ids of the beginning of an output, without </s>."""
         return self._ids(text, self._target_tokenizer, self.tgt_dict)
 
-    def _ids(self, text: str, tokenizer: Any, dictionary: Any) -> list[int]:
+    def _ids(self, text: str, tokenizer: Any, dictionary: Dictionary) -> list[int]:
         if not is_visible(text):
             return []
         # A lone surrogate is no character and cannot be written anywhere.
@@ -108,35 +113,26 @@ class TextCodec:
         return str(text).strip()
 
 
-def _built(kind: str, flags: dict[str, Any]) -> Any | None:
+def built(kind: str, flags: dict[str, Any]) -> Any | None:
+    """fairseq's ``tokenizer`` or ``bpe`` of these flags; None where they choose none."""
     choice = flags.get(kind)
     if choice is None:
         return None
-    file = _file(flags) if kind == "bpe" else None
-    named = f"--{kind} {choice!r}"
     registry = encoders.TOKENIZER_REGISTRY if kind == "tokenizer" else encoders.BPE_REGISTRY
     if choice not in registry:
         raise UsageError(f"--{kind} {choice!r}", f"fairseq has {', '.join(sorted(registry))}")
+    file = flags.get(FLAGS.get(choice, ""))
+    if file is not None and os.path.exists(file) and not os.path.isfile(file):
+        what, remedy = f"{file}: is no regular file", "name the subword model's file"
+        raise UsageError(f"--{kind} {choice!r}", what, remedy)
     build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
     try:
         return build(Namespace(**flags))
     except WrongFileError as error:
         raise UsageError(f"--{kind} {choice!r}", error) from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
-        raise UsageError(named, f"{file}: {error}" if file else error) from error
-
-
-def _file(flags: dict[str, Any]) -> str | None:
-    """The subword model's file among these flags, if they name one and it is no address."""
-    file = flags.get(FLAGS.get(flags["bpe"], ""))
-    if file is None or "://" in str(file):
-        return None
-    if os.path.exists(file) and not os.path.isfile(file):
-        what = "a folder" if os.path.isdir(file) else "no regular file"
-        raise UsageError(
-            f"--bpe {flags['bpe']!r}", f"{file}: is {what}", "name the subword model's file"
-        )
-    return str(file)
+        said = f"{file}: {error}" if file else error
+        raise UsageError(f"--{kind} {choice!r}", said) from error
 
 
 class GrowingText:
@@ -152,32 +148,23 @@ class GrowingText:
 
     def next(self, words: list[str], last: bool) -> str:
         """What is new and certain; the rest, if these words are the last."""
-        return self.finish(self.codec.join(words)) if last else self.grow(words)
-
-    def grow(self, words: list[str]) -> str:
-        """What is new and certain."""
-        if not self.codec.grows:
+        text = self.codec.join(words) if last else self._certain(words)
+        if not text.startswith(self.given):
+            assert not last, f"{text!r} does not begin with {self.given!r}"
             return ""
-        whole = self._complete(words)
-        text, before = (self.codec.join(words[:n]) for n in (whole, self._complete(words, whole)))
-        certain = os.path.commonprefix([text, before])
-        if not certain.startswith(self.given):
-            return ""
-        return self._give(certain)
-
-    def finish(self, text: str) -> str:
-        """The rest."""
-        assert text.startswith(self.given), f"{text!r} does not begin with {self.given!r}"
-        return self._give(text)
-
-    def _give(self, text: str) -> str:
-        piece = text[len(self.given) :]
-        self.given = text
+        piece, self.given = text[len(self.given) :], text
         return piece
 
-    def _complete(self, words: list[str], below: int | None = None) -> int:
-        """Most of the first tokens that end with a whole word, fewer than ``below``."""
-        end = len(words) if below is None else max(0, below - 1)
+    def _certain(self, words: list[str]) -> str:
+        """The beginning that no later word changes."""
+        if not self.codec.grows:
+            return ""
+        whole = self._complete(words, len(words))
+        before = self._complete(words, max(0, whole - 1))
+        return os.path.commonprefix([self.codec.join(words[:n]) for n in (whole, before)])
+
+    def _complete(self, words: list[str], end: int) -> int:
+        """The most of the first ``end`` tokens that end with a whole word."""
         while end > 0 and self._continues(words, end):
             end -= 1
         return end

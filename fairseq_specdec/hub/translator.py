@@ -3,69 +3,36 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from fairseq_specdec.decoding.builder import check_dictionaries
-from fairseq_specdec.decoding.stats import DecodingStats
-from fairseq_specdec.errors import UsageError
 
 from . import converted_text, loading
 from .batching import check_batching, check_reading, check_seed
 from .calls import Calls
-from .choices import Choice, choose_codec
-from .decoding import Decoding, Decodings, checked
+from .decoding import Decodings, checked
 from .described import describe
 from .flags import in_python
 from .measured import fastest
 from .sentences import Split
-from .threads import Threads, workers
+from .subwords import Choice, choose_codec
 
 
 class SpeculativeTranslator(Calls):
     """Translates strings by drafting and verifying. Make one with ``from_pretrained``.
 
     It may be shared by threads. With a ``seed`` they take turns. A ``with`` block closes it.
-
-    Attributes:
-        strategy: ``--strategy``, where a call does not choose.
-        settings: the flags that matter to it.
-        nbest, batch_size, split: as for ``from_pretrained``.
-        stats: what was decoded so far (``DecodingStats``).
     """
-
-    def __init__(
-        self,
-        decodings: Decodings,
-        strategy: str,
-        drafter: str | None,
-        flags: dict[str, Any],
-        max_tokens: int,
-        too_long: str,
-        split: Split = False,
-    ) -> None:
-        base = decodings.made(strategy, drafter, flags)
-        self.codec = decodings.codec
-        self.strategy = strategy
-        self.settings = base.settings
-        self.nbest = base.nbest
-        self.batch_size = base.batch_size
-        self.max_tokens = max_tokens
-        self.too_long = too_long
-        self.split = split
-        self.stats: DecodingStats = decodings.stats
-        self._flags = flags
-        self._held: tuple[Decodings, Decoding] | None = (decodings, base)
-        self._threads = Threads(workers(self.device))
 
     @classmethod
     @in_python()
     def from_pretrained(
         cls,
         verifier: loading.Paths,
-        drafter: Any = None,
-        data: Any = None,
+        drafter: loading.Path | None = None,
+        data: loading.Path | None = None,
         strategy: str | None = None,
         *,
         source_lang: str | None = None,
@@ -73,8 +40,8 @@ class SpeculativeTranslator(Calls):
         tokenizer: Choice = "auto",
         bpe: Choice = "auto",
         bpe_codes: str | None = None,
-        device: Any = None,
-        dtype: Any = "fp32",
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype = "fp32",
         batch_size: int | None = None,
         max_tokens: int = 4096,
         too_long: str = "refuse",
@@ -159,19 +126,13 @@ class SpeculativeTranslator(Calls):
             split = not family.startswith("bart")
         return cls(decodings, strategy, place.drafter, flags, max_tokens, too_long, split)
 
-    def close(self) -> None:
-        """Free the models; what is being decoded ends first. Later calls are refused."""
-        self._threads.close()
-        self._held = None
-
     def __enter__(self) -> SpeculativeTranslator:
         return self
 
     def __exit__(self, *unused: object) -> None:
         self.close()
 
-    def __reduce__(self) -> Any:
-        """Refuse to be pickled, and say what to do."""
+    def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a SpeculativeTranslator cannot be pickled (its weights are packed for this process); "
             "in other processes call from_pretrained there, in threads share this one"
@@ -180,30 +141,3 @@ class SpeculativeTranslator(Calls):
     def __repr__(self) -> str:
         flags = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         return f"<SpeculativeTranslator {self.strategy}{flags}>"
-
-    def _open(self) -> tuple[Decodings, Decoding]:
-        if self._held is None:
-            raise UsageError("", "this translator is closed", "load another with from_pretrained")
-        return self._held
-
-    @property
-    def generator(self) -> Any:
-        """What decodes where a call does not choose: a ``SpeculativeGenerator``."""
-        return self._open()[1].generator
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target language."""
-        return self.codec.languages
-
-    @property
-    def device(self) -> torch.device:
-        """Where the verifier is."""
-        device: torch.device = next(self._open()[0].loaded.models[0].parameters()).device
-        return device
-
-    @property
-    def longest_source(self) -> int:
-        """Most source tokens, </s> included, that the verifier has positions for."""
-        limits = [model.max_positions()[0] for model in self._open()[0].loaded.models]
-        return int(min(limits))

@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.choices import choose_codec
+from fairseq_specdec.hub.subwords import choose_codec
 from fairseq_specdec.hub.loading import Loaded, Place
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
