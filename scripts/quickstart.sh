@@ -77,8 +77,13 @@ fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 2 ? cores : 2))}
 mkdir -p "$repo/data-bin"
 log "decoding with $OMP_NUM_THREADS threads"
+rows_ende=(--system 'gad: --strategy gad'
+    --system 'gad++: --strategy gad++ --top-beta 3 --tau 1.0')
+rows_edit=(--system "iad --edits: --strategy iad --edits '$data/demo_edit/edits.tsv'")
 for pair in ${PAIRS:-ende edit}; do
-    "$venv/bin/specdec-bench" "$data/demo_$pair" --preset "demo_$pair" \
+    rows="rows_$pair[@]"
+    "$venv/bin/specdec-bench" "$data/demo_$pair" --tokenizer moses --remove-bpe --cpu \
+        --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "${!rows}" \
         --threads "$OMP_NUM_THREADS" --json "$repo/data-bin/quickstart_$pair.json" \
         ${sample[@]+"${sample[@]}"} ${flags[@]+"${flags[@]}"}
 done

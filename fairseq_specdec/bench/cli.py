@@ -11,29 +11,25 @@ import logging
 import math
 import os
 import platform
-import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from fairseq_specdec.engine.backend import missing_engine
-from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io import provenance
-from fairseq_specdec.io.atomic import read_json, write_json, write_text
+from fairseq_specdec.io.atomic import write_json, write_text
 
-from ..commands.own import again, load_plugin, log_to_stderr, reporting
+from ..commands.own import load_plugin, log_to_stderr, reporting
 from . import figures, session, tables
 from .outputs import TOLERANCE, Texts
 from .systems import Plan, build_stock, greedy_of, reference_key, with_beam
-from .timing import System, run_paired
+from .timing import Sample, System, run_paired
 from .workload import Workload
 
 logger = logging.getLogger("fairseq_specdec.bench")
 
-# What an interrupted run and the one that resumes it must share.
-SAME = ("commit", "machine", "versions", "threads", "environment", "checkpoints")
 PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
 
@@ -42,25 +38,27 @@ def record(
     words: Sequence[str], checkpoints: Sequence[str], cuda: bool, engines: dict[str, str]
 ) -> dict[str, Any]:
     """All that a figure depends on and that another run could differ in."""
-    facts = provenance.origin(PACKAGES)
+    facts, cpu = provenance.origin(PACKAGES), provenance.cpu()
     facts["versions"].update(engines)
-    machine = {
-        "device": torch.cuda.get_device_name() if cuda else provenance.cpu(),
-        **{"cpu": provenance.cpu(), "cores": provenance.cores()},
-        **{"platform": platform.platform(), "memory_bytes": provenance.memory_bytes()},
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "missing_engine": "" if cuda else missing_engine(),
-        "cuda": torch.version.cuda if cuda else None,
-    }
-    digests = {path: "sha256:" + provenance.sha256(path) for path in sorted(set(checkpoints))}
     return {
         "command": provenance.command_line(["specdec-bench", *words]),
         **facts,
-        "machine": machine,
+        "machine": {
+            "device": torch.cuda.get_device_name() if cuda else cpu,
+            "cpu": cpu,
+            "cores": provenance.cores(),
+            "platform": platform.platform(),
+            "memory_bytes": provenance.memory_bytes(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "missing_engine": "" if cuda else missing_engine(),
+            "cuda": torch.version.cuda if cuda else None,
+        },
         "load_average": provenance.load(),
         "threads": torch.get_num_threads(),
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
-        "checkpoints": digests,
+        "checkpoints": {
+            path: "sha256:" + provenance.sha256(path) for path in sorted(set(checkpoints))
+        },
     }
 
 
@@ -70,61 +68,45 @@ class Bench:
     """
 
     def __init__(self, asked: session.Session, extra: Sequence[Any] = ()) -> None:
-        self.asked, self.args = asked, asked.args
+        self.asked, self.args, config = asked, asked.args, asked.config
         self.workload: Workload = asked.workload()
         makers = asked.makers(extra)
         self.plans: list[Plan] = [plan for plan, _ in makers]
         self.systems: list[System] = [make(self.workload) for _, make in makers]
         self.stock = dict(zip(asked.beams, self.systems))
         hidden = self.stock[1].generator.symbols_to_strip_from_output
-        self.texts = Texts(self.workload.task, asked.config, hidden)
+        self.texts = Texts(self.workload.task, config, hidden)
         checkpoints = [path for plan in self.plans for path in plan.paths]
         checkpoints += filter(None, (p.settings.get("drafter_path") for p in asked.plans))
         versions = {name: v for each in self.systems for name, v in each.versions.items()}
         self.results: dict[str, Any] = {
             "provenance": record(asked.words, checkpoints, self.workload.cuda, versions),
-            "settings": self._settings(),
-            "systems": list(map(self._described, self.systems, self.plans)),
+            "settings": {
+                **{name: getattr(self.args, name) for name in ("data", "repeats", "warmup")},
+                "subset": self.args.text or config.dataset.gen_subset,
+                "source_lang": config.task.source_lang,
+                "target_lang": config.task.target_lang,
+                "sentences": len(self.workload.order),
+                "batch_sizes": asked.sizes,
+                "fp16": bool(config.common.fp16),
+                "cuda": self.workload.cuda,
+            },
+            "systems": list(map(_described, self.systems, self.plans)),
             **{"quality": None, "warnings": [], "runs": []},
         }
 
-    def run(self, write: Any) -> dict[str, Any]:
-        """Measure what was not measured yet, write the files, and print the tables."""
-        if self.args.resume:
-            self.results = continued(self.args.json, self.results)
-        done = {part["batch_size"] for part in self.results["runs"]}
-        left = [size for size in self.asked.sizes if size not in done]
-        for size in left:
+    def run(self, write: Callable[[str], object]) -> dict[str, Any]:
+        """Measure, write the files after each batch size, and print the tables."""
+        for size in self.asked.sizes:
             self.measure_size(size)
-            self.write()  # so that a kill costs one batch size
-        if not left:
-            self.write()  # the kill may have come between one file and the next
+            if self.args.json:
+                write_json(self.args.json, self.results)
+            if self.args.markdown:
+                write_text(self.args.markdown, tables.document(self.results))
         write(tables.document(self.results))
         return self.results
 
-    def write(self) -> None:
-        """Write the files asked for, with what is known so far; each is whole or absent."""
-        if self.args.json:
-            write_json(self.args.json, self.results)
-        if self.args.markdown:
-            write_text(self.args.markdown, tables.document(self.results))
-
-    def _settings(self) -> dict[str, Any]:
-        args, config = self.args, self.asked.config
-        shared = {name: getattr(args, name) for name in ("data", "repeats", "warmup")}
-        languages = {name: getattr(config.task, name) for name in ("source_lang", "target_lang")}
-        more = {"sentences": len(self.workload.order), "batch_sizes": self.asked.sizes}
-        more.update(fp16=bool(config.common.fp16), cuda=self.workload.cuda)
-        return {**shared, "subset": args.text or config.dataset.gen_subset, **languages, **more}
-
-    def _described(self, system: System, plan: Plan) -> dict[str, Any]:
-        # JSON has no infinity, which --tau and --alpha-rb may be.
-        endless = (math.inf, -math.inf)
-        settings = {k: str(v) if v in endless else v for k, v in plan.settings.items()}
-        known = {"name": system.name, "flags": list(plan.flags), "path": list(plan.paths)}
-        return {**known, "settings": settings, **_claims(system, plan)}
-
-    def _references(self, batches: list[Any], size: int) -> list[System]:
+    def _references(self, batches: list[Sample], size: int) -> list[System]:
         """Stock of each row's own verifier, constraints and beam; decoded if it is no row."""
         main, keys = self.asked.main, [reference_key(plan) for plan in self.plans]
         known = {reference_key(with_beam(main, beam)): s for beam, s in self.stock.items()}
@@ -137,16 +119,21 @@ class Bench:
 
     def measure_size(self, size: int) -> None:
         """Run every system at one batch size and add the figures."""
-        args, data, batches = self.args, self.workload.data, self.workload.batches(size)
+        args, batches = self.args, self.workload.batches(size)
         references = self._references(batches, size)
         run_paired(self.systems, batches, args.warmup, args.repeats, f"batch {size}", args.seed)
-        part: dict[str, Any] = {"batch_size": size, "rows": self.measure_rows(references, size)}
-        part.update(sentences=self.systems[0].sentences, load_average=provenance.load())
-        rounded = {s.name: [round(1000 * t, 4) for t in s.seconds] for s in self.systems}
-        passes = {s.name: [round(sum(p), 6) for p in zip(*s.times)] for s in self.systems}
-        part.update(ms_by_batch=rounded, seconds_by_pass=passes)
+        part: dict[str, Any] = {
+            "batch_size": size,
+            "rows": self.measure_rows(references, size),
+            "sentences": self.systems[0].sentences,
+            "load_average": provenance.load(),
+            "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in self.systems},
+            "seconds_by_pass": {
+                s.name: [round(sum(each), 6) for each in zip(*s.times)] for s in self.systems
+            },
+        }
         if args.by_sentence:
-            part["by_sentence"] = figures.by_sentence(self.systems, self.texts, data)
+            part["by_sentence"] = figures.by_sentence(self.systems, self.texts, self.workload.data)
         self.results["runs"].append(part)
 
     def measure_rows(self, references: list[System], size: int) -> list[dict[str, Any]]:
@@ -160,10 +147,8 @@ class Bench:
             plain = greedy and self.systems[self.plans.index(greedy)]
             bases = {"beam5": self.stock[5], "beam1": self.stock[1], "greedy": plain}
             row = figures.row(system, plan, reference, bases, quality)
-            row.update(_claims(system, plan))
             other = "" if reference in self.systems else f" of {':'.join(plan.paths)}"
-            row["identical_to"] = reference.name + other
-            rows.append(row)
+            rows.append({**row, **_claims(system, plan), "identical_to": reference.name + other})
             for text in self.faults(system, plan, reference):
                 self.results["warnings"].append(f"{text}, batch size {size}")
                 logger.warning("WARNING: %s, batch size %d", text, size)
@@ -195,9 +180,8 @@ def _promised(system: System, plan: Plan) -> bool | None:
     nothing. In another number format the verifier itself is another."""
     if system.stats is None:
         return None
-    rule = getattr(system.generator, "rule", None)
     exact = plan.settings.get("verifier_dtype", "fp32") == "fp32"
-    return exact and bool(getattr(rule, "lossless", False))
+    return exact and bool(getattr(getattr(system.generator, "rule", None), "lossless", False))
 
 
 def _claims(system: System, plan: Plan) -> dict[str, Any]:
@@ -206,31 +190,15 @@ def _claims(system: System, plan: Plan) -> dict[str, Any]:
     return {"sweep": plan.sweep, "base": base, "lossless": _promised(system, plan)}
 
 
-def continued(path: str, run: dict[str, Any]) -> dict[str, Any]:
-    """The results of the run that is to be resumed, or the new ones where it has none."""
-    if not os.path.exists(path):
-        return run
-    try:
-        before = read_json(path)
-        facts = before["provenance"]
-        unlike = [name for name in SAME if facts[name] != run["provenance"][name]]
-        commands = [shlex.split(each["command"]) for each in (facts, run["provenance"])]
-        one, other = ([word for word in words if word != "--resume"] for words in commands)
-        if one != other:
-            unlike.insert(0, "command")
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError("--resume", f"{path} is no result of specdec-bench") from error
-    if unlike:
-        raise UsageError(
-            "--resume",
-            f"{path} holds another run ({', '.join(unlike)} differ)",
-            "name another --json or leave the flag out",
-        )
-    facts["resumed"] = [*facts.get("resumed", []), run["provenance"]["time"]]
-    return before
+def _described(system: System, plan: Plan) -> dict[str, Any]:
+    # JSON has no infinity, which --tau and --alpha-rb may be.
+    endless = (math.inf, -math.inf)
+    settings = {k: str(v) if v in endless else v for k, v in plan.settings.items()}
+    known = {"name": system.name, "flags": list(plan.flags), "path": list(plan.paths)}
+    return {**known, "settings": settings, **_claims(system, plan)}
 
 
-def main(words: Sequence[str], write: Any) -> dict[str, Any]:
+def main(words: Sequence[str], write: Callable[[str], object]) -> dict[str, Any]:
     """Run the command. Returns what ``--json`` writes."""
     return Bench(session.read(words)).run(write)
 
@@ -239,17 +207,8 @@ def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
     # fairseq logs every file that it opens at level INFO.
     log_to_stderr("%(message)s", logging.WARNING)
-    with reporting("specdec-bench", arguments, _kept) as words:
+    with reporting("specdec-bench", arguments) as words:
         main(words, sys.stdout.write)
-
-
-def _kept(words: Sequence[str]) -> str:
-    """What a run that was stopped has left, and how to resume."""
-    if not any(word.split("=")[0] == "--json" for word in words):
-        return "nothing is saved without --json"
-    more = [] if "--resume" in words else ["--resume"]
-    command = again("specdec-bench", [*words, *more])
-    return f"batch sizes that were complete are in the --json file; go on with: {command}"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy
 from fairseq_specdec.decoding.stats import SECTIONS
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
-from .outputs import Comparison, Texts, compare
+from .outputs import Comparison, Quality, Texts, compare
 from .systems import Plan
 from .timing import System
 
@@ -50,27 +50,25 @@ def _iterations(system: System, plan: Plan) -> dict[str, Any]:
         figures.update(tok=1.0, tok_without_eos=(tokens - sentences) / tokens)
         figures["verifier_calls"] = steps.calls / (len(system.times[0]) * sentences)
         figures["iter"] = tokens / sentences
-    elif stats is not None:
-        figures.update(
-            tok=stats.mean_accepted_tokens,
-            tok_without_eos=stats.mean_accepted_tokens_without_eos,
-            iter=stats.mean_iterations,
-            verifier_calls=system.steps / sentences,
-            accepted_percent=100 * stats.acceptance_rate,
-            acceptance_by_position=stats.acceptance_by_position or None,
-        )
-        if plan.generation["beam"] > 1:
-            figures.update(steps_a_pass=stats.mean_accepted_tokens)
-            figures.update(nodes_a_pass=stats.scored / stats.iterations)
-        strategy = STRATEGIES[plan.settings["strategy"]]
-        if not strategy.verifies:
-            figures.update(verifier_calls=0.0, accepted_percent=None)
-        if strategy.falls_back:
-            figures.update(fallback_percent=100 * stats.fallback_share)
-            figures.update(rollback_percent=100 * stats.rollback_share)
-        if strategy.exits is not None:
-            figures.update(early_exit_percent=100 * stats.early_exit_share)
-            figures.update(layers=stats.mean_layers)
+    if stats is None:
+        return figures
+    strategy = STRATEGIES[plan.settings["strategy"]]
+    figures.update(
+        tok=stats.mean_accepted_tokens,
+        tok_without_eos=stats.mean_accepted_tokens_without_eos,
+        iter=stats.mean_iterations,
+        verifier_calls=system.steps / sentences if strategy.verifies else 0.0,
+        accepted_percent=100 * stats.acceptance_rate if strategy.verifies else None,
+        acceptance_by_position=stats.acceptance_by_position or None,
+    )
+    if plan.generation["beam"] > 1:
+        figures.update(steps_a_pass=stats.mean_accepted_tokens)
+        figures.update(nodes_a_pass=stats.scored / stats.iterations)
+    if strategy.falls_back:
+        figures.update(fallback_percent=100 * stats.fallback_share)
+        figures.update(rollback_percent=100 * stats.rollback_share)
+    if strategy.exits is not None:
+        figures.update(early_exit_percent=100 * stats.early_exit_share, layers=stats.mean_layers)
     return figures
 
 
@@ -94,10 +92,16 @@ def _times(system: System, bases: Mapping[str, System | None]) -> dict[str, Any]
     }
 
 
-def row(system: System, plan: Plan, reference: System, bases: Any, quality: Any) -> dict[str, Any]:
+def row(
+    system: System,
+    plan: Plan,
+    reference: System,
+    bases: Mapping[str, System | None],
+    quality: Quality | None,
+) -> dict[str, Any]:
     """All figures of a system, times in milliseconds, shares in percent. ``reference``: stock with
     the row's own verifier, constraints and beam. ``bases``: systems that its speed is compared
-    with, by name (None where that is no row). ``quality``: ``Quality`` of all, or None."""
+    with, by name (None where that is no row). ``quality``: of all."""
     compared = list(comparisons(system, reference, plan.generation["nbest"]).values())
     scored = any(each[0].totals for each in system.outputs.values())
     iterations, times = _iterations(system, plan), _times(system, bases)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -23,10 +22,14 @@ from ..checkpoints.reading import weights_mapped
 from ..commands.own import brief
 from ..commands.words import words_of
 from ..families.languages import check_direction, check_languages
-from ..families.own_flags import task_of
-from ..hub.command_line import described
+from ..families.own_flags import task_of as flags_of_task
+from ..families.subwords import FLAGS
+from ..hub.cli import lines_of
+from ..hub.command_line import model_named
 from ..hub.converted_text import codec_of
-from ..hub.described import VERIFIER, is_converted
+from ..hub.described import describe, is_converted
+from ..hub.loading import DEMOS, Loaded, Place, find, task_of
+from ..hub.subwords import choose_codec
 from ..io.atomic import check_new_file
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, add_flag, flag_of, numbers
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans, with_greedy
@@ -34,14 +37,6 @@ from .timing import System
 from .workload import Workload, blaming, refuse, split_paths
 
 TASK = "translation_specdec"
-# Flags of the demo pairs' tables; {} is the folder.
-SHARED = "--path {}/verifier.pt --gen-subset test --tokenizer moses --remove-bpe --cpu "
-PLAIN = "--system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "
-PRESETS = {
-    "demo_ende": "-s en -t de --system 'gad: --strategy gad --drafter-path {}/drafter.pt' "
-    "--system 'gad++: --strategy gad++ --top-beta 3 --tau 1.0 --drafter-path {}/drafter.pt'",
-    "demo_edit": "-s src -t tgt --system 'iad --edits: --strategy iad --edits {}/edits.tsv'",
-}
 # fairseq's flags that mean nothing here.
 MEANINGLESS = ("max_tokens", "constraints", "lm_path", "replace_unk", "score_reference")
 
@@ -53,7 +48,8 @@ def get_parser() -> argparse.ArgumentParser:
     parser.prog = "specdec-bench"
     parser.description = (
         "Decode the same sentences with stock fairseq and with other systems in turn, and compare "
-        "speed and output."
+        "speed and output. DATA is a folder of fairseq-preprocess, with --path; or a model: a demo "
+        "pair, a checkpoint, several joined by a colon, or a folder with verifier.pt in it."
     )
     # Here --batch-size is a list; the other flags of the group are new.
     group = parser.add_argument_group("Benchmark", conflict_handler="resolve")
@@ -62,16 +58,12 @@ def get_parser() -> argparse.ArgumentParser:
     files: dict[str, Any] = {"metavar": "FILE", "otherwise": "do not"}
     add("--batch-size --max-sentences", "sentences at a time, 1 or more; several numbers give a "
         "table each", dest="batch_sizes", default="1", metavar="N[,N]")
-    add("--text", "decode the sentences of this file, one a line, instead of a split: plain text, "
-        "for a DATA that specdec-convert hf wrote; --path and the flags of its task and its "
-        "settings are then those of DATA", metavar="FILE", otherwise="a split of binarised DATA")
+    add("--text", "decode plain text instead of a split: the sentences of this file, one a line; "
+        "- for standard input", metavar="FILE", otherwise="a split of binarised DATA")
     add("--system", "a row: its name, then decoding flags as for fairseq-generate, --path of a "
         "verifier of its own among them; flags outside --system hold for every row; may be "
         "repeated", action="append", default=[], metavar="'NAME: FLAGS'",
-        otherwise="no row beside stock")
-    add("--preset", "systems and flags of a demo pair's table; --path is then DATA/verifier.pt and "
-        "the drafter DATA/drafter.pt; other flags add to it", tuple(sorted(PRESETS)),
-        otherwise="off")
+        otherwise="no row beside stock, or with a model gad where it has a drafter, else greedy")
     add("--sweep", "a row for each value of a system's flag, crossed with its other --sweep; NAME "
         "may be left out where there is one system; may be repeated", action="append", default=[],
         metavar="[NAME:]FLAG=V,V", otherwise="nothing is swept")
@@ -86,8 +78,6 @@ def get_parser() -> argparse.ArgumentParser:
     add("--markdown", "write the tables here", **files)
     add("--by-sentence", "--json also holds tokens, iterations and what BLEU counts of every "
         "sentence, for intervals and paired tests", default=False)
-    add("--resume", "resume a run that was stopped: batch sizes that --json holds are not measured "
-        "again", default=False)
     # fmt: on
     return parser
 
@@ -120,10 +110,8 @@ class Session(NamedTuple):
 def read(words: Sequence[str]) -> Session:
     """Parse and check a command line; no model is loaded."""
     args = _parsed(words)
-    if args.preset:  # flags of the command line replace those of the preset
-        args = _parsed([*_preset_flags(args.preset, args.data or ""), *words])
-    elif is_converted(args.data):
-        args = _parsed([*_converted_flags(args), *words])
+    if args.path is None or is_converted(args.data):
+        args = _of_model(args, words)
     _check(args)
     with blaming(""):
         check_languages(args)
@@ -141,9 +129,34 @@ def read(words: Sequence[str]) -> Session:
     return Session(list(words), args, config, sizes, beams, main, plans)
 
 
-def _parsed(words: Sequence[str]) -> Any:
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = brief(get_parser(), "specdec-bench")
-    return options.parse_args_and_arch(parser, input_args=list(words))
+    args: argparse.Namespace = options.parse_args_and_arch(parser, input_args=list(words))
+    args.beside = args.of_model = None  # of MODEL: its drafter, and its name
+    return args
+
+
+def _of_model(args: argparse.Namespace, words: Sequence[str]) -> argparse.Namespace:
+    """The command line with what a model implies: dictionaries, verifier, drafter, task, languages
+    and, of a converted one, settings of decoding. What the command line gives comes first."""
+    with model_named(args), weights_mapped():
+        place = find(args.data or "", None, None, None)
+        state = read_state("--path", place.verifiers[0])
+        asked = (args.source_lang, args.target_lang)
+        described = describe(place.verifiers, *asked)
+        if described is None:
+            cfg = task_of(place.verifiers[0], state, place.data, asked).cfg
+            folder, pair, more = cfg.data, (cfg.source_lang, cfg.target_lang), []
+        else:
+            folder, pair = described.folder, described.languages
+            more = words_of(described.command_flags)
+        more += flags_of_task(state, None, "-".join(pair))[0]
+    more += ["--path", os.pathsep.join(place.verifiers), "-s", pair[0], "-t", pair[1]]
+    made = _parsed([*more, *words])
+    made.data, made.of_model, made.beside = folder, args.data, place.drafter
+    strategy = "greedy" if place.drafter is None else "gad"
+    made.system = made.system or [f"{strategy}: --strategy {strategy}"]
+    return made
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -158,15 +171,13 @@ def _check(args: argparse.Namespace) -> None:
         "--sampling: stock beam search does not sample; give it to a --system": args.sampling,
         **{f"{flag_of(each)}: has no meaning here; leave it out": True for each in meaningless},
         NO_TRACE: args.trace_path is not None,
-        **{f"--{name}: needs --json; give it too": asked and not args.json for name, asked in
-           (("by-sentence", args.by_sentence), ("resume", args.resume))},
-        f"--text: missing; name plain text, a sentence a line, since {args.data} has no binarised "
-        "text": is_converted(args.data) and not args.text,
-        f"--text {args.text}: {args.data} is no folder that specdec-convert hf wrote; binarise the "
-        "text with fairseq-preprocess": bool(args.text) and not is_converted(args.data),
-        f"--text {args.text}: no such file": bool(args.text) and not os.path.isfile(args.text),
+        "--by-sentence: needs --json; give it too": args.by_sentence and not args.json,
+        f"--text {args.text}: no such file":
+            args.text not in (None, "-") and not os.path.isfile(args.text),
         f"{args.data}: is no directory; name one directory written by fairseq-preprocess":
             not os.path.isdir(args.data or ""),
+        f"--text: missing; name plain text, a sentence a line, since {args.of_model} has no "
+        "binarised text": args.of_model and not args.text and not _binarised(args),
     })  # fmt: skip
     for flag, path in (("--json", args.json), ("--markdown", args.markdown)):
         if path:
@@ -174,29 +185,25 @@ def _check(args: argparse.Namespace) -> None:
             check_new_file(path, flag)
 
 
-def _preset_flags(name: str, data: str) -> list[str]:
-    """The flags of a preset for a folder with verifier.pt, and drafter.pt or edits.tsv."""
-    words = shlex.split(SHARED + PLAIN + PRESETS[name])
-    # Within the word of a --system the folder is quoted.
-    return [word.replace("{}", shlex.quote(data) if " " in word else data) for word in words]
-
-
-def _converted_flags(args: argparse.Namespace) -> list[str]:
-    """Verifier, task, languages and settings of decoding of a folder that ``specdec-convert hf``
-    wrote. Raises ValueError: a language that the model lacks, or that nobody names."""
-    path = os.path.join(args.data, VERIFIER)
-    description = described(path, args.source_lang, args.target_lang)
-    with weights_mapped():
-        task, _ = task_of(read_state("DATA", path), None, "-".join(description.languages))
-    words = ["--path", path, *task, "--source-lang", description.languages[0]]
-    return [*words, "--target-lang", description.languages[1], *words_of(description.command_flags)]
+def _binarised(args: argparse.Namespace) -> bool:
+    return any(name.startswith(f"{args.gen_subset}.") for name in os.listdir(args.data))
 
 
 def _sources(args: argparse.Namespace) -> list[str]:
     """The sentences of --text, split as fairseq's commands take them; empty lines are left out."""
-    path = os.path.join(args.data, VERIFIER)
-    codec = codec_of(described(path, args.source_lang, args.target_lang))
-    with open(args.text, encoding="utf-8", errors="replace") as lines:
+    paths, asked = list(split_paths(args.path)), (args.source_lang, args.target_lang)
+    described = describe(paths, *asked)
+    if described is not None:
+        codec: Any = codec_of(described)
+    else:
+        with weights_mapped():
+            state = read_state("--path", paths[0])
+        spoken = DEMOS.get(os.path.basename(os.path.normpath(args.data)), {})
+        loaded = Loaded(task_of(paths[0], state, args.data, asked), [], state.get("cfg"))
+        names, file = (args.tokenizer or "auto", args.bpe or "auto"), FLAGS.get(str(args.bpe), "")
+        place = Place(paths, None, args.data, spoken)
+        codec = choose_codec(loaded, place, *names, getattr(args, file, None))
+    with lines_of([] if args.text == "-" else [args.text]) as lines:
         texts = [prepared for prepared in map(codec.prepared, lines) if prepared]
     if not texts:
         raise UsageError(f"--text {args.text}", "holds no text", "give one sentence a line")

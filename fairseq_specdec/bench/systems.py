@@ -19,6 +19,7 @@ from fairseq_specdec.config import OWN_FIELDS, decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator, check_settings, rule_of
 from fairseq_specdec.decoding.generation_flags import beam_of, check_generation_flags, sampler_of
 from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_task
 from fairseq_specdec.families.stock_generator import decided
@@ -28,6 +29,8 @@ from .timing import StockSteps, System, generation_flags
 from .workload import Workload, blaming, refuse, split_paths
 
 GENERATION = tuple(name for name in GenerationConfig.__dataclass_fields__ if name != "_name")
+OWN = tuple(field.name for field in OWN_FIELDS)
+DEFAULTS = {field.name: field.default for field in OWN_FIELDS}
 # The type of every flag that a system may have.
 TYPES: dict[str, Any] = {field.name: field.type for field in OWN_FIELDS}
 TYPES.update((name, GenerationConfig.__dataclass_fields__[name].type) for name in GENERATION)
@@ -41,7 +44,6 @@ PLAIN = ("greedy", "none")  # strategies that draft nothing
 ENGINE = ("verifier_dtype", "backend", "cuda_graphs")
 # Settings that are of no strategy.
 SHARED = (*ENGINE, "threads", "cost_table", "keep_weights")
-DEFAULTS = {field.name: field.default for field in OWN_FIELDS}
 NO_TRACE = "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
 
 
@@ -57,48 +59,46 @@ class Plan(NamedTuple):
     base: str = ""  # name of the system that was swept, or its own
 
 
-def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
-    """The decoding flags that a system may have."""
+def given(args: argparse.Namespace, names: Sequence[str] = GENERATION) -> dict[str, Any]:
+    """Those of the flags that a command line has, by field name."""
+    return {name: getattr(args, name) for name in names if hasattr(args, name)}
+
+
+def make_plan(name: str, words: Sequence[str], shared: argparse.Namespace) -> Plan:
+    """Read and check a system's flags; no model is loaded. ``shared``: the flags before it."""
 
     def complain(message: str) -> NoReturn:
         raise UsageError(f"--system {name!r}", message)
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = complain  # type: ignore[method-assign]
-    own = [(field.name, field.type, copy.copy(field)) for field in OWN_FIELDS]
-    decoding = dataclasses.make_dataclass("Decoding", own, bases=(FairseqDataclass,))
+    fields = [(field.name, field.type, copy.copy(field)) for field in OWN_FIELDS]
+    decoding = dataclasses.make_dataclass("Decoding", fields, bases=(FairseqDataclass,))
     gen_parser_from_dataclass(parser, decoding())
     gen_parser_from_dataclass(parser, GenerationConfig())
     parser.add_argument("--path")
     parser.set_defaults(**given(shared, [*TYPES, "path"]))
-    return parser
-
-
-def given(args: Any, names: Sequence[str] = GENERATION) -> dict[str, Any]:
-    """Those of the flags that a command line has, by field name."""
-    return {name: getattr(args, name) for name in names if hasattr(args, name)}
-
-
-def make_plan(name: str, words: Sequence[str], shared: Any) -> Plan:
-    """Read and check a system's flags; no model is loaded."""
-    args = system_parser(name, shared).parse_args(list(words))
-    settings, generation = given(args, [field.name for field in OWN_FIELDS]), given(args)
-    own = argparse.Namespace(**settings)
+    args = parser.parse_args(list(words))
+    if args.strategy in STRATEGIES and STRATEGIES[args.strategy].needs_drafter:
+        args.drafter_path = args.drafter_path or getattr(shared, "beside", None)
+    settings, generation = given(args, OWN), given(args)
     with blaming(f"--system {name!r}: "):
         refuse({
-            NO_TRACE: own.trace_path is not None,
+            NO_TRACE: args.trace_path is not None,
             "--threads: all systems have the same; give it before --system":
-                own.threads != getattr(shared, "threads", None),
+                args.threads != getattr(shared, "threads", None),
         })  # fmt: skip
-        check_settings(own)
-        check_generation_flags(argparse.Namespace(**generation), own.strategy)
-        rule = rule_of(own, sampler_of(args))
-        generation["beam"] = beam_of(args, own.strategy, rule, sys.maxsize)
+        check_settings(argparse.Namespace(**settings))
+        check_generation_flags(argparse.Namespace(**generation), args.strategy)
+        rule = rule_of(args, sampler_of(args))
+        generation["beam"] = beam_of(args, args.strategy, rule, sys.maxsize)
         paths = split_paths(args.path)
     return Plan(name, paths, generation, tuple(words), settings, base=name)
 
 
-def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> list[Plan]:
+def make_plans(
+    texts: Sequence[str], sweeps: Sequence[str], shared: argparse.Namespace
+) -> list[Plan]:
     """All systems in the order of the command line, swept ones crossed with their values. Refuses
     a strategy's flag before ``--system`` that holds for no system: stock has none."""
     systems: dict[str, list[str]] = {}
@@ -114,20 +114,20 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> list
         with blaming(f"--system {name!r}: "):
             systems[name] = shlex.split(flags)
     values = _sweeps(sweeps, list(systems))
-    plans: list[Plan] = []
+    plans: dict[str, Plan] = {}
     for name, words in systems.items():
         fields = values.get(name, {})
         for chosen in itertools.product(*fields.values()):
             sweep = dict(zip(fields, chosen))
             label = " ".join([name, *(f"{field}={value}" for field, value in sweep.items())])
-            if sweep and (label in systems or any(plan.name == label for plan in plans)):
+            if sweep and label in (*systems, *plans):
                 raise UsageError(f"--system {label!r}", "--sweep makes a row of this name too")
             more = [word for pair in sweep.items() for word in _words(*pair)]
             plan = make_plan(label, [*words, *more], shared)
-            plans.append(plan._replace(sweep=sweep, base=name))
+            plans[label] = plan._replace(sweep=sweep, base=name)
     for name, default in DEFAULTS.items():
         value = getattr(shared, name, default)
-        used = any(plan.settings[name] == value for plan in plans)
+        used = any(plan.settings[name] == value for plan in plans.values())
         if value != default and not used and name != "threads":
             raise UsageError(
                 f"{flag_of(name)} {value}",
@@ -135,7 +135,7 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> list
                 "leave it out, or give it to one, as in --system 'gad: --strategy gad "
                 "--drafter-path FILE'",
             )
-    return plans
+    return list(plans.values())
 
 
 def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> dict[str, dict[str, list[str]]]:
@@ -147,16 +147,16 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> dict[str, dict[str,
         field, values = named.lstrip("-").replace("-", "_"), listed.split(",")
         mine = by_system.setdefault(name if colon else "".join(systems[:1]), {})
         switch = TYPES.get(field) is bool
-        refuse({
-            f"--sweep {text!r}: expected FLAG=VALUE,VALUE as in block_size=5,10": not all(values),
-            f"--sweep {text!r}: there are {len(systems)} systems; name one as in 'NAME: {text}'":
+        faults = {
+            "expected FLAG=VALUE,VALUE as in block_size=5,10": not all(values),
+            f"there are {len(systems)} systems; name one as in 'NAME: {text}'":
                 not colon and len(systems) != 1,
-            f"--sweep {text!r}: no decoding flag {named!r}": field not in TYPES,
-            f"--sweep {text!r}: no --system {name!r}": colon and name not in systems,
-            f"--sweep {text!r}: {field} is swept already": field in mine,
-            f"--sweep {text!r}: a switch; expected true or false":
-                switch and not set(values) <= {"true", "false"},
-        })  # fmt: skip
+            f"no decoding flag {named!r}": field not in TYPES,
+            f"no --system {name!r}": colon and name not in systems,
+            f"{field} is swept already": field in mine,
+            "a switch; expected true or false": switch and not set(values) <= {"true", "false"},
+        }  # fmt: skip
+        refuse({f"--sweep {text!r}: {fault}": there for fault, there in faults.items()})
         mine[field] = values
     return by_system
 
@@ -180,7 +180,7 @@ def _likeness(plan: Plan) -> tuple[Any, ...]:
     return (*search, *(plan.settings[name] for name in ENGINE))
 
 
-def with_greedy(plans: Sequence[Plan], shared: Any) -> list[Plan]:
+def with_greedy(plans: Sequence[Plan], shared: argparse.Namespace) -> list[Plan]:
     """The systems, after a greedy row for each beam and engine of which there is none."""
     plain = {name: value for name, value in DEFAULTS.items() if name not in SHARED}
     flags = argparse.Namespace(**{**vars(shared), **plain})
@@ -195,10 +195,10 @@ def with_greedy(plans: Sequence[Plan], shared: Any) -> list[Plan]:
         name = " ".join([name, *other.values()])
         while name in names:
             name += ", plain"
-        words = ["--strategy", "greedy", "--beam", str(beam)]
-        words += ["--nbest", str(plan.generation["nbest"])]
+        nbest = str(plan.generation["nbest"])
+        words = ["--strategy", "greedy", "--beam", str(beam), "--nbest", nbest]
         words += ["--sampling"] * (samples and not shared.sampling)
-        words += [word for field, value in other.items() for word in (flag_of(field), value)]
+        words += [word for pair in other.items() for word in _words(*pair)]
         there.add(mine)
         names.add(name)
         rows.append(make_plan(name, words, flags))

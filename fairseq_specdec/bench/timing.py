@@ -20,6 +20,9 @@ from .outputs import Output, output_of
 
 logger = logging.getLogger(__name__)
 
+Sample = dict[str, Any]
+"""A batch as fairseq's datasets collate it."""
+
 
 def _now(device: torch.device) -> tuple[float, float]:
     """Wall time and processor time in seconds, once a GPU has done what it was asked."""
@@ -82,7 +85,7 @@ class System:
         """Wall time of each batch, in their order: the median of its passes."""
         return [statistics.median(passes) for passes in self.times]
 
-    def timed(self, sample: dict[str, Any]) -> tuple[list[list[dict[str, Any]]], float, float]:
+    def timed(self, sample: Sample) -> tuple[list[list[dict[str, Any]]], float, float]:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
@@ -94,7 +97,7 @@ class System:
         ended, then = _now(device)
         return hypotheses, ended - started, then - used
 
-    def decode(self, sample: dict[str, Any], batch: int | None = None, seed: int = 1) -> None:
+    def decode(self, sample: Sample, batch: int | None = None, seed: int = 1) -> None:
         """Decode one batch. ``batch``: its number; None for a warm-up, of which nothing is kept."""
         if self.sampled:
             torch.manual_seed(seed)
@@ -156,7 +159,7 @@ def generation_flags(**changes: Any) -> argparse.Namespace:
 
 def run_paired(
     systems: list[System],
-    batches: list[dict[str, Any]],
+    batches: list[Sample],
     warm_up: int = 3,
     repeats: int = 1,
     title: str | None = None,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.flag_values import flag_of
+from fairseq_specdec.io.flag_values import AT_LEAST_1, Range
 
 from .sentences import SPLITS, Split, copied, fitting, sentences_of
 from .text import TextCodec
@@ -35,27 +35,26 @@ class Parts(NamedTuple):
     prefix: Sequence[int] = ()
 
 
-def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
-    """Refuse sizes and choices that cannot be honoured."""
-    for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
-        if not isinstance(value, int) or value < 1:
-            raise UsageError(f"{flag_of(name)} {value!r}", "must be 1 or more")
-    if too_long not in ("refuse", "truncate"):
-        raise UsageError(f"too_long {too_long!r}", "choose refuse or truncate")
+# What ``from_pretrained`` and calls take, beside None.
+CHOICES: dict[str, Range | tuple[object, ...]] = {
+    "batch_size": AT_LEAST_1,
+    "max_tokens": AT_LEAST_1,
+    "seed": Range(-(2**63), 2**64 - 1, whole=True),  # as torch does
+    "too_long": ("refuse", "truncate"),
+    "on_error": ("raise", "skip"),
+    "split": SPLITS,
+}
 
 
-def check_reading(split: Split, on_error: str) -> None:
-    """Refuse choices of a call that cannot be honoured."""
-    if split not in SPLITS:
-        raise UsageError(f"split {split!r}", 'choose True, False or "nonewlines"')
-    if on_error not in ("raise", "skip"):
-        raise UsageError(f"on_error {on_error!r}", "choose raise or skip")
-
-
-def check_seed(seed: int | None) -> None:
-    """Refuse what torch takes for no seed; None is none."""
-    if seed is not None and not -(2**63) <= seed < 2**64:
-        raise UsageError(f"seed {seed}", "must be from -2**63 to 2**64 - 1")
+def check(**given: object) -> None:
+    """Refuse choices that cannot be honoured."""
+    for name, value in given.items():
+        allowed = CHOICES[name]
+        if value is not None and value not in allowed:
+            words = f"must be {allowed}"
+            if isinstance(allowed, tuple):
+                words = f"choose {', '.join(map(str, allowed[:-1]))} or {allowed[-1]}"
+            raise UsageError(f"{name} {value!r}", words)
 
 
 def listed(texts: str | Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, overload
@@ -12,9 +13,8 @@ from tqdm import tqdm
 
 from fairseq_specdec.errors import UsageError
 
-from .batching import Parts, Prefix, by_length, check_batching, check_reading, forced, listed, read
+from .batching import Parts, Prefix, by_length, check, forced, listed, read
 from .decoding import Decoding, Decodings
-from .flags import in_python
 from .results import Piece, Translation, joined
 from .sentences import Split
 from .text import GrowingText
@@ -211,9 +211,8 @@ class Calls:
             base = self.strategy, self._flags
             decoding = decodings.of_call(strategy or self.strategy, base, flags)
         if batch_size is not None:
-            with in_python():
-                check_batching(batch_size, self.max_tokens, self.too_long)
-            decoding = decoding.resized(batch_size)
+            check(batch_size=batch_size)
+            decoding = dataclasses.replace(decoding, batch_size=batch_size)
         if prefix and not decoding.generator.options.verifies:
             raise UsageError(
                 "prefix",
@@ -257,7 +256,7 @@ class Calls:
         """The sentences of each text, and what is copied around them. ``split``, ``on_error``: as
         for ``translate``."""
         split = self.split if split is None else split
-        check_reading(split, on_error)
+        check(split=split, on_error=on_error)
         limit = self.longest_source
         return read(self.codec, listed(texts), limit, self.too_long, split, on_error)
 

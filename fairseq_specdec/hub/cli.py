@@ -55,51 +55,43 @@ def translate(
     Returns:
         how many were left empty, since the verifier cannot read them; each is logged.
     """
-    skipped, stream = 0, iter(lines)
-    for first in itertools.count(1, at_once):
-        texts = [line.rstrip("\r\n") for line in itertools.islice(stream, at_once)]
-        if not texts:
-            return skipped
-        for number, result in enumerate(translator.translate(texts, on_error="skip"), first):
+    skipped, stream, numbers = 0, iter(lines), itertools.count(1)
+    while block := list(itertools.islice(stream, at_once)):
+        texts = [line.rstrip("\r\n") for line in block]
+        for result, number in zip(translator.translate(texts, on_error="skip"), numbers):
             if result.error is not None:
                 skipped += 1
                 logger.warning("line %d: left empty: %s", number, result.error)
             out.write(result.text.replace("\n", " ") + "\n")
         out.flush()
-    raise AssertionError
+    return skipped
 
 
 @contextlib.contextmanager
-def _lines(files: Sequence[str]) -> Iterator[Iterable[str]]:
+def lines_of(files: Sequence[str]) -> Iterator[Iterable[str]]:
     """The lines of all files, or of standard input. Raises UsageError: one is no text in UTF-8."""
+    named: list[tuple[str, str | int]] = [(name, name) for name in files]
     with contextlib.ExitStack() as opened:
-        names = files or ["standard input"]
-        paths: list[Any] = list(files) or [sys.stdin.fileno()]
         streams = [
-            opened.enter_context(open(path, encoding="utf-8", newline="\n", closefd=bool(files)))
-            for path in paths
+            _decoded(name, opened.enter_context(open(path, encoding="utf-8", newline="\n")))
+            for name, path in named or [("standard input", os.dup(sys.stdin.fileno()))]
         ]
+        yield itertools.chain.from_iterable(streams)
 
-        def read() -> Iterator[str]:
-            for name, stream in zip(names, streams):
-                try:
-                    yield from stream
-                except UnicodeDecodeError as error:
-                    byte = error.object[error.start]
-                    raise UsageError(
-                        name, f"is not UTF-8 text (byte {byte:#04x})", "convert it with iconv"
-                    ) from error
 
-        yield read()
+def _decoded(name: str, lines: Iterable[str]) -> Iterator[str]:
+    try:
+        yield from lines
+    except UnicodeDecodeError as error:
+        what = f"is not UTF-8 text (byte {error.object[error.start]:#04x})"
+        raise UsageError(name, what, "convert it with iconv") from error
 
 
 def main(words: Sequence[str]) -> int:
     args = brief(get_parser()).parse_intermixed_args(list(words))
     flags = {name: getattr(args, name) for name in FLAGS if hasattr(args, name)}
-    with _lines(args.files) as lines:
-        target: Any = contextlib.nullcontext(sys.stdout)
-        if args.output is not None:
-            target = replacing(args.output)
+    with lines_of(args.files) as lines:
+        target: Any = replacing(args.output) if args.output else contextlib.nullcontext(sys.stdout)
         with translator_of(args, flags, split=False if args.no_split else None) as translator:
             with target as out:
                 return 1 if translate(translator, lines, out, args.lines) else 0

@@ -4,7 +4,6 @@ import functools
 import importlib
 import os
 import re
-from collections.abc import Callable
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -84,70 +83,72 @@ class ConvertedCodec(TextCodec):
         return text
 
 
-class _Split:
-    """Splits a text at the special tokens in it, as transformers' tokenizers in Python do."""
-
-    def __init__(self, special: dict[str, list[Any]], dictionary: Dictionary) -> None:
-        self._ids = {token: dictionary.index(word) for token, (word, _) in special.items()}
-        self._strips = {token for token, (_, strips) in special.items() if strips}
-        longest = sorted(map(re.escape, special), key=len, reverse=True)
-        self._pattern = re.compile("(" + ("|".join(longest) or "(?!)") + ")")
-
-    def ids(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
-        """Ids of a text, whose plain parts ``encode`` encodes."""
-        parts = self._pattern.split(text)
-        numbers: list[int] = []
-        for part, special in zip(parts[::2], [*parts[1::2], None]):
-            part = part.rstrip() if special in self._strips else part
-            numbers += encode(part) if part else []
-            numbers += [] if special is None else [self._ids[special]]
-        return numbers
-
-
-class _Pieces:
-    """SentencePiece (Kudo and Richardson 2018), one model for both sides or two. ``side``: 0 to
-    encode sources, 1 targets; ``src_dict`` is that side's dictionary."""
+class _Slow:
+    """A tokenizer that splits a text at the special tokens in it first, as transformers' tokenizers
+    in Python do. ``side``: 0 to encode sources, 1 targets; ``src_dict`` is that side's dictionary.
+    """
 
     def __init__(
         self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
     ) -> None:
-        two = os.path.isfile(os.path.join(described.folder, "source.spm"))
-        file = ("source.spm", "target.spm")[side] if two else PIECES
-        self._model = open_sentencepiece(os.path.join(described.folder, file))
-        self._marian = described.description["family"] == "marian" and side == 0
         self._dictionary = src_dict
         special = dict(described.description["special"][side])
+        self._marian = described.description["family"] == "marian" and side == 0
         if self._marian and "<pad>" in special:
             # fairseq attends to no padding. The model has no <s>, whose embedding is padding's.
             special["<pad>"] = ["<s>", special["<pad>"][1]]
-        self._split = _Split(special, src_dict)
+        self._ids = {token: src_dict.index(word) for token, (word, _) in special.items()}
+        self._strips = {token for token, (_, strips) in special.items() if strips}
+        longest = sorted(map(re.escape, special), key=len, reverse=True)
+        self._pattern = re.compile("(" + ("|".join(longest) or "(?!)") + ")")
+
+    def ids(self, text: str) -> list[int]:
+        """Ids of a text."""
+        parts = self._pattern.split(text)
+        numbers: list[int] = []
+        for part, special in zip(parts[::2], [*parts[1::2], None]):
+            part = part.rstrip() if special in self._strips else part
+            numbers += map(self._dictionary.index, self.words(part) if part else ())
+            numbers += [] if special is None else [self._ids[special]]
+        return numbers
+
+    def words(self, text: str) -> list[str]:
+        """The dictionary's words of a part without special tokens."""
+        raise NotImplementedError
+
+
+class _Pieces(_Slow):
+    """SentencePiece (Kudo and Richardson 2018), one model for both sides or two."""
+
+    def __init__(
+        self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
+    ) -> None:
+        super().__init__(described, src_dict, tgt_dict, side)
+        two = os.path.isfile(os.path.join(described.folder, "source.spm"))
+        file = ("source.spm", "target.spm")[side] if two else PIECES
+        self._model = open_sentencepiece(os.path.join(described.folder, file))
         renamed = described.description["renamed"]
         self._renamed: dict[str, str] = renamed[side]
         self._back = {word: token for token, word in renamed[1].items()}
 
-    def ids(self, text: str) -> list[int]:
-        return self._split.ids(text, self._encode)
-
-    def _encode(self, text: str) -> list[int]:
-        codes: list[str] = []
-        if self._marian and text.startswith(">>"):
-            code = _MARIAN_CODE.match(text)
-            if code is not None:
-                codes, text = [code.group()], text[code.end() :]
-        pieces = codes + self._model.encode(text, out_type=str)
-        return [self._dictionary.index(self._renamed.get(piece, piece)) for piece in pieces]
+    def words(self, text: str) -> list[str]:
+        code = _MARIAN_CODE.match(text) if self._marian else None
+        pieces = self._model.encode(text[code.end() if code else 0 :], out_type=str)
+        pieces = [code.group(), *pieces] if code else pieces
+        return [self._renamed.get(piece, piece) for piece in pieces]
 
     def text(self, words: list[str]) -> str:
         pieces = [self._back.get(word, word) for word in words]
         return "".join(pieces).replace(_SPACE, " ").strip()
 
 
-class _Bytes:
+class _Bytes(_Slow):
     """GPT-2's byte-level BPE (Radford et al. 2019), by fairseq's own class."""
 
     def __init__(
         self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
     ) -> None:
+        super().__init__(described, src_dict, tgt_dict, side)
         files = [os.path.join(described.folder, name) for name in ("encoder.json", "vocab.bpe")]
         for file in files:
             if not os.path.isfile(file):
@@ -155,14 +156,10 @@ class _Bytes:
             check_content(file, "a file of a tokenizer")
         flags = {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
         self._bpe: Any = built("bpe", flags)
-        self._dictionary = src_dict
-        self._split = _Split(described.description["special"][side], src_dict)
 
-    def ids(self, text: str) -> list[int]:
-        return self._split.ids(text, self._encode)
-
-    def _encode(self, text: str) -> list[int]:
-        return [self._dictionary.index(word) for word in self._bpe.encode(text).split()]
+    def words(self, text: str) -> list[str]:
+        words: list[str] = self._bpe.encode(text).split()
+        return words
 
     def text(self, words: list[str]) -> str:
         return str(self._bpe.decode(" ".join(word for word in words if word.isdigit())))

@@ -83,10 +83,6 @@ class Decoding:
         words = self.loaded.dictionaries
         return TraceBuilder(self.generator.strategy, self.settings, *words)
 
-    def resized(self, batch_size: int) -> "Decoding":
-        """The same for batches of so many texts."""
-        return dataclasses.replace(self, batch_size=batch_size)
-
     def given(self, rows: list[list[int]], prefixes: Prefixes = ()) -> tuple[Sample, Sample]:
         """fairseq's sample of these texts' token ids, padded on the side of the task, and what
         their outputs begin with."""
@@ -161,7 +157,6 @@ class Decodings:
         drafter_of: the drafter's checkpoint for a strategy that needs one, or None.
         batch_size: of every choice; None for what suits the strategy.
         seed: of every batch. It is set for the whole process, so that batches take turns.
-        freeing: free the models' weights that the engine has packed, unless ``keep_weights``.
     """
 
     def __init__(
@@ -171,7 +166,6 @@ class Decodings:
         drafter_of: Callable[[str], str | None],
         batch_size: int | None = None,
         seed: int | None = None,
-        freeing: bool = True,
     ) -> None:
         self.loaded = loaded
         self.codec = codec
@@ -179,7 +173,6 @@ class Decodings:
         self._drafter_of = drafter_of
         self._batch_size = batch_size
         self._seed = seed
-        self._freeing = freeing
         self._once = Once()
         self._lock, self._alone = Lock(), Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._of_call)
@@ -203,7 +196,7 @@ class Decodings:
         check_dictionaries(strategy, *self.loaded.dictionaries, settings)
         generator = build_generator(
             self.loaded.models, *self.loaded.dictionaries, args, settings, stats=self.stats,
-            load=self._load, free_unpacked=self._freeing and not settings.keep_weights,
+            load=self._load, free_unpacked=not settings.keep_weights,
             overrides=Overrides(keep_trace=True, own_limits=True), once=self._once,
         )  # fmt: skip
         size = self._batch_size
@@ -242,6 +235,5 @@ class Decodings:
         self, path: str, source: Dictionary, target: Dictionary, read: Callable, dtype: object
     ) -> Any:
         """A drafter, read once for all that use it; packed and freed in one number format."""
-        key = (path, read, dtype if self._freeing else None)
         pair = self.codec.languages
-        return self._once(key, lambda: of_pair(read(path, source, target), *pair))
+        return self._once((path, read, dtype), lambda: of_pair(read(path, source, target), *pair))

@@ -10,7 +10,7 @@ import torch
 from fairseq_specdec.decoding.builder import check_dictionaries
 
 from . import converted_text, loading
-from .batching import check_batching, check_reading, check_seed
+from .batching import check
 from .calls import Calls
 from .decoding import Decodings, checked
 from .described import describe
@@ -92,9 +92,8 @@ class SpeculativeTranslator(Calls):
             ValueError: a value, or a combination, that cannot be honoured.
             FileNotFoundError: a file or folder that is not there.
         """
-        check_batching(1 if batch_size is None else batch_size, max_tokens, too_long)
-        check_reading(True if split is None else split, "raise")
-        check_seed(seed)
+        check(batch_size=batch_size, max_tokens=max_tokens, too_long=too_long, split=split)
+        check(seed=seed)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
         find = functools.partial(loading.find, verifier, drafter, data)

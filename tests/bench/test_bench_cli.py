@@ -189,7 +189,6 @@ def test_the_limit_keeps_all_lengths_and_prefixes_are_forced(bench, pair):
         (["--batch-size", "1,0"], "--batch-size 1,0: expected"),
         (["--stock-beams", "5"], "--stock-beams 5: 5 and 1"),
         (["--sampling"], "--sampling"),
-        (["--resume"], "--resume: needs --json"),
         (["--by-sentence"], "--by-sentence: needs --json"),
         (["--json", "/"], "--json /: is a directory"),
         (["--block-size", "3"], "--block-size 3: no --system uses it"),

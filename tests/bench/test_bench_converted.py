@@ -1,12 +1,12 @@
-"""``specdec-bench`` on a folder that specdec-convert hf wrote, with plain text."""
-
-import re
+"""``specdec-bench MODEL``: folders that specdec-convert hf wrote and others, with plain text."""
 
 import pytest
 import torch
 from hf_folders import converted, expected_of, languages_of
 
 from fairseq_specdec.bench import cli, session
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.hub import SpeculativeTranslator
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,36 @@ def test_what_is_refused(folders, words, message, tmp_path):
         run(folders("nllb"), *words)
 
 
-def test_text_is_for_converted_folders(pair, tmp_path):
-    with pytest.raises(
-        ValueError, match=re.escape(f"{pair.data} is no folder that specdec-convert")
-    ):
-        run(pair.data, "--path", pair.v, "--text", tmp_path / "text", "-s", "src", "-t", "tgt")
+@pytest.mark.parametrize("words", ["{0}", "{0}/verifier.pt", "{0} --path {0}/verifier.pt"])
+def test_any_model_takes_plain_text(pair, tmp_path, words):
+    """Dictionaries and, of a folder, the drafter are found as ``from_pretrained`` finds them."""
+    beside = "" if words == "{0}" else f" --drafter-path {pair.d}"
+    (tmp_path / "text").write_text("w1 w2\n\n w3 unknown\n", encoding="utf-8")
+    given = [
+        *words.format(pair.data).split(),
+        "--text",
+        tmp_path / "text",
+        "-s",
+        "src",
+        "-t",
+        "tgt",
+    ]
+    results = run(*given, "--system", f"gad: --strategy gad{beside}", "--by-sentence",
+                  "--json", tmp_path / "json")  # fmt: skip
+    assert [each["name"] for each in results["systems"]][2:] == ["greedy", "gad"]
+    assert results["systems"][-1]["settings"]["drafter_path"] == pair.d
+    assert results["settings"]["sentences"] == 2 and results["settings"]["data"] == pair.data
+    with SpeculativeTranslator.from_pretrained(pair.v, strategy="greedy", device="cpu") as one:
+        tokens = [len(each.scores) for each in one.translate(["w1 w2", "w3 unknown"], split=False)]
+    by_sentence = results["runs"][0]["by_sentence"]
+    found = dict(zip(by_sentence["id"], by_sentence["systems"]["gad"]["tokens"]))
+    assert [found[0], found[1]] == tokens
+
+
+def test_what_a_model_decodes_by_default(pair):
+    for model, name in ((pair.data, "gad"), (pair.v, "greedy")):
+        asked = session.read([model, "-s", "src", "-t", "tgt"])
+        assert asked.plans[-1].name == name and asked.main.paths == (pair.v,)
+    with pytest.raises(UsageError) as caught:
+        session.read(["gone.pt"])
+    assert str(caught.value.original).startswith("MODEL: no such file: gone.pt; give a checkpoint")

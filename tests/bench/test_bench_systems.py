@@ -1,6 +1,5 @@
-"""Sweeps, greedy rows and presets; plain functions of the benchmark."""
+"""Sweeps and greedy rows; plain functions of the benchmark."""
 
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -124,17 +123,6 @@ def test_a_row_is_compared_with_its_own_verifier_beam_and_format():
         "stock": None, "g": "g", "h": "h", "g4": "g4", "g8": "g8", "gad": "g", "heads": "h",
         "wide": "g4", "small": "g8", "bf16": None,
     }  # fmt: skip
-
-
-def test_a_preset_is_the_command_line_of_a_pair(pair, tmp_path):
-    """Flags of the command line come before the preset's."""
-    folder = tmp_path / "my data"
-    shutil.copytree(pair.data, folder)
-    words = [str(folder), "--preset", "demo_ende", "-s", "src", "-t", "tgt"]
-    asked = session.read([*words, "--system", "b: --strategy lookup", "--limit", "3"])
-    assert [plan.name for plan in asked.plans] == ["greedy", "iad", "gad", "gad++", "b"]
-    assert asked.plans[2].settings["drafter_path"] == str(folder / "drafter.pt")
-    assert asked.main.paths == (str(folder / "verifier.pt"),) and asked.args.limit == 3
 
 
 ROW = {

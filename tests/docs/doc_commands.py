@@ -63,6 +63,7 @@ ELSEWHERE = {
     "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
     "specdec-accelerate data-bin/languages": "tests/tasks/test_families_accelerate.py",
     "specdec-accelerate nllb": "tests/accelerate/test_converted.py",
+    "specdec-bench demo_ende": "tests/bench/test_bench_converted.py",
     "specdec-bench nllb": "tests/bench/test_bench_converted.py",
     "specdec-convert hf": "tests/conversion/test_hf_fixtures.py",
     "scripts/run --list": "tests/scripts/test_runner.py",

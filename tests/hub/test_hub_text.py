@@ -69,8 +69,8 @@ def test_pieces_make_the_text(codes, data):
     growing, pieces, done = GrowingText(codec), [], 0
     while done < len(tokens):
         done += data.draw(st.integers(1, 5))
-        pieces.append(growing.grow(tokens[:done]))
-    pieces.append(growing.finish(codec.join(tokens)))
+        pieces.append(growing.next(tokens[:done], False))
+    pieces.append(growing.next(tokens, True))
     assert "".join(pieces) == codec.join(tokens)
 
 
@@ -80,16 +80,15 @@ CODECS = {}
 def test_words_come_early(codes):
     codec = make_codec(codes)
     growing = GrowingText(codec)
-    assert growing.grow(["haus", "H@@"]) == ""
-    assert growing.grow(["haus", "H@@", "aus"]) == "haus"
-    assert growing.grow(["haus", "H@@", "aus", "."]) == " Haus"
-    assert growing.finish("haus Haus.") == "."
+    whole, pieces = ["haus", "H@@", "aus", "."], ["", "", "haus", " Haus"]
+    assert [growing.next(whole[:n], False) for n in range(1, 5)] == pieces
+    assert growing.next(whole, True) == "."
 
 
 def test_text_that_may_change_comes_at_the_end(codes):
     growing = GrowingText(make_codec(codes, "cs"))
-    assert growing.grow(["haus", "haus", "haus"]) == ""
-    assert growing.finish("haus haus haus") == "haus haus haus"
+    assert growing.next(["haus"] * 3, False) == ""
+    assert growing.next(["haus"] * 3, True) == "haus haus haus"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_text_that_may_change_comes_at_the_end(codes):
         ({}, {"bpe": "subword_nmt"}, "bpe 'subword_nmt': "),
         ({}, {"bpe": "subword_nmt", "bpe_codes": "/dev/null"}, "bpe 'subword_nmt': "),
         ({}, {"bpe": "subword_nmt", "bpe_codes": "no such file"}, "no such file"),
-        ({}, {"bpe": "subword_nmt", "bpe_codes": "/tmp"}, "bpe 'subword_nmt': .*folder"),
+        ({}, {"bpe": "subword_nmt", "bpe_codes": "/tmp"}, "bpe 'subword_nmt': .*no regular file"),
     ],
 )
 def test_wrong_choices_are_named(tokenizer, bpe, message):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import shutil
 import threading
 from argparse import Namespace
 
@@ -112,7 +113,7 @@ def test_what_is_too_long(pair, gad):
     assert cut.translate(long).tokens == cut.translate(" ".join(["w1"] * 63)).tokens
 
 
-@pytest.mark.parametrize("wrong", [b"w1", 7, None, {"a": 1}, ["w1", 2]])
+@pytest.mark.parametrize("wrong", [b"w1", ["w1", 2]])
 def test_other_things_are_no_text(gad, wrong):
     with pytest.raises(TypeError, match="expected a string"):
         gad.translate(wrong)
@@ -257,6 +258,14 @@ def test_a_folder_is_enough(pair):
     assert find(pair, None, None, "iad").drafter is None
 
 
+@pytest.mark.parametrize("name", ["checkpoint_best.pt", "checkpoint_last.pt"])
+def test_the_folder_of_a_training_is_enough(pair, tmp_path, name):
+    for file in ("dict.src.txt", "dict.tgt.txt", "verifier.pt"):
+        shutil.copy(pair / file, tmp_path / file.replace("verifier.pt", name))
+    translator = SpeculativeTranslator.from_pretrained(tmp_path, device="cpu")
+    assert translator.strategy == "greedy" and translator.translate(TEXTS[0]).text
+
+
 def test_task_settings_may_be_a_namespace(pair, tmp_path):
     """fairseq 1.0.0a0 keeps them so; languages and padding come from there."""
     state = torch.load(str(pair / "verifier.pt"), weights_only=False)
@@ -294,7 +303,6 @@ def test_the_default_strategy_is_lossless(pair):
         ({"data": "/nowhere"}, FileNotFoundError, "^data: no such folder: /nowhere"),
         ({"source_lang": "xx"}, FileNotFoundError, "^source_lang xx: no dict.xx.txt in "),
         ({"seed": 2**70}, ValueError, "^seed 1180591620717411303424: must be from"),
-        ({"seed": 1.5}, TypeError, "^seed: expected a whole number, got 1.5"),
         ({"temperature": float("inf")}, ValueError, "^temperature inf: must be a finite number"),
         ({"lenpen": float("nan")}, ValueError, "^lenpen nan: must be a finite number"),
         ({"unkpen": float("nan")}, ValueError, "^unkpen nan: must be a finite number"),
@@ -318,17 +326,13 @@ def test_a_verifier_that_is_none(pair, tmp_path):
         SpeculativeTranslator.from_pretrained(tmp_path / "v.pt", data=pair, strategy="greedy")
     with pytest.raises(FileNotFoundError, match="verifier: no such file: gone.pt; .*demo_ende"):
         SpeculativeTranslator.from_pretrained("gone.pt", strategy="greedy")
-    (tmp_path / "checkpoint_best.pt").touch()
-    with pytest.raises(FileNotFoundError, match="verifier: .* has checkpoint_best.pt; name .*/ch"):
-        SpeculativeTranslator.from_pretrained(tmp_path)
     with pytest.raises(ValueError, match="holds a drafter, not a verifier"):
         SpeculativeTranslator.from_pretrained(pair / "drafter.pt", strategy="greedy")
 
 
-@pytest.mark.parametrize("wrong", [None, [], 7, [None]])
-def test_a_verifier_that_is_no_path(wrong):
-    with pytest.raises(TypeError, match="^verifier: expected a path, a name or a list of paths"):
-        SpeculativeTranslator.from_pretrained(wrong)
+def test_no_verifier():
+    with pytest.raises(FileNotFoundError, match="^verifier: no such file"):
+        SpeculativeTranslator.from_pretrained([])
 
 
 def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):

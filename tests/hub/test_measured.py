@@ -56,7 +56,6 @@ def test_nothing_was_measured(tmp_path):
         '{"pairs": {"en-de": {"1": "sps"}}, "drafter": {"bytes": 5}}',
         '{"pairs": {"en-de": {"x": "gad"}}, "drafter": {"bytes": 5}}',
         '{"pairs": {"en-de": [1]}, "drafter": {"bytes": 5}}',
-        '{"pairs": {"en-de": {"1": "gad"}}, "drafter": [5]}',
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_named(folder, text):
