@@ -13,7 +13,6 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -23,7 +22,7 @@ from fairseq_specdec.io.atomic import write_json, write_text
 
 from ..commands.own import load_plugin, log_to_stderr, reporting
 from . import figures, session, tables
-from .outputs import TOLERANCE, Texts
+from .outputs import TOLERANCE, Figures, Texts
 from .systems import Plan, build_stock, greedy_of, reference_key, with_beam
 from .timing import Sample, System, run_paired
 from .workload import Workload
@@ -36,7 +35,7 @@ VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "O
 
 def record(
     words: Sequence[str], checkpoints: Sequence[str], cuda: bool, engines: dict[str, str]
-) -> dict[str, Any]:
+) -> Figures:
     """All that a figure depends on and that another run could differ in."""
     facts, cpu = provenance.origin(PACKAGES), provenance.cpu()
     facts["versions"].update(engines)
@@ -67,7 +66,7 @@ class Bench:
     function) each: the function makes the ``System`` for a workload; plans have no ``settings``.
     """
 
-    def __init__(self, asked: session.Session, extra: Sequence[Any] = ()) -> None:
+    def __init__(self, asked: session.Session, extra: Sequence[session.Row] = ()) -> None:
         self.asked, self.args, config = asked, asked.args, asked.config
         self.workload: Workload = asked.workload()
         makers = asked.makers(extra)
@@ -79,7 +78,7 @@ class Bench:
         checkpoints = [path for plan in self.plans for path in plan.paths]
         checkpoints += filter(None, (p.settings.get("drafter_path") for p in asked.plans))
         versions = {name: v for each in self.systems for name, v in each.versions.items()}
-        self.results: dict[str, Any] = {
+        self.results: Figures = {
             "provenance": record(asked.words, checkpoints, self.workload.cuda, versions),
             "settings": {
                 **{name: getattr(self.args, name) for name in ("data", "repeats", "warmup")},
@@ -95,7 +94,7 @@ class Bench:
             **{"quality": None, "warnings": [], "runs": []},
         }
 
-    def run(self, write: Callable[[str], object]) -> dict[str, Any]:
+    def run(self, write: Callable[[str], object]) -> Figures:
         """Measure, write the files after each batch size, and print the tables."""
         for size in self.asked.sizes:
             self.measure_size(size)
@@ -122,7 +121,7 @@ class Bench:
         args, batches = self.args, self.workload.batches(size)
         references = self._references(batches, size)
         run_paired(self.systems, batches, args.warmup, args.repeats, f"batch {size}", args.seed)
-        part: dict[str, Any] = {
+        part: Figures = {
             "batch_size": size,
             "rows": self.measure_rows(references, size),
             "sentences": self.systems[0].sentences,
@@ -136,7 +135,7 @@ class Bench:
             part["by_sentence"] = figures.by_sentence(self.systems, self.texts, self.workload.data)
         self.results["runs"].append(part)
 
-    def measure_rows(self, references: list[System], size: int) -> list[dict[str, Any]]:
+    def measure_rows(self, references: list[System], size: int) -> list[Figures]:
         """The figures of every system at a batch size; adds what is wrong to the warnings."""
         quality = self.texts.quality(self.systems, self.workload.data)
         if quality is not None:
@@ -184,13 +183,13 @@ def _promised(system: System, plan: Plan) -> bool | None:
     return exact and bool(getattr(getattr(system.generator, "rule", None), "lossless", False))
 
 
-def _claims(system: System, plan: Plan) -> dict[str, Any]:
+def _claims(system: System, plan: Plan) -> Figures:
     """What was swept, of which system, and whether it is lossless."""
     base = plan.base if system.stats is not None else system.name
     return {"sweep": plan.sweep, "base": base, "lossless": _promised(system, plan)}
 
 
-def _described(system: System, plan: Plan) -> dict[str, Any]:
+def _described(system: System, plan: Plan) -> Figures:
     # JSON has no infinity, which --tau and --alpha-rb may be.
     endless = (math.inf, -math.inf)
     settings = {k: str(v) if v in endless else v for k, v in plan.settings.items()}
@@ -198,7 +197,7 @@ def _described(system: System, plan: Plan) -> dict[str, Any]:
     return {**known, "settings": settings, **_claims(system, plan)}
 
 
-def main(words: Sequence[str], write: Callable[[str], object]) -> dict[str, Any]:
+def main(words: Sequence[str], write: Callable[[str], object]) -> Figures:
     """Run the command. Returns what ``--json`` writes."""
     return Bench(session.read(words)).run(write)
 

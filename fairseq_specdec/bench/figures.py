@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy
+from fairseq.data import LanguagePairDataset
 
 from fairseq_specdec.decoding.stats import SECTIONS
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
-from .outputs import Comparison, Quality, Texts, compare
+from .outputs import Comparison, Figures, Quality, Texts, compare
 from .systems import Plan
 from .timing import System
 
@@ -38,13 +38,13 @@ def comparisons(system: System, reference: System, nbest: int) -> dict[int, Comp
     return {n: compare(system.outputs[n], outputs[n], nbest) for n in sorted(outputs)}
 
 
-def _iterations(system: System, plan: Plan) -> dict[str, Any]:
+def _iterations(system: System, plan: Plan) -> Figures:
     """Tokens and iterations; None for engines that do not count them.
 
     Stock takes an iteration for each token of a sentence; a batch runs to its longest output.
     """
     stats, steps, sentences = system.stats, system.steps_of_stock, len(system.tokens)
-    figures: dict[str, Any] = dict.fromkeys(ITERATION_FIGURES)
+    figures: Figures = dict.fromkeys(ITERATION_FIGURES)
     if steps is not None:
         tokens = sum(map(len, system.tokens.values()))
         figures.update(tok=1.0, tok_without_eos=(tokens - sentences) / tokens)
@@ -72,7 +72,7 @@ def _iterations(system: System, plan: Plan) -> dict[str, Any]:
     return figures
 
 
-def _times(system: System, bases: Mapping[str, System | None]) -> dict[str, Any]:
+def _times(system: System, bases: Mapping[str, System | None]) -> Figures:
     """Times in milliseconds per sentence, and speeds over other systems."""
     sentences, total = len(system.tokens), sum(system.seconds)
     tokens = sum(map(len, system.tokens.values()))
@@ -98,7 +98,7 @@ def row(
     reference: System,
     bases: Mapping[str, System | None],
     quality: Quality | None,
-) -> dict[str, Any]:
+) -> Figures:
     """All figures of a system, times in milliseconds, shares in percent. ``reference``: stock with
     the row's own verifier, constraints and beam. ``bases``: systems that its speed is compared
     with, by name (None where that is no row). ``quality``: of all."""
@@ -122,7 +122,7 @@ def row(
     }
 
 
-def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> dict[str, Any]:
+def by_sentence(systems: Sequence[System], texts: Texts, data: LanguagePairDataset) -> Figures:
     """What ``--by-sentence`` adds to a run: ``id``, the sentences in the order of decoding, as in
     ``ms_by_batch``; ``reference_words`` (None without references); and ``systems``, by name:
     ``tokens`` of the output, </s> included, ``iterations``, ``words`` and ``matches`` (those of 1
@@ -130,10 +130,10 @@ def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> dict[str,
     order = [number for batch in systems[0].sentences for number in batch]
     references = texts.references(data, order)
     reference_words: list[int] | None = None
-    by_system: dict[str, Any] = {}
+    by_system: Figures = {}
     for system in systems:
         outputs = [system.tokens[n] for n in order]
-        columns: dict[str, Any] = {"tokens": list(map(len, outputs)), "words": None}
+        columns: Figures = {"tokens": list(map(len, outputs)), "words": None}
         columns.update(iterations=[system.iterations[n] for n in order], matches=None)
         if references is not None:
             scores = texts.scores(outputs, references)

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from fairseq.data import LanguagePairDataset
+from fairseq.tasks import FairseqTask
+from omegaconf import DictConfig
 from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEUScore
+
+if TYPE_CHECKING:
+    from .timing import System
+
+Figures = dict[str, Any]
+"""Figures by name, ready for JSON."""
+Hypothesis = dict[str, Any]
+"""As fairseq's generators return it."""
 
 # Running totals of log-probabilities that are closer are a near-tie: in fp32 rounding may rank them
 # either way.
@@ -25,7 +37,7 @@ class Output(NamedTuple):
     score: float | None = None
 
 
-def output_of(hypothesis: dict[str, Any]) -> Output:
+def output_of(hypothesis: Hypothesis) -> Output:
     """What fairseq's dictionary of a hypothesis holds."""
     tokens = hypothesis["tokens"].tolist()
     if "score" not in hypothesis:
@@ -90,7 +102,7 @@ class Texts:
     """Tokens to text as fairseq-generate's D lines have it. ``hidden``: tokens that are left
     out."""
 
-    def __init__(self, task: Any, config: Any, hidden: Collection[int] = ()) -> None:
+    def __init__(self, task: FairseqTask, config: DictConfig, hidden: Collection[int] = ()) -> None:
         self.hidden = set(hidden)
         self.dictionary = task.target_dictionary
         self.tokenizer = task.build_tokenizer(config.tokenizer)
@@ -114,7 +126,7 @@ class Texts:
             text = self.tokenizer.decode(text)
         return str(text)
 
-    def quality(self, systems: list[Any], data: Any) -> Quality | None:
+    def quality(self, systems: Sequence[System], data: LanguagePairDataset) -> Quality | None:
         """BLEU against the references in the data; None where it holds none."""
         numbers = sorted(systems[0].tokens)
         wanted = self.references(data, numbers)
@@ -134,13 +146,13 @@ class Texts:
     def _bleu(self) -> BLEU:
         return BLEU(tokenize="none" if self.tokenised else "13a", force=True)
 
-    def references(self, data: Any, numbers: Sequence[int]) -> list[str] | None:
+    def references(self, data: LanguagePairDataset, numbers: Sequence[int]) -> list[str] | None:
         """The references of these sentences, what the dictionary lacks marked; None without any."""
         if getattr(data, "tgt", None) is None:
             return None
         return [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
 
-    def scores(self, outputs: Sequence[list[int]], references: Sequence[str]) -> list[Any]:
+    def scores(self, outputs: Sequence[list[int]], references: Sequence[str]) -> list[BLEUScore]:
         """sacrebleu's ``BLEUScore`` of each sentence: token ids against a reference text."""
         bleu = self._bleu()
         return [bleu.corpus_score([self(o)], [[r]]) for o, r in zip(outputs, references)]

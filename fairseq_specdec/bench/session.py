@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
+from omegaconf import DictConfig
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
 from fairseq_specdec.engine.threads import set_threads
@@ -30,6 +31,7 @@ from ..hub.converted_text import codec_of
 from ..hub.described import describe, is_converted
 from ..hub.loading import DEMOS, Loaded, Place, find, task_of
 from ..hub.subwords import choose_codec
+from ..hub.text import TextCodec
 from ..io.atomic import check_new_file
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, add_flag, flag_of, numbers
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans, with_greedy
@@ -82,12 +84,16 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
+Row = tuple[Plan, Callable[[Workload], System]]
+"""A system as it was asked for, and what makes it."""
+
+
 class Session(NamedTuple):
     """What the command line asks for; nothing is loaded yet."""
 
     words: list[str]
     args: argparse.Namespace
-    config: Any  # fairseq's configuration
+    config: DictConfig  # fairseq's configuration
     sizes: list[int]
     beams: list[int]  # widths of stock beam search
     main: Plan  # stock decoding of ``--path``
@@ -100,7 +106,7 @@ class Session(NamedTuple):
         sources = _sources(self.args) if self.args.text else None
         return Workload(self.config, self.args.limit, paths or self.main.paths, sources)
 
-    def makers(self, extra: Sequence[Any] = ()) -> list[Any]:
+    def makers(self, extra: Sequence[Row] = ()) -> list[Row]:
         """A (plan, function) for every row; the function makes its system for a workload.
         ``extra``: those of other engines, between stock's and this project's."""
         stock = [(self.main, functools.partial(build_stock, self.main, beam=b)) for b in self.beams]
@@ -194,7 +200,7 @@ def _sources(args: argparse.Namespace) -> list[str]:
     paths, asked = list(split_paths(args.path)), (args.source_lang, args.target_lang)
     described = describe(paths, *asked)
     if described is not None:
-        codec: Any = codec_of(described)
+        codec: TextCodec = codec_of(described)
     else:
         with weights_mapped():
             state = read_state("--path", paths[0])

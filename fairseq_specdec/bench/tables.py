@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tabulate import tabulate
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from .outputs import NEAR
+from .outputs import NEAR, Figures
 
 NOTHING = "-"
 NOISE = 0.03  # of a time: systems that are apart by less are equally fast
 
 
 # A column: its title, and a row's cell.
-Column = tuple[str, Callable[[dict[str, Any]], str]]
+Column = tuple[str, Callable[[Figures], str]]
 
 
 def figure(title: str, key: str, form: str) -> Column:
@@ -33,7 +32,7 @@ def section_title(name: str) -> str:
 def _section(name: str) -> Column:
     """A section's ms per sentence and its share of the time."""
 
-    def cell(row: dict[str, Any]) -> str:
+    def cell(row: Figures) -> str:
         times = row["ms_by_section"]
         if not times or not sum(times.values()):
             return NOTHING
@@ -81,7 +80,7 @@ TIME = [
 def accepted_at(place: int) -> Column:
     """The share of draft tokens accepted at a place of the draft, from 1 (the JSON has all)."""
 
-    def cell(row: dict[str, Any]) -> str:
+    def cell(row: Figures) -> str:
         shares = (row.get("acceptance_by_position") or [])[place - 1 : place]
         return f"{100 * shares[0]:.1f}%" if shares else NOTHING
 
@@ -91,13 +90,13 @@ def accepted_at(place: int) -> Column:
 ACCEPTED = [figure("accepted at", "system", "{}"), *map(accepted_at, range(1, 11))]
 
 
-def cells(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+def cells(columns: Sequence[Column], rows: Sequence[Figures]) -> list[list[str]]:
     """Head and body; without columns that are empty for every row."""
     filled = [[title, *map(cell, rows)] for title, cell in columns]
     return [list(line) for line in zip(*(one for one in filled if set(one[1:]) != {NOTHING}))]
 
 
-def markdown(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> str:
+def markdown(columns: Sequence[Column], rows: Sequence[Figures]) -> str:
     head, *body = cells(columns, rows)
     return table(head, body)
 
@@ -110,18 +109,18 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return text
 
 
-def title(run: dict[str, Any]) -> str:
+def title(run: Figures) -> str:
     form = "{source_lang}-{target_lang}, {subset}, {sentences} sentences"
     return str(run.get("title") or "specdec-bench: " + form.format(**run["settings"]))
 
 
-def conclusion(part: dict[str, Any]) -> str:
+def conclusion(part: Figures) -> str:
     """The fastest systems whose outputs equal those of stock, in a sentence; "" where outputs were
     not compared. Systems within ``NOISE`` of the least time share the place."""
     if all(row.get("identical_percent") is None for row in part["rows"]):
         return ""
     same = [row for row in part["rows"] if row.get("identical_percent") == 100]
-    nothing: dict[str, Any] = {"system": "fairseq beam"}
+    nothing: Figures = {"system": "fairseq beam"}
     best = min(same, key=lambda row: float(row["ms_mean"]), default=nothing)
     where = f"batch {part['batch_size']}"
     if best["system"].startswith("fairseq beam"):
@@ -137,7 +136,7 @@ def conclusion(part: dict[str, Any]) -> str:
     )
 
 
-def line(facts: dict[str, Any]) -> str:
+def line(facts: Figures) -> str:
     """The most telling facts of :func:`record` in one line, to stand under a table."""
     telling = {"device": facts["machine"]["device"], "threads": facts["threads"]}
     commit = re.sub(r"^([0-9a-f]{12})[0-9a-f]*", r"\1", facts["commit"])  # and whether it is dirty
@@ -145,7 +144,7 @@ def line(facts: dict[str, Any]) -> str:
     return "; ".join(f"{key} {value}" for key, value in telling.items())
 
 
-def document(run: dict[str, Any]) -> str:
+def document(run: Figures) -> str:
     """The tables of a run, what their columns mean, and what they were measured on."""
     parts = [run["notice"]] if "notice" in run else []
     for part in run["runs"]:
@@ -176,7 +175,7 @@ IDENTICAL = (
 )
 
 
-def legend(run: dict[str, Any]) -> list[str]:
+def legend(run: Figures) -> list[str]:
     """What the columns mean, a line each, and what to know of the machine."""
     lines = [*[IDENTICAL] * ("notice" not in run), LEGEND, *run.get("notes", [])]
     if run["quality"]:

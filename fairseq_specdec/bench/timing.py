@@ -8,17 +8,20 @@ import logging
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 from fairseq_specdec.io.progress import Counter
 
-from .outputs import Output, output_of
+from .outputs import Hypothesis, Output, output_of
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Sample = dict[str, Any]
 """A batch as fairseq's datasets collate it."""
@@ -85,7 +88,7 @@ class System:
         """Wall time of each batch, in their order: the median of its passes."""
         return [statistics.median(passes) for passes in self.times]
 
-    def timed(self, sample: Sample) -> tuple[list[list[dict[str, Any]]], float, float]:
+    def timed(self, sample: Sample) -> tuple[list[list[Hypothesis]], float, float]:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
@@ -124,15 +127,15 @@ class StockSteps:
     """Decoder steps of a stock generator (``calls``) and seconds of its encoder and decoder (the
     latter under ``verifier``), summed over batches and passes."""
 
-    def __init__(self, generator: Any) -> None:
+    def __init__(self, generator: SequenceGenerator) -> None:
         self.reset()
         self._generator = generator
         model = generator.model
         model.forward_encoder = self._timed("encoder", model.forward_encoder)
         model.forward_decoder = self._timed("verifier", model.forward_decoder)
 
-    def _timed(self, section: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*args: Any, **kwargs: Any) -> Any:
+    def _timed(self, section: str, function: Callable[..., T]) -> Callable[..., T]:
+        def timed(*args: Any, **kwargs: Any) -> T:
             if section == "verifier":
                 self.calls += 1
             else:

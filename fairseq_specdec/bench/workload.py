@@ -6,20 +6,23 @@ import ast
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 from fairseq import utils
-from fairseq.data import ConcatDataset, RoundRobinZipDatasets
+from fairseq.data import ConcatDataset, FairseqDataset, RoundRobinZipDatasets
+from fairseq.models import BaseFairseqModel
 from fairseq.tasks import TASK_REGISTRY
+from omegaconf import DictConfig
 
 from fairseq_specdec.checkpoints.verifier import load_models
 from fairseq_specdec.data.folder import data_named
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.registration import SUFFIX
 
+from .timing import Sample
 
-def refuse(faults: Mapping[str, Any]) -> None:
+
+def refuse(faults: Mapping[str, object]) -> None:
     """Refuse a command line for the first of the faults that it has. ``faults``: whether it has a
     fault, by the message of that fault."""
     for message, is_fault in faults.items():
@@ -28,7 +31,7 @@ def refuse(faults: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def blaming(before: str, after: str = "", errors: Any = ValueError) -> Iterator[None]:
+def blaming(before: str, after: str = "", errors: type[Exception] = ValueError) -> Iterator[None]:
     """Errors of these classes become a ``UsageError`` with words before and after them."""
     try:
         yield
@@ -52,7 +55,7 @@ def split_paths(path: str | None) -> tuple[str, ...]:
     return paths
 
 
-def of_one_pair(data: Any) -> Any:
+def of_one_pair(data: FairseqDataset) -> FairseqDataset:
     """The sentences of the pair that is decoded, among a task's of several pairs."""
     if isinstance(data, ConcatDataset) and len(data.datasets) == 1:
         return data.datasets[0]
@@ -73,7 +76,11 @@ class Workload:
     """
 
     def __init__(
-        self, config: Any, limit: int | None, paths: tuple[str, ...], sources: Any = None
+        self,
+        config: DictConfig,
+        limit: int | None,
+        paths: tuple[str, ...],
+        sources: Sequence[str] | None = None,
     ) -> None:
         self.config = config
         self.one_system = False
@@ -81,7 +88,7 @@ class Workload:
         with data_named(config.task.data):
             stock_task = TASK_REGISTRY[config.task._name[: -len(SUFFIX)]]
             self.task = stock_task.setup_task(config.task)
-        self._models: dict[tuple[str, ...], list[Any]] = {}
+        self._models: dict[tuple[str, ...], list[BaseFairseqModel]] = {}
         models = self.models(paths)
         split = config.dataset.gen_subset
         if sources is None:
@@ -98,7 +105,7 @@ class Workload:
         self.data.shuffle = False
         self.order = every_nth(self._fitting(models, split), limit)
 
-    def _fitting(self, models: list[Any], split: str) -> list[int]:
+    def _fitting(self, models: list[BaseFairseqModel], split: str) -> list[int]:
         """Indices of the sentences that the models take, shortest first."""
         limits = [self.task.max_positions(), *[model.max_positions() for model in models]]
         skip = self.config.dataset.skip_invalid_size_inputs_valid_test
@@ -110,7 +117,7 @@ class Workload:
             raise UsageError(f"--gen-subset {split}", f"no sentence in {self.config.task.data}")
         return [int(index) for index in order]
 
-    def models(self, paths: tuple[str, ...]) -> list[Any]:
+    def models(self, paths: tuple[str, ...]) -> list[BaseFairseqModel]:
         """The ensemble of these checkpoints, loaded once, on its device and ready to decode."""
         if paths not in self._models:
             config = self.config
@@ -125,7 +132,7 @@ class Workload:
             self._models[paths] = models
         return self._models[paths]
 
-    def batches(self, size: int) -> list[dict[str, Any]]:
+    def batches(self, size: int) -> list[Sample]:
         """The sentences as fairseq samples on the models' device; the last may be smaller."""
         chunks = [self.order[i : i + size] for i in range(0, len(self.order), size)]
         collated = [self.data.collater([self.data[i] for i in chunk]) for chunk in chunks]

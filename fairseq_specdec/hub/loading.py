@@ -55,7 +55,8 @@ def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str
         FileNotFoundError: nothing is there; has the remedy.
         TypeError: a verifier that is no path.
     """
-    drafter, folder = drafter and os.fspath(drafter), data and os.fspath(data)
+    chosen = None if drafter is None else os.fspath(drafter)
+    folder = None if data is None else os.fspath(data)
     spoken: dict[str, str] = {}
     if isinstance(verifier, (list, tuple)):
         paths = list(map(os.fspath, verifier))
@@ -68,8 +69,8 @@ def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str
             folder, beside = folder or name, os.path.join(name, "drafter.pt")
             known = None if strategy is None else STRATEGIES.get(strategy)
             wanted = strategy is None or (known is not None and known.needs_drafter)
-            if drafter is None and wanted and os.path.isfile(beside):
-                drafter = beside
+            if chosen is None and wanted and os.path.isfile(beside):
+                chosen = beside
             named = [os.path.join(name, each) for each in NAMES]
             name = next(filter(os.path.isfile, named), named[0])
         # As fairseq's --path; a name with a colon in it is given in a list.
@@ -85,7 +86,7 @@ def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str
     if folder is not None and not os.path.isdir(folder):
         remedy = "name the one of the dict.*.txt"
         raise MissingFileError("--data", f"no such folder: {folder}", remedy)
-    return Place(paths, drafter, folder, spoken)
+    return Place(paths, chosen, folder, spoken)
 
 
 def _demo_folder(name: str) -> str:

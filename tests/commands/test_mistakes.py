@@ -39,13 +39,10 @@ MISTAKES = [
     ),
     ("A drafter with another vocabulary", GAD + "--drafter-path larger.pt"),
     ("A drafter with the same words in another order", GAD + "--drafter-path ordered.pt"),
-    ("More hypotheses than the beam has", GENERATE + "--path verifier.pt --beam 4 --nbest 5"),
     ("A split that was not binarised", GENERATE + "--path verifier.pt --gen-subset tets"),
     ("A trace into a folder that is not there", GENERATE + "--path verifier.pt --trace-path no/t"),
     ("A system of the benchmark that does not exist", "specdec-bench toy --path verifier.pt "
      "--cpu --system 'fast: --strategy gadd'"),
-    ("A drafter that no system of the benchmark uses", "specdec-bench toy --path verifier.pt "
-     "--cpu --drafter-path drafter.pt"),
     ("A subword model that is not there", "specdec-serve --path subwords/verifier.pt "
      "--data subwords --source-lang src --target-lang tgt"),
     ("Distilling without a teacher", "specdec-distill toy --path none.pt --dest out --cpu"),
@@ -54,9 +51,6 @@ MISTAKES = [
     ("A drafter instead of the verifier", GENERATE + "--path drafter.pt"),
     ("The verifier as its own drafter", GAD + "--drafter-path verifier.pt"),
     ("Two verifiers with a separator that is none", GENERATE + "--path verifier.pt,verifier.pt"),
-    ("A beam of none", GENERATE + "--path verifier.pt --beam 0"),
-    ("A beam that is larger than the vocabulary", GENERATE + "--path verifier.pt --beam 100"),
-    ("Blocks of no tokens", GAD + "--drafter-path drafter.pt --block-size 0"),
     ("A flag of another strategy", GAD + "--drafter-path drafter.pt --alpha-fb 0.5"),
     ("The task of another family", GENERATE.replace("task translation_specdec",
      "task translation_multi_simple_epoch_specdec") + "--path verifier.pt -s src -t tgt"),

@@ -3,7 +3,6 @@
 import pathlib
 
 import pytest
-from load_tally import LOAD
 from toy_pair import write_pair
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -21,8 +20,3 @@ def demo():
     if not (folder / "verifier.pt").is_file():
         pytest.skip("data-bin/demo_ende is not in this checkout")
     return folder
-
-
-def pytest_terminal_summary(terminalreporter):
-    for line in LOAD:
-        terminalreporter.write_line("load: " + line)

@@ -24,22 +24,25 @@ SOURCES = sentences(12, seed=9)
 TEXTS = [text_of(line) for line in SOURCES]
 CLIENT = """
 import asyncio
-from typing import List, Optional
-
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
 
-async def main() -> List[Translation]:
+async def main() -> list[Translation]:
     with SpeculativeTranslator.from_pretrained("demo_ende", strategy="gad") as translator:
         best: Translation = await translator.translate_async("a", beam=5, nbest=2)
-        texts: List[str] = [other.text for other in best.alternatives] + [best.text]
+        texts = [other.text for other in best.alternatives]
         for index, ended in translator.translate_as_completed(texts, strategy="greedy"):
-            print(index + 1, ended.text.upper(), sum(ended.scores), ended.score / 2)
-        score: Optional[float] = translator.translate(texts, progress=True)[0].score
+            print(index + 1, ended.text.upper(), sum(ended.scores))
+        score: float | None = translator.translate(texts, progress=True)[0].score
         print(score, translator.translate("a").tokens[0].lower())
         return await translator.translate_async(texts)
-
-asyncio.run(main())
 """
+WRONG = {
+    "score: float | None": "score: str | None",
+    "best: Translation": "best: list[Translation]",
+    "ended.text.upper()": "ended.text.uper()",
+    "-> list[Translation]": "-> Translation",
+    "index + 1": "index + '1'",
+}
 
 
 def load(pair, **flags):
@@ -91,7 +94,7 @@ def test_what_ends_is_fairseqs(translator, call):
         assert translations[i].scores == pytest.approx(best["positional_scores"].tolist(), abs=1e-4)
 
 
-def test_a_call_changes_no_other(pair, translator):
+def test_a_call_changes_no_other(translator):
     before = translator.translate(TEXTS)
     assert translator.translate(TEXTS[0], max_len_b=2).tokens == before[0].tokens[:2]
     again = translator.translate(TEXTS, draft_budget=0)  # the toy's drafts need not pay
@@ -301,28 +304,13 @@ def test_a_closed_translator_frees_its_models_and_is_refused_by_name(pair):
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="needs the extra dev")
 def test_a_strict_client_has_types(tmp_path):
     """Right types pass; each wrong one is found, so that none of them is Any."""
-    wrong = {
-        "score: Optional[float]": "score: Optional[str]",
-        "best: Translation": "best: List[Translation]",
-        "ended.text.upper()": "ended.text.uper()",
-        "sum(ended.scores)": "sum(ended.scroes)",
-        "-> List[Translation]": "-> Translation",
-        "index + 1": "index + '1'",
-    }
     (tmp_path / "client.py").write_text(CLIENT)
-    for number, (right, mistaken) in enumerate(wrong.items()):
-        assert right in CLIENT
+    for number, (right, mistaken) in enumerate(WRONG.items()):
         (tmp_path / f"wrong_{number}.py").write_text(CLIENT.replace(right, mistaken, 1))
-    words = ["--strict", "--follow-imports=silent", "--config-file", os.devnull]
+    words = ["--strict", "--follow-imports=silent", "--config-file", os.devnull, "--cache-dir"]
     done = subprocess.run(
-        [
-            sys.executable, "-m", "mypy", *words, "--cache-dir", str(ROOT / ".mypy_cache/client"),
-            ".",
-        ],
-        cwd=tmp_path,
-        env=dict(os.environ, MYPYPATH=str(ROOT)),
-        capture_output=True,
-        text=True,
+        [sys.executable, "-m", "mypy", *words, str(ROOT / ".mypy_cache/client"), "."],
+        cwd=tmp_path, env=dict(os.environ, MYPYPATH=str(ROOT)), capture_output=True, text=True,
     )  # fmt: skip
     troubled = {line.split(":")[0] for line in done.stdout.splitlines() if ": error:" in line}
-    assert troubled == {f"wrong_{number}.py" for number in range(len(wrong))}, done.stdout
+    assert troubled == {f"wrong_{number}.py" for number in range(len(WRONG))}, done.stdout

@@ -13,8 +13,8 @@ from fairseq.data import Dictionary
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.subwords import choose_codec
 from fairseq_specdec.hub.loading import Loaded, Place
+from fairseq_specdec.hub.subwords import choose_codec
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 CODES = "#version: 0.2\nh a\nu s</w>\n"
@@ -69,25 +69,28 @@ def put(folder, *names, text=CODES):
         (folder / name).write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", SENTENCEPIECE)
-def test_sentencepiece_is_found_by_its_usual_names(tmp_path, name):
+@pytest.mark.parametrize("name", SENTENCEPIECE + CODES_FILES)
+def test_a_model_is_found_by_its_usual_names(tmp_path, name):
     put(tmp_path, name)
-    made = codec(tmp_path, PIECES)
-    assert made.bpe_name == "sentencepiece" and made.bpe.sp.path == str(tmp_path / name)
-    assert made.words(made.encode("Haus a")) == ["▁", "<unk>", *"aus", "▁", "a"]
+    pieces = name in SENTENCEPIECE
+    made = codec(tmp_path, PIECES if pieces else PARTS)
+    assert made.bpe_name == ("sentencepiece" if pieces else "subword_nmt")
+    if pieces:
+        assert made.bpe.sp.path == str(tmp_path / name)
+        assert made.words(made.encode("Haus a")) == ["▁", "<unk>", *"aus", "▁", "a"]
+    else:
+        assert made.words(made.encode("haus"))[-1] == "<unk>"
 
 
-@pytest.mark.parametrize("name", CODES_FILES)
-def test_codes_are_found_by_their_usual_names(tmp_path, name):
-    put(tmp_path, name)
-    assert codec(tmp_path, PARTS).words(codec(tmp_path, PARTS).encode("haus"))[-1] == "<unk>"
-    assert codec(tmp_path, PARTS).bpe_name == "subword_nmt"
-
-
-def test_beside_the_checkpoint_too(tmp_path):
+def test_the_dictionary_decides_the_kind_and_copies_are_one(tmp_path):
+    """Beside the checkpoint, too."""
     (tmp_path / "data").mkdir()
-    put(tmp_path, "spm.model")
+    put(tmp_path, "spm.model", text="other")
     assert codec(tmp_path / "data", PIECES, beside=tmp_path).bpe_name == "sentencepiece"
+    put(tmp_path / "data", "sentencepiece.bpe.model", text="other")
+    put(tmp_path / "data", "codes")
+    for words, kind in ((PIECES, "sentencepiece"), (PARTS, "subword_nmt")):
+        assert codec(tmp_path / "data", words, beside=tmp_path).bpe_name == kind
 
 
 def test_the_source_has_its_own_model(tmp_path):
@@ -99,20 +102,6 @@ def test_the_source_has_its_own_model(tmp_path):
     (tmp_path / "source.spm").unlink()
     (tmp_path / "target.spm").unlink()
     assert codec(tmp_path, PIECES).bpe.sp.path.endswith("spm.en.model")
-
-
-def test_copies_are_one(tmp_path):
-    (tmp_path / "data").mkdir()
-    put(tmp_path, "spm.model")
-    put(tmp_path / "data", "sentencepiece.bpe.model")
-    assert codec(tmp_path / "data", PIECES, beside=tmp_path).bpe_name == "sentencepiece"
-
-
-def test_the_dictionary_decides_the_kind(tmp_path):
-    put(tmp_path, "codes")
-    put(tmp_path, "spm.model", text="other")
-    assert codec(tmp_path, PIECES).bpe_name == "sentencepiece"
-    assert codec(tmp_path, PARTS).bpe_name == "subword_nmt"
 
 
 def test_of_several_one_must_be_named(tmp_path):

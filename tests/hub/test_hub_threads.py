@@ -1,10 +1,12 @@
-"""Decoding beside an event loop."""
+"""Decoding beside an event loop, and threads that share a ``SpeculativeTranslator``."""
 
 import asyncio
+import concurrent.futures
 import threading
 
 import pytest
 import torch
+from pairwise import half
 from toy_pair import text_of
 from toy_translation import sentences
 
@@ -12,15 +14,31 @@ from fairseq_specdec.decoding.loop import Batch
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.threads import workers
 
-TEXTS = [text_of(line) for line in sentences(12, seed=9)]
+TEXTS = [text_of(line) for line in sentences(16, seed=9)]
+
+
+def load(pair, strategy, **flags):
+    return SpeculativeTranslator.from_pretrained(pair, strategy=strategy, device="cpu", **flags)
 
 
 @pytest.fixture
 def translator(pair):
-    with SpeculativeTranslator.from_pretrained(
-        pair, strategy="greedy", device="cpu", batch_size=1, backend="torch"
-    ) as loaded:
+    with load(pair, "greedy", batch_size=1, backend="torch") as loaded:
         yield loaded
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Stops every batch before an iteration until ``go_on`` is set."""
+    iterate, go_on, begun = Batch.iterate, threading.Event(), threading.Event()
+
+    def wait(batch, *most):
+        begun.set()
+        assert go_on.wait(60)
+        iterate(batch, *most)
+
+    monkeypatch.setattr(Batch, "iterate", wait)
+    return begun, go_on
 
 
 def test_awaited_results_are_those_of_translate(translator):
@@ -34,32 +52,16 @@ def test_awaited_results_are_those_of_translate(translator):
     assert list(gathered) == listed == translator.translate(TEXTS)
 
 
-def test_the_event_loop_goes_on_meanwhile(translator, monkeypatch):
-    iterate, ticked = Batch.iterate, threading.Event()
-
-    def held(batch, *most):
-        assert ticked.wait(60), "the event loop stood still"
-        iterate(batch, *most)
-
-    monkeypatch.setattr(Batch, "iterate", held)
-
+def test_the_event_loop_goes_on_meanwhile(translator, held):
     async def main():
-        asyncio.get_running_loop().call_later(0.01, ticked.set)
+        asyncio.get_running_loop().call_later(0.01, held[1].set)
         return await translator.translate_async(TEXTS[0])
 
     assert asyncio.run(main()).text
 
 
-def test_a_cancelled_call_ends_with_the_next_text(translator, monkeypatch):
-    iterate, begun, go_on, batches = Batch.iterate, threading.Event(), threading.Event(), set()
-
-    def held(batch, *most):
-        batches.add(id(batch))
-        begun.set()
-        assert go_on.wait(60)
-        iterate(batch, *most)
-
-    monkeypatch.setattr(Batch, "iterate", held)
+def test_a_cancelled_call_ends_with_the_next_text(translator, held):
+    begun, go_on = held
 
     async def main():
         task = asyncio.ensure_future(translator.translate_async(TEXTS))
@@ -76,14 +78,11 @@ def test_a_cancelled_call_ends_with_the_next_text(translator, monkeypatch):
 
 
 def test_mistakes_are_raised_where_they_are_awaited(translator):
-    async def main(*texts, **flags):
-        await translator.translate_async(*texts, **flags)
-
     with pytest.raises(TypeError, match="^beem: no such decoding flag"):
-        asyncio.run(main(TEXTS, beem=2))
+        asyncio.run(translator.translate_async(TEXTS, beem=2))
     translator.close()
     with pytest.raises(ValueError, match="^this translator is closed"):
-        asyncio.run(main(TEXTS))
+        asyncio.run(translator.translate_async(TEXTS))
     assert not [t for t in threading.enumerate() if t.name.startswith("specdec-async")]
 
 
@@ -93,3 +92,55 @@ def test_as_many_calls_as_cores_have_room_for(monkeypatch):
         monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
         assert workers(torch.device("cpu")) == expected
     assert workers(torch.device("cuda")) == 1
+
+
+@pytest.mark.parametrize(
+    "count, seed, strategy", half([2, 4], [None, 4], ["greedy", "gad", "gad++", "iad"])
+)
+def test_threads_share_a_translator(pair, count, seed, strategy):
+    # Whole drafts: a budget depends on the sentences that share a batch, and so do the iterations.
+    whole = {"draft_budget": 0} if strategy in ("gad", "iad") else {}
+    shared = load(pair, strategy, batch_size=5, seed=seed, **whole)
+    expected = [result._replace(score=0.0, scores=()) for result in shared.translate(TEXTS)]
+    once, offsets = shared.stats.iterations, [3, 11, 0, 14][:count]
+
+    def work(offset):
+        for _ in range(2):
+            translations = shared.translate(TEXTS[offset:] + TEXTS[:offset])
+            same = [result._replace(score=0.0, scores=()) for result in translations]
+            assert same == expected[offset:] + expected[:offset]
+            text = "".join(shared.translate_stream(TEXTS[offset]))
+            assert text == " ".join(expected[offset].tokens)
+
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, offsets))
+    streamed = sum(expected[offset].iterations for offset in offsets)
+    assert shared.stats.iterations == once + 2 * (count * once + streamed)
+    assert shared.stats.sentences == len(TEXTS) + 2 * count * (len(TEXTS) + 1)
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_threads_take_turns_only_with_a_seed(pair, seed, monkeypatch):
+    """One thread stops in the middle of a batch: another waits for it, or does not."""
+    shared = load(pair, "gad", seed=seed)
+    halfway, go_on, first = threading.Event(), threading.Event(), threading.Lock()
+    iterate = Batch.iterate
+
+    def stop_once(batch, *most):
+        iterate(batch, *most)
+        if first.acquire(blocking=False):
+            halfway.set()
+            assert go_on.wait(60)
+
+    monkeypatch.setattr(Batch, "iterate", stop_once)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        one = pool.submit(shared.translate, TEXTS[:4])
+        try:
+            assert halfway.wait(60)
+            other = pool.submit(shared.translate, TEXTS[:4])
+            done, _ = concurrent.futures.wait([other], 60 if seed is None else 0.3)
+            assert bool(done) is (seed is None) and not one.done()
+        finally:
+            go_on.set()
+    texts = [[each.text for each in future.result()] for future in (one, other)]
+    assert texts[0] == texts[1] == [each.text for each in shared.translate(TEXTS[:4])]
