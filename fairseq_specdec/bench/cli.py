@@ -98,12 +98,16 @@ class Bench:
         """Measure, write the files after each batch size, and print the tables."""
         for size in self.asked.sizes:
             self.measure_size(size)
-            if self.args.json:
-                write_json(self.args.json, self.results)
-            if self.args.markdown:
-                write_text(self.args.markdown, tables.document(self.results))
+            self.write()
         write(tables.document(self.results))
         return self.results
+
+    def write(self) -> None:
+        """Write the files asked for, with what is known so far; each is whole or absent."""
+        if self.args.json:
+            write_json(self.args.json, self.results)
+        if self.args.markdown:
+            write_text(self.args.markdown, tables.document(self.results))
 
     def _references(self, batches: list[Sample], size: int) -> list[System]:
         """Stock of each row's own verifier, constraints and beam; decoded if it is no row."""

@@ -54,7 +54,8 @@ class SpeculativeTranslator(Calls):
         Args:
             verifier: a checkpoint; several, in a list or joined by a colon, for an ensemble; a
                 folder with ``verifier.pt`` (and ``drafter.pt``) in it, such as ``specdec-convert
-                hf`` writes; or the name of a demo pair, ``demo_ende`` or ``demo_edit``.
+                hf`` writes, or fairseq-train's ``checkpoint_best.pt``; or the name of a demo pair,
+                ``demo_ende`` or ``demo_edit``.
             drafter: checkpoint of the drafter or the small model (``--drafter-path``).
             data: folder with the dictionaries, as fairseq-preprocess writes it (default: beside the
                 checkpoint, or where it was trained).

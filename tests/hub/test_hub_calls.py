@@ -124,14 +124,6 @@ def test_one_generator_for_a_choice_of_flags(translator, monkeypatch):
     assert len(made) == 1
 
 
-def test_the_counters_are_of_all_calls(pair):
-    counted = load(pair, strategy="gad")
-    counted.translate(TEXTS)
-    counted.translate(TEXTS[:4], beam=2)
-    list(counted.translate_as_completed(TEXTS[:3], strategy="greedy"))
-    assert counted.stats.sentences == len(TEXTS) + 4 + 3
-
-
 @pytest.mark.parametrize(
     "flags, error, message",
     [
@@ -220,14 +212,6 @@ def test_a_drafter_that_is_missing_is_asked_for(pair):
     with pytest.raises(ValueError, match="^strategy gad: needs drafter"):
         alone.translate(TEXTS, strategy="gad")
     assert load(pair, strategy="greedy").translate(TEXTS[0], strategy="gad").drafted
-
-
-def test_scores_are_those_of_the_tokens(translator):
-    for result in translator.translate(TEXTS, beam=3, nbest=3):
-        for one in (result, *result.alternatives):
-            assert len(one.scores) == len(one.tokens) + 1  # </s>
-            assert one.score == pytest.approx(sum(one.scores) / len(one.scores), abs=1e-5)
-    assert translator.translate("").scores == ()
 
 
 def test_texts_come_as_they_end(pair, monkeypatch):

@@ -151,15 +151,6 @@ def test_a_stream_reports_its_errors(gad, monkeypatch):
     assert gad.translate(TEXTS[0]).text
 
 
-def test_flags_reach_the_engine(pair):
-    cut = load(pair, "greedy", max_len_b=3, min_len=2)
-    results = cut.translate(TEXTS[:8])
-    assert [r.tokens for r in results] == [
-        one[0][0] for one in stock(SOURCES[:8], max_len_b=3, min_len=2)
-    ]
-    assert all(len(result.tokens) <= 3 for result in results)
-
-
 @pytest.mark.parametrize("flags", [{}, {"unnormalized": True, "max_len_b": 6}], ids=str)
 @pytest.mark.parametrize("strategy", ["none", "gad"])
 def test_a_beam_gives_the_hypotheses_of_fairseq(pair, strategy, flags):
