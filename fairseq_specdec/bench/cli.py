@@ -141,7 +141,8 @@ class Bench:
 
     def measure_rows(self, references: list[System], size: int) -> list[Figures]:
         """The figures of every system at a batch size; adds what is wrong to the warnings."""
-        quality = self.texts.quality(self.systems, self.workload.data)
+        tokens = {system.name: system.tokens for system in self.systems}
+        quality = self.texts.quality(tokens, self.workload.data)
         if quality is not None:
             self.results["quality"] = {"on": quality.on, "signature": quality.signature}
         rows = []

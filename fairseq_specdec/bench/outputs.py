@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import LanguagePairDataset
@@ -12,9 +12,6 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
 from sacrebleu.metrics import BLEU
 from sacrebleu.metrics.bleu import BLEUScore
-
-if TYPE_CHECKING:
-    from .timing import System
 
 Figures = dict[str, Any]
 """Figures by name, ready for JSON."""
@@ -126,20 +123,23 @@ class Texts:
             text = self.tokenizer.decode(text)
         return str(text)
 
-    def quality(self, systems: Sequence[System], data: LanguagePairDataset) -> Quality | None:
-        """BLEU against the references in the data; None where it holds none."""
-        numbers = sorted(systems[0].tokens)
+    def quality(
+        self, tokens: Mapping[str, Mapping[int, list[int]]], data: LanguagePairDataset
+    ) -> Quality | None:
+        """BLEU against the references in the data; None where it holds none. ``tokens``: the output
+        of each sentence, by system."""
+        numbers = sorted(next(iter(tokens.values())))
         wanted = self.references(data, numbers)
         if wanted is None:
             return None
         bleu, score, exact, compound = self._bleu(), {}, {}, {}
         split = list(map(split_compounds, wanted))
-        for system in systems:
-            outputs = [self(system.tokens[n]) for n in numbers]
-            score[system.name] = float(bleu.corpus_score(outputs, [wanted]).score)
-            exact[system.name] = 100.0 * sum(map(str.__eq__, outputs, wanted)) / len(wanted)
+        for name, each in tokens.items():
+            outputs = [self(each[n]) for n in numbers]
+            score[name] = float(bleu.corpus_score(outputs, [wanted]).score)
+            exact[name] = 100.0 * sum(map(str.__eq__, outputs, wanted)) / len(wanted)
             outputs = list(map(split_compounds, outputs))
-            compound[system.name] = float(bleu.corpus_score(outputs, [split]).score)
+            compound[name] = float(bleu.corpus_score(outputs, [split]).score)
         signature = str(bleu.get_signature())
         return Quality(score, exact, compound if self.tokenised else None, self.kind, signature)
 

@@ -177,10 +177,10 @@ def test_compounds_are_split_on_both_sides():
             return (wanted if reference else got)[tokens[0]]
 
     numbers = {number: [number] for number in wanted}
-    system, data = SimpleNamespace(name="ours", tokens=numbers), SimpleNamespace(tgt=numbers)
-    quality = Looked(True).quality([system], data)
+    data = SimpleNamespace(tgt=numbers)
+    quality = Looked(True).quality({"ours": numbers}, data)
     ours, theirs = ([s.replace("-", " ##AT##-##AT## ") for s in d.values()] for d in (got, wanted))
     score = BLEU(tokenize="none", force=True).corpus_score(ours, [theirs]).score
     assert quality.compound == {"ours": pytest.approx(score)}
     assert quality.score["ours"] < score and quality.exact == {"ours": 50}
-    assert Looked(False).quality([system], data).compound is None
+    assert Looked(False).quality({"ours": numbers}, data).compound is None
