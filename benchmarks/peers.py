@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,6 @@ from fairseq_specdec.bench.timing import System
 from fairseq_specdec.bench.workload import refuse
 from fairseq_specdec.commands.own import reporting
 from fairseq_specdec.decoding.strategies import STRATEGIES
-from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import write_bytes
 from fairseq_specdec.io.flag_values import flag_of
 
@@ -231,7 +231,7 @@ class PeersBench(Bench):
         super().__init__(asked, rows(options.peers, asked))
         self.options, self.words = options, list(words)
         self.results["settings"]["isa"] = options.isa
-        command = provenance.command_line(["python", f"benchmarks/{program}", *words])
+        command = shlex.join(["python", f"benchmarks/{program}", *words])
         self.results["provenance"]["command"] = command
         self.results["notes"] = [MEMORY] * options.memory
         if options.isa and "onnxruntime" in options.peers:

@@ -25,7 +25,7 @@ class UsageError(ValueError):
 
     def __str__(self) -> str:
         said = f"{self.field}: {self.problem}" if self.field else self.problem
-        return _printable(f"{said}; {self.remedy}" if self.remedy else said)
+        return printable(f"{said}; {self.remedy}" if self.remedy else said)
 
     def reworded(self, spelled: Callable[[str], str | None]) -> UsageError:
         """The same mistake in the words of a front end.
@@ -47,7 +47,7 @@ class MissingFileError(UsageError, FileNotFoundError):
     """A file or folder that is not there."""
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """``text`` in one line, with control characters, which a terminal would obey, as escapes."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode()

@@ -28,7 +28,7 @@ from ..checkpoints.content import read_state
 from ..checkpoints.verifier import placeholders
 from ..commands.own import again, brief, command_parser, load_plugin, log_to_stderr, reporting
 from ..data.cluster import add_cluster_flags, check_cluster
-from ..data.folder import check_data, splits
+from ..data.folder import data_named, splits
 from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
 from ..families.own_flags import task_of
@@ -128,7 +128,8 @@ def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
         remedy = "name plain text of the source language"
         raise UsageError("--trainpref and --validpref", "missing", remedy)
     if not pairs:
-        check_data(Namespace(**vars(args)))
+        with data_named(args.data):
+            TranslationTask.setup_task(Namespace(**vars(args)))
     for pair in pairs or ["*-*"]:
         missing = sorted({"train", "valid"} - set(splits(args.data, pair)))
         if missing:

@@ -40,7 +40,7 @@ def record(
     facts, cpu = provenance.origin(PACKAGES), provenance.cpu()
     facts["versions"].update(engines)
     return {
-        "command": provenance.command_line(["specdec-bench", *words]),
+        "command": shlex.join(["specdec-bench", *words]),
         **facts,
         "machine": {
             "device": torch.cuda.get_device_name() if cuda else cpu,

@@ -8,7 +8,6 @@ from typing import Any
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.printable import flat_message
 
 _HISTORY = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
 # What fairseq reads beside the model, of a checkpoint that no training resumes.
@@ -46,7 +45,7 @@ def read_state(flag: str, path: str) -> dict[str, Any]:
         raise UsageError(
             flag,
             f"{path} cannot be read as a fairseq checkpoint ({type(error).__name__}: "
-            f"{flat_message(error, 200)})",
+            f"{str(error)[:200]})",
             "is the file complete?",
         ) from error
     return state

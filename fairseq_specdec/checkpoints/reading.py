@@ -19,8 +19,8 @@ import torch
 
 from fairseq_specdec.engine.native.packed_file import KEY
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.atomic import naming
 from fairseq_specdec.io.contents import check_content
-from fairseq_specdec.io.named import naming
 
 from .allowed import allowed, finished, names
 from .settings import RefusedCheckpointError, plain_settings

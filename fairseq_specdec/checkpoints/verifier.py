@@ -9,7 +9,6 @@ from fairseq import models, quantization_utils
 from fairseq.data import Dictionary
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.printable import flat_message
 
 from .architectures import known_architectures_only
 from .patches import MisfitError
@@ -88,7 +87,7 @@ def load_models(
             raise UsageError(
                 flag,
                 f"{path} holds no model that can be built ({type(error).__name__}: "
-                f"{flat_message(error, 300)})",
+                f"{str(error)[:300]})",
                 "is the file sound?",
             ) from error
         made, state = made + built, None

@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from fairseq_specdec.io.contents import WrongFileError, check_content
-from fairseq_specdec.io.printable import flat_message
 
 from .patch import wrap_once
 
@@ -95,7 +94,7 @@ def _sentencepiece(original: Any, made: Any, cfg: Any) -> None:
     try:
         original(made, cfg)
     except RuntimeError as error:
-        message = f"is no sentencepiece model ({flat_message(error, 200)}); copy it again"
+        message = f"is no sentencepiece model ({str(error)[:200]}); copy it again"
         raise WrongFileError(path, message) from error
 
 

@@ -1,21 +1,20 @@
 """``--criterion blockwise_loss``: trains the heads of a blockwise model."""
 
-import math
 import random
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Sequence
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.flag_values import Range, check_flags, flag
-from ..training.logged_sums import LoggedSums, log_perplexity
+from ..io.flag_values import Range, flag
 from ..training.target_nll import target_nll
+from .base import BITS, SummedCriterion, log_figures
 
 
 @dataclass
@@ -52,14 +51,8 @@ def head_targets(target: Tensor, head: int, pad: int) -> Tensor:
     return ahead.masked_fill(target.eq(pad), pad)
 
 
-NO_HEADS = (
-    "--criterion blockwise_loss trains blockwise models only: use "
-    "--arch blockwise_transformer or another of its architectures"
-)
-
-
 @register_criterion("blockwise_loss", dataclass=BlockwiseLossConfig)
-class BlockwiseLoss(FairseqCriterion):
+class BlockwiseLoss(SummedCriterion):
     """Cross-entropy of the heads: Stern et al. 2018, section 6.
 
     In training, one head is drawn uniformly for each batch (an unbiased estimate of the mean), or
@@ -73,16 +66,12 @@ class BlockwiseLoss(FairseqCriterion):
     """
 
     def __init__(self, cfg: BlockwiseLossConfig, task: Any):
-        super().__init__(task)
-        check_flags(cfg, BlockwiseLossConfig)
-        self.label_smoothing = cfg.label_smoothing
-        self.mean_of_heads = cfg.mean_of_heads
-        self.seed = cfg.seed
+        super().__init__(cfg, task)
         self._update, self._part = -1, 0
 
     def forward(
-        self, model: Any, sample: Dict[str, Any], reduce: bool = True
-    ) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Loss of a batch.
 
         Args:
@@ -93,7 +82,10 @@ class BlockwiseLoss(FairseqCriterion):
             most, where several are trained), and sums for the log.
         """
         if not hasattr(model, "trained_heads"):
-            raise UsageError("", NO_HEADS)
+            raise UsageError(
+                "--criterion blockwise_loss trains blockwise models only",
+                "use --arch blockwise_transformer or another of its architectures",
+            )
         target, net_input = sample["target"], sample["net_input"]
         trained = model.trained_heads()
         heads = list(range(1, model.decoder.block_size + 1))
@@ -106,49 +98,43 @@ class BlockwiseLoss(FairseqCriterion):
             heads=heads, where=where,
         )  # fmt: skip
         counts = [chosen.sum() for chosen in where]
-        log: Dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": target.size(0)}
+        sums: dict[str, Any] = {}
         right = [_correct(*head) for head in zip(logits, gold, where)]
         for head, correct, count in zip(heads, right, counts):
-            log.update({f"n_right_{head}": correct.sum(), f"n_head_{head}": count})
+            sums.update({f"n_right_{head}": correct.sum(), f"n_head_{head}": count})
         if not model.training:
-            log.update(_accepted(right, where))
+            sums.update(_accepted(right, where))
         most = counts[heads.index(trained[0])].float()
         losses, nlls = [], []
         for head in trained:
             i = heads.index(head)
-            loss, nll = target_nll(logits[i], gold[i][where[i]], self.label_smoothing)
+            loss, nll = target_nll(logits[i], gold[i][where[i]], self.cfg.label_smoothing)
             # The mean of the heads' mean losses, each head having places of its own number.
             share = most / (len(trained) * counts[i].clamp(min=1))
             losses.append(loss * share)
             nlls.append((nll.data * share).sum())
-        loss = torch.cat(losses)
-        log.update(loss=loss.data.sum(), nll_loss=sum(nlls), sample_size=most)
-        return (loss.sum() if reduce else loss), most, log
+        return self.outcome(torch.cat(losses), most, sample, reduce, nll_loss=sum(nlls), **sums)
 
-    def _chosen(self, heads: List[int], update: int) -> List[int]:
+    def _chosen(self, heads: list[int], update: int) -> list[int]:
         """The heads to train with this batch."""
-        if self.mean_of_heads:
+        if self.cfg.mean_of_heads:
             return heads
         self._part = self._part + 1 if update == self._update else 0
         self._update = update
-        return [draw_head(heads, self.seed, update, self._part)]
+        return [draw_head(heads, self.cfg.seed, update, self._part)]
 
     @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        sums = LoggedSums(logging_outputs)
-        sums.log("loss", "loss", "sample_size", 1 / math.log(2))
-        sums.log("nll_loss", "nll_loss", "sample_size", 1 / math.log(2))
-        log_perplexity()
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
         prefix = "n_head_"
         heads = {int(key[len(prefix) :]) for log in logging_outputs for key in log if prefix in key}
-        for head in sorted(heads):
-            sums.log(f"head_{head}_accuracy", f"n_right_{head}", f"{prefix}{head}", 100.0, 2)
-        if "n_blocks" in sums:
-            sums.log("accepted", "n_accepted", "n_blocks")
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True
+        figures = (
+            ("loss", "loss", "sample_size", BITS, 3),
+            ("nll_loss", "nll_loss", "sample_size", BITS, 3),
+            *((f"head_{head}_accuracy", f"n_right_{head}", f"{prefix}{head}", 100.0, 2)
+              for head in sorted(heads)),
+            ("accepted", "n_accepted", "n_blocks", 1.0, 3),
+        )  # fmt: skip
+        log_figures(logging_outputs, figures)
 
 
 def _correct(logits: Tensor, gold: Tensor, where: Tensor) -> Tensor:
@@ -164,7 +150,7 @@ def _correct(logits: Tensor, gold: Tensor, where: Tensor) -> Tensor:
     return correct
 
 
-def _accepted(right: List[Tensor], where: List[Tensor]) -> Dict[str, Any]:
+def _accepted(right: list[Tensor], where: list[Tensor]) -> dict[str, Any]:
     """Blocks that may start in the batch, and tokens that they would emit.
 
     Args:

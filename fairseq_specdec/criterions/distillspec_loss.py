@@ -2,10 +2,10 @@
 
 import argparse
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Optional
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
@@ -15,10 +15,10 @@ from fairseq_specdec.errors import UsageError
 
 from ..config import decoding_settings
 from ..decoding.builder import build_generator
-from ..io.flag_values import SHARE, check_flags, flag
+from ..io.flag_values import SHARE, flag
 from ..training.initialisation import load_verifier
-from ..training.logged_sums import LoggedSums, check_whole, unwrapped
 from ..training.target_nll import target_nll
+from .base import SummedCriterion, check_whole, unwrapped
 
 
 def forward_kl(logits: Tensor, expected: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ def total_variation(logits: Tensor, expected: Tensor) -> Tensor:
     return (q - p).abs().sum(1) / 2
 
 
-DIVERGENCES: Dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "forward-kl": forward_kl,
     "reverse-kl": reverse_kl,
     "jsd": jensen_shannon,
@@ -88,7 +88,7 @@ class DistillSpecLossConfig(FairseqDataclass):
 
 
 @register_criterion("distillspec_loss", dataclass=DistillSpecLossConfig)
-class DistillSpecLoss(FairseqCriterion):
+class DistillSpecLoss(SummedCriterion):
     """The divergence of a small model from its verifier after each token of the targets.
 
     Zhou et al. 2024 (DistillSpec). The targets are those of the data, a corpus or what
@@ -101,9 +101,15 @@ class DistillSpecLoss(FairseqCriterion):
     whose targets the model sampled.
     """
 
+    figures = (
+        ("loss", "loss", "sample_size", 1.0, 4),
+        ("accepted_share", "n_kept", "ntokens", 100.0, 2),
+        ("agreement", "n_equal", "ntokens", 100.0, 2),
+        ("own_targets", "n_own", "nsentences", 100.0, 1),
+    )
+
     def __init__(self, cfg: DistillSpecLossConfig, task: Any):
-        super().__init__(task)
-        check_flags(cfg, DistillSpecLossConfig)
+        super().__init__(cfg, task)
         if not cfg.verifier:
             raise UsageError(
                 "--criterion distillspec_loss",
@@ -116,16 +122,13 @@ class DistillSpecLoss(FairseqCriterion):
         verifier = load_verifier("--verifier", cfg.verifier, self.source, self.target).eval()
         # In a list: no part of the criterion, whose parameters are trained and saved.
         self._verifier = [verifier.requires_grad_(False)]
-        self.divergence = DIVERGENCES[cfg.divergence]
-        self.on_policy = cfg.on_policy
-        self.sentence_avg = cfg.sentence_avg
 
     def forward(
-        self, model: Any, sample: Dict[str, Any], reduce: bool = True
-    ) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Any, dict[str, Any]]:
         """Loss of a batch. ``reduce``: sum the loss; else return it for each target token, [N].
         Returns the summed loss (fp32), what to divide it by, and sums for the log."""
-        own = model.training and float(torch.rand(())) < self.on_policy
+        own = model.training and float(torch.rand(())) < self.cfg.on_policy
         if own:
             sample = self.sampled(model, sample)
         net_input, target = sample["net_input"], sample["target"]
@@ -136,24 +139,16 @@ class DistillSpecLoss(FairseqCriterion):
             expected, _ = verifier(**net_input)
         learnt = target.ne(self.padding_idx)
         logits, expected = logits[learnt], expected[learnt]
-        loss = self.divergence(logits, expected)
-        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
+        loss = DIVERGENCES[self.cfg.divergence](logits, expected)
+        sample_size = target.size(0) if self.cfg.sentence_avg else sample["ntokens"]
         with torch.no_grad():
             same = logits.max(1).indices.eq(expected.max(1).indices)
             kept = 1.0 - total_variation(logits, expected)
-        log = {
-            "loss": loss.detach().sum(),
-            "n_kept": kept.sum(),
-            "n_equal": same.sum(),
-            "n_own": target.size(0) * int(own),
-            "ntokens": sample["ntokens"],
-            "nsentences": target.size(0),
-            "sample_size": sample_size,
-        }
-        return (loss.sum() if reduce else loss), sample_size, log
+        sums = {"n_kept": kept.sum(), "n_equal": same.sum(), "n_own": target.size(0) * int(own)}
+        return self.outcome(loss, sample_size, sample, reduce, **sums)
 
     @torch.no_grad()
-    def sampled(self, model: Any, sample: Dict[str, Any]) -> Dict[str, Any]:
+    def sampled(self, model: Any, sample: dict[str, Any]) -> dict[str, Any]:
         """A batch with the model's own samples as targets."""
         net_input, student = sample["net_input"], unwrapped(model)
         if bool(net_input["prev_output_tokens"][:, 0].ne(self.target.eos()).any()):
@@ -181,15 +176,3 @@ class DistillSpecLoss(FairseqCriterion):
             "target": collate_tokens(drawn, pad, eos),
             "ntokens": sum(map(len, drawn)),
         }
-
-    @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        sums = LoggedSums(logging_outputs)
-        sums.log("loss", "loss", "sample_size", 1.0, 4)
-        sums.log("accepted_share", "n_kept", "ntokens", 100.0, 2)
-        sums.log("agreement", "n_equal", "ntokens", 100.0, 2)
-        sums.log("own_targets", "n_own", "nsentences", 100.0, 1)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True

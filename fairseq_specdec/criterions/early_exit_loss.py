@@ -1,20 +1,19 @@
 """``--criterion early_exit_loss``: trains a decoder and the exits after its layers."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.flag_values import Range, check_flags, flag
-from ..training.logged_sums import LoggedSums, log_perplexity
+from ..io.flag_values import Range, flag
 from ..training.target_nll import target_nll
+from .base import BITS, SummedCriterion
 
 
 @dataclass
@@ -28,7 +27,7 @@ class EarlyExitLossConfig(FairseqDataclass):
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
-def loss_weights(exits: int, layers: int) -> List[float]:
+def loss_weights(exits: int, layers: int) -> list[float]:
     """Of the losses after each of so many exits, and after the last of the layers."""
     if exits == 1:
         return [0.5, 0.5]
@@ -37,7 +36,7 @@ def loss_weights(exits: int, layers: int) -> List[float]:
 
 
 @register_criterion("early_exit_loss", dataclass=EarlyExitLossConfig)
-class EarlyExitLoss(FairseqCriterion):
+class EarlyExitLoss(SummedCriterion):
     """A mean of the losses L_i after decoder layer i, which share a head.
 
     Of one exit, (L_n + L_-1) / 2: Kim et al. 2023, section 7.2.1. Of several exits, from
@@ -49,15 +48,19 @@ class EarlyExitLoss(FairseqCriterion):
     positions at which both have the same best token.
     """
 
+    figures = (
+        ("loss", "loss", "sample_size", BITS, 3),
+        ("nll_loss", "nll_loss", "ntokens", BITS, 3),
+        ("exit_nll_loss", "exit_nll_loss", "ntokens", BITS, 3),
+        ("agreement", "n_equal", "ntokens", 100.0, 2),
+    )
+
     def __init__(self, cfg: EarlyExitLossConfig, task: Any):
-        super().__init__(task)
-        check_flags(cfg, EarlyExitLossConfig)
-        self.label_smoothing = cfg.label_smoothing
-        self.sentence_avg = cfg.sentence_avg
+        super().__init__(cfg, task)
 
     def forward(
-        self, model: Any, sample: Dict[str, Any], reduce: bool = True
-    ) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Any, dict[str, Any]]:
         """Loss of a batch. ``reduce``: sum the loss; else return it for each target token, [N].
         Returns the summed loss (nats, fp32), what to divide it by, and sums for the log."""
         logits, extra = model(**sample["net_input"])
@@ -72,32 +75,11 @@ class EarlyExitLoss(FairseqCriterion):
         outputs = [each[learnt] for each in (*extra["exit_logits"], logits)]
         full, early = outputs[-1], outputs[0]
         weights = loss_weights(len(outputs) - 1, len(extra["inner_states"]) - 1)
-        parts = [target_nll(each, gold, self.label_smoothing) for each in outputs]
+        parts = [target_nll(each, gold, self.cfg.label_smoothing) for each in outputs]
         loss = torch.stack([w * part for w, (part, _) in zip(weights, parts)]).sum(0)
         nll, exit_nll = parts[-1][1], parts[0][1]
-        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
+        sample_size = target.size(0) if self.cfg.sentence_avg else sample["ntokens"]
         # on the CPU, max() finds the index several times faster than argmax() does
         equal = full.detach().max(-1).indices.eq(early.detach().max(-1).indices)
-        log = {
-            "loss": loss.detach().sum(),
-            "nll_loss": nll.detach().sum(),
-            "exit_nll_loss": exit_nll.detach().sum(),
-            "n_equal": equal.sum(),
-            "ntokens": sample["ntokens"],
-            "nsentences": target.size(0),
-            "sample_size": sample_size,
-        }
-        return (loss.sum() if reduce else loss), sample_size, log
-
-    @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        sums = LoggedSums(logging_outputs)
-        sums.log("loss", "loss", "sample_size", 1 / math.log(2))
-        for name in ("nll_loss", "exit_nll_loss"):
-            sums.log(name, name, "ntokens", 1 / math.log(2))
-        sums.log("agreement", "n_equal", "ntokens", 100.0, 2)
-        log_perplexity()
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True
+        sums = {"nll_loss": nll.sum(), "exit_nll_loss": exit_nll.sum(), "n_equal": equal.sum()}
+        return self.outcome(loss, sample_size, sample, reduce, **sums)

@@ -1,11 +1,10 @@
 """``--criterion glancing_block_loss``: trains a drafter on blocks after random prefixes."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
@@ -13,11 +12,11 @@ from torch import Tensor
 from fairseq_specdec.errors import UsageError
 
 from ..decoding.accepted_tokens import AcceptedTokens
-from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, check_flags, flag
+from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, flag
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
 from ..training.glancing import glancing_ratio
-from ..training.logged_sums import LoggedSums, check_whole, log_perplexity, unwrapped
 from ..training.target_nll import target_nll
+from .base import BITS, SummedCriterion, check_whole, unwrapped
 
 
 @dataclass
@@ -90,33 +89,8 @@ def expected_length_weights(nll: Tensor, learnt: Tensor) -> Tensor:
     return right.cumprod(-1).flip(-1).cumsum(-1).flip(-1)[learnt]
 
 
-def _check_shares(cfg: GlancingBlockLossConfig) -> None:
-    """Refuse settings out of range and contradictions, by the flag's name."""
-    check_flags(cfg, GlancingBlockLossConfig)
-    if cfg.expected_length and (cfg.glancing_start or cfg.glancing_stop):
-        raise UsageError(
-            "--expected-length",
-            "a revealed token is not drafted, so the length of the draft is unknown",
-            "add --glancing-start 0 --glancing-stop 0",
-        )
-
-
-def _check_task(task: Any) -> None:
-    """Refuse settings of the task that a drafter cannot honour, by the flag's name."""
-    settings = getattr(task, "cfg", None) or getattr(task, "args", None)
-    for name, why in (
-        (
-            "eval_bleu",
-            "a drafter cannot translate alone; leave it out, and use the metric accepted",
-        ),
-        ("left_pad_target", "a drafter needs targets padded on the right; leave it out"),
-    ):
-        if getattr(settings, name, False):
-            raise UsageError(f"--{name.replace('_', '-')}", why)
-
-
 @register_criterion("glancing_block_loss", dataclass=GlancingBlockLossConfig)
-class GlancingBlockLoss(FairseqCriterion):
+class GlancingBlockLoss(SummedCriterion):
     """Cross-entropy on blocks of masks, with glancing.
 
     Ge et al. 2022, section 3.2.1; Xia et al. 2023, section 3.1; Qian et al. 2021.
@@ -132,141 +106,106 @@ class GlancingBlockLoss(FairseqCriterion):
     ``--eval-verifier``, validation also logs ``accepted_tokens``.
     """
 
+    figures = (
+        ("loss", "loss", "sample_size", BITS, 3),
+        ("nll_loss", "nll_loss", "n_learnt", BITS, 3),
+        ("block_accuracy", "n_right", "n_learnt", 100.0, 2),
+        ("accepted", "n_accepted", "n_blocks", 1.0, 3),
+        ("accepted_tokens", "n_emitted", "n_iterations", 1.0, 3),
+        ("glancing_ratio", "glancing_ratio", "n_blocks", 1.0, 3),
+    )
+
     def __init__(self, cfg: GlancingBlockLossConfig, task: Any):
-        super().__init__(task)
-        _check_shares(cfg)
-        self.label_smoothing = cfg.label_smoothing
-        self.soft_targets = cfg.soft_targets
-        self.start, self.stop = cfg.glancing_start, cfg.glancing_stop
+        super().__init__(cfg, task)
         self.total_updates = cfg.glancing_updates or cfg.max_update or 0
-        if self.start != self.stop and self.total_updates <= 0:
-            raise UsageError(
-                "--glancing-updates",
-                "the share of revealed tokens goes from --glancing-start to --glancing-stop "
-                "over this many updates",
-                "give it, or --max-update, or set both shares to the same value",
-            )
-        self.decay = cfg.block_loss_decay
-        self.expected_length = cfg.expected_length
+        settings = getattr(task, "cfg", None) or getattr(task, "args", None)
+        for refused, *words in (
+            (cfg.expected_length and (cfg.glancing_start or cfg.glancing_stop),
+             "--expected-length",
+             "a revealed token is not drafted, so the length of the draft is unknown",
+             "add --glancing-start 0 --glancing-stop 0"),
+            (cfg.glancing_start != cfg.glancing_stop and self.total_updates <= 0,
+             "--glancing-updates",
+             "the share of revealed tokens goes from --glancing-start to --glancing-stop "
+             "over this many updates",
+             "give it, or --max-update, or set both shares to the same value"),
+            (getattr(settings, "eval_bleu", False),
+             "--eval-bleu", "a drafter cannot translate alone",
+             "leave it out, and use the metric accepted"),
+            (getattr(settings, "left_pad_target", False),
+             "--left-pad-target", "a drafter needs targets padded on the right", "leave it out"),
+        ):  # fmt: skip
+            if refused:
+                raise UsageError(*words)
         self.accepted_tokens: Optional[AcceptedTokens] = None
         if cfg.eval_verifier:
             check_whole("--eval-verifier", cfg.ddp_backend)
             self.accepted_tokens = AcceptedTokens(cfg.eval_verifier, cfg.eval_sentences, task)
-        _check_task(task)
 
     def forward(
-        self, model: Any, sample: Dict[str, Any], reduce: bool = True
-    ) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Loss of a batch. ``reduce``: sum the loss; else return it for each learnt position, [N].
         Returns the summed loss (nats, fp32), the sum of its weights, and sums for the log."""
-        target, net_input = sample["target"], sample["net_input"]
-        size, num_cuts = self._drafter_shape(model)
-        lengths = target.ne(self.padding_idx).sum(1)
-        ratio = 0.0
-        if model.training:
-            cuts = draw_cuts(lengths, num_cuts)
-            ratio = glancing_ratio(self.start, self.stop, model.num_updates, self.total_updates)
-        else:
-            cuts = fixed_cuts(sample["id"], lengths, num_cuts)
-        targets = block_targets(target, cuts, size, self.padding_idx)
-        output = model(
-            net_input["src_tokens"], net_input["src_lengths"], net_input["prev_output_tokens"],
-            cuts=cuts, targets=targets, glancing_ratio=ratio, soft_targets=self.soft_targets > 0,
-        )  # fmt: skip
-        learnt = output["learnt"]
-        gold = targets[learnt]
-        loss, nll, sample_size = self._weighted_loss(output, gold)
-        log = {
-            "loss": loss.data.sum(),
-            "nll_loss": nll.data.sum(),
-            "ntokens": sample["ntokens"],
-            "nsentences": target.size(0),
-            "sample_size": sample_size.data,
-            **self._counts(output["logits"].data, gold, learnt, output["first_correct"]),
-        }
-        if model.training:
-            log["glancing_ratio"] = ratio * cuts.numel()
-        log.update(self._decoded(model, sample))
-        return (loss.sum() if reduce else loss), sample_size, log
-
-    def _weighted_loss(self, output: Dict[str, Any], gold: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Losses of the learnt positions.
-
-        Args:
-            output: of the model.
-            gold: long [N], the targets.
-
-        Returns:
-            The loss [N] with soft targets and weights, the plain one [N] (nats, fp32), and the sum
-            of the weights.
-        """
-        logits, learnt = output["logits"], output["learnt"]
-        expected = output["expected"] if self.soft_targets > 0 else None
-        shares = (self.label_smoothing, expected, self.soft_targets)
-        loss, nll = target_nll(logits, gold, *shares, overwrite=True)
-        if self.decay == 1.0 and self.expected_length == 0.0:
-            return loss, nll, learnt.sum().float()
-        weights = self._weights(nll, learnt)
-        return loss * weights, nll, weights.sum()
-
-    def _weights(self, nll: Tensor, learnt: Tensor) -> Tensor:
-        """Of the learnt positions, fp32 [N]; without gradient."""
-        steps = torch.arange(learnt.size(-1), device=learnt.device, dtype=torch.float32)
-        weights = (self.decay**steps).expand(learnt.shape)[learnt]
-        if self.expected_length == 0.0:
-            return weights
-        length = expected_length_weights(nll, learnt)
-        return (1.0 - self.expected_length) * weights + self.expected_length * length
-
-    def _decoded(self, model: Any, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """Sums of ``--eval-verifier`` for a batch of validation; {} in training or without it."""
-        if self.accepted_tokens is None:
-            return {}
-        if model.training:
-            self.accepted_tokens.restart()
-            return {}
-        return self.accepted_tokens.measure(unwrapped(model), sample)
-
-    @staticmethod
-    def _drafter_shape(model: Any) -> Tuple[int, int]:
         decoder: Any = getattr(model, "decoder", None)
         if not hasattr(decoder, "block_size"):
             raise UsageError(
                 "--criterion glancing_block_loss trains drafters only",
                 "use --arch spec_drafter_base or another spec_drafter or nar_drafter architecture",
             )
-        return decoder.block_size, decoder.num_cuts
+        cfg, target, net_input = self.cfg, sample["target"], sample["net_input"]
+        lengths = target.ne(self.padding_idx).sum(1)
+        sums: dict[str, Any] = {}
+        ratio = 0.0
+        if model.training:
+            cuts = draw_cuts(lengths, decoder.num_cuts)
+            shares = cfg.glancing_start, cfg.glancing_stop
+            ratio = glancing_ratio(*shares, model.num_updates, self.total_updates)
+            sums["glancing_ratio"] = ratio * cuts.numel()
+        else:
+            cuts = fixed_cuts(sample["id"], lengths, decoder.num_cuts)
+        targets = block_targets(target, cuts, decoder.block_size, self.padding_idx)
+        output = model(
+            net_input["src_tokens"], net_input["src_lengths"], net_input["prev_output_tokens"],
+            cuts=cuts, targets=targets, glancing_ratio=ratio, soft_targets=cfg.soft_targets > 0,
+        )  # fmt: skip
+        learnt, logits = output["learnt"], output["logits"]
+        gold = targets[learnt]
+        expected = output["expected"] if cfg.soft_targets > 0 else None
+        smoothing = cfg.label_smoothing, expected, cfg.soft_targets
+        sums.update(_counts(logits.data, gold, learnt, output["first_correct"]))
+        loss, nll = target_nll(logits, gold, *smoothing, overwrite=True)
+        weights = self._weights(nll, learnt)
+        sums["nll_loss"] = nll.sum()
+        if self.accepted_tokens is not None and model.training:
+            self.accepted_tokens.restart()
+        elif self.accepted_tokens is not None:
+            sums.update(self.accepted_tokens.measure(unwrapped(model), sample))
+        return self.outcome(loss * weights, weights.sum(), sample, reduce, **sums)
 
-    @staticmethod
-    @torch.no_grad()
-    def _counts(
-        logits: Tensor, gold: Tensor, learnt: Tensor, first_correct: Optional[Tensor]
-    ) -> Dict[str, Any]:
-        right = logits.max(-1).indices.eq(gold)  # much faster on the CPU than argmax()
-        if first_correct is None:  # nothing was revealed: this pass is the draft
-            first_correct = torch.zeros_like(learnt)
-            first_correct[learnt] = right
-        blocks = first_correct.size(0) * first_correct.size(1)
-        return {
-            "n_right": right.sum(),
-            "n_learnt": learnt.sum(),
-            "n_accepted": first_correct.long().cumprod(-1).sum() + blocks,
-            "n_blocks": blocks,
-        }
+    def _weights(self, nll: Tensor, learnt: Tensor) -> Tensor:
+        """Of the learnt positions, fp32 [N]; without gradient."""
+        share: float = self.cfg.expected_length
+        steps = torch.arange(learnt.size(-1), device=learnt.device, dtype=torch.float32)
+        weights: Tensor = (self.cfg.block_loss_decay**steps).expand(learnt.shape)[learnt]
+        if share == 0.0:
+            return weights
+        return (1.0 - share) * weights + share * expected_length_weights(nll, learnt)
 
-    @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        sums = LoggedSums(logging_outputs)
-        sums.log("loss", "loss", "sample_size", 1 / math.log(2))
-        sums.log("nll_loss", "nll_loss", "n_learnt", 1 / math.log(2))
-        log_perplexity()
-        sums.log("block_accuracy", "n_right", "n_learnt", 100.0, 2)
-        sums.log("accepted", "n_accepted", "n_blocks")
-        if "n_iterations" in sums:
-            sums.log("accepted_tokens", "n_emitted", "n_iterations")
-        if "glancing_ratio" in sums:
-            sums.log("glancing_ratio", "glancing_ratio", "n_blocks")
 
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True
+@torch.no_grad()
+def _counts(
+    logits: Tensor, gold: Tensor, learnt: Tensor, first_correct: Optional[Tensor]
+) -> dict[str, Any]:
+    """What is right in the batch, and what would be accepted."""
+    right = logits.max(-1).indices.eq(gold)  # much faster on the CPU than argmax()
+    if first_correct is None:  # nothing was revealed: this pass is the draft
+        first_correct = torch.zeros_like(learnt)
+        first_correct[learnt] = right
+    blocks = first_correct.size(0) * first_correct.size(1)
+    return {
+        "n_right": right.sum(),
+        "n_learnt": learnt.sum(),
+        "n_accepted": first_correct.long().cumprod(-1).sum() + blocks,
+        "n_blocks": blocks,
+    }

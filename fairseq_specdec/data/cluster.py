@@ -10,7 +10,6 @@ import importlib.util
 import logging
 import os
 import socket
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,11 +20,11 @@ from fairseq_specdec.errors import UsageError
 
 from ..commands.own import load_plugin
 from ..io.flag_values import AT_LEAST_1, add_flag
-from ..io.progress import Counter
-from .chunks import Distillation, Part
-from .plan import Plan
+from .chunks import Distillation
+from .part import Part
+from .plan import Batches, Plan
 from .teacher import Hypotheses
-from .work import provenance
+from .work import ALONE, provenance
 
 logger = logging.getLogger(__name__)
 RETRIES = 3  # of a chunk, or of loading the teacher, after a worker died
@@ -71,14 +70,14 @@ class Worker:
 
     def plan(self) -> Plan:
         """Load teacher and corpus."""
-        return self._loaded().planned
+        return self._loaded().plan
 
-    def decode(self, chunk: int) -> tuple[Hypotheses, float, dict[str, Any]]:
-        """The teacher's output, the seconds that it took, and the provenance of this process."""
-        plan = self._loaded().planned
-        made = self.teacher.decoded(self.dataset, plan, [chunk], lambda sentences: None)
-        ((_, hypotheses, seconds),) = made
-        return hypotheses, seconds, self.run
+    def decode(self, chunk: int, batches: Batches) -> tuple[int, Hypotheses, float, dict[str, Any]]:
+        """The chunk, the teacher's output, the seconds that it took, and the provenance of this
+        process."""
+        self._loaded()
+        ((hypotheses, seconds),) = self.teacher.decoded(self.dataset, [batches], lambda _: None)
+        return chunk, hypotheses, seconds, self.run
 
     def _loaded(self) -> Part:
         if self.part is not None:
@@ -107,76 +106,55 @@ class Worker:
 
 
 def decode(job: Distillation, args: argparse.Namespace, words: Sequence[str]) -> None:
-    """Decode and save a job's unfinished chunks."""
+    """Decode and save a job's unfinished chunks; leave the cluster, which ends where this process
+    started it."""
     ray = _joined(args)
     resources = ray.cluster_resources()
     unit = "GPU" if resources.get("GPU") and not args.cpu else "CPU"
     count = args.ray_workers or max(1, int(resources.get(unit, 1)))
     retries = {"max_restarts": -1, "max_task_retries": RETRIES}
     actor = ray.remote(num_cpus=1, num_gpus=int(unit == "GPU"), **retries)(Worker)
-    for part in job.parts:
-        given = (part.args, os.getcwd(), part.digest, words)
-        workers = [actor.remote(*given) for _ in range(count)]
-        try:
-            _decode_part(ray, job, part, workers)
-        finally:
-            for worker in workers:
-                ray.kill(worker)
-
-
-def _decode_part(ray: Any, job: Distillation, part: Part, workers: Sequence[Any]) -> None:
-    """Hand the chunks of one pair to the workers as they get free."""
-    asked: dict[Any, tuple[Any, int | None]] = {w.plan.remote(): (w, None) for w in workers}
-    first, asked_first = _answer(ray, asked)
-    part.plan = plan = first
-    todo = job.todo(part)
-    unfinished, everything = set(todo), sum(map(plan.size, range(len(plan.chunks))))
-    planned = sum(map(plan.size, todo))
-    logger.info("%d of %d sentences to decode, over Ray", planned, everything)
-    free = [asked_first[0]]
-    with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
-        while unfinished:
-            while todo and free:
-                worker, chunk = free.pop(), todo.pop(0)
-                asked[worker.decode.remote(chunk)] = (worker, chunk)
-            answer, (worker, finished) = _answer(ray, asked)
-            free.append(worker)
-            if finished is not None:
-                job.write(part, finished, *answer)
-                unfinished.remove(finished)
-                progress.add(plan.size(finished))
-            elif answer.chunks != plan.chunks:
-                raise UsageError(
-                    "--ray",
-                    "one machine cuts the corpus into other batches than another",
-                    "install the same versions of fairseq and numpy everywhere",
-                )
-
-
-def _answer(
-    ray: Any, asked: dict[Any, tuple[Any, int | None]]
-) -> tuple[Any, tuple[Any, int | None]]:
-    """Wait for one answer; returns it, and which worker was asked what: a chunk, or the plan."""
-    (ready,), _ = ray.wait(list(asked), num_returns=1)
-    worker, chunk = asked.pop(ready)
     try:
-        return ray.get(ready), (worker, chunk)
+        for part in job.parts:
+            given = (part.args, os.getcwd(), part.digest, words)
+            workers = [actor.remote(*given) for _ in range(count)]
+            try:
+                _decode_part(ray, job, part, workers)
+            finally:
+                for worker in workers:
+                    ray.kill(worker)
     except ray.exceptions.RayTaskError as error:  # raised by our own code over there
         raise (error.cause if isinstance(error.cause, ValueError) else error) from error
     except ray.exceptions.RayError as error:
         raise UsageError(
             "--ray",
-            f"{'loading the teacher' if chunk is None else f'chunk {chunk}'} ended "
-            f"{RETRIES + 1} workers ({' '.join(str(error).split())[:300]})",
+            f"{RETRIES + 1} workers ended at the same work ({str(error)[:300]})",
             "is their memory enough? Ray's logs are in /tmp/ray/session_latest/logs of their "
             "machines",
         ) from error
+    finally:
+        ray.shutdown()
 
 
-def leave() -> None:
-    """Leave the cluster, and end it where this process started it."""
-    if "ray" in sys.modules:  # else it was refused before it was joined
-        sys.modules["ray"].shutdown()
+def _decode_part(ray: Any, job: Distillation, part: Part, workers: Sequence[Any]) -> None:
+    """Hand the chunks of one pair to the workers as they get free. The first to be ready cuts the
+    corpus into chunks for all."""
+    asked = {worker.plan.remote(): worker for worker in workers}
+    (ready,), _ = ray.wait(list(asked), num_returns=1)
+    part.plan = ray.get(ready)
+    todo = job.todo(part)
+    left = len(todo)
+    with job.counter(part, todo, ALONE, "Ray") as progress:
+        while left:
+            (ready,), _ = ray.wait(list(asked), num_returns=1)
+            worker, answer = asked.pop(ready), ray.get(ready)
+            if not isinstance(answer, Plan):
+                job.write(part, *answer)
+                left -= 1
+                progress.add(part.plan.size(answer[0]))
+            if todo:
+                chunk = todo.pop(0)
+                asked[worker.decode.remote(chunk, part.plan.chunks[chunk])] = worker
 
 
 def _joined(args: argparse.Namespace) -> Any:

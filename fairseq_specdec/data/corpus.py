@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import copy
 import os
-import re
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from fairseq.data import data_utils
@@ -12,8 +14,24 @@ from torch.utils.data import ConcatDataset
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.atomic import sync
 from ..io.provenance import sha256
+
+
+def each_pair(
+    args: argparse.Namespace, pairs: Sequence[str]
+) -> list[tuple[str, argparse.Namespace]]:
+    """Each of these pairs of languages, or the one that the flags name, with its command line."""
+    named = [getattr(args, side, None) for side in ("source_lang", "target_lang")]
+    if named.count(None) == 1:
+        raise UsageError(
+            "--source-lang and --target-lang", "name both for one pair, neither for all pairs"
+        )
+    made = []
+    for pair in pairs if None in named else ["-".join(map(str, named))]:
+        flags = copy.deepcopy(args)
+        flags.source_lang, flags.target_lang = pair.split("-")
+        made.append((pair, flags))
+    return made
 
 
 class Corpus:
@@ -73,14 +91,12 @@ class Corpus:
 
     def copy_untouched(self, destination: str) -> None:
         """Copy the dictionaries and every file of every other split byte for byte."""
-        pair = "(?:{0}-{1}|{1}-{0})".format(re.escape(self.source), re.escape(self.target))
-        data = re.compile(rf"(?P<split>[^.]+)\.(?:align\.)?{pair}(?:\.[^.]+)?(?:\.bin|\.idx)?")
+        pairs = {f"{self.source}-{self.target}", f"{self.target}-{self.source}"}
         for name in os.listdir(self.directory):
-            match = data.fullmatch(name)
-            wanted = match["split"] not in self.splits if match else name.startswith("dict.")
+            first, *rest = name.split(".")
+            wanted = first == "dict" or (first not in self.splits and pairs.intersection(rest))
             if wanted and os.path.isfile(self._path(name)):
                 shutil.copyfile(self._path(name), os.path.join(destination, name))
-                sync(os.path.join(destination, name))
 
     def read(self, language: str, dictionary: Any, dataset_impl: Any = None) -> ConcatDataset:
         """One side exactly as on disk, LongTensors that end in </s>, without what the task adds or

@@ -5,16 +5,7 @@ sources of DATA's training split, unchanged and in their order, with the teacher
 targets; dictionaries and all other splits are copied. ``fairseq-train OUT`` runs on it at once.
 
 Kim and Rush (2016) introduced it. Ge et al. (2022, sections 3.2.1 and 3.2.2) train drafter and
-verifier on such a corpus, Xia et al. (2023, section 4.1) their drafter. The teacher's default is
-fairseq-generate's: beam search of width 5, run by this project's engine with the same output.
-``--task translation`` runs it by fairseq, for models and flags that the engine refuses.
-
-Work is cut into chunks that are saved whole (``OUT.parts``): kill the command at any time and run
-it again. Run it under torchrun, as a Slurm array, or with ``--shard i/n`` in several processes;
-the last process to finish publishes OUT. ``--ray`` hands the chunks to a Ray cluster's workers.
-
-A task with ``--lang-pairs`` distils all of them into one OUT, or the pair that ``--source-lang``
-and ``--target-lang`` name.
+verifier on such a corpus, Xia et al. (2023, section 4.1) their drafter.
 """
 
 from __future__ import annotations
@@ -33,7 +24,7 @@ from ..commands.own import again, brief, load_plugin, log_to_stderr, reporting
 from ..io.flag_values import AT_LEAST_1, Range, add_flag
 from . import cluster
 from .chunks import Distillation
-from .work import Shard, resolve_shard
+from .work import ALONE, resolve_shard
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -73,7 +64,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 # What is refused: flags, the problem, the remedy.
 REFUSED = (
-    (lambda args: args.fp16 and args.bf16, "--fp16 and --bf16", "exclude each other", "choose one"),
     (lambda args: getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1,
      "--num-shards and --distributed-world-size", "do not shard this command",
      "use --shard i/n, torchrun or a Slurm array"),
@@ -110,10 +100,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] 
     written to ``distill.json``, or None while other shards are at work."""
     job = prepare(args)
     if args.ray:
-        try:
-            return job.run(Shard(0, 1), lambda: cluster.decode(job, args, words))
-        finally:
-            cluster.leave()
+        return job.run(ALONE, lambda: cluster.decode(job, args, words))
     shard = resolve_shard(args.shard, os.environ)
     return job.run(shard, lambda: job.decode(shard, words, args.merge), args.merge)
 

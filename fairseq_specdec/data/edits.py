@@ -2,12 +2,9 @@
 
 ``python -m fairseq_specdec.data.edits DATA --out edits.tsv`` aligns each source with its output,
 counts what became of each token between its neighbours, and writes the edits that are made nearly
-always. With
-``--strategy iad --edits edits.tsv`` they are made in a source before it is copied, so that a draft
-goes on where it would have ended. The verifier decides as before.
-
-DATA is best what ``specdec-distill`` made of the model's own output: an edit of a reference that
-the model does not make is a wrong draft.
+always. With ``--strategy iad --edits edits.tsv`` they are made in a source before it is copied, so
+that a draft goes on where it would have ended. DATA is best what ``specdec-distill`` made: an edit
+of a reference that the model does not make is a wrong draft.
 """
 
 from __future__ import annotations
@@ -26,8 +23,8 @@ from fairseq_specdec.errors import UsageError
 from ..drafting.edit_table import Edit, write_edits
 from ..io.atomic import check_new_file, replacing
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, add_flag
-from ..io.progress import Counter
-from .parallel import Pairs, open_text, read_pairs, run_command, text_parser
+from ..io.progress import bar
+from .parallel import open_text, read_pairs, run_command, text_parser
 
 logger = logging.getLogger("fairseq_specdec.data.edits")
 PROGRAM = "python -m fairseq_specdec.data.edits"
@@ -41,8 +38,7 @@ def get_parser() -> argparse.ArgumentParser:
     parser = text_parser(
         PROGRAM,
         "Learn from pairs of source and output which edits a correcting model makes, for "
-        "--strategy iad --edits: drafts then hold them, and the output stays the same. Takes about "
-        "a minute; stopped, it leaves no file.",
+        "--strategy iad --edits: drafts then hold them, and the output stays the same.",
         "sources and outputs in one dictionary, best what the model itself writes for text like "
         "that to correct",
     )
@@ -86,15 +82,6 @@ def shorter(place: Place) -> Iterator[Place]:
             yield (left, *text[before - left : before + right + 1])
 
 
-def sentences(pairs: Pairs, start: int) -> Iterator[tuple[Tokens, Tokens]]:
-    """(source, output) of each pair: the start symbol, the sentence and its </s>."""
-    sides = []
-    for tokens, ends in ((pairs.source, pairs.source_ends), (pairs.target, pairs.target_ends)):
-        begins = [0, *ends[:-1].tolist()]
-        sides.append([(start, *tokens[a:b].tolist()) for a, b in zip(begins, ends.tolist())])
-    return zip(*sides)
-
-
 def learn(
     pairs: Sequence[tuple[Tokens, Tokens]], context: int, share: float, least: int
 ) -> list[Edit]:
@@ -108,19 +95,16 @@ def learn(
     """
     made: dict[Place, Counts[Tokens]] = collections.defaultdict(collections.Counter)
     seen: Counts[Place] = collections.Counter()
-    with Counter(2 * len(pairs), "pair", logger, title="learning") as counter:
-        for source, output in pairs:
-            if source != output:
-                for at, becomes in enumerate(aligned(source[:-1], output[:-1])):
-                    if becomes != (source[at],):
-                        for place in places(source, at, context):
-                            made[place][becomes] += 1
-            counter.add(1)
-        for source, _ in pairs:
-            for at in range(len(source) - 1):
-                if (0, source[at]) in made:
-                    seen.update(place for place in places(source, at, context) if place in made)
-            counter.add(1)
+    changed = [(source, output) for source, output in pairs if source != output]
+    for source, output in bar(changed, "learning", unit="pair"):
+        for at, becomes in enumerate(aligned(source[:-1], output[:-1])):
+            if becomes != (source[at],):
+                for place in places(source, at, context):
+                    made[place][becomes] += 1
+    for source, _ in bar(pairs, "counting", unit="pair"):
+        for at in range(len(source) - 1):
+            if (0, source[at]) in made:
+                seen.update(place for place in places(source, at, context) if place in made)
     chosen: dict[Place, Edit] = {}
     for place in sorted(made, key=len):
         becomes, times = made[place].most_common(1)[0]
@@ -145,8 +129,11 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> list[Edit]:
             "--strategy iad copies the source and needs one (fairseq-preprocess "
             "--joined-dictionary)",
         )
-    read, count = read_pairs(text, args.most_pairs)
-    pairs = list(sentences(read, text.source.eos()))
+    start = text.source.eos()
+    pairs = [
+        ((start, *source.tolist()), (start, *target.tolist()))
+        for source, target in read_pairs(text, args.most_pairs)
+    ]
     edits = learn(pairs, args.context, args.share, args.least)
     if not edits:
         raise UsageError(
@@ -156,7 +143,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> list[Edit]:
         )
     with replacing(args.out) as stream:
         write_edits(edits, text.source, stream)
-    logger.info("%s: %d edits, from %d pairs", args.out, len(edits), count)
+    logger.info("%s: %d edits, from %d pairs", args.out, len(edits), len(pairs))
     return edits
 
 

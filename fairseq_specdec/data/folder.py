@@ -7,56 +7,37 @@ from collections.abc import Iterator
 from typing import Any
 
 from fairseq import utils
-from fairseq.data import data_utils
 
 from fairseq_specdec.errors import MissingFileError, UsageError
 
 REMEDY = "give the folder that fairseq-preprocess wrote"
 
 
-def check_data(cfg: Any) -> None:
-    """Refuse data without languages or dictionaries."""
-    if not cfg.data:
-        raise UsageError("DATA", "missing", REMEDY)
-    folder = utils.split_paths(cfg.data)[0]
-    if not os.path.isdir(folder):
-        kind = "is a file" if os.path.exists(folder) else "no such folder"
-        raise MissingFileError(folder, kind, REMEDY)
-    source, target = cfg.source_lang, cfg.target_lang
-    if source is None or target is None:
-        source, target = data_utils.infer_language_pair(folder)
-    if source is None or target is None:
-        raise UsageError("", _without_languages(folder))
-    for language in (source, target):
-        file = os.path.join(folder, f"dict.{language}.txt")
-        if not os.path.exists(file):
-            raise MissingFileError(file, "no such file", REMEDY)
-
-
-def _without_languages(folder: str) -> str:
-    return (
-        f"{folder}: holds no binarised text (SPLIT.SOURCE-TARGET.SOURCE.idx); {REMEDY}, or name "
-        "the languages with --source-lang and --target-lang"
-    )
-
-
 @contextlib.contextmanager
-def data_named(data: str) -> Iterator[None]:
-    """fairseq's errors of a folder without languages or dictionaries name it, and the remedy.
-    ``data``: the folder, or several joined by colons, of any task."""
-    folders = utils.split_paths(data) if data else [""]
+def data_named(data: str | None) -> Iterator[None]:
+    """fairseq's errors of a folder that is not there, or has no languages or dictionaries, name it,
+    and the remedy. ``data``: the folder, or several joined by colons, of any task."""
+    if not data:
+        raise UsageError("DATA", "missing", REMEDY)
+    folder, *others = utils.split_paths(data)
     try:
         yield
-    except FileNotFoundError as error:
-        if os.path.dirname(error.filename or "") not in folders:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        name = error.filename or ""
+        if not {name, os.path.dirname(name)} & {folder, folder.rstrip("/"), *others}:
             raise
-        raise MissingFileError(error.filename, "no such file", REMEDY) from error
+        problem = "no such file"
+        if not os.path.isdir(folder):
+            name, problem = folder, "is a file" if os.path.exists(folder) else "no such folder"
+        raise MissingFileError(name, problem, REMEDY) from error
     except Exception as error:
         if type(error) is not Exception:  # fairseq's own have no class
             raise
-        if "infer language pair" in str(error):
-            raise UsageError("", _without_languages(folders[0])) from error
-        raise UsageError(folders[0], error, REMEDY) from error
+        remedy, problem = REMEDY, str(error)
+        if "infer language pair" in problem:
+            problem = "holds no binarised text (SPLIT.SOURCE-TARGET.SOURCE.idx)"
+            remedy += ", or name the languages with --source-lang and --target-lang"
+        raise UsageError(folder, problem, remedy) from error
 
 
 def splits(folder: str, pair: str = "*-*") -> list[str]:

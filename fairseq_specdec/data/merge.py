@@ -10,15 +10,13 @@ from fairseq.data import indexed_dataset
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.atomic import sync
 from ..io.progress import bar
 from .corpus import Corpus
-from .plan import CODE, REASONS, Plan
+from .part import Part
+from .plan import CODE, REASONS
 from .teacher import Hypotheses
 
 logger = logging.getLogger(__name__)
-REPORT = "distill.json"
-DROPPED = "dropped.tsv"
 # From this share of dropped pairs on it is a warning.
 MANY = 0.05
 
@@ -59,27 +57,20 @@ def judge(hypotheses: Hypotheses, source: np.ndarray, filters: Filters, eos: int
 
 
 def write_corpus(
-    corpus: Corpus,
-    task: Any,
-    dataset_impl: Any,
-    plan: Plan,
-    hypotheses: Hypotheses,
-    filters: Filters,
-    folder: str,
-    dropped: str = DROPPED,
+    part: Part, hypotheses: Hypotheses, filters: Filters, folder: str, destination: str
 ) -> dict[str, Any]:
-    """Write the distilled corpus into a folder.
+    """Write the distilled corpus of a pair of languages into a folder.
 
     Args:
-        task: holds ``source_dictionary`` and ``target_dictionary``.
-        dataset_impl: fairseq's ``--dataset-impl``, None to infer it.
         hypotheses: of all planned sentences, in any order.
-        dropped: file in the folder that lists what is left out.
+        destination: what the folder will be, for the log.
 
     Returns:
         ``counts`` and ``tokens`` of the report.
     """
-    source = corpus.read(corpus.source, task.source_dictionary, dataset_impl)
+    corpus, task, plan = part.corpus, part.task, part.plan
+    dropped = f"dropped.{part.pair}.tsv" if part.pair else "dropped.tsv"
+    source = corpus.read(corpus.source, task.source_dictionary, part.config.dataset.dataset_impl)
     if len(source) != plan.total:
         raise UsageError(
             corpus.directory,
@@ -97,13 +88,13 @@ def write_corpus(
         for place in np.argsort(indices).tolist():
             if codes[place]:
                 stream.write(f"{indices[place]}\t{names[codes[place]]}\n")
-    sync(os.path.join(folder, dropped))
     corpus.copy_untouched(folder)
     kept, *lost = np.bincount(codes, minlength=len(REASONS)).tolist()
     counts = {
         "corpus": plan.total, "chosen": len(codes), "kept": kept, "dropped": sum(lost),
         "reasons": dict(zip(list(REASONS)[1:], lost)),
     }  # fmt: skip
+    log_counts(os.path.join(destination, dropped), counts)
     return {"counts": counts, "tokens": tokens}
 
 
@@ -111,25 +102,23 @@ def _write_pairs(
     corpus: Corpus, task: Any, source: Any, hypotheses: Hypotheses, keep: np.ndarray, folder: str
 ) -> dict[str, int]:
     """Write both sides as fairseq-preprocess does; return the tokens written, with </s>."""
-    languages = (corpus.source, corpus.target)
-    stems = [os.path.join(folder, corpus.prefix(language)) for language in languages]
-    builders = [
-        indexed_dataset.make_builder(stem + ".bin", impl="mmap", vocab_size=len(dictionary))
-        for stem, dictionary in zip(stems, (task.source_dictionary, task.target_dictionary))
-    ]
-    tokens = dict.fromkeys(languages, 0)
     ends = np.cumsum(hypotheses.lengths, dtype=np.int64)
     rows = np.argsort(hypotheses.indices)
-    for row in bar(rows[keep[rows]].tolist(), "writing", unit="sentence"):
-        output = hypotheses.tokens[ends[row] - hypotheses.lengths[row] : ends[row]]
-        pair = source[int(hypotheses.indices[row])], torch.from_numpy(output.astype(np.int64))
-        for language, builder, sentence in zip(languages, builders, pair):
+    rows = rows[keep[rows]]
+    outputs = (hypotheses.tokens[ends[row] - hypotheses.lengths[row] : ends[row]] for row in rows)
+    inputs = (source[index] for index in hypotheses.indices[rows].tolist())
+    tokens = {}
+    for language, dictionary, sentences in (
+        (corpus.source, task.source_dictionary, inputs),
+        (corpus.target, task.target_dictionary, map(torch.from_numpy, outputs)),
+    ):
+        stem = os.path.join(folder, corpus.prefix(language))
+        builder = indexed_dataset.make_builder(stem + ".bin", "mmap", len(dictionary))
+        tokens[language] = 0
+        for sentence in bar(sentences, f"writing {language}", total=len(rows), unit="sentence"):
             builder.add_item(sentence)
             tokens[language] += len(sentence)
-    for stem, builder in zip(stems, builders):
         builder.finalize(stem + ".idx")
-        sync(stem + ".bin")
-        sync(stem + ".idx")
     return tokens
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.errors import UsageError
 
@@ -23,20 +23,14 @@ from ..commands.own import (
 from ..io.flag_values import AT_LEAST_1, add_flag, add_languages
 from ..io.progress import bar, logs_above
 from .corpus import Corpus
-from .folder import check_data
+from .folder import data_named
 
 LONGEST = 250  # tokens; longer sentences say little about single words, and take much memory
 SEED = 1
 
 
-class Pairs(NamedTuple):
-    """Sentence pairs, one after the other. ``source``, ``target``: int32, tokens of all sentences.
-    ``source_ends``, ``target_ends``: int64 [pairs], where each sentence ends."""
-
-    source: Any
-    source_ends: Any
-    target: Any
-    target_ends: Any
+Pairs = list[tuple[np.ndarray, np.ndarray]]
+"""Source and target of each sentence pair: int32, tokens with </s>."""
 
 
 class Text(NamedTuple):
@@ -52,24 +46,21 @@ def open_text(
     args: argparse.Namespace, tokens: Sequence[str] = (), pair: str | None = None
 ) -> Text:
     """Find the split and read its dictionaries."""
-    check_data(args)
-    source, target = args.source_lang, args.target_lang
-    if source is None or target is None:
-        source, target = data_utils.infer_language_pair(args.data)
-    corpus = Corpus(args.data, args.gen_subset, source, target)
-    files = [os.path.join(args.data, f"dict.{each}.txt") for each in (corpus.source, corpus.target)]
+    with data_named(args.data):
+        task = TranslationTask.setup_task(argparse.Namespace(**vars(args)))
+    corpus = Corpus(args.data, args.gen_subset, task.cfg.source_lang, task.cfg.target_lang)
+    dictionaries = task.source_dictionary, task.target_dictionary
     if args.dictionary is not None:
-        files = [args.dictionary] * 2
-    dictionaries: list[Any] = list(map(Dictionary.load, files))
+        dictionaries = (Dictionary.load(args.dictionary),) * 2
     for dictionary in dictionaries if args.dictionary is None else ():
         for token in tokens:
             dictionary.add_symbol(token)
-    return Text(corpus, dictionaries[0], dictionaries[1], pair)
+    return Text(corpus, *dictionaries, pair)
 
 
-def read_pairs(text: Text, most: int) -> tuple[Pairs, int]:
-    """Sentence pairs, drawn at random where there are more; the same ones each time. Returns (the
-    pairs, how many they are). Empty and very long sentences are left out."""
+def read_pairs(text: Text, most: int) -> Pairs:
+    """Sentence pairs, drawn at random where there are more; the same ones each time. Empty and very
+    long sentences are left out."""
     corpus = text.corpus
     sides = [corpus.read(corpus.source, text.source), corpus.read(corpus.target, text.target)]
     total = len(sides[0])
@@ -80,26 +71,23 @@ def read_pairs(text: Text, most: int) -> tuple[Pairs, int]:
     numbers = np.random.default_rng(SEED).choice(total, min(most, total), replace=False)
     kept = []
     for number in bar(np.sort(numbers).tolist(), "reading", unit="pair"):
-        pair = [np.asarray(side[number], dtype=np.int32) for side in sides]
-        if all(1 < len(side) <= LONGEST for side in pair):
-            kept.append(pair)
+        source, target = (np.asarray(side[number], dtype=np.int32) for side in sides)
+        if 1 < len(source) <= LONGEST and 1 < len(target) <= LONGEST:
+            kept.append((source, target))
     if not kept:
         raise UsageError(
             corpus.directory,
             f"no pair of {corpus.split} has from 1 to {LONGEST} words a side",
             "give parallel text",
         )
-    joined: list[Any] = []
-    for side, dictionary in enumerate((text.source, text.target)):
-        tokens = np.concatenate([pair[side] for pair in kept])
-        joined += [tokens, np.cumsum([len(pair[side]) for pair in kept])]
+    for tokens, dictionary in zip(map(np.concatenate, zip(*kept)), (text.source, text.target)):
         if tokens.min() < 0 or tokens.max() >= len(dictionary):
             raise UsageError(
                 corpus.directory,
                 "its text was binarised with another dictionary than the one beside it",
                 "binarise it again",
             )
-    return Pairs(*joined), len(kept)
+    return kept
 
 
 def text_parser(program: str, description: str, data: str) -> argparse.ArgumentParser:

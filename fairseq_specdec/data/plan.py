@@ -49,10 +49,14 @@ class _Selected(BaseWrapperDataset):  # type: ignore[misc]
         return kept
 
 
+Batches = list[list[int]]
+"""The corpus indices of each batch of a chunk."""
+
+
 class Plan(NamedTuple):
     """All the work on a corpus, the same in every process whatever the number of shards."""
 
-    chunks: list[list[list[int]]]  # the corpus indices of each batch of each chunk
+    chunks: list[Batches]
     left_out: np.ndarray  # int64 [D]: corpus indices that are not decoded
     codes: np.ndarray  # int64 [D]: why, as positions in REASONS
     total: int  # sentences in the corpus
@@ -103,7 +107,7 @@ def make_plan(
         )
     view = _Selected(dataset, wanted)
     batches = task.get_batch_iterator(dataset=view, max_positions=None, **batching).frozen_batches
-    chunks: list[list[list[int]]] = []
+    chunks: list[Batches] = []
     held = chunk_size
     for batch in batches:
         if held >= chunk_size:

@@ -15,7 +15,7 @@ from fairseq import utils
 from fairseq_specdec.errors import UsageError
 
 from ..checkpoints.verifier import load_models
-from .plan import Plan
+from .plan import Batches
 
 
 class Hypotheses(NamedTuple):
@@ -110,9 +110,8 @@ class Teacher:
         first = limit[0] if isinstance(limit, tuple) else limit
         return None if first is None else int(first)
 
-    def decode(self, sample: dict[str, Any]) -> dict[int, tuple[list[int], bool]]:
-        """Decode one collated batch. Returns by sentence the best hypothesis, as token ids, and
-        whether it is as long as the length limit allows."""
+    def decode(self, sample: dict[str, Any]) -> Hypotheses:
+        """The best hypotheses of one collated batch, in its order."""
         generation = self.config.generation
         # Seeded per batch: sampling gives the same output whatever was decoded before, so a resumed
         # run equals an undisturbed one.
@@ -129,8 +128,13 @@ class Teacher:
             prefix = sample["target"][:, : generation.prefix_size]
         ranked = self.task.inference_step(self.generator, self.models, sample, prefix_tokens=prefix)
         best = [found[0]["tokens"].tolist() if len(found) else [] for found in ranked]
-        outputs = [(self._plain(tokens), len(tokens) > limit) for tokens in best]
-        return dict(zip(sample["id"].tolist(), outputs))
+        plain = list(map(self._plain, best))
+        return Hypotheses(
+            sample["id"].cpu().numpy(),
+            np.array(list(map(len, plain)), dtype=np.int32),
+            np.array([len(tokens) > limit for tokens in best], dtype=bool),
+            np.array([token for tokens in plain for token in tokens], dtype=np.int32),
+        )
 
     def _plain(self, tokens: list[int]) -> list[int]:
         """A sentence as fairseq-preprocess writes it: without the symbols that the task adds to it
@@ -142,13 +146,13 @@ class Teacher:
         return [token for token in tokens if token not in added] + [eos]
 
     def decoded(
-        self, dataset: Any, plan: Plan, chunks: Sequence[int], count: Callable[[int], Any]
-    ) -> Iterator[tuple[int, Hypotheses, float]]:
-        """Yield each chunk with its outputs and the seconds spent decoding it.
+        self, dataset: Any, chunks: Sequence[Batches], count: Callable[[int], Any]
+    ) -> Iterator[tuple[Hypotheses, float]]:
+        """Yield the outputs of each chunk and the seconds spent decoding it.
 
         ``count`` is called with the sentences of each batch: a chunk may take minutes.
         """
-        flat = [batch for chunk in chunks for batch in plan.chunks[chunk]]
+        flat = [batch for chunk in chunks for batch in chunk]
         if getattr(dataset, "supports_prefetch", False):
             dataset.prefetch([index for batch in flat for index in batch])
         loader = iter(
@@ -161,26 +165,13 @@ class Teacher:
         )
         for chunk in chunks:
             pieces, seconds = [], 0.0
-            for batch in plan.chunks[chunk]:
+            for batch in chunk:
                 sample = next(loader)
                 began = time.monotonic()
-                outputs = self.decode(sample)
+                piece = self.decode(sample)
                 seconds += time.monotonic() - began
-                pieces.append(_in_order(outputs, batch))
+                if not sorted(batch) == sorted(piece.indices) or len(piece.lengths) != len(batch):
+                    raise ValueError(f"the generator lost some of {len(batch)} sentences")
+                pieces.append(piece)
                 count(len(batch))
-            yield chunk, joined(pieces), seconds
-
-
-def _in_order(outputs: dict[int, tuple[list[int], bool]], batch: Sequence[int]) -> Hypotheses:
-    """A batch's outputs without the collater's sorting by length; all must be there."""
-    if sorted(outputs) != sorted(batch):
-        raise ValueError(
-            f"the generator returned {len(outputs)} outputs for {len(batch)} sentences"
-        )
-    tokens = [outputs[index][0] for index in batch]
-    return Hypotheses(
-        np.array(batch, dtype=np.int64),
-        np.array([len(sentence) for sentence in tokens], dtype=np.int32),
-        np.array([outputs[index][1] for index in batch], dtype=bool),
-        np.array([token for sentence in tokens for token in sentence], dtype=np.int32),
-    )
+            yield joined(pieces), seconds

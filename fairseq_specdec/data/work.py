@@ -2,31 +2,33 @@
 
 ``OUT.parts/<digest of the settings>`` beside the destination holds the chunks: files that are whole
 or absent. They do not depend on the number of shards, so a run may be resumed with another number
-of processes. Nothing else is kept: two processes that make the same chunk write the same file.
-Locks only save work: one process per shard, and one that publishes.
+of processes. Nothing else is kept: two processes that make the same chunk write the same file, and
+of two that publish the second finds the result of the first. Locks only save work.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import torch
-from filelock import FileLock
 
 from fairseq_specdec.errors import UsageError
 
 from ..io.atomic import own_suffix, read_json, replacing, sync, write_json
-from ..io.file_locks import UNSUPPORTED, alone
-from ..io.provenance import command_line, digest_of, origin, sha256
+from ..io.file_locks import alone
+from ..io.provenance import digest_of, origin, sha256
 
 logger = logging.getLogger(__name__)
+REPORT = "distill.json"
 SETTINGS = "settings.json"
 PACKAGES = ("fairseq_specdec", "fairseq", "torch", "numpy")
 
@@ -36,6 +38,9 @@ class Shard(NamedTuple):
 
     rank: int
     world: int
+
+
+ALONE = Shard(0, 1)
 
 
 def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
@@ -54,30 +59,27 @@ def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
                 f"--shard {flag}", "expected i/n with i counted from 0, e.g. 0/4 to 3/4"
             )
         return Shard(int(match[1]), int(match[2]))
-
-    def number(name: str, default: int) -> int:
-        return int(environment.get(name, default))
-
-    rank, count = number("RANK", 0), number("WORLD_SIZE", 1)
-    elements = number("SLURM_ARRAY_TASK_COUNT", 0)
-    if elements and "SLURM_ARRAY_TASK_ID" in environment:
-        task = number("SLURM_ARRAY_TASK_ID", 0)
-        step = max(number("SLURM_ARRAY_TASK_STEP", 1), 1)
-        place, rest = divmod(task - number("SLURM_ARRAY_TASK_MIN", 0), step)
-        if rest or not 0 <= place < elements:
-            raise UsageError(
-                f"SLURM_ARRAY_TASK_ID={task}",
-                f"its place among {elements} is unknown, for the array's ids are not evenly spaced",
-                "give --shard i/n",
-            )
-        rank, count = place * count + rank, elements * count
-    return Shard(rank, count)
+    rank, count = (int(environment.get(*each)) for each in (("RANK", "0"), ("WORLD_SIZE", "1")))
+    if not {"SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_ID"} <= set(environment):
+        return Shard(rank, count)
+    task, elements, first, step = (
+        int(environment.get(f"SLURM_ARRAY_TASK_{name}", default))
+        for name, default in (("ID", "0"), ("COUNT", "1"), ("MIN", "0"), ("STEP", "1"))
+    )
+    place, rest = divmod(task - first, max(step, 1))
+    if rest or not 0 <= place < elements:
+        raise UsageError(
+            f"SLURM_ARRAY_TASK_ID={task}",
+            f"its place among {elements} is unknown, for the array's ids are not evenly spaced",
+            "give --shard i/n",
+        )
+    return Shard(place * count + rank, elements * count)
 
 
 def provenance(program: str, words: Sequence[str], device: str) -> dict[str, Any]:
     """Who made it: command, time (UTC), versions, commit, platform, device, threads."""
     return {
-        "command": command_line([program, *words]),
+        "command": shlex.join([program, *words]),
         **origin(PACKAGES),
         "platform": sys.platform,
         "device": device,
@@ -90,16 +92,13 @@ class Work:
 
     Args:
         destination: the ``--dest`` directory, which does not exist until it is published.
-        report: file in it that records how it was made.
         settings: what the chunks depend on, by flag or file.
         filters: what only the published result depends on, by flag without dashes.
     """
 
-    def __init__(
-        self, destination: str, report: str, settings: dict[str, Any], filters: dict[str, Any]
-    ) -> None:
-        self.destination, self.report = destination, report
-        self.settings, self.filters = settings, filters
+    def __init__(self, destination: str, settings: dict[str, Any], filters: dict[str, Any]) -> None:
+        self.destination = destination
+        self.made_with = {"settings": settings, "filters": filters}
         self.digest = digest_of(settings)
         self.home = destination + ".parts"
         self.directory = os.path.join(self.home, self.digest[:16])
@@ -109,15 +108,11 @@ class Work:
         """A file of the unfinished work."""
         return os.path.join(self.directory, name)
 
-    def has(self, name: str) -> bool:
-        """Whether a chunk is finished."""
-        return os.path.isfile(self.path(name))
-
     @contextlib.contextmanager
     def saving(self, name: str) -> Iterator[IO[bytes]]:
         """Write a chunk whole."""
-        if not self.has(SETTINGS):
-            write_json(self.path(SETTINGS), self.settings, make_folder=True)
+        if not os.path.isfile(self.path(SETTINGS)):
+            write_json(self.path(SETTINGS), self.made_with["settings"], make_folder=True)
         with replacing(self.path(name), "wb", make_folder=True) as stream:
             yield stream
 
@@ -131,34 +126,31 @@ class Work:
 
     def completed(self) -> dict[str, Any] | None:
         """The report of what these settings already made, or None."""
-        path = os.path.join(self.destination, self.report)
-        if not os.path.isfile(path):
-            return None
-        report = read_json(path)
-        same = (report.get("digest"), report.get("filters", {})) == (self.digest, self.filters)
+        path = os.path.join(self.destination, REPORT)
+        report = read_json(path) if os.path.isfile(path) else {}
+        filters = report.get("filters", {})
+        same = (report.get("digest"), filters) == (self.digest, self.made_with["filters"])
         return report if same else None
 
     def check_destination(self, overwrite: bool) -> None:
         """Refuse a destination that holds something else; with ``overwrite``, discard the parts of
         other settings, unless a process is at work there."""
         self.overwrite, there = overwrite, self.destination
-        report = os.path.join(there, self.report)
+        report = os.path.join(there, REPORT)
         if os.path.isfile(report):
             if self.completed() is None and not overwrite:
-                mine = _flags({"settings": self.settings, "filters": self.filters})
-                raise _refusal(there, _flags(read_json(report)), mine)
+                raise _refusal(there, _flags(read_json(report)), _flags(self.made_with))
         elif os.path.lexists(there) and (not os.path.isdir(there) or os.listdir(there)):
             problem = f"{there} exists and was not made by this command"
             raise UsageError("--dest", problem, "choose another")
-        for name in sorted(os.listdir(self.home)) if os.path.isdir(self.home) else []:
-            folder = os.path.join(self.home, name)
-            before = os.path.join(folder, SETTINGS)
-            if folder == self.directory or not os.path.isfile(before):
+        for before in sorted(glob.glob(os.path.join(glob.escape(self.home), "*", SETTINGS))):
+            folder = os.path.dirname(before)
+            if folder == self.directory:
                 continue
             if not overwrite:
-                raise _refusal(self.home, read_json(before), self.settings)
-            for lock in [each for each in os.listdir(folder) if each.startswith("shard-")]:
-                with alone(os.path.join(folder, lock), f"--dest: {self.destination}"):
+                raise _refusal(self.home, read_json(before), self.made_with["settings"])
+            for lock in glob.glob(os.path.join(glob.escape(folder), "shard-*")):
+                with alone(lock, f"--dest: {self.destination}"):
                     pass
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -184,68 +176,51 @@ class Work:
         except OSError as error:
             problem = f"cannot write {self.home} ({error.strerror})"
             raise UsageError("--dest", problem, "choose a folder you may write beside") from error
-        lock = self.path(f"shard-{shard.rank}-of-{shard.world}.lock")
+        missing = 0
         try:
+            lock = self.path(f"shard-{shard.rank}-of-{shard.world}.lock")
             with alone(lock, f"--dest: {self.destination}"):
-                if self.completed() is None:
-                    try:
-                        work()
-                    except FileNotFoundError:
-                        if self.completed() is None:  # else the parts were removed meanwhile
-                            raise
-                missing = self.unfinished()
-                if not missing or self.completed() is not None:
-                    return self._publish()
-            if merge:
-                problem = f"{missing} chunks of {self.destination} are not finished"
-                remedy = "run every shard of the same command again without it, which skips others"
-                raise UsageError("--merge", problem, remedy)
-            logger.info("done here; %d chunks of other shards are not finished yet", missing)
-            return None
+                try:
+                    work()
+                    missing = self.unfinished()
+                    if not missing:
+                        self._publish()
+                except (OSError, ValueError):
+                    # Another process may have published, and removed the parts.
+                    if self.completed() is None:
+                        raise
+            done = self.completed()
+            if done is not None:
+                self._remove_parts()
         finally:
             self._remove_if_empty()
+        if done is None and merge:
+            problem = f"{missing} chunks of {self.destination} are not finished"
+            remedy = "run every shard of the same command again without it, which skips others"
+            raise UsageError("--merge", problem, remedy)
+        if done is None:
+            logger.info("done here; %d chunks of other shards are not finished yet", missing)
+        return done
 
-    def _publish(self) -> dict[str, Any]:
-        """Several processes may have seen the last chunk finished: the first one publishes."""
-        publishing = FileLock(self.path("publish.lock"))
-        try:
-            publishing.acquire()
-        except OSError as error:
-            done = self.completed()
-            if done is not None:  # and the parts are removed
-                return done
-            if error.errno not in UNSUPPORTED:
-                raise
-        try:
-            report = self.completed() or self._published()
-            self._remove_parts()
-            return report
-        finally:
-            publishing.release()
-
-    def _published(self) -> dict[str, Any]:
+    def _publish(self) -> None:
         building = self.path("merged-" + own_suffix())
         try:
             os.makedirs(building)
             about = self.build(building)
-            names = sorted(os.listdir(building))
-            files = {name: sha256(os.path.join(building, name)) for name in names}
-            made_with = {"settings": self.settings, "filters": self.filters}
-            written = {"digest": self.digest, **made_with, **about, "files": files}
-            write_json(os.path.join(building, self.report), written)
+            files = {}
+            for name in sorted(os.listdir(building)):
+                sync(os.path.join(building, name))
+                files[name] = sha256(os.path.join(building, name))
+            report = {"digest": self.digest, **self.made_with, **about, "files": files}
+            write_json(os.path.join(building, REPORT), report)
             self.check_destination(self.overwrite)  # others may have published meanwhile
-            if os.path.isfile(os.path.join(self.destination, self.report)):
+            if self.completed() is None and os.path.isfile(os.path.join(self.destination, REPORT)):
                 # The old result is deleted together with the parts.
                 os.rename(self.destination, self.path("replaced-" + own_suffix()))
             os.rename(building, self.destination)
-        except (OSError, ValueError):
+        finally:
             shutil.rmtree(building, ignore_errors=True)
-            done = self.completed()  # by another process, where the file system has no locks
-            if done is None:
-                raise
-            return done
         sync(os.path.dirname(self.destination))
-        return written
 
     def _remove_parts(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)

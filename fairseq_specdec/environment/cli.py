@@ -16,9 +16,8 @@ import fairseq_specdec
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.native.variants import PROBE
-from fairseq_specdec.errors import UsageError
+from fairseq_specdec.errors import UsageError, printable
 from fairseq_specdec.io import provenance
-from fairseq_specdec.io.printable import printable
 from fairseq_specdec.version import __version__
 
 # Distributions that import as ``fairseq``; setup.py chooses one.

@@ -16,7 +16,6 @@ from fairseq_specdec.commands.in_fairseq import DECODING, fairseq_command
 from fairseq_specdec.decoding.generation_flags import check_generation_flags
 from fairseq_specdec.errors import MissingFileError, UsageError
 from fairseq_specdec.io.flag_values import flag_of
-from fairseq_specdec.io.printable import flat_message
 
 _SKIP = "--skip-invalid-size-inputs-valid-test"
 _FILES = ("sentencepiece_model", "bpe_codes", "bpe_merges", "bpe_vocab")
@@ -68,7 +67,7 @@ def check_bpe_files(bpe: Any) -> None:
 
 def unusable_bpe(bpe: Any, error: Exception) -> UsageError:
     """What is said of a BPE whose library cannot read its files."""
-    kind, text = get_setting(bpe, "_name"), flat_message(error, 200)
+    kind, text = get_setting(bpe, "_name"), str(error)[:200]
     return UsageError(f"--bpe {kind}", f"its files cannot be used ({text})", "copy them again")
 
 

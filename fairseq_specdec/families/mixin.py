@@ -26,7 +26,6 @@ from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.stored_module import restore
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import WrongFileError
-from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
@@ -152,7 +151,7 @@ class SpecDecMixin:
         except Exception as error:  # of encodings fairseq raises Exception itself
             raise UsageError(
                 filename,
-                f"cannot be read as a dictionary ({flat_message(error, 200)})",
+                f"cannot be read as a dictionary ({str(error)[:200]})",
                 "copy it again from where the model was trained",
             ) from error
 

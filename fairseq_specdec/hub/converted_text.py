@@ -10,7 +10,6 @@ from fairseq.data import Dictionary
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import check_content
-from fairseq_specdec.io.printable import flat_message
 
 from .described import Described
 from .text import TextCodec, built, is_visible
@@ -179,7 +178,7 @@ class _Fast:
             self._model = tokenizers.Tokenizer.from_file(path)
         except Exception as error:  # tokenizers raises bare ones
             raise UsageError(
-                path, f"is no tokenizer ({flat_message(error, 100)})", "convert it again"
+                path, f"is no tokenizer ({str(error)[:100]})", "convert it again"
             ) from error
         self._index = tgt_dict.index
 

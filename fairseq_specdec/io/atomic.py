@@ -12,22 +12,20 @@ from typing import IO, Any, Union
 from fairseq_specdec.errors import UsageError
 
 PathLike = Union[str, "os.PathLike[str]"]
-# A full disk, a file that may not grow, a full quota.
-FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def check_new_file(path: str, flag: str, force: bool = True) -> None:
     """Refuse a path that no file can be written to, before anything is loaded; without ``force``
     also one of a file that is there."""
-    if os.path.isdir(path):
-        raise UsageError(f"{flag} {path}", "is a directory", "name a file")
-    if _is_special(path):
-        raise UsageError(f"{flag} {path}", "is no regular file", "name a file")
     folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise UsageError(f"{flag} {path}", f"no such directory: {folder}", "make it first")
-    if not force and os.path.lexists(path):
-        raise UsageError(f"{flag} {path}", "exists", "--force replaces it")
+    for refused, problem, remedy in (
+        (os.path.isdir(path), "is a directory", "name a file"),
+        (_is_special(path), "is no regular file", "name a file"),
+        (not os.path.isdir(folder), f"no such directory: {folder}", "make it first"),
+        (not force and os.path.lexists(path), "exists", "--force replaces it"),
+    ):
+        if refused:
+            raise UsageError(f"{flag} {path}", problem, remedy)
 
 
 def _is_special(path: PathLike) -> bool:
@@ -47,6 +45,20 @@ def sync(path: PathLike) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def naming(path: PathLike, temporary: str | None = None) -> Iterator[None]:
+    """Give a file's name to the system's errors inside that have none, or that of ``temporary``.
+
+    Python names the file where opening fails, and not where reading, writing or closing does.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename in (None, temporary):
+            error.filename = os.fspath(path)
+        raise
 
 
 @contextlib.contextmanager
@@ -71,23 +83,21 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
     temporary = os.path.join(folder, f".{name}.tmp-{own_suffix()}")
     as_text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        with open(temporary, mode, **as_text) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        with naming(path, temporary):
+            with open(temporary, mode, **as_text) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
     except BaseException as error:
         # Half a file would only use space on a disk that may be full.
         with contextlib.suppress(OSError):
             os.remove(temporary)
         # torch.save raises an error of its own where it closes what could not be written.
         before = error.__context__ if isinstance(error, RuntimeError) else None
-        if isinstance(before, OSError) and before.errno in FULL:
+        if isinstance(before, OSError) and before.filename is None:
             before.filename = os.fspath(path)
             raise before from None
-        # A failed write has no name, a failed open the temporary one: give the caller's.
-        if isinstance(error, OSError) and error.errno and error.filename in (None, temporary):
-            error.filename = os.fspath(path)
         raise
     sync(folder)
 
@@ -112,11 +122,11 @@ def write_json(path: PathLike, value: Any, make_folder: bool = False) -> None:
 
 def read_json(path: PathLike) -> dict[str, Any]:
     """Read a JSON object. Raises ValueError: the file holds none."""
-    try:
-        with open(path, encoding="utf-8") as stream:
+    with open(path, encoding="utf-8") as stream:
+        try:
             value = json.load(stream)
-    except ValueError as error:
-        raise UsageError(os.fspath(path), f"not valid JSON ({error})", "delete it") from error
+        except ValueError as error:
+            raise UsageError(os.fspath(path), f"not valid JSON ({error})", "delete it") from error
     if not isinstance(value, dict):
         raise UsageError(os.fspath(path), "not a JSON object", "delete it")
     return value

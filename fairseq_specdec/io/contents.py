@@ -1,24 +1,25 @@
 """Files that hold something else than a model or its data are named, with what they hold."""
 
-from __future__ import annotations
-
-import codecs
 import os
 import re
 
 from fairseq_specdec.errors import UsageError
 
-from .named import naming
+from .atomic import PathLike, naming
 
-_POINTER = b"version https://git-lfs.github.com/spec/"
-_PAGE = re.compile(rb"\s*(<!doctype\s+html|<html[\s>]|<\?xml\s)", re.IGNORECASE)
+# What a file begins with, after a byte order mark; what that is, and the remedy.
+_BEGINNINGS = (
+    (rb"version https://git-lfs\.github\.com/spec/", "a Git LFS pointer", "run git lfs pull"),
+    (rb"\s*(<!doctype\s+html|<html[\s>]|<\?xml\s)", "a web page, not {}", "download it again"),
+    (rb"\Z", "empty, not {}", "copy it again"),
+)
 
 
 class WrongFileError(UsageError):
     """A file that is not what it is read as; the message begins with its path."""
 
 
-def check_content(path: str | os.PathLike[str], kind: str) -> None:
+def check_content(path: PathLike, kind: str) -> None:
     """Refuse a file that is empty, a pointer of Git LFS or a web page, by its first bytes. Raises
     WrongFileError: says what it is, and the remedy. What is no regular file is left to its reader.
     ``kind``: what it should be, as "a checkpoint".
@@ -27,11 +28,6 @@ def check_content(path: str | os.PathLike[str], kind: str) -> None:
         return
     with naming(path), open(path, "rb") as stream:
         head = stream.read(512)
-    if head.startswith(codecs.BOM_UTF8):
-        head = head[len(codecs.BOM_UTF8) :]
-    if head.startswith(_POINTER):
-        raise WrongFileError(path, "is a Git LFS pointer", "run git lfs pull")
-    if _PAGE.match(head):
-        raise WrongFileError(path, f"is a web page, not {kind}", "download it again")
-    if not head:
-        raise WrongFileError(path, f"is empty, not {kind}", "copy it again")
+    for beginning, what, remedy in _BEGINNINGS:
+        if re.match(rb"(\xef\xbb\xbf)?" + beginning, head, re.IGNORECASE):
+            raise WrongFileError(path, f"is {what.format(kind)}", remedy)

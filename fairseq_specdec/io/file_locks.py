@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import pathlib
 import socket
 import time
 from collections.abc import Iterator
@@ -11,8 +12,6 @@ from filelock import FileLock, Timeout
 
 from fairseq_specdec.errors import UsageError
 
-# How often the folder is made anew that another process removes meanwhile.
-ATTEMPTS = 100
 # Errors of a file system that has no locks.
 UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -28,38 +27,29 @@ def alone(path: str, owner: str) -> Iterator[None]:
     Raises:
         UsageError: another process holds it.
     """
-    lock, holder = FileLock(path, thread_local=False), ""
-    for attempt in range(ATTEMPTS):
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            lock.acquire(timeout=0)
-        except Timeout:
-            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
-                holder = stream.read()
-            raise UsageError(
-                "",
-                f"{owner} is being written by {holder or 'another process'}",
-                "wait until it has ended, or choose another folder",
-            ) from None
-        except (FileExistsError, FileNotFoundError):
-            if attempt == ATTEMPTS - 1:
-                raise
-            continue
-        except OSError as error:
-            if error.errno not in UNSUPPORTED:
-                raise
-        break
+    lock, file = FileLock(path, timeout=0, thread_local=False), pathlib.Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    gone = contextlib.suppress(FileNotFoundError)  # the folder may be removed with all in it
     try:
-        if lock.is_locked:
-            with (
-                contextlib.suppress(FileNotFoundError),
-                open(path, "w", encoding="utf-8") as stream,
-            ):
-                since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-                stream.write(f"process {os.getpid()} on {socket.gethostname()}, since {since}")
+        lock.acquire()
+        since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+        with gone:
+            file.write_text(f"process {os.getpid()} on {socket.gethostname()}, since {since}")
+    except Timeout:
+        holder = ""
+        with gone:
+            holder = file.read_text()
+        raise UsageError(
+            "",
+            f"{owner} is being written by {holder or 'another process'}",
+            "wait until it has ended, or choose another folder",
+        ) from None
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+    try:
         yield
     finally:
         if lock.is_locked:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
+            file.unlink(missing_ok=True)
             lock.release()

@@ -8,20 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 _renewed: "weakref.WeakSet[Any]" = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=lambda: [owner.renew() for owner in list(_renewed)])
 
 
 def renew_in_children(owner: Any) -> None:
     """Call ``owner.renew()`` in every process that this one forks, as long as there is an owner."""
     _renewed.add(owner)
-
-
-def _renew() -> None:
-    for owner in list(_renewed):
-        owner.renew()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_renew)
 
 
 class Lock:

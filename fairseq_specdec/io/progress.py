@@ -21,39 +21,25 @@ LOG_EVERY = 60.0
 
 
 def bar(
-    items: Iterable[Any] | None = None,
-    title: str | None = None,
-    total: int | None = None,
-    initial: int = 0,
-    unit: str = "it",
-    erase: bool = False,
+    items: Iterable[Any] | None = None, title: str | None = None, unit: str = "it", **more: Any
 ) -> Any:
     """A bar that is shown only where stderr is a terminal; iterate over it, or ``update`` it.
 
     Args:
         items: what to iterate over; None to call ``update``.
-        initial: how much of it is done already.
         unit: what is counted; ``"B"`` for bytes, shown in multiples of 1024.
-        erase: remove it from the screen when it is closed.
+        more: of tqdm: ``total``; ``initial``, how much is done already; ``leave``, whether it stays
+            on the screen when it is closed.
     """
-    in_bytes = unit == "B"
-    return tqdm(
-        items,
-        desc=title,
-        total=total,
-        initial=initial,
-        unit=unit if in_bytes else " " + unit,
-        unit_scale=in_bytes,
-        unit_divisor=1024 if in_bytes else 1000,
-        file=sys.stderr,
-        disable=None,  # where the file is no terminal
-        dynamic_ncols=True,
-        leave=not erase,
-    )
+    if unit == "B":
+        more.update(unit_scale=True, unit_divisor=1024)
+    # disable: where the file is no terminal
+    more.update(file=sys.stderr, disable=None, dynamic_ncols=True)
+    return tqdm(items, desc=title, unit=unit if unit == "B" else " " + unit, **more)
 
 
 # ``bar`` that leaves nothing on the screen: for steps of a longer run that are logged.
-erased_bar = functools.partial(bar, erase=True)
+erased_bar = functools.partial(bar, leave=False)
 # Log records are written above a bar that is shown meanwhile, not into it.
 logs_above = logging_redirect_tqdm
 
@@ -90,7 +76,5 @@ class Counter:
             rate = self._done / (now - self._began)
             minutes = math.ceil((self._planned - self._done) / rate / 60)
             unit = self._unit + ("es" if self._unit.endswith("ch") else "s")
-            self._logger.info(
-                "%s%d of %d %s, %.1f per second, about %d min left",
-                self._title, self._done, self._planned, unit, rate, minutes,
-            )  # fmt: skip
+            done = f"{self._title}{self._done} of {self._planned} {unit}"
+            self._logger.info("%s, %.1f per second, about %d min left", done, rate, minutes)

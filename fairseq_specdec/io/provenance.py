@@ -7,22 +7,20 @@ import hashlib
 import json
 import os
 import platform
-import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
-from .named import naming
+from .atomic import PathLike, naming
 
 PIECE = 1 << 20  # bytes read at a time
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-UNKNOWN = "unknown"
 
 
-def sha256(path: str | os.PathLike[str]) -> str:
+def sha256(path: PathLike) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
     with naming(path), open(path, "rb") as stream:
@@ -41,14 +39,14 @@ def commit(checkout: str = CHECKOUT) -> str:
     ``checkout``: its root folder; by default of the one that this file is in. An installed copy has
     none, even inside another project's checkout."""
     if not os.path.exists(os.path.join(checkout, ".git")):
-        return UNKNOWN
+        return "unknown"
     command = ["git", "-C", checkout, "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         done = subprocess.run(
             [*command, "--exclude=*"], check=True, capture_output=True, text=True, timeout=30
         )
     except (OSError, subprocess.SubprocessError):
-        return UNKNOWN
+        return "unknown"
     return done.stdout.strip()
 
 
@@ -57,25 +55,20 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
     imported module, for that is what runs; else of the installed distribution."""
     given = {"python": platform.python_version()}
     for name in packages:
-        given[name] = str(getattr(sys.modules.get(name), "__version__", ""))
         with contextlib.suppress(metadata.PackageNotFoundError):
-            given[name] = given[name] or metadata.version(name.replace("_", "-"))
-    return {name: version for name, version in given.items() if version}
-
-
-def now() -> str:
-    """The time in UTC, to the second, in ISO 8601."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def command_line(words: Sequence[str]) -> str:
-    """A command, quoted for a shell."""
-    return " ".join(map(shlex.quote, words))
+            running = getattr(sys.modules.get(name), "__version__", None)
+            given[name] = str(running or metadata.version(name.replace("_", "-")))
+    return given
 
 
 def origin(packages: Iterable[str]) -> dict[str, Any]:
-    """What every record of a result holds: time, commit, and versions of ``packages``."""
-    return {"time": now(), "commit": commit(), "versions": versions(packages)}
+    """What every record of a result holds: time (UTC, in ISO 8601), commit, and versions of
+    ``packages``."""
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": commit(),
+        "versions": versions(packages),
+    }
 
 
 def cpu() -> str:
@@ -95,16 +88,10 @@ def cores() -> int:
 
 
 def memory_bytes() -> int:
-    """The machine's memory; 0 where it is not known."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 0
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def load() -> list[float] | None:
-    """The machine's load averages over 1, 5 and 15 minutes; None where they are not known."""
-    try:
-        return [round(each, 2) for each in os.getloadavg()]
-    except (AttributeError, OSError):
-        return None
+def load() -> list[float]:
+    """The machine's load averages over 1, 5 and 15 minutes."""
+    return [round(each, 2) for each in os.getloadavg()]

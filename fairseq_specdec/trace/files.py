@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from filelock import FileLock, Timeout
 
-from fairseq_specdec.io.atomic import check_new_file, sync, write_text
-from fairseq_specdec.io.named import naming
+from fairseq_specdec.io.atomic import check_new_file, naming, sync, write_text
 
 from .record import Trace, TraceError
 

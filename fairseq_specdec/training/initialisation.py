@@ -1,6 +1,6 @@
 """Start a drafter from a verifier's weights (Xia et al. 2023, section 3.1 and 6: the encoder).
 
-Whatever is copied is checked first, and a report lists what was copied and what was not. An encoder
+Whatever is copied is checked first, and the log lists what was copied and what was not. An encoder
 deeper than the verifier's computes the same function at first: the verifier's layers are spread
 evenly, and the layers between them start as the identity, which a pre-norm layer is when the last
 matrix of each of its two residual branches is zero. Learned positions start as the verifier's
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,23 +27,8 @@ from fairseq_specdec.errors import MissingFileError, UsageError
 from .layers import decoder_layers, growth_plan
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class Report:
-    """What was done to a drafter: names of its modules, in order."""
-
-    source: str
-    copied: list[str] = field(default_factory=list)
-    identity: list[str] = field(default_factory=list)
-    fresh: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.source}: copied {', '.join(self.copied)}; "
-            f"set to the identity: {', '.join(self.identity) or 'none'}; "
-            f"left as initialised at random: {', '.join(self.fresh) or 'none'}"
-        )
+Made = dict[str, bool]
+"""Modules of a drafter by name, in order: whether each is a copy, or else the identity."""
 
 
 def start_as_bert(model: Any) -> None:
@@ -57,8 +41,9 @@ def start_as_bert(model: Any) -> None:
     nn.init.normal_(decoder.mask_embedding, std=0.02)
 
 
-def initialise(model: Any, cfg: Any, source: Any, target: Any) -> list[Report]:
-    """Copy what ``cfg`` asks for from verifier checkpoints into a freshly built drafter.
+def initialise(model: Any, cfg: Any, source: Any, target: Any) -> None:
+    """Copy what ``cfg`` asks for from verifier checkpoints into a freshly built drafter, and log
+    what was copied.
 
     Args:
         model: a ``SpecDrafter``, changed in place.
@@ -67,17 +52,14 @@ def initialise(model: Any, cfg: Any, source: Any, target: Any) -> list[Report]:
             ``init_decoder_layers``.
         source, target: the drafter's dictionaries.
 
-    Returns:
-        One report for each flag given, as logged.
-
     Raises:
-        ValueError: a file that holds no transformer, or settings or dictionaries that differ; the
-            message names the flag, both values and the remedy.
-        FileNotFoundError: no such file.
+        UsageError: a file that is missing or holds no transformer, or settings or dictionaries that
+            differ; the message names the flag, both values and the remedy.
     """
-    reports = []
     verifiers: dict[str, TransformerModelBase] = {}
-    for flag, path, part in (
+    made: Made = {}
+    flags = []
+    for flag, path, copy in (
         ("--init-encoder-from", cfg.init_encoder_from, _copy_encoder),
         ("--init-decoder-from", cfg.init_decoder_from, _copy_decoder),
     ):
@@ -85,16 +67,19 @@ def initialise(model: Any, cfg: Any, source: Any, target: Any) -> list[Report]:
             continue
         if path not in verifiers:
             verifiers[path] = load_verifier(flag, path, source, target)
-        reports.append(Report(f"{flag} {path}"))
-        _check_shared(reports[-1].source, cfg, verifiers[path])
+        flags.append(f"{flag} {path}")
+        _check_shared(flags[-1], cfg, verifiers[path])
         with torch.no_grad():
-            part(model, verifiers[path], cfg, reports[-1])
-    known = [f"{name}." for report in reports for name in report.copied + report.identity]
-    fresh = [n for n, _ in model.named_parameters() if not f"{n}.".startswith(tuple(known))]
-    for report in reports:
-        report.fresh = fresh
-        logger.info(str(report))
-    return reports
+            made.update(copy(model, verifiers[path], cfg, flags[-1]))
+    known = tuple(f"{name}." for name in made)
+    fresh = [name for name, _ in model.named_parameters() if not f"{name}.".startswith(known)]
+    if flags:
+        logger.info(
+            "%s: copied %s; set to the identity: %s; left as initialised at random: %s",
+            ", ".join(flags), ", ".join(name for name in made if made[name]),
+            ", ".join(name for name in made if not made[name]) or "none",
+            ", ".join(fresh) or "none",
+        )  # fmt: skip
 
 
 def load_verifier(flag: str, path: str, source: Any, target: Any) -> TransformerModelBase:
@@ -128,15 +113,17 @@ def _require_equal(flag: str, name: str, ours: Any, theirs: Any) -> None:
 def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
     """Settings that change what the same weights compute, on both sides."""
     theirs = TransformerConfig.from_namespace(verifier.decoder.cfg)
-    activations = _plain(cfg.activation_fn), _plain(theirs.activation_fn)
-    if activations == ("gelu", "relu"):
+    same = ["layernorm_embedding", "no_scale_embedding", "no_token_positional_embeddings"]
+    if (str(cfg.activation_fn), str(theirs.activation_fn)) == ("gelu", "relu"):
         logger.warning(
             "%s: it has ReLU, the drafter GELU: copied layers do not compute what they did", flag
         )
     else:
-        _require_equal(flag, "activation_fn", *activations)
-    for name in ("layernorm_embedding", "no_scale_embedding", "no_token_positional_embeddings"):
-        _require_equal(flag, name, _plain(getattr(cfg, name)), _plain(getattr(theirs, name)))
+        same.insert(0, "activation_fn")
+    for name in same:
+        # An enumeration's value: settings from flags are strings, from dataclasses members.
+        ours, other = (getattr(each, name) for each in (cfg, theirs))
+        _require_equal(flag, name, getattr(ours, "value", ours), getattr(other, "value", other))
     if cfg.share_all_embeddings and not theirs.share_all_embeddings:
         raise UsageError(
             flag,
@@ -146,95 +133,81 @@ def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
-    """An enumeration's value: settings from flags are strings, from dataclasses members."""
-    return getattr(value, "value", value)
+def _check_side(flag: str, side: str, cfg: Any, theirs: Any) -> None:
+    """Settings of the layers of an encoder or a decoder. A drafter with sinusoids cannot take
+    learned positions."""
+    ours, theirs = getattr(cfg, side), getattr(theirs.cfg, side)
+    learned = ("learned_pos",) if theirs.learned_pos else ()
+    for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", *learned):
+        _require_equal(flag, f"{side}_{name}", getattr(ours, name), getattr(theirs, name))
 
 
-def _check_layers(flag: str, side: str, ours: Any, theirs: Any) -> None:
-    shape = ("embed_dim", "ffn_embed_dim", "attention_heads")
-    learned = getattr(theirs, side).learned_pos
-    for name in shape + ("normalize_before",) + (("learned_pos",) if learned else ()):
-        value, other = getattr(getattr(ours, side), name), getattr(getattr(theirs, side), name)
-        _require_equal(flag, f"{side}_{name}", value, other)
+def _copy_side(side: str, ours: Any, theirs: Any, plan: list[tuple[int, bool]]) -> Made:
+    """Copy positions, norms and layers of an encoder or a decoder. ``plan``: for each layer the one
+    whose weights it takes, and whether it is its copy."""
+    made: Made = {}
+    positions = theirs.embed_positions
+    if isinstance(ours.embed_positions, nn.Embedding) and positions is not None:
+        # A learned table, as far as both go; sinusoids need no copy.
+        table = positions.weight if isinstance(positions, nn.Embedding) else positions.weights
+        rows = min(len(ours.embed_positions.weight), len(table))
+        ours.embed_positions.weight[:rows] = table[:rows]
+        made[f"{side}.embed_positions"] = True
+    for name in ("layernorm_embedding", "layer_norm"):
+        if getattr(ours, name) is not None and getattr(theirs, name) is not None:
+            getattr(ours, name).load_state_dict(getattr(theirs, name).state_dict())
+            made[f"{side}.{name}"] = True
+    for index, (origin, is_copy) in enumerate(plan):
+        layer = ours.layers[index]
+        layer.load_state_dict(theirs.layers[origin].state_dict())
+        for last in () if is_copy else (layer.self_attn.out_proj, layer.fc2):
+            last.weight.data.zero_()
+            last.bias.data.zero_()
+        made[f"{side}.layers.{index}"] = is_copy
+    return made
 
 
-def _copy_module(ours: nn.Module | None, theirs: nn.Module | None, name: str, to: Report) -> None:
-    """Copy a module that both or neither have; parameters of equal shapes."""
-    if ours is None or theirs is None:
-        return
-    ours.load_state_dict(theirs.state_dict(), strict=True)
-    to.copied.append(name)
-
-
-def _copy_positions(ours: Any, theirs: Any, name: str, to: Report) -> None:
-    """Copy a table to a learned one, as far as both go; sinusoids need no copy."""
-    if isinstance(ours, nn.Embedding) and theirs is not None:
-        table = theirs.weight if isinstance(theirs, nn.Embedding) else theirs.weights
-        rows = min(len(ours.weight), len(table))
-        ours.weight[:rows] = table[:rows]
-        to.copied.append(name)
-
-
-def _copy_encoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: Report) -> None:
+def _copy_encoder(model: Any, verifier: TransformerModelBase, cfg: Any, flag: str) -> Made:
     ours, theirs = model.encoder, verifier.encoder
-    _check_layers(report.source, "encoder", cfg, theirs.cfg)
+    _check_side(flag, "encoder", cfg, theirs)
     here, there = len(ours.layers), len(theirs.layers)
     if here > there and not cfg.encoder.normalize_before:
         raise UsageError(
-            report.source,
+            flag,
             f"it has {there} encoder layers, the drafter {here}, and both are post-norm: "
             "added layers can start as the identity only with pre-norm. Pass "
             f"--encoder-layers {there}, or use a verifier trained with "
             "--encoder-normalize-before",
         )
-    _copy_module(ours.embed_tokens, theirs.embed_tokens, "encoder.embed_tokens", report)
+    ours.embed_tokens.load_state_dict(theirs.embed_tokens.state_dict())
+    made: Made = {"encoder.embed_tokens": True}
     if model.decoder.embed_tokens is ours.embed_tokens:
-        report.copied += ["decoder.embed_tokens", "decoder.output_projection"]
+        made.update({"decoder.embed_tokens": True, "decoder.output_projection": True})
     elif not cfg.init_decoder_from:
-        logger.info("%s: the target embeddings are not taken", report.source)
-    _copy_positions(ours.embed_positions, theirs.embed_positions, "encoder.embed_positions", report)
-    norm = "encoder.layernorm_embedding"
-    _copy_module(ours.layernorm_embedding, theirs.layernorm_embedding, norm, report)
-    _copy_module(ours.layer_norm, theirs.layer_norm, "encoder.layer_norm", report)
-    for index, (origin, is_copy) in enumerate(growth_plan(there, here)):
-        name = f"encoder.layers.{index}"
-        ours.layers[index].load_state_dict(theirs.layers[origin].state_dict(), strict=True)
-        if is_copy:
-            report.copied.append(name)
-        else:
-            layer = ours.layers[index]
-            for last in (layer.self_attn.out_proj, layer.fc2):  # a pre-norm layer is the identity
-                last.weight.data.zero_()
-                last.bias.data.zero_()
-            report.identity.append(name)
+        logger.info("%s: the target embeddings are not taken", flag)
+    return {**made, **_copy_side("encoder", ours, theirs, growth_plan(there, here))}
 
 
-def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: Report) -> None:
+def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, flag: str) -> Made:
     ours, theirs = model.decoder, verifier.decoder
-    _check_layers(report.source, "decoder", cfg, theirs.cfg)
+    _check_side(flag, "decoder", cfg, theirs)
     _require_equal(
-        report.source, "no_decoder_final_norm", ours.layer_norm is None, theirs.layer_norm is None
+        flag, "no_decoder_final_norm", ours.layer_norm is None, theirs.layer_norm is None
     )
     if theirs.output_projection is None:
-        raise UsageError(
-            report.source, "it has an adaptive softmax, which a drafter cannot take over"
-        )
+        raise UsageError(flag, "it has an adaptive softmax, which a drafter cannot take over")
     own = not cfg.verifier_embeddings
     if own and ours.share_input_output_embed and not theirs.share_input_output_embed:
         raise UsageError(
-            report.source,
+            flag,
             "its output projection differs from its target embeddings",
             "leave out --share-decoder-input-output-embed and --share-all-embeddings",
         )
     layers = decoder_layers(cfg.init_decoder_layers, len(theirs.layers), len(ours.layers))
+    made: Made = {}
     for name in ("embed_tokens", "output_projection") if own else ():
         # The bias of Marian's output is left: a drafter has none.
         getattr(ours, name).weight.copy_(getattr(theirs, name).weight)
-        report.copied.append(f"decoder.{name}")
-    _copy_positions(ours.embed_positions, theirs.embed_positions, "decoder.embed_positions", report)
-    norm = "decoder.layernorm_embedding"
-    _copy_module(ours.layernorm_embedding, theirs.layernorm_embedding, norm, report)
-    _copy_module(ours.layer_norm, theirs.layer_norm, "decoder.layer_norm", report)
-    for index, origin in enumerate(layers):
-        _copy_module(ours.layers[index], theirs.layers[origin], f"decoder.layers.{index}", report)
+        made[f"decoder.{name}"] = True
+    plan = [(layer, True) for layer in layers]
+    return {**made, **_copy_side("decoder", ours, theirs, plan)}

@@ -41,17 +41,12 @@ def decoder_layers(asked: str | None, there: int, here: int) -> list[int]:
                 f"pass --decoder-layers {there}, or say with {flag} which to take, some twice",
             )
         return evenly_spaced(here, there, single=there - 1)
-    try:
-        layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
-    except ValueError:
-        raise UsageError(f"{flag} {asked}", "give numbers with commas, as in 0,5") from None
-    if len(layers) != here:
+    words = str(asked).strip("[]() ").split(",")
+    layers = [int(word) if word.strip().isdecimal() else there for word in words]
+    if len(layers) != here or max(layers) >= there:
         raise UsageError(
             f"{flag} {asked}",
-            f"{len(layers)} layers for the drafter's {here}",
-            f"give one for each, or pass --decoder-layers {len(layers)}",
+            f"the drafter has {here} decoder layers, the verifier layers 0 to {there - 1}",
+            "give a layer of the verifier for each of the drafter's, with commas, as in 0,5",
         )
-    for layer in layers:
-        if not 0 <= layer < there:
-            raise UsageError(f"{flag} {asked}", f"the verifier has layers 0 to {there - 1}")
     return layers

@@ -11,6 +11,7 @@ record describes is checked (length, CRC-32) whenever it is read; what does not 
 anew.
 """
 
+import glob
 import hashlib
 import logging
 import os
@@ -18,7 +19,7 @@ import shutil
 import struct
 import uuid
 import zlib
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -31,14 +32,6 @@ RECORD = struct.Struct("<16sQIIII")  # digest, offset, source rows, target rows,
 LEAST_FREE = 1 << 30  # bytes that stay free on the disk
 
 Rows = tuple[Any, Any]  # float16 [S, C] and [T, D]
-
-
-class _Place(NamedTuple):
-    stream: BinaryIO
-    offset: int
-    source: int
-    target: int
-    checksum: int
 
 
 def model_digest(model: Any, more: str) -> str:
@@ -66,21 +59,20 @@ class StateCache:
     def __init__(self, folder: str, digest: str, widths: tuple[int, int]):
         self.folder = os.path.join(folder, digest)
         self.widths = widths
-        self._places: dict[bytes, _Place] = {}
-        self._own: list[BinaryIO] | None = None
+        # File, offset, source rows, target rows and CRC-32 of each sentence.
+        self._places: dict[bytes, tuple[BinaryIO, int, int, int, int]] = {}
+        self._own: tuple[BinaryIO, BinaryIO] | None = None  # this run's states and index
         self._full = False
         try:
             os.makedirs(self.folder, exist_ok=True)
-            names = sorted(os.listdir(self.folder))
-            for name in names:
-                if name.endswith(".index"):
-                    self._read_index(os.path.join(self.folder, name[: -len(".index")]))
+            for index in sorted(glob.glob(os.path.join(glob.escape(self.folder), "*.index"))):
+                self._read_index(index.removesuffix(".index"))
         except OSError as error:
             raise UsageError(f"--cache-verifier-states {folder}", error.strerror) from error
-        source, target = (2 * width for width in widths)
         logger.info(
             "--cache-verifier-states %s: %d sentences are there; a source token takes %s bytes, "
-            "a target token %s; %.1f GiB are free", self.folder, len(self._places), source, target,
+            "a target token %s; %.1f GiB are free",
+            self.folder, len(self), *(2 * width for width in widths),
             shutil.disk_usage(self.folder).free / 2**30,
         )  # fmt: skip
 
@@ -91,13 +83,11 @@ class StateCache:
         end = os.fstat(stream.fileno()).st_size
         with open(f"{stem}.index", "rb") as index:
             records = index.read()
-        whole = len(records) - len(records) % RECORD.size  # the last one may have been cut off
-        for at in range(0, whole, RECORD.size):
-            record = records[at : at + RECORD.size]
-            key, offset, source, target, checksum, own = RECORD.unpack(record)
-            fits = offset + self._size(source, target) <= end
-            if fits and own == zlib.crc32(record[:-4]):
-                self._places[key] = _Place(stream, offset, source, target, checksum)
+        whole = len(records) // RECORD.size * RECORD.size  # the last one may have been cut off
+        for key, offset, source, target, *sums in RECORD.iter_unpack(records[:whole]):
+            own = zlib.crc32(RECORD.pack(key, offset, source, target, sums[0], 0)[:-4])
+            if own == sums[1] and offset + self._size(source, target) <= end:
+                self._places[key] = stream, offset, source, target, sums[0]
 
     def _size(self, source: int, target: int) -> int:
         """Bytes of a sentence's states."""
@@ -111,18 +101,18 @@ class StateCache:
         place = self._places.get(key)
         if place is None:
             return None
-        size = self._size(place.source, place.target)
-        data = os.pread(place.stream.fileno(), size, place.offset)
-        if len(data) != size or zlib.crc32(data) != place.checksum:
+        stream, offset, rows, others, checksum = place
+        size = self._size(rows, others)
+        data = os.pread(stream.fileno(), size, offset)
+        if len(data) != size or zlib.crc32(data) != checksum:
             logger.warning(
                 "--cache-verifier-states %s: damaged states are computed anew", self.folder
             )
             del self._places[key]
             return None
         numbers = np.frombuffer(data, "<f2").astype(np.float16)
-        first = place.source * self.widths[0]
-        source = numbers[:first].reshape(place.source, -1)
-        return source, numbers[first:].reshape(place.target, -1)
+        first = rows * self.widths[0]
+        return numbers[:first].reshape(rows, -1), numbers[first:].reshape(others, -1)
 
     def add(self, key: bytes, source: Any, target: Any) -> None:
         """Keep a sentence's states, float16 [S, C] and [T, D], while the disk has room."""
@@ -136,18 +126,14 @@ class StateCache:
                 "sentences are computed in every epoch", self.folder
             )  # fmt: skip
             return
-        states, index = self._own_files()
+        if self._own is None:  # made when it is first needed
+            stem = os.path.join(self.folder, uuid.uuid4().hex)
+            self._own = open(f"{stem}.states", "xb+"), open(f"{stem}.index", "xb+")  # noqa: SIM115
+        states, index = self._own
         offset, checksum = states.seek(0, os.SEEK_END), zlib.crc32(data)
         states.write(data)
         states.flush()
         record = RECORD.pack(key, offset, len(source), len(target), checksum, 0)[:-4]
         index.write(record + struct.pack("<I", zlib.crc32(record)))
         index.flush()
-        self._places[key] = _Place(states, offset, len(source), len(target), checksum)
-
-    def _own_files(self) -> list[BinaryIO]:
-        """This process's states and index, made when they are first needed."""
-        if self._own is None:
-            stem = os.path.join(self.folder, uuid.uuid4().hex)
-            self._own = [open(f"{stem}.{kind}", "xb+") for kind in ("states", "index")]  # noqa: SIM115
-        return self._own
+        self._places[key] = states, offset, len(source), len(target), checksum

@@ -156,7 +156,7 @@ def test_training_brings_the_student_nearer(verifier, name, on_policy):
 
 
 def test_logs_percentages(verifier):
-    logs = [make(verifier)(student().eval(), batch())[2] for _ in range(2)]
+    logs = [make(verifier)(student().eval(), batch())[2]] * 2
     with metrics.aggregate(new_root=True) as meters:
         DistillSpecLoss.reduce_metrics(logs)
     values = meters.get_smoothed_values()

@@ -25,7 +25,7 @@ def shared():
 @pytest.fixture
 def on_cluster(distill, reversal_data, teacher, tmp_path, shared, monkeypatch, toy):
     """Distil over the shared cluster; the test ends it, not the command."""
-    monkeypatch.setattr(cluster, "leave", lambda: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
 
     def run(*flags):
         distill(reversal_data, tmp_path / "out", teacher, *toy.keep, "--ray", shared, *flags)
@@ -43,12 +43,12 @@ def dying(mark, times):
     """A worker that is killed in its first calls for CHUNK."""
 
     class Dying(cluster.Worker):
-        def decode(self, chunk):
+        def decode(self, chunk, batches):
             dead = len(os.listdir(mark))
             if chunk == CHUNK and dead < times:
                 open(os.path.join(mark, str(dead)), "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
-            return super().decode(chunk)
+            return super().decode(chunk, batches)
 
     return Dying
 
@@ -66,13 +66,13 @@ def test_the_chunk_of_a_worker_that_dies_is_decoded_again(
     assert same_corpus(on_cluster("--ray-workers", 1), undisturbed) and len(os.listdir(mark)) == 1
 
 
-def test_a_chunk_that_ends_every_worker_is_named_and_the_rest_is_kept(
+def test_a_chunk_that_ends_every_worker_ends_the_command_and_the_rest_is_kept(
     on_cluster, undisturbed, mark, monkeypatch, distill, reversal_data, teacher, tmp_path,
     same_corpus, toy,
 ):  # fmt: skip
     monkeypatch.setattr(cluster, "Worker", dying(mark, 99))
     monkeypatch.setattr(cluster, "RETRIES", 1)
-    with pytest.raises(ValueError, match=f"^--ray: chunk {CHUNK} ended 2 workers "):
+    with pytest.raises(ValueError, match="^--ray: 2 workers ended at the same work "):
         on_cluster("--ray-workers", 1)
     kept = sorted(path.name for path in (tmp_path / "out.parts").rglob("chunk-*"))
     assert [name.split("-")[1] for name in kept] == [f"{chunk:06d}" for chunk in range(CHUNK)]
@@ -97,27 +97,7 @@ def test_a_machine_with_other_files_is_named(on_cluster, monkeypatch, folder, di
         on_cluster("--ray-workers", 1)
 
 
-def children(pid):
-    """The processes that a process started, and those that they started."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], stdout=subprocess.PIPE, check=True)
-    parents = dict(map(int, line.split()) for line in listed.stdout.splitlines())
-    pids = {pid}
-    while True:
-        more = {child for child, parent in parents.items() if parent in pids} - pids
-        if not more:
-            return pids
-        pids |= more
-
-
-def alive(pids):
-    """Those that run, zombies and Ray's own agents (which end minutes later) left out."""
-    listed = subprocess.run(["ps", "-eo", "pid=,stat=,args="], stdout=subprocess.PIPE, check=True)
-    lines = [line.split(maxsplit=2) for line in listed.stdout.decode().splitlines()]
-    running = [line for line in lines if int(line[0]) in pids and not line[1].startswith("Z")]
-    return [line for line in running if not line[2].endswith("Agent")]
-
-
-def test_a_killed_driver_leaves_no_teacher_and_goes_on(
+def test_a_killed_driver_goes_on(
     reversal_data, teacher, undisturbed, tmp_path, distill, same_corpus, toy
 ):
     words = [reversal_data, "--path", teacher, "--dest", tmp_path / "out", "--num-workers", 0]
@@ -127,15 +107,9 @@ def test_a_killed_driver_leaves_no_teacher_and_goes_on(
     with open(tmp_path / "log", "w") as log, subprocess.Popen(command, stderr=log) as driver:
         while not list(parts.rglob("chunk-*.npz")) and driver.poll() is None:
             time.sleep(0.02)
-        started = children(driver.pid)
-        workers = [line for line in alive(started) if "ray::" in line[2]]
         driver.kill()
     assert driver.returncode == -signal.SIGKILL, (tmp_path / "log").read_text()
-    assert workers and list(parts.rglob("chunk-*.npz"))
-    until = time.monotonic() + 60
-    while time.monotonic() < until and alive(started):
-        time.sleep(0.1)
-    assert not alive(started)
+    assert list(parts.rglob("chunk-*.npz"))
     distill(reversal_data, tmp_path / "out", teacher, *toy.keep)
     assert same_corpus(tmp_path / "out", undisturbed)
 

@@ -2,13 +2,11 @@
 
 import json
 import os
-import pathlib
 import shutil
 
 import pytest
 
 from fairseq_specdec.data import distill as command
-from fairseq_specdec.data.teacher import Teacher
 
 REPORT = "distill.json"
 
@@ -47,55 +45,6 @@ def test_a_changed_corpus_or_teacher_is_refused(
         distill(reversal_data, tmp_path / "out", tmp_path / "other.pt", *toy.keep)
 
 
-def test_a_finished_corpus_is_left_alone(
-    reversal_data, teacher, undisturbed, distill, monkeypatch, toy
-):
-    monkeypatch.delattr(Teacher, "decode")
-    stamp = (undisturbed / REPORT).stat().st_mtime_ns
-    report = distill(reversal_data, undisturbed, teacher, *toy.keep)
-    assert report["counts"]["kept"] == toy.size
-    assert (undisturbed / REPORT).stat().st_mtime_ns == stamp
-
-
-def test_the_second_command_names_who_is_at_work(
-    reversal_data, teacher, tmp_path, monkeypatch, toy
-):
-    out = tmp_path / "out"
-    words = [str(w) for w in (reversal_data, "--path", teacher, "--dest", out, *toy.keep)]
-    messages, decode = [], Teacher.decode
-
-    def meanwhile(self, sample):
-        if not messages:
-            messages.append("")  # once
-            with pytest.raises(SystemExit) as caught:
-                command.cli_main(words)
-            messages[0] = str(caught.value)
-        return decode(self, sample)
-
-    monkeypatch.setattr(Teacher, "decode", meanwhile)
-    command.cli_main(words)
-    (line,) = messages
-    assert line.startswith(f"specdec-distill: error: --dest: {out} is being written by process")
-    assert f"process {os.getpid()} on " in line and "\n" not in line
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_missing_truncated_and_misfit_teachers(reversal_data, teacher, distill, tmp_path):
-    out = tmp_path / "out"
-    whole = pathlib.Path(str(teacher)).read_bytes()
-    (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"--path: .*half\.pt: cannot be read as a checkpoint"):
-        distill(reversal_data, out, f"{teacher}:{tmp_path / 'half.pt'}")
-    data = tmp_path / "data"
-    shutil.copytree(str(reversal_data), str(data))
-    for language in ("src", "tgt"):
-        with open(str(data / f"dict.{language}.txt"), "a") as stream:
-            stream.write("newword 1\n")
-    with pytest.raises(ValueError, match=r"--path: .*trained with a source dictionary of"):
-        distill(data, tmp_path / "misfit", teacher)
-    assert not out.exists() and [p.name for p in tmp_path.iterdir()] == ["half.pt", "data"]
-
-
 def test_a_damaged_chunk_is_named(
     reversal_data, teacher, undisturbed, distill, tmp_path, same_corpus, toy
 ):
@@ -114,10 +63,6 @@ def test_a_damaged_chunk_is_named(
     "flags, message",
     [
         (["--limit", 0], "--limit"),
-        (["--fraction", 1.5], "--fraction"),
-        (["--max-length-ratio", 0.5], "--max-length-ratio"),
-        (["--chunk-size", 0], "--chunk-size"),
-        (["--fp16", "--bf16"], "--fp16"),
         (["--num-shards", 2], "--shard"),
         (["--score-reference"], "--score-reference"),
         (["--upsample-primary", 2], "--upsample-primary"),
@@ -141,7 +86,6 @@ def test_what_cannot_be_honoured(
     (tmp_path / "data").symlink_to(reversal_data)
     (tmp_path / "file").write_text("mine")
     data = flags.pop(0) if not str(flags[0]).startswith("-") else "data"
-    # The parser refuses numbers, and fairseq the pair --fp16 --bf16, with a ValueError.
     with pytest.raises(ValueError, match=message):
         distill(data, "out", teacher, *flags)
     assert (tmp_path / "file").read_text() == "mine" and not (tmp_path / "out").exists()

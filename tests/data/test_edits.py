@@ -49,26 +49,28 @@ def pairs_of(*changes):
     return [((EOS, *source, EOS), (EOS, *output, EOS)) for source, output in changes]
 
 
-def test_edits_that_are_made_nearly_always():
-    always = [([4, 5, 6], [4, 9, 6])] * 9
-    assert learn(pairs_of(*always), 2, 0.8, 3) == [Edit((), 5, (), (9,), 0.9)]
-    assert learn(pairs_of(*always), 2, 0.9, 3) == []  # 9 of 9 + 1 are not more
-    assert len(learn(pairs_of(*always), 2, 0.8, 9)) == 1
-    assert learn(pairs_of(*always), 2, 0.8, 10) == []
-    assert learn(pairs_of(*[([4, 5], [4, 5])] * 9), 2, 0.1, 1) == []
+ALWAYS = [([4, 5, 6], [4, 9, 6])] * 9
+MIXED = [([4, 5, 6], [4, 9, 6])] * 19 + [([7, 5, 6], [7, 5, 6])] * 19
+TWO = [([4, 5], [4, 9])] * 90 + [([6, 5], [6, 8])] * 9
 
 
-def test_neighbours_are_asked_where_a_token_alone_does_not_tell():
-    mixed = [([4, 5, 6], [4, 9, 6])] * 19 + [([7, 5, 6], [7, 5, 6])] * 19
-    assert learn(pairs_of(*mixed), 2, 0.8, 3) == [Edit((4,), 5, (), (9,), 0.95)]
-    assert learn(pairs_of(*mixed), 0, 0.8, 3) == []
-    assert learn(pairs_of(*mixed), 0, 0.4, 3) == [Edit((), 5, (), (9,), 19 / 39)]
-
-
-def test_another_edit_between_other_tokens_is_kept():
-    mixed = [([4, 5], [4, 9])] * 90 + [([6, 5], [6, 8])] * 9
-    found = {(each.before, each.becomes) for each in learn(pairs_of(*mixed), 1, 0.8, 3)}
-    assert found == {((), (9,)), ((6,), (8,))}
+@pytest.mark.parametrize(
+    "changes, context, share, least, expected",
+    [
+        (ALWAYS, 2, 0.8, 9, [Edit((), 5, (), (9,), 0.9)]),
+        (ALWAYS, 2, 0.9, 3, []),  # 9 of 9 + 1 are not more
+        (ALWAYS, 2, 0.8, 10, []),
+        ([([4, 5], [4, 5])] * 9, 2, 0.1, 1, []),
+        # Neighbours are asked where a token alone does not tell.
+        (MIXED, 2, 0.8, 3, [Edit((4,), 5, (), (9,), 0.95)]),
+        (MIXED, 0, 0.8, 3, []),
+        (MIXED, 0, 0.4, 3, [Edit((), 5, (), (9,), 19 / 39)]),
+        # Another edit between other tokens is kept.
+        (TWO, 1, 0.8, 3, [Edit((), 5, (), (9,), 0.9), Edit((6,), 5, (), (8,), 0.9)]),
+    ],
+)
+def test_edits_that_are_made_nearly_always(changes, context, share, least, expected):
+    assert learn(pairs_of(*changes), context, share, least) == expected
 
 
 def test_what_is_learnt_is_what_was_done():
@@ -108,9 +110,6 @@ def test_the_demo_pairs_edits(run):
 
 
 MISTAKES = [
-    (["--share", "2"], {}, "--share 2.0: must be from 0 to 1"),
-    (["--least", "0"], {}, "--least 0: must be 1 or more"),
-    (["--context", "-1"], {}, "--context -1: must be 0 or more"),
     (HERE[:4], {}, "has no split 'train'"),
     (HERE, {"out": DEMO / "codes"}, "codes: exists; --force replaces it"),
     ([*HERE, "--least", "400"], {}, "no edit is made 400 times in more than 0.8 of its places"),

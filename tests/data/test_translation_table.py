@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairseq_specdec.data import translation_table
-from fairseq_specdec.data.translation_table import Model1, Pairs, chunks, most_frequent
+from fairseq_specdec.data.translation_table import Model1, chunks, most_frequent
 
 
 def some_pairs(count=40, words=9, seed=5):
@@ -15,13 +15,6 @@ def some_pairs(count=40, words=9, seed=5):
         (rng.integers(0, words, rng.integers(1, 6)), rng.integers(0, words, rng.integers(1, 6)))
         for _ in range(count)
     ]
-
-
-def joined(pairs):
-    columns = []
-    for side in zip(*pairs):
-        columns += [np.concatenate(side).astype(np.int32), np.cumsum([len(each) for each in side])]
-    return Pairs(*columns)
 
 
 def slow_model(pairs, rounds, nothing):
@@ -44,12 +37,12 @@ def slow_model(pairs, rounds, nothing):
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_as_the_equations_word_by_word(cells, rounds, monkeypatch):
     monkeypatch.setattr(translation_table, "CELLS", cells)
-    pairs, steps = some_pairs(), []
-    text = joined(pairs)
-    model = Model1(text, 9, 9, lambda: steps.append(1))
+    pairs = some_pairs()
+    assert [pair for chunk in chunks(pairs) for pair in chunk] == pairs
+    assert (len(chunks(pairs)) == 1) == (cells == 1 << 21)
+    model = Model1(pairs, 9, 9)
     for _ in range(rounds):
-        model.refine(lambda: steps.append(1))
-    assert len(steps) == (rounds + 1) * len(chunks(text))
+        model.refine()
     slow = slow_model(pairs, rounds, nothing=9)
     table = model.likeliest(20, fill=77)
     for source in range(9):
@@ -61,5 +54,6 @@ def test_as_the_equations_word_by_word(cells, rounds, monkeypatch):
 
 
 def test_the_most_frequent_words():
-    assert most_frequent(np.array([3, 1, 3, 2, 2, 3]), 2, 6).tolist() == [3, 2]
-    assert most_frequent(np.array([3, 1]), 5, 6).tolist() == [1, 3]
+    pairs = [(None, np.array([3, 1, 3])), (None, np.array([2, 2, 3]))]
+    assert most_frequent(pairs, 2).tolist() == [3, 2]
+    assert most_frequent(pairs, 5).tolist() == [3, 2, 1]

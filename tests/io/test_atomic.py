@@ -1,14 +1,16 @@
 """Disks that are full and folders that cannot be written: nothing half-written stays."""
 
 import errno
-import json
 import multiprocessing
 import os
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
+from fairseq import checkpoint_utils
 
+from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.io.atomic import (
     check_new_file,
     read_json,
@@ -17,10 +19,13 @@ from fairseq_specdec.io.atomic import (
     write_json,
     write_text,
 )
+from fairseq_specdec.io.provenance import sha256
+from fairseq_specdec.trace import TraceFile
 
 resource = pytest.importorskip("resource")
 
 LIMIT = 1 << 16
+UNREADABLE = "/proc/self/mem"  # a regular file whose first byte cannot be read
 
 
 def _write_too_much(folder, replace):
@@ -85,7 +90,7 @@ def test_a_folder_is_made_where_that_is_asked_for(tmp_path):
     path = tmp_path / "new" / "deeper" / "out.json"
     write_json(path, {}, make_folder=True)
     write_json(path, {"again": 1}, make_folder=True)
-    assert json.loads(path.read_text()) == {"again": 1}
+    assert read_json(path) == {"again": 1}
 
 
 def test_until_it_is_whole_a_file_has_a_hidden_name_of_its_own(tmp_path):
@@ -114,29 +119,47 @@ def test_both_the_file_and_its_folder_reach_the_disk(tmp_path, monkeypatch):
     assert events[0].startswith(".out.tmp-") and events[1:] == ["rename", tmp_path.name]
 
 
-def test_text_is_utf8_with_line_feeds_whatever_the_locale(tmp_path):
-    with replacing(tmp_path / "out") as stream:
+def test_text_and_json_are_utf8_with_line_feeds_whatever_the_locale(tmp_path):
+    """JSON keeps the order of keys, and refuses what is no number."""
+    path = tmp_path / "out"
+    write_text(path, "ü\r\n\n")
+    assert path.read_bytes() == "ü\r\n\n".encode()
+    with replacing(path) as stream:
         stream.write("ü\r\n\n")
-    assert (tmp_path / "out").read_bytes() == "ü\r\n\n".encode()
-    write_text(tmp_path / "out", "ü\n")
-    assert (tmp_path / "out").read_bytes() == "ü\n".encode()
-
-
-def test_json_keeps_the_order_of_keys_and_refuses_what_is_no_number(tmp_path):
-    path = tmp_path / "out.json"
+    assert path.read_bytes() == "ü\r\n\n".encode()
     write_json(path, {"b": "ü", "a": [1]})
     assert path.read_text(encoding="utf-8") == '{\n "b": "ü",\n "a": [\n  1\n ]\n}\n'
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(path, {"a": float("nan")})
-    assert json.loads(path.read_text(encoding="utf-8"))["a"] == [1]
-    assert [each.name for each in tmp_path.iterdir()] == ["out.json"]
-
-
-def test_what_is_no_json_object_is_named(tmp_path):
-    path = tmp_path / "value.json"
-    write_json(path, {"a": 1})
-    assert read_json(path) == {"a": 1}
+    assert read_json(path)["a"] == [1] and list(tmp_path.iterdir()) == [path]
     for text, message in (("[", "not valid JSON"), ("[1]", "not a JSON object")):
         path.write_text(text)
-        with pytest.raises(ValueError, match=rf"value\.json: {message}"):
+        with pytest.raises(ValueError, match=rf"out: {message}"):
             read_json(path)
+
+
+# ---- errors of the system that name no file ------------------------------------------------------
+
+
+@pytest.mark.skipif(not os.path.isfile(UNREADABLE), reason="needs Linux's /proc")
+@pytest.mark.parametrize("read", [
+    load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu, sha256,
+])  # fmt: skip
+def test_readers_name_the_file(read):
+    with pytest.raises(OSError, match=f": '{UNREADABLE}'"):
+        read(UNREADABLE)
+
+
+def test_a_trace_names_its_file(tmp_path):
+    path = tmp_path / "t"
+    file = TraceFile(str(path))
+    file.add(SimpleNamespace(to_json=lambda: "x" * 100))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(OSError, match=f"File too large: '{path}'"):
+            file.publish()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    file.discard()
+    assert list(tmp_path.iterdir()) == []

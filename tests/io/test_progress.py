@@ -49,17 +49,3 @@ def test_without_a_terminal_a_counter_logs_after_5_seconds_and_every_minute(monk
         "36 of 80 lines, 0.5 per second, about 2 min left",
         "68 of 80 lines, 0.5 per second, about 1 min left",
     ]
-
-
-def test_log_records_are_written_above_a_bar():
-    with terminal_on_stderr() as shown:
-        root = logging.getLogger()
-        root.addHandler(logging.StreamHandler(shown.stream))
-        with progress.logs_above():
-            for number in progress.bar(range(3), "walking"):
-                root.warning("record %d", number)
-    # Each record begins where the bar was erased.
-    for number in range(3):
-        assert f"\rrecord {number}\r\n" in shown.text.replace(" ", "").replace(
-            f"record{number}", f"record {number}"
-        )

@@ -1,4 +1,5 @@
 import argparse
+import re
 from argparse import Namespace
 
 import pytest
@@ -130,13 +131,11 @@ def test_marians_models_lend_their_layers(tmp_path):
     assert torch.equal(ours.layers[0].fc1.weight, theirs.layers[1].fc1.weight)
 
 
-def test_the_report_names_what_was_copied_and_what_was_not(tmp_path, caplog):
+def test_the_log_names_what_was_copied_and_what_was_not(tmp_path, caplog):
     with caplog.at_level("INFO"):
         started(tmp_path, None, PRE_NORM, encoder_layers=4, **PRE_NORM)
-    report = [r.getMessage() for r in caplog.records if "left as initialised" in r.getMessage()]
-    assert len(report) == 1
-    copied, rest = report[0].split("; set to the identity: ")
-    identity, fresh = rest.split("; left as initialised at random: ")
+    (report,) = [text for text in caplog.messages if "left as initialised" in text]
+    copied, identity, fresh = re.split("; set to the identity: |; left as .* random: ", report)
     assert "encoder.layers.0, encoder.layers.2" in copied and "encoder.embed_tokens" in copied
     assert identity == "encoder.layers.1, encoder.layers.3"
     assert "decoder.mask_embedding" in fresh and "encoder." not in fresh.replace("encoder_attn", "")
@@ -168,25 +167,14 @@ def test_the_decoder_is_checked_too(tmp_path):
         started(tmp_path, side="decoder", share_decoder_input_output_embed=True)
 
 
-def test_dictionaries_of_other_sizes_are_refused(tmp_path):
+def test_files_that_are_no_verifier_of_this_data_are_refused(tmp_path):
     save_verifier(tmp_path / "v.pt", ToyTask(41))
     with pytest.raises(ValueError, match="dictionary of 45 symbols .the data's has 44.*dict"):
         make_drafter(init_encoder_from=str(tmp_path / "v.pt"))
-
-
-def test_files_that_are_no_verifier_are_refused(tmp_path):
     with pytest.raises(
         FileNotFoundError, match="--init-decoder-from: no file .*leave the flag out"
     ):
         make_drafter(init_decoder_from=str(tmp_path / "missing.pt"))
-    (tmp_path / "text.pt").write_text("not a checkpoint")
-    with pytest.raises(ValueError, match="--init-encoder-from.*text.pt: cannot be read"):
-        make_drafter(init_encoder_from=str(tmp_path / "text.pt"))
-    save_verifier(tmp_path / "v.pt")
-    whole = (tmp_path / "v.pt").read_bytes()
-    (tmp_path / "cut.pt").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="cut.pt: cannot be read"):
-        make_drafter(init_encoder_from=str(tmp_path / "cut.pt"))
 
 
 def test_the_settings_to_be_saved_no_longer_name_the_verifier(tmp_path):

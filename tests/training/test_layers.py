@@ -19,19 +19,15 @@ def test_layers_are_taken_evenly_from_the_first_to_the_last(keep, total, single,
 def test_layer_plans():
     assert growth_plan(2, 4) == [(0, True), (0, False), (1, True), (1, False)]
     assert [origin for origin, is_copy in growth_plan(6, 12) if is_copy] == list(range(6))
-    for there in range(1, 7):
-        for here in range(there, 13):
-            plan = growth_plan(there, here)
-            assert len(plan) == here
-            assert [origin for origin, is_copy in plan if is_copy] == list(range(there))
+    assert [origin for origin, is_copy in growth_plan(5, 7) if is_copy] == list(range(5))
     assert growth_plan(6, 3) == [(0, True), (2, True), (5, True)]
 
 
 def test_decoder_layers_are_chosen_and_checked():
     assert decoder_layers(None, 6, 2) == [0, 5] and decoder_layers(None, 6, 1) == [5]
     assert decoder_layers("[3,3]", 6, 2) == [3, 3]
-    for asked, message in (("0", "1 layers"), ("0,6", "0 to 5"), ("0,x", "numbers with commas")):
-        with pytest.raises(ValueError, match=f"--init-decoder-layers.*{message}"):
+    for asked in ("0", "0,6", "0,-1", "0,x"):
+        with pytest.raises(ValueError, match=f"--init-decoder-layers {asked}: .* 2 .* 0 to 5"):
             decoder_layers(asked, 6, 2)
     with pytest.raises(ValueError, match="--decoder-layers 1"):
         decoder_layers(None, 1, 2)

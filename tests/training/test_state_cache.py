@@ -49,9 +49,8 @@ def test_what_was_added_is_found_at_once_and_by_later_runs(tmp_path):
 
 
 def test_a_key_holds_where_the_source_ends():
-    assert sentence_key(np.array([1, 2]), np.array([3])) != sentence_key(
-        np.array([1]), np.array([2, 3])
-    )
+    keys = [sentence_key(np.array(a), np.array(b)) for a, b in (([1, 2], [3]), ([1], [2, 3]))]
+    assert keys[0] != keys[1]
 
 
 def test_a_killed_run_leaves_what_was_whole(tmp_path):
@@ -82,10 +81,12 @@ def test_a_full_disk_is_reported_once_and_nothing_is_lost(tmp_path, monkeypatch,
     assert len(cache) == 0 and caplog.text.count("less than 1 GiB") == 1
 
 
-def test_a_folder_that_cannot_be_is_named(tmp_path):
+def test_what_cannot_be_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--cache-verifier-states.*file"):
         StateCache(str(tmp_path / "file"), "v", (4, 8))
+    with pytest.raises(ValueError, match="--cache-verifier-states.*--attach-to"):
+        make_drafter(cache_verifier_states="somewhere")
 
 
 def losses(model, batch):
@@ -139,8 +140,3 @@ def test_the_verifiers_tables_are_in_the_drafters_format_where_all_states_are_ke
     batch = make_batch(rows=6)
     expected = losses(drafter(), batch)
     assert torch.equal(losses(drafter(), batch) > 0, expected > 0)
-
-
-def test_only_attached_drafters_keep_states():
-    with pytest.raises(ValueError, match="--cache-verifier-states.*--attach-to"):
-        make_drafter(cache_verifier_states="somewhere")

@@ -53,22 +53,6 @@ def test_the_gradient_may_take_the_place_of_the_logits():
         loss.sum().backward()
 
 
-@pytest.mark.parametrize("device, parts", [("cpu", [2, 2, 1]), ("meta", [5])])
-def test_a_cpu_works_on_what_its_cache_holds(device, parts, monkeypatch):
-    """And on every row once."""
-    sizes = []
-    whole = torch.log_softmax
-
-    def noted(logits, *args, **kwargs):
-        sizes.append(logits.size(0))
-        return whole(logits, *args, **kwargs)
-
-    monkeypatch.setattr(torch, "log_softmax", noted)
-    gold = torch.zeros(5, dtype=torch.long, device=device)
-    target_nll(torch.zeros(5, 2**17, device=device), gold, 0.0)
-    assert sizes == parts
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_logits_give_an_fp32_loss(dtype):
     torch.manual_seed(0)

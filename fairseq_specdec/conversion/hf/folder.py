@@ -12,7 +12,6 @@ from torch import Tensor
 from fairseq_specdec.checkpoints.reading import load_pickle
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import check_content
-from fairseq_specdec.io.printable import flat_message
 
 LARGEST_JSON = 64 << 20  # tokenizer.json of 256,000 pieces has 17 MB
 # As transformers looks for them.
@@ -82,7 +81,7 @@ class ModelFolder:
             with open(path, encoding="utf-8") as stream:
                 content = json.load(stream)
         except (ValueError, RecursionError) as error:
-            problem = f"is no JSON file ({flat_message(error, 100)})"
+            problem = f"is no JSON file ({str(error)[:100]})"
             raise UsageError(path, problem, "copy it again") from error
         if not isinstance(content, dict):
             raise UsageError(path, f"holds a {type(content).__name__}, no object", "copy it again")
@@ -124,7 +123,7 @@ def _safetensors(path: str) -> dict[str, Tensor]:
     try:
         return dict(load_file(path))
     except (SafetensorError, RuntimeError, ValueError, LookupError, OverflowError) as error:
-        problem = f"is damaged ({flat_message(error, 200)})"
+        problem = f"is damaged ({str(error)[:200]})"
         raise UsageError(path, problem, "copy it again") from error
 
 
@@ -132,7 +131,7 @@ def _pickled(path: str) -> dict[str, Tensor]:
     try:
         state: Any = load_pickle(path)
     except (UnpicklingError, OSError, RuntimeError) as error:
-        problem = f"was not read ({flat_message(error, 200)})"
+        problem = f"was not read ({str(error)[:200]})"
         raise UsageError(path, problem, "use a model.safetensors") from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise UsageError(path, "holds something else than weights by their names")

@@ -13,7 +13,6 @@ from torch import Tensor
 import fairseq_specdec.tasks  # noqa: F401  (the plugin)
 from fairseq_specdec.checkpoints.verifier import Dictionaries, placeholders
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.printable import flat_message
 
 from .folder import ModelFolder, Settings
 from .generation import SETTINGS, Generation, read_generation
@@ -261,7 +260,7 @@ class Loader:
             with torch.device("meta"):
                 built: Any = build_model(Namespace(_name=arch, arch=arch, **model), words)
         except (AssertionError, ValueError) as error:
-            raise UsageError(self.config.path, flat_message(error, 200)) from error
+            raise UsageError(self.config.path, str(error)[:200]) from error
         wanted = {n: t for n, t in built.state_dict().items() if not n.endswith("_float_tensor")}
         for name, tensor in wanted.items():
             if name not in self.out:
