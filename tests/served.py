@@ -57,12 +57,12 @@ def serving(*words, device=True):
     """A client of a server with this command line, in a thread."""
     flags = ["--device", "cpu"] if device else []
     server = start([*map(str, words), "--port", "0", *flags])
-    thread = threading.Thread(target=server.uvicorn.run, kwargs={"sockets": [server.socket]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [server.socket]})
     thread.start()
     try:
-        while not server.uvicorn.started:
+        while not server.started:
             time.sleep(0.01)
         yield Client(server)
     finally:
-        server.uvicorn.should_exit = True
+        server.should_exit = True
         thread.join()

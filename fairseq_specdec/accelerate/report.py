@@ -38,8 +38,8 @@ BODY = """
 {% if made %}
 {{ bars("Milliseconds per sentence, " + first, times, "{:.1f}") }}
 {{ bars("Speed of the fastest way over stock fairseq's at the same beam", speeds, "{:.1f}x") }}
-{{ line("Accepted tokens on validation sentences in training (1 without a drafter)", history,
-        "updates", "accepted tokens") }}
+{{ bars("Accepted tokens on validation sentences, by updates of training (1 without a drafter)",
+        history, "{:.2f}") }}
 <h2>How it was made</h2><p>{{ made }}</p>
 {% endif %}
 """

@@ -26,7 +26,6 @@ from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.stored_module import restore
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import WrongFileError
-from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
 from .fairseq_flags import (
@@ -292,7 +291,7 @@ class SpecDecMixin:
         words = (self.source_dictionary, generator.tgt_dict)  # type: ignore[attr-defined]
         trace_builder = TraceBuilder(settings.strategy, facts, *words)
         batches = self._batches  # not the task itself: the recorder may outlive it
-        recorder = Recorder(TraceFile(settings.trace_path), trace_builder, lambda: _ended(batches))
+        recorder = Recorder(settings.trace_path, trace_builder, lambda: _ended(batches))
         weakref.finalize(generator, recorder.close, _log_is_open)
         return recorder
 
@@ -339,11 +338,10 @@ class SpecDecMixin:
         if recorder is None:
             return step(generator, models, sample, *args, **kwargs)
         try:
-            recorder.begin()
             hypotheses = step(generator, models, sample, *args, **kwargs)
             recorder.add(sample, hypotheses)
         except BaseException:
-            recorder.fail()
+            recorder.close(failed=True)
             raise
         return hypotheses
 

@@ -1,9 +1,9 @@
-"""Reports as HTML pages that need no other file: one base page, one style, pictures as SVG."""
+"""HTML pages that need no other file: one base page, and of reports one style, pictures as SVG."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 
 STYLE = """
 :root { color-scheme: light dark; background: Canvas; color: CanvasText }
@@ -15,72 +15,54 @@ h1, li { overflow-wrap: anywhere }
 div { overflow-x: auto } figure { margin: 1em 0 } figcaption { font-size: .9em }
 pre { background: #8882; padding: .8em; white-space: pre-wrap; overflow-wrap: anywhere }
 svg { width: 100%; max-width: 40em; font-size: 13px; fill: currentColor }
-rect, circle { fill: #3b82c4 }
-path, polyline { fill: none; stroke: currentColor } polyline { stroke: #3b82c4; stroke-width: 2 }
+rect { fill: #3b82c4 }
 """
 BASE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
+<html lang="en"><head><meta charset="utf-8">{{ meta | safe }}
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
 <title>{{ title }}</title><style>{{ style | safe }}</style></head>
 <body><main>
 <h1>{{ title }}</h1>
-{% block body %}{% endblock %}
+BODY
 </main></body></html>
 """
-# What a page imports: a table that is scrolled by keys too; bars from 0, with their values behind
-# them; a line on axes whose ends are the least and the greatest values.
-PARTS = """
-{%- macro table(head, rows) -%}
+# What a page may use: a table that is scrolled by keys too; bars from 0, with their values behind
+# them.
+MACROS = """{%- macro table(head, rows) -%}
 <div tabindex="0"><table>
 <tr>{% for each in head %}<th scope="col">{{ each }}</th>{% endfor %}</tr>
 {% for row in rows -%}
 <tr><th scope="row">{{ row[0] }}</th>{% for each in row[1:] %}<td>{{ each }}</td>{% endfor %}</tr>
 {% endfor %}</table></div>
 {%- endmacro -%}
-{%- macro svg(height, title) -%}
-<figure><svg viewBox="0 0 560 {{ height }}" role="img" aria-label="{{ title }}">{{ caller() }}</svg>
-<figcaption>{{ title }}</figcaption></figure>
-{%- endmacro -%}
-{%- macro text(x, y, what, anchor="start") -%}
-<text x="{{ x | round(1) }}" y="{{ y | round(1) }}" text-anchor="{{ anchor }}">{{ what }}</text>
-{%- endmacro -%}
 {%- macro bars(title, values, form) -%}
 {% set longest = values | map(attribute=1) | max or 1.0 %}
-{% call svg(24 * values | length, title) %}{% for name, value in values %}
-{% set y, wide = 24 * loop.index0, 280 * value / longest %}
-{{ text(202, y + 16, name, "end") }}
-<rect x="210" y="{{ y + 4 }}" width="{{ wide | round(1) }}" height="16"/>
-{{ text(216 + wide, y + 16, form.format(value)) }}
-{% endfor %}{% endcall %}
-{%- endmacro -%}
-{%- macro line(title, points, xlabel, ylabel) -%}
-{% set xs, ys = points | map(attribute=0) | list, points | map(attribute=1) | list %}
-{% set left, right, low, high = xs | min, xs | max, ys | min, ys | max %}
-{% set places = [] %}
-{% for x, y in points %}{{ places.append((
-  (44 + 472 * (x - left) / ((right - left) or 1)) | round(1),
-  (156 - 112 * (y - low) / ((high - low) or 1)) | round(1))) or "" }}{% endfor %}
-{% call svg(200, title) %}<path d="M44 44V156H516"/>
-<polyline points="{% for x, y in places %}{{ x }},{{ y }} {% endfor %}"/>
-{% for x, y in places %}<circle cx="{{ x }}" cy="{{ y }}" r="3"/>{% endfor %}
-{% for x, end in [(44, left), (516, right)] %}
-{{ text(x, 172, "{:g}".format(end), "middle") }}{% endfor %}
-{{ text(280, 190, xlabel, "middle") }}{{ text(38, 156, "{:.2f}".format(low), "end") }}
-{{ text(38, 48, "{:.2f}".format(high), "end") }}{{ text(44, 30, ylabel) }}{% endcall %}
+<figure><svg viewBox="0 0 560 {{ 24 * values | length }}" role="img" aria-label="{{ title }}">
+{% for name, value in values %}
+{% set y, wide = 24 * loop.index0, (280 * value / longest) | round(1) %}
+<text x="202" y="{{ y + 16 }}" text-anchor="end">{{ name }}</text>
+<rect x="210" y="{{ y + 4 }}" width="{{ wide }}" height="16"/>
+<text x="{{ 216 + wide }}" y="{{ y + 16 }}">{{ form.format(value) }}</text>
+{% endfor %}</svg>
+<figcaption>{{ title }}</figcaption></figure>
 {%- endmacro -%}
 """
 
 
-def page(body: str, title: str, values: Mapping[str, Any]) -> str:
-    """A page. ``body``: a template in jinja2's language, which may use the macros ``table``,
-    ``bars`` and ``line``; whatever it prints of ``values`` is escaped."""
-    macros = '{% from "parts" import table, bars, line with context %}'
-    whole = '{% extends "base" %}' + macros + "{% block body %}" + body + "{% endblock %}"
-    templates = {"base": BASE, "parts": PARTS, "page": whole}
-    environment = Environment(
-        loader=DictLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template("page").render(title=title, style=STYLE, **values) + "\n"
+def page(
+    body: str, title: str, values: Mapping[str, Any], style: str = STYLE, meta: str = ""
+) -> str:
+    """A page.
+
+    Args:
+        body: a template in jinja2's language, which may use the macros ``table`` and ``bars``;
+            whatever it prints of ``values`` is escaped.
+        meta: markup before its style.
+    """
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    template = environment.from_string(MACROS + BASE.replace("BODY", body))
+    return template.render(title=title, style=style, meta=meta, **values) + "\n"
 
 
 def cells(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]]) -> list[list[str]]:

@@ -1,103 +1,92 @@
-"""``specdec-serve``: a page and a translation server for clients of LibreTranslate and DeepL.
-
-Nothing here imports torch or fairseq: an address that is taken is refused before they load.
-"""
+"""``specdec-serve``: a page and a translation server for clients of LibreTranslate and DeepL."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import ipaddress
+import dataclasses
+import functools
 import logging
-import socket
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from fairseq_specdec.commands.own import reporting
+from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.flag_values import Range, add_flag
+from fairseq_specdec.hub.command_line import FLAGS, add_model, add_model_flags
+from fairseq_specdec.io.flag_values import AT_LEAST_1, SECONDS, Range, add_flag, flag_of
+
+from .config_file import entries
+from .limits import Limits
+
+if TYPE_CHECKING:
+    from .server import Server
 
 PROGRAM = "specdec-serve"
-ADDRESS = "127.0.0.1"
-PORT = 8700
-_BACKLOG = 2048  # as uvicorn's
-# These print something and listen to nothing.
-_ASKING = {"-h", "--help", "--version", "--print-completion"}
-
-
-def add_address(parser: Any) -> None:
-    """The flags that are read first."""
-    text = "address to listen on; beyond this machine give a token too"
-    add_flag(parser, "--host", text, default=ADDRESS)
-    add_flag(parser, "--port", "port; 0 picks a free one", Range(0, 65535, whole=True), PORT)
-
-
-class Bound(NamedTuple):
-    """A socket that is bound. ``loopback``: only this machine reaches it."""
-
-    socket: socket.socket
-    host: str
-    port: int
-    loopback: bool
-
-    @property
-    def url(self) -> str:
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
-
-
-def listen(host: str, port: int) -> Bound:
-    """Bind a socket. ``port``: 0 for any free one."""
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host {host}", "no address", "give one of this machine's") from error
-    bound = socket.socket(family, kind)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
-        raise UsageError(
-            f"--host {host} --port {port}",
-            error.strerror or error,
-            "give another, or --port 0 for any free one",
-        ) from error
-    at = bound.getsockname()
-    return Bound(bound, at[0], at[1], ipaddress.ip_address(at[0]).is_loopback)
-
-
-def _bound(words: Sequence[str]) -> Bound:
-    """The socket of a command line, by --host and --port alone."""
-    parser = argparse.ArgumentParser(PROGRAM, add_help=False, allow_abbrev=False)
-    add_address(parser)
-
-    def refuse(message: str) -> None:
-        raise UsageError("", message, f"see {PROGRAM} --help")
-
-    parser.error = refuse  # type: ignore[assignment, method-assign]
-    args, _ = parser.parse_known_args(list(words))
-    return listen(args.host, args.port)
+DESCRIPTION = """A translation server for clients of LibreTranslate and DeepL, with a page on which
+strategies race. One process holds the models; threads decode."""
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = importlib.import_module(
-        "fairseq_specdec.serve.flags"
-    ).get_parser()
+    parser = command_parser(PROGRAM, DESCRIPTION, allow_abbrev=False)
+    add_model(parser)
+    add = functools.partial(add_flag, parser)
+    add("--host", "address to listen on; beyond this machine give a token too", default="127.0.0.1")
+    add("--port", "port; 0 picks a free one", Range(0, 65535, whole=True), 8700)
+    add("--demo", "load every strategy that the model allows, and fairseq itself, to race on the "
+        "page; also named specdec-demo", default=False)  # fmt: skip
+    add("--token-file", "file of the token that requests must bring", metavar="FILE",
+        otherwise="that of the environment variable SPECDEC_SERVE_TOKEN, or none")  # fmt: skip
+    add("--config", "YAML file of several pairs: a list, each with flags of its model, its "
+        "decoding and --workers as fields", metavar="FILE",
+        otherwise="one pair, by these flags")  # fmt: skip
+    _add_pair_flags(parser)
+    limits = parser.add_argument_group("limits")
+    for field in dataclasses.fields(Limits):
+        values = SECONDS if isinstance(field.default, float) else AT_LEAST_1
+        text, default = field.metadata["text"], field.default
+        add_flag(limits, flag_of("max_" + field.name), text, values, default)
     return parser
 
 
-def start(words: Sequence[str]) -> Any:
-    """A ``server.Server`` with its models loaded, bound to its address."""
-    if _ASKING.intersection(words):
-        get_parser().parse_args(list(words))
-    bound = _bound(words)
+def pair_parser() -> argparse.ArgumentParser:
+    """The flags that each pair of ``--config`` has of its own."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_pair_flags(parser)
+    return parser
+
+
+def _add_pair_flags(parser: argparse.ArgumentParser) -> None:
+    """Model, decoding, threads."""
+    text = "threads that decode, one for each core to use"
+    add_flag(parser, "--workers", text, Range(1, 256, whole=True), 1)
+    # A server gives one answer to a text.
+    add_model_flags(parser, [name for name in FLAGS if not name.startswith("sampling")])
+
+
+def _pairs(args: argparse.Namespace) -> dict[str, argparse.Namespace]:
+    """The flags of each pair, by its place in ``--config``."""
+    if args.config is None:
+        return {"": args}
+    parser = pair_parser()
+    for action in parser._actions:
+        if getattr(args, action.dest, action.default) != action.default:
+            flag = action.option_strings[-1]
+            raise UsageError(flag, "with --config it is a field of a pair", "leave it out")
+    if args.demo or args.model is not None:
+        raise UsageError("--config", "names the models", "leave --demo and the model out")
+    return entries(args.config, parser)
+
+
+def start(words: Sequence[str]) -> Server:
+    """A server with its models loaded, bound to its address."""
+    args = brief(get_parser()).parse_args(list(words))
     try:
-        server: Any = importlib.import_module("fairseq_specdec.serve.server")
-        return server.made(words, bound)
-    except BaseException:
-        bound.socket.close()
-        raise
+        from .server import made
+    except ModuleNotFoundError as missing:
+        raise UsageError(
+            "", f"serving needs {missing.name}", "pip install 'fairseq-specdec[serve]'"
+        ) from missing
+    return made(args, _pairs(args))
 
 
 def cli_main(arguments: list[str] | None = None) -> None:
@@ -106,16 +95,13 @@ def cli_main(arguments: list[str] | None = None) -> None:
     logging.getLogger("fairseq_specdec.hub").setLevel(logging.INFO)
     with reporting(PROGRAM, arguments) as words:
         server = start(words)
-        server.socket.listen(_BACKLOG)  # who reads the line below can connect
         names = ", ".join("-".join(each.languages) for each in server.pairs.services)
         hint = " (Ctrl-C ends it)" if sys.stdout.isatty() else ""
         sys.stdout.write(f"{names} is served at {server.url}{hint}\n")
         sys.stdout.flush()
         # The event loop soon gets the interpreter from a worker between two calls of the library.
         sys.setswitchinterval(0.0005)
-        server.uvicorn.run(sockets=[server.socket])
-        if server.uvicorn.interrupted and sys.stdout.isatty():
-            sys.stdout.write("\n")  # behind the terminal's ^C
+        server.run(sockets=[server.socket])
 
 
 def demo_main() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.flag_values import flag_of
 
 
 @contextlib.contextmanager
@@ -17,8 +18,6 @@ def blamed(place: str) -> Iterator[None]:
         yield
     except UsageError as error:
         raise UsageError(place, error.original.reworded(lambda name: name)) from error
-    except OSError as error:
-        raise UsageError(place, error) from error
 
 
 def entries(file: str, parser: argparse.ArgumentParser) -> dict[str, argparse.Namespace]:
@@ -29,17 +28,15 @@ def entries(file: str, parser: argparse.ArgumentParser) -> dict[str, argparse.Na
         raise UsageError("", message.removeprefix("argument --"))
 
     parser.error = refuse  # type: ignore[assignment, method-assign]
-    with open(file, encoding="utf-8", errors="replace") as stream:
+    with open(file, encoding="utf-8", errors="replace") as stream, blamed(f"--config {file}"):
         try:
             # Every value is a string, as on the command line: no stays Norwegian.
             content: Any = yaml.BaseLoader(stream).get_single_data()
         except yaml.YAMLError as error:
-            reason = " ".join(str(error).split())
-            raise UsageError(f"--config {file}", f"is no YAML: {reason[:200]}") from error
-    if not isinstance(content, list) or not content:
-        raise UsageError(
-            f"--config {file}", "expected a list of pairs, each '- path: FILE' and more fields"
-        )
+            raise UsageError("", f"is no YAML: {error}") from error
+        if not isinstance(content, list) or not content:
+            problem = "expected a list of pairs, each '- path: FILE' and more fields"
+            raise UsageError("", problem)
     found = {}
     for number, fields in enumerate(content, 1):
         place = f"--config {file}: entry {number}"
@@ -52,18 +49,14 @@ def _words(fields: Any, parser: argparse.ArgumentParser) -> list[str]:
     """The flags of an entry."""
     if not isinstance(fields, dict):
         raise UsageError("", "expected fields, as in 'path: FILE'")
-    known = {name: each for name, each in parser._option_string_actions.items() if name[1] == "-"}
+    switches = [name for each in parser._actions if each.nargs == 0 for name in each.option_strings]
     words = []
     for name, value in fields.items():
-        flag = "--" + str(name).replace("_", "-")
-        if flag not in known:
-            raise UsageError(name, "no such field", f"there are {', '.join(known)}")
+        flag = flag_of(str(name))
         if not isinstance(value, str) or not value:
             raise UsageError(name, "expected one value")
-        if known[flag].nargs != 0:
-            words.append(f"{flag}={value}")
-        elif value in ("true", "yes"):
+        if flag in switches and value in ("true", "yes"):
             words.append(flag)
-        elif value not in ("false", "no"):
-            raise UsageError(name, f"{value}: expected true or false")
+        elif flag not in switches or value not in ("false", "no"):
+            words.append(f"{flag}={value}")
     return words

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from pydantic import BaseModel, BeforeValidator
 from starlette.requests import Request
 
 from .bodies import asked, body_schema
-from .clients import client_of
 from .pairs import Pairs
 
 # ``split_sentences``, as the hub's ``split``; None is the translator's.
@@ -43,44 +42,40 @@ class Languages(BaseModel):
     type: Literal["source", "target"] = "source"
 
 
-def deepl(pairs: Pairs) -> APIRouter:
-    router = APIRouter(prefix="/v2", tags=["DeepL"])
+def add_deepl(app: FastAPI, pairs: Pairs) -> None:
+    """Add its routes."""
     characters = 0  # billed since the start
 
-    @router.post("/translate", openapi_extra=body_schema(Translation))
+    @app.post("/v2/translate", openapi_extra=body_schema(Translation))
     async def translate(request: Request) -> dict[str, Any]:
         """Translate a list of texts."""
-        given = await asked(request, Translation, ["text"])
-        names = ("source_lang", "target_lang")
-        service, _ = pairs.asked(given.source_lang, given.target_lang, names, given.text)
-        texts = service.check(given.text)
-        client = client_of(request, service.limits.deadline)
-        results = await service.translate(texts, client, _SPLITS[given.split_sentences])
+        given = asked(request, Translation)
+        service, _ = pairs.asked(given.source_lang, given.target_lang, given.text)
+        results = await service.translate(given.text, request, _SPLITS[given.split_sentences])
         nonlocal characters
-        characters += sum(map(len, texts))
+        characters += sum(map(len, given.text))
+        source = pairs.source_of(service).upper()
         return {
             "translations": [
                 {
-                    "detected_source_language": pairs.source_of(service).upper(),
+                    "detected_source_language": source,
                     "text": each.text,
                     "billed_characters": len(text),
                 }
-                for text, each in zip(texts, results)
+                for text, each in zip(given.text, results)
             ]
         }
 
-    @router.get("/languages")
+    @app.get("/v2/languages")
     async def languages(request: Request) -> list[dict[str, Any]]:
         """The source languages, or with ``type=target`` the target languages."""
         # DeepL's own client sends a form.
-        target = (await asked(request, Languages)).type == "target"
+        target = asked(request, Languages).type == "target"
         codes = pairs.targets() if target else pairs.sources()
         more = {"supports_formality": False} if target else {}
         return [{"language": code.upper(), "name": code.upper(), **more} for code in codes]
 
-    @router.get("/usage")
+    @app.get("/v2/usage")
     async def usage() -> dict[str, int]:
         """Characters of the texts that ``/v2/translate`` answered since the start; no limit."""
         return {"character_count": characters, "character_limit": _UNLIMITED}
-
-    return router

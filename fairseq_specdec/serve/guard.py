@@ -9,19 +9,21 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Container, Mapping, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Container
+from typing import Any
 
-from pydantic import BaseModel
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairseq_specdec.errors import UsageError
 
-from .bodies import RefusedError, asked
-from .flags import Limits
+from .bodies import fields_of
+from .limits import Limits
 from .metrics import Metrics
+from .service import GONE
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +38,6 @@ HEADERS = {
 }
 # Names by which this machine's own clients know a loopback server.
 LOCAL = ("127.0.0.1", "localhost")
-# Status of a request whose client left, as others count it.
-GONE = 499
 _SHORTEST = 16
 # For orchestrators and browsers, which have no token; the page asks for it.
 _OPEN = ("/", "/health", "/ready")
@@ -45,30 +45,18 @@ _OPEN = ("/", "/health", "/ready")
 _IN_FIELDS = ("/translate", "/translate/stream", "/detect", "/languages", "/frontend/settings")
 
 
-class Access(NamedTuple):
-    """Who is answered. ``token``: that requests must bring; None for none. ``port``: of a loopback
-    server without a token, which answers no other site; None for others."""
-
-    token: str | None
-    port: int | None
-
-
-class _Key(BaseModel):
-    api_key: Any = None
-
-
-def token_of(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
+def token_of(file: str | None) -> str | None:
     """The token in a file, or that of the environment; None for none."""
-    name = f"--token-file {file}" if file is not None else VARIABLE
+    name, token = VARIABLE, os.environ.get(VARIABLE)
     if file is not None:
+        name = f"--token-file {file}"
         with open(file, encoding="utf-8", errors="replace") as stream:
             if os.fstat(stream.fileno()).st_mode & stat.S_IROTH:
                 logger.warning("%s: others can read it; use chmod 600 %s", name, file)
-            token = stream.read(4096).strip()
-    elif VARIABLE in environment:
-        token = environment[VARIABLE].strip()
-    else:
+            token = stream.read(4096)
+    if token is None:
         return None
+    token = token.strip()
     if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise UsageError(
             name,
@@ -78,24 +66,30 @@ def token_of(file: str | None, environment: Mapping[str, str] = os.environ) -> s
     return token
 
 
-def refusal(error: RefusedError) -> JSONResponse:
-    """The answer to a refused request: ``error`` as of LibreTranslate, ``message`` as of DeepL."""
-    body = {"error": str(error), "message": str(error)}
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return JSONResponse(body, error.status, headers)
+def refusal(error: HTTPException) -> JSONResponse:
+    """The answer to a refused request: ``error`` for LibreTranslate, ``message`` for DeepL."""
+    body = {"error": error.detail, "message": error.detail}
+    return JSONResponse(body, error.status_code, error.headers)
 
 
 @dataclasses.dataclass(eq=False)
 class Guard:
-    """ASGI middleware around all routes."""
+    """ASGI middleware around all routes.
 
-    app: Any
+    Attributes:
+        paths: of the routes, by which requests are counted.
+        token: that requests must bring; None for none.
+        port: of a loopback server without a token, which answers no other site; None for others.
+    """
+
+    app: ASGIApp
     paths: Container[str]
     limits: Limits
-    access: Access
+    token: str | None
+    port: int | None
     metrics: Metrics
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -103,7 +97,7 @@ class Guard:
         began = time.perf_counter()
         status = GONE
 
-        async def sending(message: MutableMapping[str, Any]) -> None:
+        async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -113,83 +107,57 @@ class Guard:
             await send(message)
 
         try:
-            headers = Headers(scope=scope)
             # A link may lead to the page, whose address starts nothing.
-            if self.access.port is not None and scope["path"] != "/":
-                self._check_site(headers)
-            body = await self._body(headers, receive)
-            await self._check_token(scope, _replaying(body, receive))
-            await self.app(scope, _replaying(body, receive), sending)
-        except RefusedError as error:
+            if self.port is not None and scope["path"] != "/":
+                self._check_site(Headers(scope=scope), self.port)
+            scope["fields"] = fields = await self._fields(scope, receive)
+            self._check_token(Headers(scope=scope), scope["path"], fields.get("api_key"))
+            await self.app(scope, receive, sending)
+        except HTTPException as error:
             await refusal(error)(scope, receive, sending)
-        except _LeftError:
+        except ClientDisconnect:
             pass  # there is nobody to answer; it is counted below
         finally:
             path = scope["path"] if scope["path"] in self.paths else "other"
             self.metrics.count(path, status, time.perf_counter() - began)
 
-    def _check_site(self, headers: Headers) -> None:
+    def _check_site(self, headers: Headers, port: int) -> None:
         """Refuse what a page of another site sends; its names for this one are refused by
         ``TrustedHostMiddleware``."""
-        port = self.access.port
         ours = {f"http://{host}:{port}" for host in LOCAL}
         ours |= {f"http://{host}" for host in LOCAL if port == 80}
         origins = {origin.lower() for origin in headers.getlist("origin")}
         sites = set(headers.getlist("sec-fetch-site"))
         if not origins <= ours or not sites <= {"same-origin", "none"}:
-            raise RefusedError(403, "requests of other sites are not answered")
+            raise HTTPException(403, "requests of other sites are not answered")
 
-    async def _body(self, headers: Headers, receive: Any) -> bytes:
-        """The whole body. Raises RefusedError: it is too long, or does not arrive in time."""
-        most = self.limits.body
-        length = headers.get("content-length", "0")
-        if len(length) > 12 or int(length) > most:
-            raise RefusedError(413, f"the body has over {most} bytes; send less text")
+    async def _fields(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+        """What the whole body says. Raises HTTPException: it is too long, or does not arrive in
+        time."""
+        size, most = 0, self.limits.body
+
+        async def receiving() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > most:
+                raise HTTPException(413, f"the body has over {most} bytes; send less text")
+            return message
+
         try:
-            return await asyncio.wait_for(_read(receive, most), self.limits.arrival)
+            return await asyncio.wait_for(fields_of(Request(scope, receiving)), self.limits.arrival)
         except asyncio.TimeoutError:
-            raise RefusedError(408, "the request did not arrive whole") from None
+            raise HTTPException(408, "the request did not arrive whole") from None
 
-    async def _check_token(self, scope: dict[str, Any], receive: Any) -> None:
-        """Refuse requests without the token. ``receive``: gives the body, which was read."""
-        if self.access.token is None or scope["path"] in _OPEN:
+    def _check_token(self, headers: Headers, path: str, field: object) -> None:
+        """Refuse a request without the token. ``field``: ``api_key``."""
+        if self.token is None or path in _OPEN:
             return
         # Authorization: Bearer TOKEN, and DeepL-Auth-Key TOKEN
-        given: Any = Headers(scope=scope).get("authorization", "").rpartition(" ")[2]
-        if not given and scope["path"] in _IN_FIELDS:
-            request = Request(scope, receive)
-            try:
-                given = (await asked(request, _Key)).api_key
-            except RefusedError:  # of a body that the route refuses again
-                given = request.query_params.get("api_key")
-        given = given.encode("utf-8", "replace") if isinstance(given, str) else b""
+        given: object = headers.get("authorization", "").rpartition(" ")[2]
+        if not given and path in _IN_FIELDS:
+            given = field
+        sent = given.encode("utf-8", "replace") if isinstance(given, str) else b""
         # In a time that does not depend on how much of it is right.
-        if not hmac.compare_digest(given, self.access.token.encode("utf-8")):
-            raise RefusedError(403, "the token is missing or wrong")
-
-
-class _LeftError(Exception):
-    """The client closed its connection before its request was whole."""
-
-
-async def _read(receive: Any, most: int) -> bytes:
-    body, more = b"", True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _LeftError
-        body += message.get("body", b"")
-        if len(body) > most:
-            raise RefusedError(413, f"the body has over {most} bytes; send less text")
-        more = message.get("more_body", False)
-    return body
-
-
-def _replaying(body: bytes, receive: Any) -> Any:
-    """ASGI's ``receive`` for a body that was read."""
-    left = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Any:
-        return left.pop() if left else await receive()
-
-    return again
+        if not hmac.compare_digest(sent, self.token.encode("utf-8")):
+            raise HTTPException(403, "the token is missing or wrong")

@@ -1,17 +1,19 @@
-"""LibreTranslate's interface: translating, detecting languages, listing them, settings."""
+"""LibreTranslate's interface: translating, as a whole or as events, languages, settings."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from typing import Any, Literal
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
-from .bodies import RefusedError, asked, body_schema
-from .clients import client_of
+from .bodies import asked, body_schema
 from .pairs import Pairs
-from .service import Service
 
 
 class Texts(BaseModel):
@@ -33,31 +35,24 @@ class Translation(Texts):
     alternatives: int = Field(0, ge=0, le=100)
     api_key: str | None = None
 
-    def service(self, pairs: Pairs) -> tuple[Service, int]:
-        """Who translates them, and how likely the source language is in percent."""
-        source = None if self.source == "auto" else self.source
-        return pairs.asked(source, self.target, ("source", "target"), self.texts)
 
+def add_libretranslate(app: FastAPI, pairs: Pairs, keyed: bool) -> None:
+    """Add its routes. ``keyed``: requests must bring a token."""
 
-def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
-    """Its routes. ``keyed``: requests must bring a token."""
-    router = APIRouter(tags=["LibreTranslate"])
-
-    @router.post("/translate", openapi_extra=body_schema(Translation))
+    @app.post("/translate", openapi_extra=body_schema(Translation))
     async def translate(request: Request) -> dict[str, Any]:
         """Translate one text, or a list of them."""
-        given = await asked(request, Translation, ["q"])
-        service, percent = given.service(pairs)
-        most = given.alternatives
-        if most and most >= service.translator.nbest:
-            raise RefusedError(
+        given = asked(request, Translation)
+        service, percent = pairs.asked(given.source, given.target, given.texts)
+        most, nbest = given.alternatives, service.translator.nbest
+        if most and most >= nbest:
+            raise HTTPException(
                 400,
-                f"alternatives {most}: there are {service.translator.nbest - 1}; start the server "
-                f"with --beam {most + 1} --nbest {most + 1}",
+                f"alternatives {most}: there are {nbest - 1}; start the server with "
+                f"--beam {most + 1} --nbest {most + 1}",
             )
-        client = client_of(request, service.limits.deadline)
-        translations = await service.translate(service.check(given.texts), client)
-        answer: dict[str, Any] = {"translatedText": [each.text for each in translations]}
+        translations = await service.translate(given.texts, request)
+        answer: dict[str, list[Any]] = {"translatedText": [each.text for each in translations]}
         if most:
             answer["alternatives"] = [
                 [other.text for other in each.alternatives[:most]] for each in translations
@@ -69,14 +64,34 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
             return {name: value[0] for name, value in answer.items()}
         return answer
 
-    @router.post("/detect", openapi_extra=body_schema(Texts))
+    @app.post(
+        "/translate/stream",
+        openapi_extra=body_schema(Translation),
+        response_class=StreamingResponse,
+    )
+    async def stream(request: Request) -> StreamingResponse:
+        """Translate one text; send each piece of it when it is certain, as server-sent events."""
+        given = asked(request, Translation)
+        service, _ = pairs.asked(given.source, given.target, given.texts)
+        if not isinstance(given.q, str) or given.alternatives:
+            raise HTTPException(400, "Invalid request: a stream is of one text only")
+        pieces = service.stream(given.q, request)
+        # What is refused before the first piece has a status of its own.
+        first = await anext(pieces, "")
+        return StreamingResponse(
+            _events(first, pieces),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},  # nginx would collect them
+        )
+
+    @app.post("/detect", openapi_extra=body_schema(Texts))
     async def detect(request: Request) -> list[dict[str, Any]]:
         """The likeliest source language of a text, or of a list of them together."""
-        texts = (await asked(request, Texts, ["q"])).texts
-        service, percent = pairs.detected(texts, "source")
+        given = asked(request, Texts)
+        service, percent = pairs.detected(given.texts)
         return [{"confidence": percent, "language": pairs.source_of(service)}]
 
-    @router.get("/languages")
+    @app.get("/languages")
     async def languages() -> list[dict[str, Any]]:
         """The pairs that are translated."""
         return [
@@ -84,7 +99,7 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
             for source in pairs.sources()
         ]
 
-    @router.get("/frontend/settings")
+    @app.get("/frontend/settings")
     async def settings() -> dict[str, Any]:
         """What a user interface shows first."""
         source = pairs.sources()[0]
@@ -100,4 +115,21 @@ def libretranslate(pairs: Pairs, keyed: bool) -> APIRouter:
             "supportedFilesFormat": [],
         }
 
-    return router
+
+async def _events(first: str, pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The pieces of a text as events, then an event ``end`` or ``error``."""
+    text = first
+    try:
+        if first:
+            yield _event(text=first)
+        async for piece in pieces:
+            text += piece
+            yield _event(text=piece)
+        yield "event: end\n" + _event(translatedText=text)
+    except HTTPException as error:
+        yield "event: error\n" + _event(error=error.detail, message=error.detail)
+
+
+def _event(**data: str) -> str:
+    """The data of one event; without a name before it, clients take it for a ``message``."""
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -1,16 +1,9 @@
 """The counters for Prometheus."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+import prometheus_client as prometheus
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from .pairs import Pairs
 
@@ -30,25 +23,26 @@ class Metrics:
     """Counters of one server."""
 
     def __init__(self, pairs: Pairs) -> None:
-        self._registry = CollectorRegistry()
-        self._requests = Counter(
+        self._services = {"-".join(each.languages): each for each in pairs.services}
+        self._registry = prometheus.CollectorRegistry()
+        self._requests = prometheus.Counter(
             "specdec_requests", "Requests", ["path", "status"], registry=self._registry
         )
-        self._seconds = Histogram(
+        self._seconds = prometheus.Histogram(
             "specdec_request_seconds",
             "Time from a request's headers to the end of its answer",
             ["path"],
             buckets=_SECONDS,
             registry=self._registry,
         )
-        batches = Histogram(
+        batches = prometheus.Histogram(
             "specdec_batch_sentences", "Sentences decoded together", ["pair"], buckets=_SENTENCES,
             registry=self._registry,
         )  # fmt: skip
-        for service in pairs.services:
-            service.scheduler.observe = batches.labels("-".join(service.languages)).observe
-        self._registry.register(_State(pairs))
-        ProcessCollector(registry=self._registry)  # memory, CPU time, open files
+        for pair, service in self._services.items():
+            service.scheduler.observe = batches.labels(pair).observe
+        self._registry.register(self)
+        prometheus.ProcessCollector(registry=self._registry)  # memory, CPU time, open files
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count a request that was answered. ``path``: of a route, or another's group."""
@@ -57,31 +51,23 @@ class Metrics:
 
     def text(self) -> bytes:
         """In Prometheus's format."""
-        return generate_latest(self._registry)
+        return prometheus.generate_latest(self._registry)
 
-
-class _State:
-    """The queues and the counters of decoding, read when they are asked for."""
-
-    def __init__(self, pairs: Pairs) -> None:
-        self._pairs = pairs
-
-    def collect(self) -> Iterator[Any]:
-        """As prometheus_client wants it."""
+    def collect(self) -> Iterator[Metric]:
+        """For prometheus_client: the queues and the counters of decoding, read when asked for."""
+        labels = ["pair"]
         waiting = GaugeMetricFamily(
-            "specdec_waiting_sentences", "Sentences in the queue", labels=["pair"]
+            "specdec_waiting_sentences", "Sentences in the queue", labels=labels
         )
         expected = GaugeMetricFamily(
-            "specdec_expected_wait_seconds", "Of a new sentence", labels=["pair"]
+            "specdec_expected_wait_seconds", "Of a new sentence", labels=labels
         )
-        counters = {
-            name: CounterMetricFamily(f"specdec_{name}", words, labels=["pair"])
-            for name, words in _COUNTERS.items()
-        }
-        for service in self._pairs.services:
-            pair, scheduler = ["-".join(service.languages)], service.scheduler
-            waiting.add_metric(pair, scheduler.waiting)
-            expected.add_metric(pair, scheduler.expected_wait())
-            for name, counter in counters.items():
-                counter.add_metric(pair, getattr(service.translator.stats, name))
-        yield from (waiting, expected, *counters.values())
+        for pair, service in self._services.items():
+            waiting.add_metric([pair], len(service.scheduler.waiting))
+            expected.add_metric([pair], service.scheduler.expected_wait())
+        yield from (waiting, expected)
+        for name, words in _COUNTERS.items():
+            counter = CounterMetricFamily(f"specdec_{name}", words, labels=labels)
+            for pair, service in self._services.items():
+                counter.add_metric([pair], getattr(service.translator.stats, name))
+            yield counter

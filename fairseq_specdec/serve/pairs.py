@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
+from starlette.exceptions import HTTPException
 
 from fairseq_specdec.hub.language_codes import matching, short
 
-from .bodies import RefusedError, shown
-from .flags import Limits
+from .bodies import shown
 from .service import Service
 
 
@@ -19,16 +19,9 @@ class Pairs:
 
     def __init__(self, services: Sequence[Service]) -> None:
         self.services = tuple(services)
-        if len(services) > 1:  # it reads the library's model before the first request
-            likeliest([], _different(services, 0))
-
-    @property
-    def limits(self) -> Limits:
-        return self.services[0].limits
-
-    @property
-    def stopping(self) -> bool:
-        return any(each.scheduler.stopping for each in self.services)
+        self.limits = services[0].limits
+        if len(services) > 1:
+            _identifier()  # it is read before the first request
 
     def close(self) -> None:
         """Answer what was accepted, then end the threads."""
@@ -39,7 +32,7 @@ class Pairs:
         """The source languages, each once, by the models' codes and by the short ones of each."""
         return _named(_different(self.services, 0))
 
-    def targets(self, source: Any = None) -> list[str]:
+    def targets(self, source: str | None = None) -> list[str]:
         """The target languages, or those of one source language, each once."""
         fitting = self.services
         if source is not None:
@@ -52,28 +45,30 @@ class Pairs:
         code = service.languages[0]
         return short(code, _different(self.services, 0)) or code
 
-    def detected(
-        self, texts: Any, name: str, services: Sequence[Service] = ()
-    ) -> tuple[Service, int]:
+    def detected(self, texts: list[str], services: Sequence[Service] = ()) -> tuple[Service, int]:
         """A service of the source language that texts are in, with how likely that is in percent.
-        ``name``: of the field that names it. ``services``: to choose from (default: all)."""
+        ``services``: to choose from (default: all)."""
         services = services or self.services
         codes = _different(services, 0)
-        likely = likeliest(self.services[0].check(texts) if len(codes) > 1 else [], codes)
-        if likely is None:
-            raise RefusedError(400, f"{name} must be one of {', '.join(codes)}")
-        code, percent = likely
+        code, percent = codes[0], 100
+        if len(codes) > 1:
+            labels = _labels(tuple(codes))
+            if not labels:
+                raise HTTPException(400, f"the source language must be one of {', '.join(codes)}")
+            services[0].check(texts)
+            identifier = _identifier()
+            identifier.set_languages(list(labels))
+            label, chance = identifier.classify("\n".join(texts))
+            code, percent = labels[label], round(100 * float(chance))
         return next(each for each in services if each.languages[0] == code), percent
 
-    def asked(
-        self, source: Any, target: Any, names: tuple[str, str], texts: Any
-    ) -> tuple[Service, int]:
+    def asked(self, source: str | None, target: str, texts: list[str]) -> tuple[Service, int]:
         """The service of the languages that a request names, and how likely the source language
-        is in percent. ``source``: None to detect it. ``names``: of the two fields."""
-        fitting = _of_language(self.services, 1, target, names[1])
-        if source is not None:
-            fitting = _of_language(fitting, 0, source, names[0])
-        return self.detected(texts, names[0], fitting)
+        is in percent. ``source``: None or ``auto`` to detect it."""
+        fitting = _of_language(self.services, 1, target)
+        if source is not None and source != "auto":
+            fitting = _of_language(fitting, 0, source)
+        return self.detected(texts, fitting)
 
 
 def _different(services: Sequence[Service], side: int) -> list[str]:
@@ -84,17 +79,18 @@ def _named(codes: Sequence[str]) -> list[str]:
     return [*codes, *filter(None, (short(code, codes) for code in codes))]
 
 
-def _of_language(services: Sequence[Service], side: int, value: Any, what: str) -> list[Service]:
-    """Those of a language."""
+def _of_language(services: Sequence[Service], side: int, asked: str) -> list[Service]:
+    """Those whose source (``side`` 0) or target (1) is a language."""
     codes = _different(services, side)
-    fitting = matching(value, codes) if isinstance(value, str) else []
+    fitting = matching(asked, codes)
     if len(fitting) == 1:
         return [each for each in services if each.languages[side] == fitting[0]]
+    problem = f"{('source', 'target')[side]} {shown(asked)}"
     if fitting:
-        raise RefusedError(400, f"{what} {shown(value)} is one of {', '.join(fitting)}; name it")
+        raise HTTPException(400, f"{problem} is one of {', '.join(fitting)}; name it")
     names = ((code, short(code, codes)) for code in codes)
     there = ", ".join(f"{code} ({other})" if other else code for code, other in names)
-    raise RefusedError(400, f"{what} {shown(value)} is not supported; there is {there}")
+    raise HTTPException(400, f"{problem} is not supported; there is {there}")
 
 
 @functools.lru_cache(maxsize=1)
@@ -108,16 +104,3 @@ def _labels(codes: tuple[str, ...]) -> dict[str, str]:
     _identifier().set_languages()
     meant = {label: matching(label, codes) for label in _identifier().nb_classes}
     return {label: found[0] for label, found in meant.items() if found}
-
-
-def likeliest(texts: Sequence[str], codes: Sequence[str]) -> tuple[str, int] | None:
-    """The language of some texts together, with how likely it is in percent. ``codes``: to choose
-    from; None where the library has none of them. All calls are of one thread."""
-    if len(codes) == 1:
-        return codes[0], 100
-    labels = _labels(tuple(codes))
-    if not labels:
-        return None
-    _identifier().set_languages(list(labels))
-    label, chance = _identifier().classify("\n".join(texts))
-    return labels[label], round(100 * float(chance))

@@ -13,18 +13,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from starlette.concurrency import iterate_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, StreamingResponse
 
 from fairseq_specdec.decoding.iteration import VERDICTS
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.stock import stock_translator
-from fairseq_specdec.viewer import page
+from fairseq_specdec.viewer.page import page
 
-from .bodies import RefusedError, asked, body_schema, shown
+from .bodies import asked, body_schema, shown
 from .pairs import Pairs
 
 logger = logging.getLogger(__name__)
@@ -32,8 +33,6 @@ logger = logging.getLogger(__name__)
 STOCK = "fairseq itself"
 WIDEST = 8  # beam that can be chosen
 REPEATS = 3  # timed runs of each
-# Seconds that a race waits for another one.
-PATIENCE = 60.0
 
 
 class Race(BaseModel):
@@ -48,87 +47,64 @@ class Race(BaseModel):
     stock: bool = False
 
 
-def races(pairs: Pairs, keyed: bool) -> APIRouter:
-    """The page and its race. ``keyed``: requests must bring a token."""
-    router = APIRouter(tags=["Page"])
+def add_races(app: FastAPI, pairs: Pairs, keyed: bool) -> None:
+    """Add the page and its race. ``keyed``: requests must bring a token."""
     turn = asyncio.Lock()  # two races at once would slow each other down and time nothing
 
-    @router.get("/", response_class=HTMLResponse)
-    async def start() -> HTMLResponse:
+    @app.get("/", response_class=HTMLResponse)
+    async def start() -> str:
         """A page: translate, race strategies, see what each drafts."""
-        return _page(pairs, keyed)
+        data = {
+            "pairs": [
+                {
+                    "source": each.languages[0],
+                    "target": each.languages[1],
+                    "strategies": [name for name in each.racers if name != STOCK],
+                    "stock": STOCK in each.racers,
+                }
+                for each in pairs.services
+            ],
+            "verdicts": VERDICTS,
+            "characters": pairs.limits.characters,
+            "widest": WIDEST,
+            "keyed": keyed,
+        }
+        return page("Translate, and see what is drafted", "start", data)
 
-    @router.post("/race", openapi_extra=body_schema(Race), response_class=StreamingResponse)
+    @app.post("/race", openapi_extra=body_schema(Race), response_class=StreamingResponse)
     async def race(request: Request) -> StreamingResponse:
         """Decode one text by several strategies; send what each does as JSON lines."""
-        given = await asked(request, Race)
-        names = ("source", "target")
-        service, _ = pairs.asked(given.source, given.target, names, [given.text])
-        (text,) = service.check([given.text])
-        chosen = list(service.racers) if given.strategies is None else given.strategies
-        for name in chosen:
+        given = asked(request, Race)
+        service, _ = pairs.asked(given.source, given.target, [given.text])
+        service.check([given.text])
+        chosen = given.strategies
+        if chosen is None:
+            chosen = [name for name in service.racers if name != STOCK]
+        for name in (*chosen, STOCK) if given.stock else chosen:
             if name not in service.racers:
-                there = ", ".join(service.racers)
-                raise RefusedError(
+                raise HTTPException(
                     400,
-                    f"strategies {shown(name)}: there are {there}; start the server with --demo "
-                    "for all that the model allows",
+                    f"{shown(name)} is not loaded; there are {', '.join(service.racers)}; start "
+                    "the server with --demo for all that the model allows",
                 )
-        if given.stock and not service.stock:
-            raise RefusedError(400, "stock: fairseq itself is not loaded; start with --demo")
         racers = {name: service.racers[name] for name in chosen}
-        events = raced(service.translator, text, racers, given.beam, given.stock)
+        events = raced(service.translator, given.text, racers, given.beam, given.stock)
         return StreamingResponse(_in_turn(turn, events), media_type="application/x-ndjson")
-
-    return router
-
-
-def _page(pairs: Pairs, keyed: bool) -> HTMLResponse:
-    data = {
-        "pairs": [
-            {
-                "source": each.languages[0],
-                "target": each.languages[1],
-                "strategies": list(each.racers),
-                "stock": each.stock,
-                "examples": each.examples,
-            }
-            for each in pairs.services
-        ],
-        "verdicts": VERDICTS,
-        "characters": pairs.limits.characters,
-        "widest": WIDEST,
-        "keyed": keyed,
-    }
-    made = page("Translate, and see what is drafted", "start", data)
-    return HTMLResponse(made.text, headers={"Content-Security-Policy": made.policy})
 
 
 async def _in_turn(turn: asyncio.Lock, events: Iterator[dict[str, Any]]) -> AsyncIterator[str]:
     """The events as lines, once no other race runs; what fails becomes an ``error`` event."""
-    if turn.locked():
-        yield _line(event="waiting")
-    try:
-        await asyncio.wait_for(turn.acquire(), PATIENCE)
-    except asyncio.TimeoutError:
-        yield _line(event="error", message="Another race is still running: try again later.")
-        return
-    try:
-        with contextlib.closing(events):  # type: ignore[type-var]
-            async for event in iterate_in_threadpool(events):
-                yield _line(**event)
-    except ValueError as error:  # a text that is too long, a beam that the model does not have
-        yield _line(event="error", message=str(error))
-    except Exception as error:
-        logger.error("a race failed: %s", type(error).__name__)
-        message = f"Decoding failed ({type(error).__name__}); the server's log says more."
-        yield _line(event="error", message=message)
-    finally:
-        turn.release()
-
-
-def _line(**event: Any) -> str:
-    return json.dumps(event, allow_nan=False) + "\n"
+    async with turn:
+        try:
+            with contextlib.closing(events):  # type: ignore[type-var]
+                async for event in iterate_in_threadpool(events):
+                    yield json.dumps(event, allow_nan=False) + "\n"
+        except Exception as error:
+            message = str(error)
+            if not isinstance(error, ValueError):  # as of a text that is too long
+                message = f"decoding failed ({type(error).__name__})"
+                logger.error("a race: %s", message)  # without the text
+            yield json.dumps({"event": "error", "message": message}) + "\n"
 
 
 def raced(

@@ -1,13 +1,17 @@
-"""Sentences wait in one queue; threads decode them."""
+"""Sentences wait in one queue; threads decode them. What is not decoded gets an HTTP error."""
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+from starlette.exceptions import HTTPException
 
 from .batching import WINDOW, Smallest, choose
 
@@ -23,20 +27,9 @@ _FORGETS = 0.05
 _HOPELESS = 3.0
 
 
-class FullError(Exception):
-    """The queue is as long as it may be. ``seconds``: expected wait."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"the queue is {seconds:.1f} s long")
-        self.seconds = seconds
-
-
-class StoppedError(Exception):
-    """The server ends."""
-
-
-class LateError(Exception):
-    """The deadline passed, or will have passed, before the answer."""
+def late() -> HTTPException:
+    """The refusal of what cannot be answered before its deadline."""
+    return HTTPException(504, "no answer before the deadline; send less text")
 
 
 class Job(NamedTuple):
@@ -48,67 +41,45 @@ class Job(NamedTuple):
     future: concurrent.futures.Future  # its result
 
 
+@dataclasses.dataclass(eq=False)
 class Scheduler:
-    """A queue bounded by the time that it takes, and the threads that serve it.
+    """A queue bounded by the time that it takes, and the threads that serve it."""
 
-    Args:
-        decode: what the threads do with sentences that have no function of their own.
-        workers: threads.
-        most_wait: seconds that a new sentence may be expected to wait.
-        pace: seconds a source token takes, until some have been decoded.
-        widest: most sentences that are decoded together.
-        smallest: sentences of the smallest batch that pays; fewer are decoded one at a time.
+    decode: Decode  # what the threads do with sentences that have no function of their own
+    workers: int  # threads
+    most_wait: float  # seconds that a new sentence may be expected to wait
+    pace: float  # seconds that a source token takes; corrected by each batch
+    widest: int  # most sentences that are decoded together
+    smallest: Smallest  # sentences of the smallest batch that pays; fewer are decoded one at a time
+    observe: Callable[[int], object] = lambda sentences: None  # is given those of each batch
+    stopping: bool = False  # whether no more sentences are taken
 
-    Attributes:
-        observe: is given the sentences of each batch.
-    """
-
-    def __init__(
-        self,
-        decode: Decode,
-        workers: int,
-        most_wait: float,
-        pace: float,
-        widest: int,
-        smallest: Smallest,
-    ) -> None:
-        self._decode: Decode = decode
-        self._most_wait = most_wait
-        self._pace = pace
-        self._widest = widest
-        self._smallest = smallest
-        self._waiting: list[Job] = []
+    def __post_init__(self) -> None:
+        self.waiting: list[Job] = []  # sentences whose decoding has not begun
         self._idle = 0
         self._tokens = 0  # of what waits or is being decoded
         self._changed = threading.Condition()
-        self._stopping = False
-        self.observe: Callable[[int], Any] = _nothing
         self._threads = [
-            threading.Thread(target=self._work, name=f"specdec-serve-{i}") for i in range(workers)
+            threading.Thread(target=self._work, name=f"specdec-serve-{i}")
+            for i in range(self.workers)
         ]
         for thread in self._threads:
             thread.start()
 
-    @property
-    def stopping(self) -> bool:
-        return self._stopping
-
-    @property
-    def waiting(self) -> int:
-        """Sentences whose decoding has not begun."""
-        return len(self._waiting)
-
     def expected_wait(self) -> float:
         """Seconds until a new sentence's decoding begins."""
-        return self._tokens * self._pace / len(self._threads)
+        return self._tokens * self.pace / self.workers
 
     def check(self, until: float) -> None:
-        """Refuse new sentences, before any work is done for them."""
-        if self._stopping:
-            raise StoppedError
+        """Refuse new sentences, before any work is done for them. Raises HTTPException: they would
+        wait for too long, or beyond their deadline, or ``stop`` was called."""
+        if self.stopping:
+            raise HTTPException(503, "the server ends")
         seconds = self.expected_wait()
-        if seconds > min(self._most_wait, max(0.0, until - time.monotonic())):
-            raise FullError(seconds)
+        if seconds > min(self.most_wait, max(0.0, until - time.monotonic())):
+            after = str(max(1, math.ceil(seconds - self.most_wait)))
+            message = "Slowdown: the queue is full; try again later"
+            raise HTTPException(429, message, {"Retry-After": after})
 
     def submit(
         self, rows: list[Row], until: float, decode: Decode | None = None
@@ -124,19 +95,18 @@ class Scheduler:
             For each a future of its result. Who cancels it is not decoded for any longer.
 
         Raises:
-            FullError: they would wait for too long, or beyond their deadline.
-            StoppedError: ``stop`` was called.
-            LateError: they alone would take far longer than until their deadline.
+            HTTPException: as ``check``, or they alone would take far longer than until their
+                deadline.
         """
         tokens = sum(map(len, rows))
         left = max(0.0, until - time.monotonic())
-        if tokens * self._pace / len(self._threads) > _HOPELESS * left:
-            raise LateError
-        how = decode or self._decode
+        if tokens * self.pace / self.workers > _HOPELESS * left:
+            raise late()
+        how = decode or self.decode
         jobs = [Job(row, until, how, concurrent.futures.Future()) for row in rows]
         with self._changed:
             self.check(until)
-            self._waiting.extend(jobs)
+            self.waiting.extend(jobs)
             self._tokens += tokens
             self._changed.notify(len(jobs))
         return [job.future for job in jobs]
@@ -144,7 +114,7 @@ class Scheduler:
     def stop(self) -> None:
         """Take no more sentences, and return when those in the queue are decoded."""
         with self._changed:
-            self._stopping = True
+            self.stopping = True
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
@@ -164,26 +134,26 @@ class Scheduler:
             with self._changed:
                 self._tokens -= tokens
                 if wanted:
-                    self._pace += _FORGETS * (seconds / _tokens(wanted) - self._pace)
+                    self.pace += _FORGETS * (seconds / max(1, _tokens(wanted)) - self.pace)
 
     def _take(self) -> list[Job]:
         """What to decode next; [] when the server ends and nothing is left."""
         with self._changed:
-            while not self._waiting:
-                if self._stopping:
+            while not self.waiting:
+                if self.stopping:
                     return []
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
-            decode = self._waiting[0].decode
-            most = self._widest * max(WINDOW, 1 + self._idle)  # others are never chosen
-            every = (i for i, job in enumerate(self._waiting) if job.decode is decode)
+            decode = self.waiting[0].decode
+            most = self.widest * max(WINDOW, 1 + self._idle)  # others are never chosen
+            every = (i for i, job in enumerate(self.waiting) if job.decode is decode)
             mates = list(itertools.islice(every, most))
-            lengths = [len(self._waiting[i].row) for i in mates]
-            chosen = choose(lengths, self._idle, self._widest, self._smallest())
-            jobs = [self._waiting[mates[i]] for i in chosen]
+            lengths = [len(self.waiting[i].row) for i in mates]
+            chosen = choose(lengths, self._idle, self.widest, self.smallest())
+            jobs = [self.waiting[mates[i]] for i in chosen]
             for i in sorted(chosen, reverse=True):
-                del self._waiting[mates[i]]
+                del self.waiting[mates[i]]
             return jobs
 
     def _serve(self, jobs: list[Job]) -> None:
@@ -195,17 +165,15 @@ class Scheduler:
                     _answer(left.pop(i), result=translation)
                     if all(job.future.cancelled() for job in left.values()):
                         return
-        except Exception as error:  # the thread goes on; the futures get the error
-            logger.error("decoding %d sentence(s) failed: %s", len(jobs), type(error).__name__)
+        except Exception as error:  # the thread goes on; neither log nor answer has the text
+            name = type(error).__name__
+            logger.error("decoding %d sentence(s) failed: %s", len(jobs), name)
             if len(jobs) == 1:
-                _answer(jobs[0], error=error)
+                message = f"decoding failed ({name}); the server's log says more"
+                _answer(jobs[0], error=HTTPException(500, message))
                 return
             for job in left.values():
                 self._serve([job])
-
-
-def _nothing(count: int) -> None:
-    """Where nobody observes."""
 
 
 def _tokens(jobs: list[Job]) -> int:
@@ -215,7 +183,7 @@ def _tokens(jobs: list[Job]) -> int:
 def _wanted(job: Job) -> bool:
     """Whether a job is still to be decoded; one that is too late gets an error."""
     if time.monotonic() > job.until:
-        _answer(job, error=LateError())
+        _answer(job, error=late())
     return not job.future.done()
 
 

@@ -2,168 +2,188 @@
 
 import asyncio
 import concurrent.futures
-import contextlib
-import itertools
-import math
+import functools
+import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Any, TypeVar
 
-from fairseq_specdec.errors import UsageError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.hub.batching import Parts
 from fairseq_specdec.hub.results import joined
 from fairseq_specdec.hub.sentences import Split
+from fairseq_specdec.hub.text import GrowingText
 
-from .batching import Smallest, smallest_batch
-from .bodies import RefusedError
-from .clients import Client, GoneError
-from .flags import Limits
-from .scheduler import FullError, LateError, Scheduler, StoppedError
+from .batching import smallest_batch
+from .bodies import shown
+from .limits import Limits
+from .scheduler import Row, Scheduler, late
 
+# Status of a request whose client left, as others count it.
+GONE = 499
 _NOTHING = Translation("", [], 0.0, 0, [], [], 0)
 # Decoded before the first request.
 _FIRST = "The quick brown fox jumps over the lazy dog."
+Result = TypeVar("Result")
 
 
 class Service:
-    """One pair of languages, its queue and its threads.
+    """One pair of languages, its queue and its threads."""
 
-    Args:
-        translator: decodes. Its output for a text must not depend on chance.
-        smallest: the smallest batch that pays (default: by the model of what passes take).
-    """
-
-    def __init__(
-        self,
-        translator: SpeculativeTranslator,
-        limits: Limits,
-        workers: int,
-        smallest: Smallest | None = None,
-    ) -> None:
-        if translator.generator.rule.needs_draft_probabilities:
-            raise UsageError("--sampling", "a server gives one answer to a text", "leave it out")
+    def __init__(self, translator: SpeculativeTranslator, limits: Limits, workers: int) -> None:
         self.translator = translator
+        self.languages = translator.languages
         self.limits = limits
-        # What the page offers: strategies to race with their flags, fairseq itself, sentences.
-        self.racers: dict[str, dict[str, Any]] = {}
-        self.stock = False
-        self.examples: list[str] = []
+        self.racers: dict[str, dict[str, Any]] = {}  # strategies to race, with their flags
         pace = _pace(translator)  # which also begins to learn how drafts are accepted
-        smallest = smallest or smallest_batch(translator, limits.batch)
+        smallest = smallest_batch(translator, limits.batch)
         self.scheduler = Scheduler(
             translator.translate_encoded, workers, limits.wait, pace, limits.batch, smallest
         )
         self._encoders = concurrent.futures.ThreadPoolExecutor(1, "specdec-serve-encode")
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        return self.translator.languages
 
     def close(self) -> None:
         """Answer what was accepted, then end the threads."""
         self.scheduler.stop()
         self._encoders.shutdown()
 
-    def check(self, texts: list[str]) -> list[str]:
-        """The texts of a request, if they are not too many and none is too long."""
+    def check(self, texts: list[str]) -> None:
+        """Refuse the texts of a request if they are too many or one is too long."""
         limits = self.limits
-        if len(texts) > limits.texts:
-            raise RefusedError(
-                400, f"Invalid request: {len(texts)} texts, at most {limits.texts} are taken"
-            )
         longest = max(map(len, texts), default=0)
-        if longest > limits.characters:
-            raise RefusedError(
-                400,
-                f"Invalid request: a text has {longest} characters, at most {limits.characters} "
-                "are taken",
-            )
-        return texts
+        problem = ""
+        if len(texts) > limits.texts:
+            problem = f"{len(texts)} texts, at most {limits.texts}"
+        elif longest > limits.characters:
+            problem = f"a text has {longest} characters, at most {limits.characters}"
+        if problem:
+            raise HTTPException(400, f"Invalid request: {problem} are taken")
 
     async def translate(
-        self, texts: list[str], client: Client, split: Split | None = None
+        self, texts: list[str], request: Request, split: Split | None = None
     ) -> list[Translation]:
         """Translate the texts of one request.
 
         Args:
-            texts: as ``check`` returns them.
-            client: who waits.
+            request: its body was read.
             split: as for ``SpeculativeTranslator.translate``.
 
         Raises:
-            RefusedError: the queue is full, a text is too long, or there is no answer in time.
-            GoneError: the client left.
+            HTTPException: the queue is full, a text is too long, decoding failed, or the client is
+                not answered in time.
         """
-        with self.refusing(client):
-            read = await self.read(texts, client, split)
-            rows = [row for parts in read for row in parts.rows if row]
-            answers = iter(await _answered(self.scheduler.submit(rows, client.until), client))
-        found = [[next(answers) if row else _NOTHING for row in parts.rows] for parts in read]
-        return [joined(parts, sentences) for parts, sentences in zip(read, found)]
+        client = Client(request, self.limits.deadline)
+        read = await self._read(texts, client, split)
+        rows = [row for parts in read for row in parts.rows if row]
+        jobs = self.scheduler.submit(rows, client.until)
+        try:
+            found = await client.first(asyncio.gather(*map(asyncio.wrap_future, jobs)))
+        finally:
+            for job in jobs:
+                job.cancel()
+        answers = iter(found)
+        each = [[next(answers) if row else _NOTHING for row in parts.rows] for parts in read]
+        return [joined(parts, sentences) for parts, sentences in zip(read, each)]
 
-    async def read(
-        self, texts: list[str], client: Client, split: Split | None = None
+    async def stream(self, text: str, request: Request) -> AsyncIterator[str]:
+        """The pieces of one text's translation. It waits in the queue and is decoded alone, one
+        sentence after another. Raises HTTPException: as ``translate``."""
+        client = Client(request, self.limits.deadline)
+        (parts,) = await self._read([text], client)
+        loop = asyncio.get_running_loop()
+        feed: asyncio.Queue[str | None] = asyncio.Queue()
+        ended = threading.Event()
+
+        def send(piece: str | None) -> None:
+            loop.call_soon_threadsafe(feed.put_nowait, piece)
+
+        def put(growing: GrowingText, iteration: object, words: list[str]) -> None:
+            send(growing.next(words, iteration is None))
+
+        def decode(rows: list[Row]) -> Iterator[tuple[int, Any]]:
+            for copied, row in zip(parts.copied, [*parts.rows, []]):
+                send(copied)
+                if row and not ended.is_set():
+                    grow = functools.partial(put, GrowingText(self.translator.codec))
+                    self.translator.decode_growing(row, grow, ended.is_set)
+            yield 0, None
+
+        (job,) = self.scheduler.submit([sum(parts.rows, [])], client.until, decode)
+        job.add_done_callback(lambda _: send(None))
+        try:
+            while (piece := await client.first(feed.get())) is not None:
+                if piece:
+                    yield piece
+            job.result()
+        finally:
+            ended.set()
+            job.cancel()
+
+    async def _read(
+        self, texts: list[str], client: "Client", split: Split | None = None
     ) -> list[Parts]:
-        """The sentences of each text, made beside the event loop. Raises FullError or StoppedError:
-        before that is done. Raises RefusedError: a sentence is too long."""
+        """The sentences of each text, made beside the event loop. Raises HTTPException: the queue
+        is full, before that is done; or a text or sentence is too long."""
+        self.check(texts)
         self.scheduler.check(client.until)
         loop = asyncio.get_running_loop()
         read = self.translator.encode_sentences
         try:
             return await loop.run_in_executor(self._encoders, read, texts, split)
         except ValueError:
-            longest = self.translator.longest_source
-            raise RefusedError(
+            raise HTTPException(
                 400,
-                f"Invalid request: the model reads {longest} tokens of a sentence; split the text",
+                f"Invalid request: the model reads {self.translator.longest_source} tokens of a "
+                "sentence; split the text",
             ) from None
 
-    @contextlib.contextmanager
-    def refusing(self, client: Client) -> Iterator[None]:
-        """Say by a status why there is no answer. Raises RefusedError: for whatever is raised
-        meanwhile, but for ``GoneError``."""
+
+class Client:
+    """Who waits for an answer, and for how long.
+
+    Args:
+        request: may hold in how many seconds an answer is of use (``X-Deadline``).
+        longest: most of them.
+
+    Attributes:
+        until: ``time.monotonic`` when they have passed.
+    """
+
+    def __init__(self, request: Request, longest: float) -> None:
+        given = request.headers.get("x-deadline")
         try:
-            yield
-        except (GoneError, RefusedError):
-            raise
-        except FullError as error:
-            seconds = max(1, math.ceil(error.seconds - self.limits.wait))
-            message = "Slowdown: the queue is full; try again later"
-            raise RefusedError(429, message, seconds) from None
-        except StoppedError:
-            raise RefusedError(503, "the server ends") from None
-        except LateError:
-            message = f"no answer within {client.seconds:g} s; send less text"
-            raise RefusedError(504, message) from None
-        except Exception as error:
-            raise RefusedError(
-                500, f"decoding failed ({type(error).__name__}); the server's log says more"
-            ) from None
+            seconds = longest if given is None else min(float(given), longest)
+        except ValueError:
+            seconds = 0.0
+        if not seconds > 0:
+            raise HTTPException(400, f"X-Deadline {shown(given)}: must be seconds, above 0")
+        self._request = request
+        self.until = time.monotonic() + seconds
 
+    async def first(self, awaitable: Awaitable[Result]) -> Result:
+        """The result of what is awaited, which is cancelled if that comes too late. Raises
+        HTTPException: the deadline passed, or the client closed its connection."""
+        awaited = asyncio.ensure_future(awaitable)
+        left = asyncio.ensure_future(self._gone())
+        try:
+            await asyncio.wait(
+                {awaited, left},
+                timeout=max(0.0, self.until - time.monotonic()),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if awaited.done():
+                return awaited.result()
+            raise HTTPException(GONE, "the client left") if left.done() else late()
+        finally:
+            left.cancel()
+            awaited.cancel()
 
-async def _answered(jobs: list[Any], client: Client) -> list[Translation]:
-    """The results, unless the deadline passes or the client leaves first."""
-    if not jobs:
-        return []
-    loop, counted, ended = asyncio.get_running_loop(), itertools.count(1), asyncio.Event()
-
-    def done(job: Any) -> None:
-        """In a worker's thread: one event for all, as there may be thousands of sentences."""
-        if not job.cancelled() and (job.exception() or next(counted) == len(jobs)):
-            loop.call_soon_threadsafe(ended.set)
-
-    try:
-        for job in jobs:
-            job.add_done_callback(done)
-        await client.first(ended.wait())
-        for job in jobs:
-            if job.done() and job.exception():
-                raise job.exception()
-        return [job.result() for job in jobs]
-    finally:
-        for job in jobs:
-            job.cancel()
+    async def _gone(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
 
 
 def _pace(translator: SpeculativeTranslator) -> float:

@@ -2,16 +2,6 @@
 
 from fairseq_specdec.decoding.iteration import VERDICTS, TracedIteration, verdicts
 
-from .files import TraceFile, read_traces, write_traces
-from .record import Trace, TraceError
+from .record import Trace, read_traces, write_traces
 
-__all__ = [
-    "VERDICTS",
-    "Trace",
-    "TraceError",
-    "TraceFile",
-    "TracedIteration",
-    "read_traces",
-    "verdicts",
-    "write_traces",
-]
+__all__ = ["VERDICTS", "Trace", "TracedIteration", "read_traces", "verdicts", "write_traces"]

@@ -4,11 +4,13 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .record import Trace, TraceError
+from fairseq_specdec.errors import UsageError
+
+from .record import Trace
 
 
 class TracedSystem(NamedTuple):
-    """Traces made by one strategy with one choice of settings, from one file."""
+    """Traces made by one strategy, from one file."""
 
     name: str  # differs from every other system's
     settings: dict[str, Any]  # its flags
@@ -16,51 +18,26 @@ class TracedSystem(NamedTuple):
 
 
 def systems_of(files: Sequence[tuple[str, Sequence[Trace]]]) -> list[TracedSystem]:
-    """Sort traces by the system that made them."""
-    groups: dict[tuple[str, str, str], list[Trace]] = {}
-    sources: dict[int, tuple[str, list[str]]] = {}
+    """Sort traces by the system that made them. Raises UsageError: a sentence is there twice for
+    one, or is another sentence for another one."""
+    groups: dict[tuple[str, str], list[Trace]] = {}
     for file, traces in files:
         for trace in traces:
-            key = (file, trace.strategy, repr(sorted(trace.settings.items())))
-            groups.setdefault(key, []).append(trace)
+            groups.setdefault((file, trace.strategy), []).append(trace)
+    strategies = [strategy for _, strategy in groups]
+    sources: dict[int, list[str]] = {}
     systems = []
-    for name, (file, _, _), traces in zip(_names(groups), groups, groups.values()):
-        by_id: dict[int, Trace] = {}
+    for (file, strategy), traces in groups.items():
+        name = strategy if strategies.count(strategy) == 1 else f"{strategy}, {file}"
+        by_id = {trace.id: trace for trace in traces}
+        if len(by_id) < len(traces):
+            raise UsageError(file, f"a sentence is there twice for {strategy}", "give each once")
         for trace in traces:
-            if trace.id in by_id:
-                raise TraceError(file, f"sentence {trace.id} is there twice for {name}")
-            by_id[trace.id] = trace
-            first, source = sources.setdefault(trace.id, (name, trace.source))
-            if source != trace.source:
-                raise TraceError(
-                    "",
-                    f"sentence {trace.id} is another one in the traces of {first} and {name}",
-                    "give traces of one data set",
-                )
+            if trace.source != sources.setdefault(trace.id, trace.source):
+                problem = f"sentence {trace.id} is another one in the traces before"
+                raise UsageError(file, problem, "give traces of one data set")
         systems.append(TracedSystem(name, traces[0].settings, by_id))
     return systems
-
-
-def _names(groups: dict[tuple[str, str, str], list[Trace]]) -> list[str]:
-    """The strategy's name; where that is no name yet, the settings that differ, or the file's."""
-    names: list[str] = []
-    for file, strategy, shown in groups:
-        rivals = [key for key in groups if key[1] == strategy]
-        name = strategy
-        if len({key[2] for key in rivals}) > 1:
-            mine, *others = (groups[key][0].settings for key in [(file, strategy, shown), *rivals])
-            differing = {
-                key: value
-                for key, value in sorted(mine.items())
-                if any(repr(each.get(key)) != repr(value) for each in others)
-            }
-            name = f"{strategy} ({settings_text(differing) or 'defaults'})"
-        if sum(key[2] == shown for key in rivals) > 1:
-            name = f"{name}, {os.path.basename(file)}"
-        while name in names:
-            name += "'"
-        names.append(name)
-    return names
 
 
 def settings_text(settings: dict[str, Any]) -> str:
@@ -70,26 +47,13 @@ def settings_text(settings: dict[str, Any]) -> str:
 
 
 def chosen(
-    systems: list[TracedSystem], ids: Sequence[int] | None, limit: int | None
+    systems: Sequence[TracedSystem], ids: Sequence[int] | None, limit: int | None
 ) -> tuple[list[int], int]:
-    """Which sentences to show.
-
-    Args:
-        systems: what there is.
-        ids: these, in this order; None for all, in the first file's order.
-        limit: at most so many; None for all.
-
-    Returns:
-        The ids, and how many there would be without a limit.
-    """
-    present = list(dict.fromkeys(number for s in systems for number in s.traces))
-    if ids is not None:
-        missing = [number for number in ids if number not in set(present)]
-        if missing:
-            raise TraceError(
-                f"--id {missing[0]}",
-                "no such sentence",
-                f"there are {len(present)}, such as {', '.join(map(str, present[:5]))}",
-            )
-        present = list(dict.fromkeys(ids))
-    return present[:limit], len(present)
+    """Which sentences to show, and how many there would be without ``limit``. ``ids``: these, in
+    this order; None for all, in the first file's order."""
+    present = dict.fromkeys(number for system in systems for number in system.traces)
+    for number in ids or ():
+        if number not in present:
+            raise UsageError(f"--id {number}", "no such sentence", f"there are {len(present)}")
+    wanted = list(dict.fromkeys(ids or present))
+    return wanted[:limit], len(wanted)

@@ -1,24 +1,20 @@
-"""What one sentence's decoding looked like, iteration by iteration, in words."""
+"""What one sentence's decoding looked like, iteration by iteration, in words; files of that."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
-import typing
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairseq_specdec.decoding.beam.observed import BeamPass
+from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
 from fairseq_specdec.decoding.iteration import VERDICTS, TracedIteration
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.atomic import check_new_file, write_text
 
 VERSION = 1
-
-
-class TraceError(UsageError):
-    """A trace that cannot be read or written; names the file or flag and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -78,59 +74,53 @@ class Trace:
 
     @classmethod
     def from_json(cls, line: str) -> Trace:
-        """Read what ``to_json`` wrote."""
+        """Read what ``to_json`` wrote. Raises UsageError: it is no trace, or not a whole one."""
         try:
             plain = json.loads(line)
-        except ValueError as error:
-            raise TraceError("", f"not JSON ({error})") from error
-        if not isinstance(plain, dict) or "version" not in plain:
-            raise TraceError("", "no trace", "write one with fairseq-generate --trace-path")
-        version = plain.pop("version")
+            version = plain.pop("version")
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            remedy = "write one with fairseq-generate --trace-path"
+            raise UsageError("", f"no trace ({error})", remedy) from error
         if version != VERSION:
-            raise TraceError("", f"a trace of version {version}, and this program reads {VERSION}")
+            raise UsageError("", f"a trace of version {version}, and this program reads {VERSION}")
         try:
-            trace: Trace = _read(cls, plain)
-            for number, part in enumerate(trace.iterations, start=1):
-                _check(number, part)
+            plain["iterations"] = [_iteration(part) for part in plain["iterations"]]
+            return cls(**plain)
         except (TypeError, KeyError) as error:
-            raise TraceError("", f"no whole trace ({error})", "decode again") from error
-        return trace
+            raise UsageError("", f"no whole trace ({error})", "decode again") from error
 
 
-def _read(kind: Any, value: Any) -> Any:
-    """A value of JSON as a type that annotations name; ``Any``, of a token, is its word. Raises
-    TypeError: it is of another. Raises KeyError: a field is unknown."""
-    parts = typing.get_args(kind)
-    base = typing.get_origin(kind) or (str if kind is Any else kind)
-    if type(None) in parts:
-        return None if value is None else _read(parts[0], value)
-    if dataclasses.is_dataclass(base) and isinstance(value, dict):
-        kinds = typing.get_type_hints(base)
-        if base is TracedIteration:
-            kinds["beam"] = BeamPass | None
-        return base(**{name: _read(kinds[name], each) for name, each in value.items()})  # type: ignore[operator]
-    if base is list and isinstance(value, list):
-        return [_read(parts[0], each) for each in value]
-    allowed: tuple[Any, ...] = (int, float) if base is float else (base,)
-    if not isinstance(value, allowed) or (isinstance(value, bool) and base is not bool):
-        raise TypeError("a field of another type")
-    return value
-
-
-def _check(number: int, part: TracedIteration) -> None:
-    """Raise TypeError for an iteration that contradicts itself."""
-    problem = ""
+def _iteration(plain: dict[str, Any]) -> TracedIteration:
+    """An iteration of ``to_dict``. Raises TypeError or KeyError: fields are missing or unknown, or
+    contradict each other."""
+    if plain.get("beam") is not None:
+        live = [LiveHypothesis(**one) for one in plain["beam"]["hypotheses"]]
+        draft = [DraftedPrefix(**one) for one in plain["beam"]["draft"]]
+        beam = BeamPass(**{**plain["beam"], "hypotheses": live, "draft": draft})
+        plain = {**plain, "beam": beam}
+    part = TracedIteration(**plain)
     if len(part.verdicts) != len(part.draft) or not set(part.verdicts) <= set(VERDICTS):
-        problem = "not one known verdict for each draft token"
-    elif part.agreed is not None and (part.draft or part.choices or part.own is not None):
-        problem = "a draft in beam search"
-    elif part.agreed is None and len(part.choices) != len(part.emitted):
-        problem = "not one choice for each emitted token"
-    elif part.beam is not None:
-        beam: BeamPass = part.beam
-        lengths = [(one.known, one.kept, len(one.tokens)) for one in beam.draft]
-        counts = [beam.steps, beam.scored, beam.drafted, beam.used, *itertools.chain(*lengths)]
-        if min(counts) < 0 or any(known + kept > most for known, kept, most in lengths):
-            problem = "a beam that cannot be"
-    if problem:
-        raise TypeError(f"iteration {number}: {problem}")
+        raise TypeError("not one known verdict for each draft token")
+    if part.agreed is None and len(part.choices) != len(part.emitted):
+        raise TypeError("not one choice for each emitted token")
+    return part
+
+
+def write_traces(path: str, traces: Iterable[Trace]) -> None:
+    """Write a trace file whole: JSON lines, one sentence each. An existing one is replaced."""
+    check_new_file(path, "path")
+    write_text(path, "".join(trace.to_json() + "\n" for trace in traces))
+
+
+def read_traces(path: str) -> list[Trace]:
+    """Read a trace file. Raises UsageError: it is none, with the line; OSError: it is not there."""
+    traces, place = [], path
+    try:
+        with open(path, encoding="utf-8", newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                place = f"{path}, line {number}"
+                if line.strip():
+                    traces.append(Trace.from_json(line))
+    except (UnicodeDecodeError, UsageError) as error:
+        raise UsageError(place, error) from error
+    return traces

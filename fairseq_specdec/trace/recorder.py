@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
 from fairseq_specdec.config import OWN_FIELDS
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.decoding.strategies import STRATEGIES
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.atomic import check_new_file, write_text
 
-from .files import TraceFile
 from .record import Trace
 
 logger = logging.getLogger(__name__)
@@ -21,30 +23,20 @@ GENERATION = {"sampling": False, "sampling_topk": -1, "sampling_topp": -1.0, "te
 
 
 def settings_of(settings: Any, args: Any, generator: Any) -> dict[str, Any]:
-    """The flags that matter to a strategy."""
+    """The flags that matter to a strategy: those that change something, and those it states."""
+    own = [each for each in OWN_FIELDS if each.name not in ("strategy", "trace_path")]
+    drafter = getattr(generator.drafter, "options", generator.drafter)
+    # with the values that change nothing
+    flags = [(each.name, getattr(settings, each.name, each.default), each.default) for each in own]
+    flags.append(("block_size", getattr(drafter, "block_size", None), None))
+    flags += [(name, getattr(args, name, unused), unused) for name, unused in GENERATION.items()]
+    flags += [("beam", generator.options.beam, 1), ("ensemble", len(generator.models), 1)]
     stated = STRATEGIES[settings.strategy].stated
-    flags: dict[str, Any] = {}
-    for field in OWN_FIELDS:
-        name = field.name
-        if name in ("strategy", "trace_path"):
-            continue
-        value = getattr(settings, name, field.default)
-        if value != field.default or (name in stated and value is not None):
-            flags[name] = value
-    drafter = generator.drafter
-    options = getattr(drafter, "options", drafter)
-    size = getattr(options, "block_size", None)
-    if size is not None:
-        flags["block_size"] = size
-    for name, unused in GENERATION.items():
-        value = getattr(args, name, unused)
-        if value != unused:
-            flags[name] = value
-    if generator.options.beam > 1:
-        flags["beam"] = generator.options.beam
-    if len(generator.models) > 1:
-        flags["ensemble"] = len(generator.models)
-    return flags
+    return {
+        name: value
+        for name, value, unused in flags
+        if value != unused or (name in stated and value is not None)
+    }
 
 
 @dataclasses.dataclass(eq=False)
@@ -55,13 +47,6 @@ class TraceBuilder:
     settings: dict[str, Any]
     src_dict: Any  # None of speech
     tgt_dict: Any
-
-    def _words(self, source: list[Any]) -> list[str]:
-        """The words of a source, without padding; none of speech."""
-        if self.src_dict is None:
-            return []
-        symbols, pad = self.src_dict.symbols, self.src_dict.pad()
-        return [symbols[token] for token in source if token != pad]
 
     def iteration(self, part: TracedIteration) -> TracedIteration:
         """An iteration in words."""
@@ -87,13 +72,13 @@ class TraceBuilder:
         source_text: str | None = None,
         output_text: str | None = None,
     ) -> Trace:
-        """A sentence decoded with ``keep_trace``."""
-        theirs = self.tgt_dict.symbols
+        """A sentence decoded with ``keep_trace``. ``source``: padding may be in it."""
+        ours, theirs = self.src_dict, self.tgt_dict.symbols
         return Trace(
             id=number,
             strategy=self.strategy,
             settings=dict(self.settings),
-            source=self._words(source),
+            source=[ours[t] for t in source if t != ours.pad()] if ours else [],
             output=[theirs[token] for token in hypothesis["tokens"].tolist()],
             score=float(hypothesis["score"]),
             iterations=[self.iteration(part) for part in hypothesis["iterations"]],
@@ -102,60 +87,51 @@ class TraceBuilder:
         )
 
 
+@dataclasses.dataclass(eq=False)
 class Recorder:
-    """Writes what a task decodes; the file appears when all of it is decoded. ``ended``: whether
-    every batch was asked for; None where that is not known."""
+    """Writes what a task decodes to ``path``, when all of it is decoded. Raises UsageError: it
+    cannot be written."""
 
-    def __init__(
-        self, file: TraceFile, trace_builder: TraceBuilder, ended: Callable[[], bool | None]
-    ) -> None:
-        self.file = file
-        self.trace_builder = trace_builder
-        self.ended = ended
-        self.pending = 0
+    path: str
+    trace_builder: TraceBuilder
+    ended: Callable[[], bool | None]  # whether every batch was asked for; None: not known
 
-    def begin(self) -> None:
-        """A batch is about to be decoded."""
-        self.pending += 1
-
-    def fail(self) -> None:
-        """It cannot be: there will be no whole trace any more."""
-        self._end(False)
+    def __post_init__(self) -> None:
+        check_new_file(self.path, "--trace-path")
+        if not os.access(os.path.dirname(os.path.abspath(self.path)), os.W_OK):
+            raise UsageError(f"--trace-path {self.path}", "cannot be written", "name another")
+        self._lines: list[str] = []
+        self._closed = False
 
     def add(self, sample: dict[str, Any], hypotheses: list[list[dict[str, Any]]]) -> None:
-        """It was: append its sentences. ``sample``: fairseq's batch; without ``id`` sentences are
-        numbered as they come. ``hypotheses``: what the generator made of it; the best one of each
-        sentence is traced."""
-        if not self.file.open:
+        """A batch was decoded. ``sample``: fairseq's batch; without ``id`` sentences are numbered
+        as they come. ``hypotheses``: what the generator made of it; the best one of each sentence
+        is traced."""
+        if self._closed:
             return
         sources = sample["net_input"]["src_tokens"].tolist()
-        numbers = sample.get("id")
-        if numbers is None:
-            numbers = range(self.file.traces, self.file.traces + len(sources))
-        else:
-            numbers = numbers.tolist()
+        done = len(self._lines)
+        ids = sample.get("id")
+        numbers = range(done, done + len(sources)) if ids is None else ids.tolist()
         for number, source, ranked in zip(numbers, sources, hypotheses):
-            self.file.add(self.trace_builder.sentence(number, source, ranked[0]))
-        self.pending -= 1
+            trace = self.trace_builder.sentence(number, source, ranked[0])
+            self._lines.append(trace.to_json() + "\n")
 
-    def close(self, may_log: Callable[[], bool] = lambda: True) -> None:
-        """The generator is gone: publish a complete trace, drop any other."""
-        ended = self.ended()
-        if ended is None:  # read from a prompt: so far, it is whole after every batch
-            ended = self.file.traces > 0
-        self._end(ended and self.pending == 0, may_log)
-
-    def _end(self, whole: bool, may_log: Callable[[], bool] = lambda: True) -> None:
-        if not self.file.open:
+    def close(self, may_log: Callable[[], bool] = lambda: True, failed: bool = False) -> None:
+        """The generator is gone, or decoding ``failed``: write a complete trace, drop any other.
+        Nothing is done the second time."""
+        if self._closed:
             return
+        self._closed = True
+        count, ended = len(self._lines), self.ended()
+        # Of a prompt nobody says that it ended: what was decoded so far is whole.
+        whole = not failed and (count > 0 if ended is None else ended)
         if whole:
-            self.file.publish()
-        else:
-            self.file.discard()
-        if may_log():
-            level, words = logging.INFO, "--trace-path %s: %d sentences"
-            if not whole:
-                level = logging.WARNING
-                words = "--trace-path %s: decoding did not end (%d sentences were done); nothing "
-                words += "is written there"
-            logger.log(level, words, self.file.path, self.file.traces)
+            write_text(self.path, "".join(self._lines))
+        if may_log() and whole:
+            logger.info("--trace-path %s: %d sentences", self.path, count)
+        elif may_log():
+            logger.warning(
+                "--trace-path %s: decoding did not end (%d sentences were done); nothing is "
+                "written there", self.path, count,
+            )  # fmt: skip

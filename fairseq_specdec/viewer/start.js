@@ -9,7 +9,6 @@
   const key = make("input", { id: "key", type: "password", autocomplete: "off" });
   const strategies = make("fieldset", { class: "line", id: "strategies" });
   const stock = make("input", { id: "stock", type: "checkbox" });
-  const examples = make("div", { class: "line", id: "examples" });
   const race = make("button", { id: "race", type: "submit" }, "Race");
   const stopButton = button("Stop", () => running && running.abort());
   const status = make("p", { id: "status", role: "status", "aria-live": "polite" });
@@ -32,11 +31,6 @@
     }));
     if (each.stock) strategies.append(make("label", { for: "stock" }, stock, "fairseq itself, last"));
     stock.checked = each.stock;
-    examples.replaceChildren(...each.examples.map((example) => button(example, () => {
-      if (running) return;
-      text.value = example;
-      run();
-    })));
   }
 
   function complain(words) {
@@ -83,9 +77,9 @@
       beam: beam.selectedIndex + 1, stock: stock.checked };
     const runs = [];
     results.hidden = true;
+    status.textContent = "Asked: one race runs at a time.";
     return ask("/race", asked, async (response) => {
       const events = {
-        waiting: () => { status.textContent = "Another race is running; this one waits for its end."; },
         go: (event) => {
           runs.push({ name: event.name, iterations: [], output_text: "" });
           status.textContent = event.name + " decodes.";
@@ -159,7 +153,7 @@
 
   document.getElementById("app").append(
     make("form", { onsubmit: (event) => { event.preventDefault(); run(); } },
-      make("label", { for: "text" }, "Text"), text, examples, strategies,
+      make("label", { for: "text" }, "Text"), text, strategies,
       make("div", { class: "line" },
         ...(data.pairs.length > 1 ? [make("label", { for: "pair" }, "Languages", pair)] : []),
         make("label", { for: "beam" }, "Beam of the race", beam),
@@ -175,6 +169,6 @@
   choose();
   // Other sites can send a browser here with any address: it fills in the text and starts nothing.
   const given = new URLSearchParams(location.search).get("text");
-  text.value = (given || chosen().examples[0] || "").slice(0, data.characters);
+  text.value = (given || "").slice(0, data.characters);
   text.focus();
 })();

@@ -12,7 +12,7 @@ from speech_toys import TRAINING, train_speech, write_speech
 from toy_translation import assert_diverse
 
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.trace.files import read_traces
+from fairseq_specdec.trace import read_traces
 
 
 @pytest.fixture(scope="module")

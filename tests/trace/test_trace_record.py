@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
-from fairseq_specdec.trace import Trace, TracedIteration, TraceError, verdicts
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.trace import Trace, TracedIteration, verdicts
 
 
 @pytest.mark.parametrize(
@@ -48,48 +48,7 @@ def test_json_and_back(source, draft, own, text):
     line = trace.to_json()
     assert "\n" not in line
     assert Trace.from_json(line) == trace
-    assert trace.accepted == part.accepted == len(draft) // 2
-    assert trace.drafted == len(draft)
-
-
-LIVE = [LiveHypothesis(["a"], True)]
-BEAM_PASS = BeamPass(2, 9, 4, 3, LIVE, [DraftedPrefix(["t", "u"], 1, 1)])
-
-
-@given(
-    st.lists(words, max_size=4), st.none() | st.integers(0, 9), st.sampled_from([None, BEAM_PASS])
-)
-def test_a_round_of_beam_search_emits_what_all_hypotheses_have(agreed, live, beam):
-    parts = [
-        TracedIteration(0, [], [], [], None, agreed=agreed, live=live, beam=beam),
-        TracedIteration(len(agreed), [], [], [], None, agreed=["x"], live=0),
-    ]
-    trace = Trace(3, "none", {"beam": 9}, [], [*agreed, "x"], -0.5, parts)
-    assert Trace.from_json(trace.to_json()) == trace
-    assert sum((part.emitted for part in trace.iterations), []) == trace.output
-    assert trace.accepted == trace.drafted == 0
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda b: b.update(steps="2"),
-        lambda b: b.update(scored=-1),
-        lambda b: b.pop("used"),
-        lambda b: b.update(new=1),
-        lambda b: b["hypotheses"].append({"tokens": [1], "waits": True}),
-        lambda b: b["hypotheses"].append({"tokens": "ab", "waits": True}),
-        lambda b: b["hypotheses"].append({"tokens": [], "waits": "no"}),
-        lambda b: b["draft"].append({"tokens": ["a"], "known": 1, "kept": 1}),
-        lambda b: b["draft"].append("a"),
-    ],
-)
-def test_what_is_no_pass_is_refused(change):
-    part = TracedIteration(0, [], [], [], None, agreed=["x"], live=2, beam=BEAM_PASS)
-    plain = Trace(3, "none", {"beam": 9}, [], ["x"], -0.5, [part]).to_dict()
-    change(plain["iterations"][0]["beam"])
-    with pytest.raises(TraceError, match="no whole trace"):
-        Trace.from_json(json.dumps(plain))
+    assert trace.accepted == len(draft) // 2 and trace.drafted == len(draft)
 
 
 # As version 1 was written from the first release on: a chain, and a pass of a beam search.
@@ -125,24 +84,19 @@ def test_a_score_that_is_no_number_is_none():
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda d: d.pop("version"), "no trace; write one with fairseq-generate --trace-path"),
+        (lambda d: d.pop("version"), "no trace .*; write one with fairseq-generate --trace-path"),
         (lambda d: d.update(version=9), "a trace of version 9, and this program reads 1"),
         (lambda d: d.pop("source"), "no whole trace"),
         (lambda d: d.update(new=1), "no whole trace"),
-        (lambda d: d.update(id="1"), "a field of another type"),
-        (lambda d: d.update(source="ab"), "a field of another type"),
-        (lambda d: d["iterations"][0].update(ms="fast"), "a field of another type"),
         (lambda d: d["iterations"][0].update(verdicts=["own"]), "one known verdict for each"),
         (lambda d: d["iterations"][0].update(verdicts=["<b>", "own"]), "one known verdict"),
         (lambda d: d["iterations"][0].update(choices=[]), "not one choice for each"),
-        (lambda d: d["iterations"][0].update(agreed="ab"), "a field of another type"),
-        (lambda d: d["iterations"][0].update(live="5"), "a field of another type"),
-        (lambda d: d["iterations"][0].update(agreed=["a"]), "a draft in beam search"),
+        (lambda d: d["iterations"][0].update(beam={"steps": 2}), "no whole trace"),
     ],
 )
 def test_what_is_no_trace_is_refused(change, message):
     part = iteration(["a", "b"], 1, "x")
     plain = Trace(3, "gad", {}, ["s"], part.emitted, -0.5, [part]).to_dict()
     change(plain)
-    with pytest.raises(TraceError, match=message):
+    with pytest.raises(UsageError, match=message):
         Trace.from_json(json.dumps(plain))

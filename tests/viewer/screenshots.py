@@ -10,6 +10,7 @@ from chromium_pipe import browser
 
 ROOT = pathlib.Path(__file__).parents[2]
 # Whole drafts: on a fast processor those of a small model do not pay, and none would be seen.
+TEXT = "You%20can%20change%20these%20settings%20in%20the%20preferences%20dialog."
 DEMO = ["specdec-demo", "data-bin/demo_ende", "--port", "0", "--draft-budget", "0"]
 
 
@@ -19,7 +20,7 @@ def main() -> None:
     try:
         url = server.stdout.readline().split(" is served at ")[1].split()[0]
         with tempfile.TemporaryDirectory() as profile, browser(profile) as page:
-            page.open(url)
+            page.open(f"{url}?text={TEXT}")
             page.run("document.getElementById('race').click()")
             page.wait_for("document.body.dataset.answers === '1'")
             (ROOT / "docs" / "specdec-demo.png").write_bytes(page.screenshot())
