@@ -1,4 +1,4 @@
-"""Figures of a device for benchmarks/gpu.sh: check, cost of an iteration, profile, identity."""
+"""Figures of a device for benchmarks/gpu.sh: check, cost of an iteration, identity."""
 
 import argparse
 import json
@@ -236,26 +236,6 @@ def iterations(given: argparse.Namespace) -> int:
     return 0
 
 
-def profile(given: argparse.Namespace) -> int:
-    """The operators that take longest in an iteration of gad."""
-    pair = Pair(given.device, 1000 if given.device == "cpu" else 32000)
-    generator, sample = pair.generator("gad"), pair.sample(1)
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if given.device == "cuda":
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with generator.batch([pair.verifier], sample) as batch:
-        for _ in range(3):
-            batch.iterate()
-        with torch.profiler.profile(activities=activities) as seen:
-            for _ in range(3):
-                batch.iterate()
-            pair.wait()
-    order = f"self_{given.device}_time_total"
-    table = seen.key_averages().table(sort_by=order, row_limit=25, max_name_column_width=50)
-    (given.folder / "profile.md").write_text(f"Three iterations of gad\n\n```text\n{table}\n```\n")
-    return 0
-
-
 def printed(folder: pathlib.Path) -> list[str]:
     """The hypotheses in what fairseq-generate wrote, in their order, without scores."""
     lines = []
@@ -276,7 +256,7 @@ def same(given: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    commands = {"check": check, "iterations": iterations, "profile": profile, "same": same}
+    commands = {"check": check, "iterations": iterations, "same": same}
     parser.add_argument("what", choices=commands)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--device", default="cuda")

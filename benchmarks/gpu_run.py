@@ -107,7 +107,6 @@ def steps(given: argparse.Namespace) -> list[Step]:
         plan += [speed(given, "ende", precision), speed(given, "edit", precision)]
     plan += beams(given)
     plan += [replay(given, size) for size in (("base",) if rehearsed else ("base", "12+2", "big"))]
-    plan.append(Step("profile", 60, figures(given, "profile")))
     return plan
 
 

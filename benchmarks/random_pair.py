@@ -33,6 +33,9 @@ class Size(NamedTuple):
 
 
 BASE, BIG = "transformer", "transformer_wmt_en_de_big"
+WIDE = {"embed_dim": 1024, "ffn_embed_dim": 4096, "attention_heads": 16, "layers": 12,
+        "normalize_before": True}  # fmt: skip
+LARGE = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in WIDE.items()}
 SIZES: dict[str, Size] = {
     "base": Size("Transformer-base, 6+6 layers (Xia et al., 4.1)", BASE, {}, "spec_drafter_base"),
     "12+2": Size(
@@ -43,6 +46,10 @@ SIZES: dict[str, Size] = {
     "gec": Size(
         "Transformer-big for error correction, 6+6 layers (Ge et al., 3.1)", BIG, {}, None
     ),
+    "nllb-600m": Size("NLLB-200's and M2M-100's, 12+12 layers, 1024 wide", BASE, LARGE, None),
+    "bart-large": Size("BART's, 12+12 layers, 1024 wide", BASE,
+        {**LARGE, "encoder_normalize_before": False, "decoder_normalize_before": False,
+         "layernorm_embedding": True}, None),
 }  # fmt: skip
 
 

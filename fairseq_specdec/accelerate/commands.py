@@ -1,19 +1,24 @@
-"""What is accelerated, the commands of the steps, and those that are copied from the report."""
+"""What is accelerated, what was found so far, and the commands: of steps, and to decode with."""
 
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from fairseq_specdec.errors import UsageError
 
 from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags, words_of
 from ..data.folder import splits
+from ..engine.eager.linear import computes_in_bf16
 from ..hub.described import VERIFIER
-from .verifier import Fitting
+from ..io.atomic import read_json, write_json
 
 PYTHON = sys.executable
 PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLOCK_SIZE = 10
+LOCK, DRAFTER = "accelerate.lock", "drafter.pt"
 
 
 # Ways to decode whose speeds are compared, with their strategies; the output is the same.
@@ -21,52 +26,90 @@ GAD, EDITS = "gad", "iad with edits"  # with the drafter, and with the likely ed
 WAYS = {"greedy": "greedy", GAD: "gad", "iad": "iad", EDITS: "iad"}
 
 
+class State:
+    """Steps that are done and what they found. ``settings``: those that stay the same."""
+
+    def __init__(self, folder: str, settings: dict[str, Any]) -> None:
+        self._path, self._settings = os.path.join(folder, "state.json"), settings
+        begun = os.path.exists(self._path)
+        if not begun and os.path.isdir(folder) and set(os.listdir(folder)) - {LOCK}:
+            problem = f"{folder} exists and was not made by this command"
+            raise UsageError("--out", problem, "choose another")
+        os.makedirs(folder, exist_ok=True)
+        before = read_json(self._path) if begun else {}
+        self._steps: dict[str, Any] = before.get("steps", {})
+        # until a step has begun nothing is made of them
+        for name, value in before.get("settings", {}).items() if self._steps else ():
+            if settings.get(name) != value:
+                given = f"--{name.replace('_', '-')} {settings.get(name)}"
+                problem = f"{folder} was begun with {value}"
+                raise UsageError(given, problem, "give that, or another --out")
+        self._write()
+
+    def _write(self) -> None:
+        write_json(self._path, {"settings": self._settings, "steps": self._steps})
+
+    def results(self, step: str) -> dict[str, Any]:
+        """What a step has found so far; {} if it has not begun."""
+        return dict(self._steps.get(step, {}))
+
+    def done(self, step: str, **found: Any) -> bool:
+        """Whether a step is complete, and found these."""
+        results = self.results(step)
+        return bool(results.get("done")) and all(results.get(k) == v for k, v in found.items())
+
+    def note(self, step: str, done: bool = True, **results: Any) -> None:
+        """Record what a step has found, and whether it is complete."""
+        self._steps[step] = dict(self.results(step), done=done, **results)
+        self._write()
+
+
+class Fitting(NamedTuple):
+    """A drafter that fits a verifier."""
+
+    arch: str = ""  # of the drafter
+    flags: Sequence[str] = ()  # its shape, as flags of fairseq-train
+    description: str = ""  # in words, for the report
+    layers: int = 0  # of the verifier's decoder
+
+
 class Job(NamedTuple):
     """What is accelerated, and how."""
 
+    args: Namespace  # the command line
+    state: State  # what the steps have found
     data: str  # folder that fairseq-preprocess wrote
     path: str  # the verifier's checkpoint
     out: str
-    # source, target: languages
-    source: str
-    target: str
-    beam: int  # of the distillation
+    pairs: tuple[str, ...]  # that the drafter is for
     cpu: bool
-    bf16: bool  # train in bf16, on a CPU that computes in it
-    max_tokens: int  # of a training batch
-    threads: int
-    eval_sentences: int  # validation sentences on which accepted tokens are measured
-    decode_beam: int = 1  # with which the model is to be used, besides 1
-    batch_sizes: tuple[int, ...] = (1,)  # in which it is to be used
-    cluster: str | None = None  # address of the Ray cluster that distils; None: this process
-    workers: int | None = None  # that distil at once; None: all that the cluster has room for
-    # of a verifier with language tokens: its task, as flags, and the pairs that the drafter is for
-    # (none where the task has one)
+    # of a verifier with language tokens: its task, as flags, and whether that has several pairs
     task: tuple[str, ...] = ()
-    pairs: tuple[str, ...] = ()
+    several: bool = False
     # of a model of transformers: the folder that specdec-convert hf wrote, its decoding flags
     converted: str | None = None
     generation: Mapping[str, str] = {}
-    placed: str | None = None  # the drafter in that folder
-    text: str | None = None  # plain text for validation, without its language
     subwords: str | None = None  # kind of those in the dictionary; None: it holds words
-    codes: str | None = None  # file of their model, where one is found
     one_dictionary: bool = False  # of source and output, so that the source may be the draft
+    fitting: Fitting = Fitting()
+    hours: float | None = None  # of distilling and training together; None: by --updates
     ways: tuple[str, ...] = ("greedy", "gad")  # of ``WAYS``, that are measured in the end
+    placed: str | None = None  # the drafter in the converted folder
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target of the first pair."""
+        source, _, target = self.pairs[0].partition("-")
+        return source, target
+
+    def use(self, pair: str, size: int) -> tuple[str, str, int]:
+        """(name, pair, batch size) of a use."""
+        return f"{pair}, batches of {size}" if self.several else str(size), pair, size
 
     @property
     def uses(self) -> list[tuple[str, str, int]]:
-        """(name, pair, batch size) of each use that is measured."""
-        return [
-            (f"{pair}, batches of {size}" if self.pairs else str(size), pair, size)
-            for pair in self.all_pairs
-            for size in self.batch_sizes
-        ]
-
-    @property
-    def all_pairs(self) -> tuple[str, ...]:
-        """The pairs that the drafter is for, also where it is one."""
-        return self.pairs or (f"{self.source}-{self.target}",)
+        """Those that are measured."""
+        return [self.use(pair, size) for pair in self.pairs for size in self.args.batch_sizes]
 
     def of_pair(self, pair: str, task: str = "translation_specdec") -> list[str]:
         """The flags that decode a pair. ``task``: where the verifier's own is fairseq's
@@ -78,21 +121,16 @@ class Job(NamedTuple):
 
     def of_all(self, task: str = "translation_specdec") -> list[str]:
         """The flags that distil and train all pairs at once."""
-        return list(self.task) if self.pairs else self.of_pair(f"{self.source}-{self.target}", task)
+        return list(self.task) if self.several else self.of_pair(self.pairs[0], task)
 
     @property
     def beams(self) -> list[int]:
         """The beams that are measured."""
-        return sorted({1, self.decode_beam})
+        return sorted({1, self.args.decode_beam})
 
     def file(self, *names: str) -> str:
         """A path below ``out``."""
         return os.path.join(self.out, *names)
-
-    @property
-    def drafter(self) -> str:
-        """The drafter's checkpoint."""
-        return self.file("drafter.pt")
 
     def device(self, gpu: str = "") -> list[str]:
         """The flag of a CPU; that of a GPU where there is one."""
@@ -105,29 +143,29 @@ def distill(job: Job, dest: str, limit: int | None, shared: bool = True) -> list
     own = ["--max-tokens", "2048" if job.cpu else "8192"]
     own += ["--skip-invalid-size-inputs-valid-test", *job.device("--fp16")]
     own += ["--limit", str(limit)] if limit is not None else []
-    if shared and job.cluster is not None:
-        own += ["--ray", job.cluster]
-        own += ["--ray-workers", str(job.workers)] if job.workers is not None else []
+    if shared and job.args.ray is not None:
+        own += ["--ray", job.args.ray]
+        own += ["--ray-workers", str(job.args.ray_workers)] if job.args.ray_workers else []
     # Outputs that run on are cut off sooner than in decoding, and dropped.
     own += words_of({k: v for k, v in job.generation.items() if not k.startswith("--max-len")})
-    words = distill_flags(own, PLUGIN, job.path, dest, job.of_all(), job.beam)
+    words = distill_flags(own, PLUGIN, job.path, dest, job.of_all(), job.args.beam)
     return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]
 
 
-def train(job: Job, fitting: Fitting, until: int, total: int, data: str = "distilled") -> list[str]:
+def train(job: Job, until: int, total: int, data: str = "distilled") -> list[str]:
     """Train the drafter up to update ``until``; the learning rate falls to 0 at ``total``.
     ``data``: a folder below ``out``."""
-    precision = ["--bf16"] if job.bf16 else []
+    precision = ["--bf16"] if job.cpu and computes_in_bf16() else []
     warmup = max(1, min(400, total // 10))
     own = [
-        "--arch", fitting.arch, *fitting.flags,
+        "--arch", job.fitting.arch, *job.fitting.flags,
         "--block-size", str(BLOCK_SIZE), "--num-cuts", "4",
         "--criterion", "glancing_block_loss", "--label-smoothing", "0",
         "--glancing-start", "0", "--glancing-stop", "0", "--block-loss-decay", "0.85",
-        "--eval-verifier", job.path, "--eval-sentences", str(job.eval_sentences),
+        "--eval-verifier", job.path, "--eval-sentences", job.args.eval_sentences,
         "--best-checkpoint-metric", "accepted_tokens", "--maximize-best-checkpoint-metric",
         "--clip-norm", "10.0", "--lr", "2e-3", "--warmup-updates", warmup, "--max-update", until,
-        "--max-tokens", job.max_tokens, "--max-valid-steps", "8", "--data-buffer-size", "0",
+        "--max-tokens", job.args.max_tokens, "--max-valid-steps", "8", "--data-buffer-size", "0",
         "--skip-invalid-size-inputs-valid-test", "--save-interval-updates", until,
         "--validate-interval-updates", until, "--no-epoch-checkpoints", "--seed", "1",
         "--log-format", "json", "--log-interval", "10",
@@ -139,33 +177,18 @@ def train(job: Job, fitting: Fitting, until: int, total: int, data: str = "disti
     ]  # fmt: skip
 
 
-def time_training(job: Job, fitting: Fitting, data: str, updates: int) -> list[str]:
-    """Make a few updates that are not kept, and log how long they take."""
-    words = train(job, fitting, updates, updates, data)
-    return [*words, "--no-save", "--disable-validation", "--log-interval", str(updates // 2)]
-
-
-def shortlist(job: Job) -> list[str]:
-    """Give the drafter its list of words, from what it was trained on."""
-    return [
-        PYTHON, "-m", "fairseq_specdec.data.shortlist", job.file("distilled"),
-        *([] if job.pairs else ["-s", job.source, "-t", job.target]),
-        "--drafter-path", job.drafter, "--out", job.drafter, "--force",
-    ]  # fmt: skip
-
-
-def edits(job: Job) -> list[str]:
-    """Learn which edits the verifier nearly always makes, from what it wrote."""
-    return [
-        PYTHON, "-m", "fairseq_specdec.data.edits", job.file("distilled"), "-s", job.source,
-        "-t", job.target, "--out", job.file("edits.tsv"), "--force",
-    ]  # fmt: skip
+def learn(job: Job, module: str, *words: str) -> list[str]:
+    """A module of ``data`` learns from what the verifier wrote."""
+    source, target = job.languages
+    pair = [] if job.several else ["-s", source, "-t", target]
+    start = [PYTHON, "-m", f"fairseq_specdec.data.{module}", job.file("distilled")]
+    return [*start, *pair, *words, "--force"]
 
 
 def strategy(job: Job, way: str) -> list[str]:
     """Decoding flags of one of ``WAYS``."""
     words = ["--strategy", WAYS[way]]
-    words += ["--drafter-path", job.placed or job.drafter] if way == GAD else []
+    words += ["--drafter-path", job.placed or job.file(DRAFTER)] if way == GAD else []
     return words + (["--edits", job.file("edits.tsv")] if way == EDITS else [])
 
 
@@ -187,16 +210,16 @@ def measure(
         PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
         *job.of_pair(pair), *words_of(job.generation), "--gen-subset", "valid",
         "--batch-size", ",".join(map(str, sizes)),
-        "--stock-beams", ",".join(map(str, sorted({1, 5, job.decode_beam}))),
-        "--limit", str(limit), "--threads", str(job.threads),
+        "--stock-beams", ",".join(map(str, sorted({5, *job.beams}))),
+        "--limit", str(limit), "--threads", str(job.args.threads),
         "--json", job.file("measured.json"), *job.device(), *systems,
     ]  # fmt: skip
 
 
-def environment(job: Job) -> Any:
+def environment(job: Job) -> dict[str, str]:
     """Environment of the steps' processes: this package first, few threads."""
     paths = [os.path.dirname(PLUGIN), os.environ.get("PYTHONPATH", "")]
-    threads = str(job.threads)
+    threads = str(job.args.threads)
     return dict(
         os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), OMP_NUM_THREADS=threads,
         MKL_NUM_THREADS=threads, **ALLOCATION,
@@ -210,18 +233,17 @@ def here(path: str) -> str:
 
 
 def decode(job: Job, pair: str, way: str, beam: int, size: int) -> str:
-    """How to decode a pair from now on: the test split of DATA, or valid where it has none."""
+    """How to decode a pair from now on: a text with a converted model, else the test split of DATA,
+    or valid where it has none."""
     if job.converted is not None:
-        return _in_python(job, pair, way, beam, size)
-    kinds = {None: [], "subword_nmt": ["--remove-bpe"]}
-    words = [
+        return _of_model(job, "specdec-translate", pair, way, "--beam", beam, "--lines", size)
+    subwords = [job.subwords] if job.subwords not in (None, "subword_nmt") else []
+    return _command([
         "fairseq-generate", job.data, "--user-dir", here(PLUGIN), *job.of_pair(pair),
-        *words_of(job.generation), "--path", job.path,
-        "--gen-subset", "test" if "test" in splits(job.data, pair) else "valid",
-        *kinds.get(job.subwords, ["--remove-bpe", job.subwords]),
+        "--path", job.path, "--gen-subset", "test" if "test" in splits(job.data, pair) else "valid",
+        *(["--remove-bpe", *subwords] if job.subwords else []),
         "--beam", beam, "--batch-size", size, *strategy(job, way), *job.device(),
-    ]  # fmt: skip
-    return _command(words)
+    ])  # fmt: skip
 
 
 def further(job: Job, fastest: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -229,58 +251,25 @@ def further(job: Job, fastest: Mapping[str, str]) -> list[tuple[str, str]]:
     None of a verifier with language tokens that was not converted, which fairseq alone decodes."""
     if job.converted is None and job.task:
         return []
-    uses = []
-    for pair, way in fastest.items():
-        if job.converted is None:
-            uses.append(("use from Python", _in_python(job, pair, way, 1, job.batch_sizes[0])))
-        words = ["specdec-serve", "--path", _verifier(job), *_languages(pair)]
-        words += [each for name, value in _text(job).items()
-                  for each in ("--" + name.replace("_", "-"), value or "none")]  # fmt: skip
-        words += ["--strategy", WAYS[way]]
-        words += ["--drafter-path", job.drafter] if way == GAD and not job.placed else []
-        uses.append(("serve", _command(words)))
-    for pair in job.all_pairs if job.converted is not None and job.text else ():
-        words = ["specdec-bench", os.path.relpath(str(job.converted))]
-        words += ["--path", job.path] if os.path.basename(job.path) != VERIFIER else []
-        words += [*_languages(pair), "--text", f"{job.text}.{pair.partition('-')[0]}"]
-        words += job.device()
-        for way in job.ways:
-            words += ["--system", f"{way}: {_command(strategy(job, way))}"]
-        uses.append(("measure", _command(words)))
-    return uses
+    programs = {"translate text": "specdec-translate", "serve": "specdec-serve"}
+    return [
+        (use, _of_model(job, program, pair, way))
+        for pair, way in fastest.items()
+        for use, program in programs.items()
+        if use == "serve" or job.converted is None
+    ]
 
 
-def _command(words: Sequence[Any]) -> str:
-    return " ".join(shlex.quote(str(word)) for word in words)
+def _command(words: Iterable[Any]) -> str:
+    return shlex.join(map(str, words))
 
 
-def _languages(pair: str) -> list[str]:
+def _of_model(job: Job, program: str, pair: str, way: str, *more: Any) -> str:
+    """A command that takes MODEL; a converted folder has its dictionaries."""
     source, _, target = pair.partition("-")
-    return ["--source-lang", source, "--target-lang", target]
-
-
-def _verifier(job: Job) -> str:
-    """The converted folder, or a checkpoint that has another name or place."""
-    named = job.converted is None or os.path.basename(job.path) != VERIFIER
-    return job.path if named else os.path.relpath(str(job.converted))
-
-
-def _text(job: Job) -> dict[str, Any]:
-    """Arguments that say where dictionaries and subwords are; a converted folder has them."""
-    if job.converted is not None:
-        return {}
-    split = {} if job.subwords is None else {"bpe_codes": job.codes} if job.codes else {"bpe": None}
-    return {"data": job.data, **split}
-
-
-def _in_python(job: Job, pair: str, way: str, beam: int, size: int) -> str:
-    source, _, target = pair.partition("-")
-    given: dict[str, Any] = {"source_lang": source, "target_lang": target, **_text(job)}
-    given["strategy"] = WAYS[way]
-    if way == GAD and not job.placed:
-        given["drafter"] = job.drafter
-    if way == EDITS:
-        given["edits"] = job.file("edits.tsv")
-    given.update(beam=beam, batch_size=size)
-    words = [repr(_verifier(job)), *(f"{name}={value!r}" for name, value in given.items())]
-    return f"SpeculativeTranslator.from_pretrained({', '.join(words)})"
+    model = job.path
+    if job.converted is not None and os.path.basename(model) == VERIFIER:
+        model = os.path.relpath(job.converted)
+    data = [] if job.converted else ["--data", job.data]
+    languages = ["--source-lang", source, "--target-lang", target]
+    return _command([program, model, *languages, *data, *strategy(job, way), *more])

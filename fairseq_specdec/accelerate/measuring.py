@@ -1,15 +1,16 @@
 """The steps that measure, and what is recommended from their figures."""
 
-import logging
+import os
+import shutil
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..io.atomic import read_json
+from ..hub import measured
+from ..io.atomic import read_json, replacing
+from ..io.provenance import sha256
 from . import commands
-from .commands import EDITS, WAYS, Job, row_of
-from .state import State
-from .steps import Limits, run
-
-logger = logging.getLogger("fairseq_specdec.accelerate")
+from .commands import DRAFTER, EDITS, WAYS, Job, row_of
+from .steps import logger, run
 
 COMPARED = 20  # sentences, to say within a minute what this engine does without a drafter
 WARMUP = 3  # batches that specdec-bench decodes beforehand
@@ -61,24 +62,24 @@ def fastest(rows: dict[str, Any], use: tuple[str, str, int], beam: int) -> Best:
     return Best(*use, beam, best, of_way[best], rows[f"fairseq beam {beam}"], greedy)
 
 
-def recommend(job: Job, state: State) -> list[Best]:
+def recommend(job: Job) -> list[Best]:
     """The fastest way for each use and beam that was measured."""
-    rows = state.results("measure")["rows"]
+    rows = job.state.results("measure")["rows"]
     return [fastest(rows[use[0]], use, beam) for use in job.uses for beam in job.beams]
 
 
-def without_drafter(job: Job, state: State) -> list[Best]:
+def without_drafter(job: Job) -> list[Best]:
     """The fastest way at each beam, one sentence of the first pair at a time, by the rows of
     :func:`compare`."""
-    use = job._replace(batch_sizes=(1,)).uses[0]
+    use = job.use(job.pairs[0], 1)
     others = set(WAYS) - set(job.ways)
-    rows = state.results("compare")["rows"].items()
+    rows = job.state.results("compare")["rows"].items()
     rows = {name: row for name, row in rows if name.partition(",")[0] not in others}
     return [fastest(rows, use, beam) for beam in job.beams]
 
 
 def rows_of(
-    job: Job, pair: str, ways: list[str], sizes: list[int], sentences: int
+    job: Job, pair: str, ways: Sequence[str], sizes: Sequence[int], sentences: int
 ) -> dict[str, Any]:
     """Figures of a pair by batch size and row."""
     run(job, commands.measure(job, pair, ways, sizes, sentences), "measure.log")
@@ -88,17 +89,20 @@ def rows_of(
     }
 
 
-def compare(job: Job, state: State) -> None:
+def compare(job: Job) -> None:
     """Speed and output without a drafter against stock fairseq, on a few sentences of the first
     pair."""
+    if job.state.done("compare", beams=job.beams):
+        return
+    logger.info("compare: this engine with stock fairseq, without a drafter")
     ways = ["greedy", *(["iad"] if job.one_dictionary else [])]
-    rows = rows_of(job, job.uses[0][1], ways, [1], COMPARED)["1"]
-    state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
+    rows = rows_of(job, job.pairs[0], ways, [1], COMPARED)["1"]
+    job.state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
 
 
-def worthwhile(job: Job, state: State) -> tuple[str, ...]:
+def worthwhile(job: Job) -> tuple[str, ...]:
     """Those of ``WAYS`` that are worth measuring, by the rows of :func:`compare`."""
-    rows = state.results("compare")["rows"]
+    rows = job.state.results("compare")["rows"]
     greedy, copied = rows["greedy"], rows.get("iad")
     if copied is None or float(greedy["ms_mean"]) < CORRECTS * float(copied["ms_mean"]):
         return ("greedy", "gad")
@@ -106,32 +110,60 @@ def worthwhile(job: Job, state: State) -> tuple[str, ...]:
     return ("greedy", "gad", "iad", *([EDITS] if job.converted is None else []))
 
 
-def _seconds(job: Job, state: State) -> float:
+def _seconds(job: Job) -> float:
     """What measuring one sentence takes, by the rows of :func:`compare`; what was not measured
     there is taken to be no slower than greedy."""
-    rows = state.results("compare")["rows"]
+    rows = job.state.results("compare")["rows"]
     ours = sum(float(rows[row_of("greedy", beam)]["ms_mean"]) for beam in job.beams)
     stock = sum(float(row["ms_mean"]) for name, row in rows.items() if name.startswith("fairseq "))
     return (stock + ours * len(job.ways)) * len(job.uses) / 1000
 
 
-def leave_time(job: Job, state: State, limits: Limits, sentences: int) -> Limits:
-    """``limits`` without the time that measuring ``sentences`` will take."""
-    if limits.hours is None:
-        return limits
-    needed = _seconds(job, state) * (sentences + WARMUP)
-    return limits._replace(hours=limits.hours - min(needed / 3600, SHARE * limits.hours))
+def time_to_make(job: Job) -> float | None:
+    """``--hours`` without the time that measuring will take."""
+    hours = job.args.hours
+    if hours is None:
+        return None
+    needed = _seconds(job) * (job.args.measure_sentences + WARMUP)
+    return float(hours - min(needed / 3600, SHARE * hours))
 
 
-def measure(job: Job, state: State, limits: Limits, sentences: int) -> None:
+def measure(job: Job) -> None:
     """Speed and output of all ways against stock fairseq; fewer sentences if time is short."""
-    one = _seconds(job, state)
-    if limits.hours is not None:
-        most = SHARE / (1 - SHARE) * limits.hours * 3600 / one - WARMUP
+    sizes = list(job.args.batch_sizes)
+    if job.state.done("measure", beams=job.beams, sizes=sizes):
+        return
+    one, sentences = _seconds(job), job.args.measure_sentences
+    if job.hours is not None:
+        most = SHARE / (1 - SHARE) * job.hours * 3600 / one - WARMUP
         sentences = min(sentences, max(FEWEST, int(most)))
     minutes = max(1, one * (sentences + WARMUP) / 60)
     logger.info("measure: %d validation sentences, about %.0f min", sentences, minutes)
-    sizes = list(job.batch_sizes)
-    parts = {pair: rows_of(job, pair, list(job.ways), sizes, sentences) for pair in job.all_pairs}
+    parts = {pair: rows_of(job, pair, job.ways, sizes, sentences) for pair in job.pairs}
     rows = {name: parts[pair][str(size)] for name, pair, size in job.uses}
-    state.note("measure", rows=rows, sentences=sentences, beams=job.beams, sizes=sizes)
+    job.state.note("measure", rows=rows, sentences=sentences, beams=job.beams, sizes=sizes)
+
+
+def place(job: Job) -> str | None:
+    """Put the drafter beside the converted verifier, where it is found by itself; its path there.
+    Another drafter stays, and there is none."""
+    beside = os.path.join(os.path.relpath(str(job.converted)), DRAFTER)
+    ours = (sha256(job.file(DRAFTER)), job.state.results("place").get("sha256"))
+    if os.path.isfile(beside) and sha256(beside) not in ours:
+        logger.warning("%s: is another drafter, and stays; name %s", beside, job.file(DRAFTER))
+        return None
+    with replacing(beside, "wb") as out, open(job.file(DRAFTER), "rb") as stream:
+        shutil.copyfileobj(stream, out)
+    job.state.note("place", sha256=ours[0])
+    return beside
+
+
+def note_fastest(job: Job, recommended: Sequence[Best]) -> None:
+    """Note beside the placed drafter how each pair decodes fastest, one sentence at a time; nothing
+    where that was not measured."""
+    ways: dict[str, dict[int, str]] = {}
+    for best in recommended:
+        if best.size == 1:
+            ways.setdefault(best.pair, {})[best.beam] = best.way
+    if ways:
+        measured.note(str(job.converted), str(job.placed), ways)

@@ -8,10 +8,8 @@ from ..data.merge import losses
 from ..io.atomic import write_text
 from ..reports.page import cells, page
 from . import measuring
-from .commands import WAYS, Job, row_of
-from .measuring import LEAST_GAIN, Best, recommend
-from .state import State
-from .verifier import Fitting
+from .commands import Job, row_of
+from .measuring import LEAST_GAIN, recommend
 
 COLUMNS = {
     "system": ("system", "{}"),
@@ -31,12 +29,11 @@ BODY = """
 {% for use, command in commands %}
 <h3>{{ use[0] | upper }}{{ use[1:] }}</h3><pre>{{ command }}</pre>
 {% endfor %}
-<h2>Figures</h2><p>{{ sentences }} validation sentences, {{ job.threads }} thread
-{{- "s" if job.threads > 1 }}{{ ", on the CPU" if job.cpu }}.</p>
+<h2>Figures</h2><p>{{ sentences }} validation sentences, {{ job.args.threads }} thread
+{{- "s" if job.args.threads > 1 }}{{ ", on the CPU" if job.cpu }}.</p>
 {% for name, rows in tables %}<h3>{{ name }}</h3>{{ table(head, rows) }}
 {% endfor %}
 {% if made %}
-{{ bars("Milliseconds per sentence, " + first, times, "{:.1f}") }}
 {{ bars("Speed of the fastest way over stock fairseq's at the same beam", speeds, "{:.1f}x") }}
 {{ bars("Accepted tokens on validation sentences, by updates of training (1 without a drafter)",
         history, "{:.2f}") }}
@@ -45,9 +42,9 @@ BODY = """
 """
 
 
-def without_drafter(job: Job, state: State) -> str:
+def without_drafter(job: Job) -> str:
     """What this engine does without a drafter, in a sentence."""
-    compared, each = state.results("compare"), measuring.without_drafter(job, state)
+    compared, each = job.state.results("compare"), measuring.without_drafter(job)
     speeds = " and ".join(
         f"{best.speed:.1f} times stock fairseq's speed at beam {best.beam} "
         f"({best.row['ms_mean']:.1f} ms per sentence, {best.way})" for best in each
@@ -60,9 +57,9 @@ def _range(speeds: Sequence[float], form: str) -> str:
     return " to ".join(dict.fromkeys(form.format(each) for each in (min(speeds), max(speeds))))
 
 
-def verdict(job: Job, state: State) -> str:
+def verdict(job: Job) -> str:
     """The gain of the engine, that of the drafter, and what to use."""
-    rows, best = state.results("measure")["rows"], recommend(job, state)
+    rows, best = job.state.results("measure")["rows"], recommend(job)
     engine = [one.stock["ms_mean"] / one.greedy["ms_mean"] for one in best]
     drafted = [rows[one.name][row_of("gad", one.beam)]["ms_mean"] for one in best]
     gains = [one.greedy["ms_mean"] / ms for one, ms in zip(best, drafted)]
@@ -71,73 +68,51 @@ def verdict(job: Job, state: State) -> str:
         f"as stock fairseq; with the drafter (gad) {_range(gains, '{:.2f}')} times as fast as "
         "greedy; "
     )
-    ways = {way: [one.use for one in best if one.way == way] for way in WAYS}
-    others = [f"{way} for {'; '.join(uses)}" for way, uses in ways.items() if uses]
-    said += f"use {others[0].partition(' for ')[0] if len(others) == 1 else ', and '.join(others)}."
-    if ways["gad"]:
-        return said
-    if "iad" in job.ways:
-        return f"{said} The drafter does not pay: the source is the better draft."
-    return (
-        f"{said} The drafter does not pay yet (it must gain {LEAST_GAIN} times). Train longer: the "
-        "same command with more --hours goes on."
-    )
+    ways: dict[str, list[str]] = {}
+    for one in best:
+        ways.setdefault(one.way, []).append(one.use)
+    uses = [f"{way} for {'; '.join(uses)}" for way, uses in ways.items()]
+    said += f"use {best[0].way if len(ways) == 1 else ', and '.join(uses)}."
+    if "gad" not in ways and "iad" in job.ways:
+        said += " The drafter does not pay: the source is the better draft."
+    elif "gad" not in ways:
+        said += f" The drafter does not pay yet (it must gain {LEAST_GAIN} times). Train longer: "
+        said += "the same command with more --hours goes on."
+    return said
 
 
-def training(state: State, fitting: Fitting) -> str:
-    """What was distilled and trained, in sentences."""
-    counts, trained = state.results("distil")["counts"], state.results("train")
-    return (
-        f"The drafter ({fitting.description}) was trained for {trained['updates']} updates on "
-        f"{counts['kept']} sentence pairs that the verifier made ({losses(counts)}), in "
-        f"{trained['seconds'] / 60:.0f} minutes; it ended because {trained['why']}."
-    )
+def write(job: Job, more: Sequence[tuple[str, str]] = (), refused: str = "") -> None:
+    """Write the report.
 
-
-def _write(
-    job: Job, lead: str, best: Sequence[Best], measured: dict[str, Any], **more: Any
-) -> None:
-    """``measured``: of a step, its ``rows`` by use. ``more``: what a drafter was made by, and what
-    it is used with besides."""
+    Args:
+        more: (what for, command) besides those of each use.
+        refused: why no drafter was made or measured; the report is then of what decodes without.
+    """
+    values: dict[str, Any] = {"made": ""}
+    if refused:
+        best, measured = measuring.without_drafter(job), job.state.results("compare")
+        measured["rows"] = {best[0].name: measured["rows"]}
+        values["lead"] = f"No drafter: {refused}. {without_drafter(job)}."
+    else:
+        best, measured = recommend(job), job.state.results("measure")
+        counts, trained = job.state.results("distil")["counts"], job.state.results("train")
+        values = {
+            "lead": verdict(job),
+            "made": f"The drafter ({job.fitting.description}) was trained for {trained['updates']} "
+            f"updates on {counts['kept']} sentence pairs that the verifier made "
+            f"({losses(counts)}), in {trained['seconds'] / 60:.0f} minutes; it ended because "
+            f"{trained['why']}.",
+            "speeds": [(one.use, one.speed) for one in best],
+            "history": list(zip(trained["checked"], trained["history"])),
+        }
+    values.update(
+        job=job, best=best, place=os.getcwd(), head=list(COLUMNS), sentences=measured["sentences"],
+        commands=[*((one.use, one.command(job)) for one in best), *more],
+        tables=[(f"Batches of {use}" if use.isdigit() else use,
+                 cells(list(rows.values()), list(COLUMNS.values())))
+                for use, rows in measured["rows"].items()],
+    )  # fmt: skip
     folder, name = os.path.split(os.path.abspath(job.path))
     model = os.path.join(os.path.basename(folder), name)
-    commands = [(one.use, one.command(job)) for one in best] + list(more.pop("further", ()))
-    values = {
-        "job": job, "lead": lead, "best": best, "place": os.getcwd(), "head": list(COLUMNS),
-        "commands": [(use, _copied(command)) for use, command in commands],
-        "sentences": measured["sentences"], "made": "", **more,
-        "tables": [
-            (f"Batches of {use}" if use.isdigit() else use,
-             cells(list(rows.values()), list(COLUMNS.values())))
-            for use, rows in measured["rows"].items()
-        ],
-    }  # fmt: skip
-    title = f"Decoding {model} faster: {', '.join(job.all_pairs)}"
+    title = f"Decoding {model} faster: {', '.join(job.pairs)}"
     write_text(job.file("report.html"), page(BODY, title, values))
-
-
-def _copied(command: str) -> str:
-    """A command, or a call of Python with its import."""
-    if not command.startswith("SpeculativeTranslator"):
-        return command
-    return f"from fairseq_specdec.hub import SpeculativeTranslator\n\ntranslator = {command}"
-
-
-def write_refusal(job: Job, state: State, reason: str) -> None:
-    """The report where no drafter was made or measured: what decodes without one."""
-    compared, best = state.results("compare"), measuring.without_drafter(job, state)
-    lead = f"No drafter: {reason}. {without_drafter(job, state)}."
-    _write(job, lead, best, {**compared, "rows": {best[0].name: compared["rows"]}})
-
-
-def write(job: Job, state: State, fitting: Fitting, more: Sequence[tuple[str, str]] = ()) -> None:
-    """The whole report. ``more``: (what for, command) besides those of each use."""
-    best, (measured, trained) = recommend(job, state), map(state.results, ("measure", "train"))
-    first, rows = next(iter(measured["rows"].items()))
-    _write(
-        job, verdict(job, state), best, measured, further=more, made=training(state, fitting),
-        first=f"batches of {first}" if first.isdigit() else first,
-        times=[(name, float(row["ms_mean"])) for name, row in rows.items()],
-        speeds=[(one.use, one.speed) for one in best],
-        history=list(zip(trained["checked"], trained["history"])),
-    )  # fmt: skip

@@ -1,16 +1,15 @@
 """The steps that make a drafter: distil and train. Each is done once; a stopped one goes on."""
 
-import glob
 import json
 import logging
 import os
 import shutil
 import subprocess
 import time
-from typing import Any, NamedTuple
+from collections import Counter
+from typing import Any
 
 import torch
-from fairseq.data import Dictionary, data_utils
 
 from fairseq_specdec.errors import UsageError
 
@@ -18,9 +17,7 @@ from ..checkpoints.reading import load_model
 from ..data.merge import losses
 from ..io.atomic import read_json, replacing
 from . import commands
-from .commands import Job
-from .state import State
-from .verifier import Fitting
+from .commands import DRAFTER, Job
 
 logger = logging.getLogger("fairseq_specdec.accelerate")
 
@@ -34,30 +31,11 @@ PATIENCE = 4  # validations without a better one, after which training ends
 TELL_EVERY = 60.0  # seconds, of what a long step has done
 TIME_OVER = "the time is over"
 MOST_LOST = 0.5  # of the pairs; of more the data are not the verifier's
-MOST_UNKNOWN = 0.05  # of the tokens, in text of the verifier's dictionary
-_OTHER = (
-    "DATA seem to be of other subwords, another dictionary or other languages than the verifier's: "
-    "binarise text in its subwords with --srcdict and --tgtdict of its training"
+REMEDY = (
+    "DATA seem to be of other subwords, another dictionary or other languages than the verifier's "
+    "(binarise text in its subwords with --srcdict and --tgtdict of its training), or the model "
+    "loops or is undertrained: look at what it writes"
 )
-_LOOPS = (
-    "the text fits the verifier's dictionary, so the model loops or is undertrained, or was "
-    "trained for other languages: look at what it writes, and train it longer"
-)
-REMEDIES = {
-    **dict.fromkeys(("no_hypothesis", "empty_target", "length_limit", "length_ratio"), _OTHER),
-    **dict.fromkeys(("source_too_long", "exceeds_max_tokens"),
-                    "split DATA into sentences that the verifier can read"),
-    "empty_source": "remove empty lines from DATA",
-}  # fmt: skip
-
-
-class Limits(NamedTuple):
-    """How long to go on."""
-
-    hours: float | None  # of distilling and training together; None: by ``updates``
-    updates: int | None  # of training; None: by ``hours``
-    accepted: float | None  # accepted tokens at which training ends
-    sentences: int | None  # to distil at most; None: what ``hours`` allows
 
 
 # ---- a process and its log -----------------------------------------------------------------------
@@ -78,34 +56,26 @@ def run(job: Job, words: list[str], log: str) -> float:
                 try:
                     status = process.wait(timeout=TELL_EVERY)
                 except subprocess.TimeoutExpired:
-                    _tell(step, _lines(path, before))
+                    said = [line.rpartition(" | ")[2] for line in _lines(path, before)]
+                    if said:
+                        logger.info("%s: %s", step, said[-1])
         except BaseException:
             process.terminate()
             process.wait()
             raise
     if status:
-        lines = [line for line in _lines(path) if line] or ["its log is empty"]
+        lines = _lines(path) or ["its log is empty"]
         errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
         raise UsageError(step, f"{(errors or lines)[-1]} (all of it: {path})")
     return time.monotonic() - began
 
 
 def _lines(path: str, start: int = 0) -> list[str]:
+    """The lines of a log, without empty ones."""
     with open(path, "rb") as stream:
         stream.seek(start)
-        return [line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()]
-
-
-def _tell(step: str, lines: list[str]) -> None:
-    """Log how far a step is: the last line of a counter, or the last figures of a training."""
-    for line in reversed(lines):
-        said = line.rpartition(" | ")[2]
-        if said.endswith(" left"):
-            logger.info("%s: %s", step, said)
-            return
-        if '"num_updates"' in said:
-            logger.info("%s: update %s", step, json.loads(said)["num_updates"])
-            return
+        lines = stream.read().decode("utf-8", "replace").splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def figures(job: Job, name: str) -> dict[str, float]:
@@ -117,25 +87,28 @@ def figures(job: Job, name: str) -> dict[str, float]:
 # ---- distillation --------------------------------------------------------------------------------
 
 
-def distil(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
+def distil(job: Job) -> None:
     """The verifier's own output becomes the drafter's training targets."""
-    limit = state.results("distil").get("limit", limits.sentences)
-    if "limit" not in state.results("distil") and limits.hours is not None:
+    if job.state.done("distil"):
+        return
+    logger.info("distil: the verifier rewrites the training targets")
+    limit = job.state.results("distil").get("limit", job.args.limit)
+    if "limit" not in job.state.results("distil") and job.hours is not None:
         began = time.monotonic()
-        distilled, trained, pairs = rates(job, fitting)
+        distilled, trained, pairs = rates(job)
         pilot = time.monotonic() - began
-        most = one_epoch(limits.hours * 3600 - pilot, distilled, trained)
+        most = one_epoch(job.hours * 3600 - pilot, distilled, trained)
         most = max(FEWEST, most // pairs)
         limit = most if limit is None else min(limit, most)
         logger.info(
             "distil: %.0f sentences per second, in training %.0f, so at most %d%s",
             distilled, trained, limit, " of each pair" if pairs > 1 else "",
         )  # fmt: skip
-        state.note("distil", done=False, pilot=pilot)
-    state.note("distil", done=False, limit=limit)
+        job.state.note("distil", done=False, pilot=pilot)
+    job.state.note("distil", done=False, limit=limit)
     seconds = run(job, commands.distill(job, job.file("distilled"), limit), "distil.log")
     _, counts = _distilled(job, "distilled")
-    state.note("distil", seconds=seconds, counts=counts)
+    job.state.note("distil", seconds=seconds, counts=counts)
 
 
 def one_epoch(seconds: float, distilled: float, trained: float) -> int:
@@ -151,17 +124,19 @@ def one_epoch(seconds: float, distilled: float, trained: float) -> int:
     return int(share * max(0.0, seconds) * distilled)
 
 
-def rates(job: Job, fitting: Fitting) -> tuple[float, float, int]:
+def rates(job: Job) -> tuple[float, float, int]:
     """Sentences per second of distilling and of training, measured on a few; the number of
     pairs."""
-    few = max(PILOT, job.max_tokens // 8)
+    few = max(PILOT, job.args.max_tokens // 8)
     run(job, commands.distill(job, job.file("pilot"), few, shared=False), "distil.log")
     parts, _ = _distilled(job, "pilot")
     distilled = min(part["decoding"]["sentences_per_second_and_process"] for part in parts)
-    run(job, commands.time_training(job, fitting, "pilot", PILOT_UPDATES), "train.log")
+    words = commands.train(job, PILOT_UPDATES, PILOT_UPDATES, "pilot")
+    own = ["--no-save", "--disable-validation", "--log-interval", str(PILOT_UPDATES // 2)]
+    run(job, [*words, *own], "train.log")
     shutil.rmtree(job.file("pilot"))
     last = figures(job, '"ups"')
-    return distilled * (job.workers or 1), last["ups"] * last["bsz"], len(parts)
+    return distilled * (job.args.ray_workers or 1), last["ups"] * last["bsz"], len(parts)
 
 
 def _distilled(job: Job, folder: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -169,90 +144,74 @@ def _distilled(job: Job, folder: str) -> tuple[list[dict[str, Any]], dict[str, A
     of it is of no use, before hours are spent on the rest."""
     report = read_json(job.file(folder, "distill.json"))
     parts = list(report.get("pairs", {"": report}).values())
-    counts = _sums([part["counts"] for part in parts])
+    several = [part["counts"] for part in parts]
+    counts = {name: sum(each[name] for each in several) for name in ("chosen", "kept", "dropped")}
+    counts["reasons"] = dict(sum((Counter(each["reasons"]) for each in several), Counter()))
     if counts["dropped"] > MOST_LOST * counts["chosen"]:
-        remedy = REMEDIES[max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))]
-        remedy = _LOOPS if remedy == _OTHER and _unknown(job) < MOST_UNKNOWN else remedy
-        raise UsageError("distil", losses(counts), remedy)
+        raise UsageError("distil", losses(counts), REMEDY)
     return parts, counts
-
-
-def _sums(counts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of several pairs, added up."""
-    sums: dict[str, Any] = {}
-    for name in dict.fromkeys(name for each in counts for name in each):
-        values = [each[name] for each in counts if name in each]
-        sums[name] = _sums(values) if isinstance(values[0], dict) else sum(values)
-    return sums
-
-
-def _unknown(job: Job) -> float:
-    """Share of the source's tokens that the dictionary lacks, in the first sentences of a split."""
-    source = job.all_pairs[0].partition("-")[0]
-    files = sorted(glob.glob(os.path.join(glob.escape(job.data), f"*-*.{source}.idx")))
-    if not files:
-        return 1.0
-    words = Dictionary.load(os.path.join(job.data, f"dict.{source}.txt"))
-    text = data_utils.load_indexed_dataset(files[0][: -len(".idx")], words)
-    tokens = torch.cat([text[i] for i in range(min(len(text), PILOT))])
-    return float((tokens == words.unk()).float().mean())
 
 
 # ---- training ------------------------------------------------------------------------------------
 
 
-def spent_distilling(state: State) -> float:
+def spent_distilling(job: Job) -> float:
     """Seconds, with those of the measurement before it."""
-    distilled = state.results("distil")
+    distilled = job.state.results("distil")
     return float(distilled.get("pilot", 0)) + float(distilled.get("seconds", 0))
 
 
-def planned(trained: dict[str, Any], limits: Limits, left: float) -> int:
+def planned(job: Job, left: float) -> int:
     """Updates in all, from the pace so far; before the first slice a guess. ``left``: seconds."""
-    if limits.updates is not None:
-        return limits.updates
+    if job.args.updates is not None:
+        return int(job.args.updates)
+    trained = job.state.results("train")
     done = int(trained.get("updates", 0))
     return done + int(max(0.0, left) / (trained["seconds"] / done)) if done else 10000
 
 
-def enough(history: list[float], limits: Limits) -> str | None:
+def enough(history: list[float], accepted: float | None) -> str | None:
     """Why training can end, judged by accepted tokens; None if it must go on."""
-    if limits.accepted is not None and history and max(history) >= limits.accepted:
+    if accepted is not None and history and max(history) >= accepted:
         return f"{max(history):.2f} accepted tokens were asked for and reached"
     if len(history) > PATIENCE and max(history[-PATIENCE:]) < max(history[:-PATIENCE]):
         return f"no more accepted tokens in {PATIENCE} validations"
     return None
 
 
-def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
-    """Train in slices, each ended by a validation and a checkpoint, until it is enough."""
+def train(job: Job) -> None:
+    """Train in slices, each ended by a validation and a checkpoint, until it is enough. A training
+    that is complete goes on where more time or updates are given."""
+    state, by_updates = job.state, job.args.updates is not None
     while True:
         before: dict[str, Any] = {"updates": 0, "history": [], "checked": [], "seconds": 0.0}
         before.update(state.results("train"))
         done, history, spent = (before[name] for name in ("updates", "history", "seconds"))
-        left = (limits.hours or 0.0) * 3600 - spent_distilling(state) - spent
-        total, why = planned(before, limits, left), enough(history, limits)
+        left = (job.hours or 0.0) * 3600 - spent_distilling(job) - spent
+        total, why = planned(job, left), enough(history, job.args.accepted)
         # A few updates more are not worth starting a process for.
-        least = 0 if limits.updates is not None else FIRST_SLICE // 4
-        if why is None and done and done >= total - least:
-            why = TIME_OVER if limits.updates is None else "all updates are made"
+        if why is None and done and done >= total - (0 if by_updates else FIRST_SLICE // 4):
+            why = "all updates are made" if by_updates else TIME_OVER
         if why is not None:
             break
         until = min(total, done + max(FIRST_SLICE, total // SLICES) if done else FIRST_SLICE)
-        seconds = run(job, commands.train(job, fitting, until, max(total, until)), "train.log")
+        seconds = run(job, commands.train(job, until, max(total, until)), "train.log")
         accepted = figures(job, '"valid_num_updates"')["valid_accepted_tokens"]
-        trained: dict[str, Any] = {"updates": until, "seconds": spent + seconds}
-        trained["history"] = [*history, accepted]
-        state.note("train", done=False, checked=[*before["checked"], until], **trained)
-        total = max(until, planned(trained, limits, left - seconds))
+        state.note(
+            "train", done=False, updates=until, seconds=spent + seconds,
+            history=[*history, accepted], checked=[*before["checked"], until],
+        )  # fmt: skip
+        total = max(until, planned(job, left - seconds))
         logger.info(
             "train: update %d of about %d, %.2f accepted tokens (1 without a drafter), about %d "
             "min left", until, total, accepted,
-            round((total - until) * trained["seconds"] / until / 60),
+            round((total - until) * (spent + seconds) / until / 60),
         )  # fmt: skip
-    _store(job)
-    state.note("train", why=why, accepted=max(history))
-    logger.info("train: ended: %s", why)
+    if not state.done("train"):
+        _store(job)
+        state.note("train", why=why, accepted=max(history))
+        state.note("shortlist", done=False)
+        logger.info("train: ended: %s", why)
 
 
 def _store(job: Job) -> None:
@@ -260,5 +219,18 @@ def _store(job: Job) -> None:
     state = load_model(job.file("training", "checkpoint_best.pt"))
     state.pop("last_optimizer_state", None)
     state.get("extra_state", {}).pop("metrics", None)
-    with replacing(job.drafter, "wb") as stream:
+    with replacing(job.file(DRAFTER), "wb") as stream:
         torch.save(state, stream)
+
+
+def learn(job: Job) -> None:
+    """The drafter's list of words, and the edits of a model that corrects."""
+    state = job.state
+    if not state.done("shortlist"):
+        flags = ("--drafter-path", job.file(DRAFTER), "--out", job.file(DRAFTER))
+        seconds = run(job, commands.learn(job, "shortlist", *flags), "shortlist.log")
+        state.note("shortlist", seconds=seconds)
+        state.note("measure", done=False)
+    if commands.EDITS in job.ways and not state.done("edits"):
+        words = commands.learn(job, "edits", "--out", job.file("edits.tsv"))
+        state.note("edits", seconds=run(job, words, "edits.log"))

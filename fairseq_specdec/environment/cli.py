@@ -15,8 +15,7 @@ from typing import Any
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.engine.native.variants import PROBE
-from fairseq_specdec.errors import UsageError, printable
+from fairseq_specdec.errors import printable
 from fairseq_specdec.io import provenance
 from fairseq_specdec.version import __version__
 
@@ -29,26 +28,12 @@ OTHERS = (
 # What changes a run without being on its command line.
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "FAIRSEQ_SPECDEC_")
 
+_imported: Callable[[str], Any] = importlib.import_module
 
-def _versions(names: Iterable[str]) -> str:
+
+def _versions(names: Iterable[str], none: str) -> str:
     there = {each.metadata["Name"]: each.version for each in metadata.distributions()}
-    return ", ".join(f"{name} {there[name]}" for name in names if name in there)
-
-
-def _imported(name: str) -> Any:
-    return importlib.import_module(name)
-
-
-def _torch() -> str:
-    torch = _imported("torch")
-    cuda = torch.version.cuda
-    return f"{torch.__version__}, {f'CUDA {cuda}' if cuda else 'CPU'}"
-
-
-def _variants() -> str:
-    if not (library.FOLDER / PROBE).exists():
-        return "unknown, since the native engine was not built"
-    return ", ".join(each.name for each in reversed(list(library.supported()))) or "none"
+    return ", ".join(f"{name} {there[name]}" for name in names if name in there) or none
 
 
 def _costs() -> str:
@@ -73,19 +58,17 @@ def _gpu() -> str:
 
 
 ROWS: dict[str, Callable[[], str]] = {
-    "fairseq_specdec": lambda: f"{__version__}, " + (
-        f"checkout, commit {provenance.commit()}"
-        if os.path.isfile(os.path.join(provenance.CHECKOUT, "setup.py")) else "installed"),
-    "Python": lambda: ", ".join(filter(None, (
-        platform.python_version(), f"{platform.system()} {platform.release()}",
-        " ".join(platform.libc_ver()).strip()))),
+    "fairseq_specdec": lambda: f"{__version__}, commit {provenance.commit()}",
+    "Python": lambda: f"{platform.python_version()}, {platform.platform()}",
     "fairseq": lambda: _imported("fairseq") and (
-        _versions(FAIRSEQS) or "imported from a folder, not installed"),
-    "torch": _torch,
-    "also installed": lambda: _versions(OTHERS) or "nothing else",
+        _versions(FAIRSEQS, "imported from a folder, not installed")),
+    "torch": lambda: (
+        f"{_imported('torch').__version__}, CUDA {_imported('torch').version.cuda or 'none'}"),
+    "also installed": lambda: _versions(OTHERS, "nothing else"),
     "processor": lambda: f"{provenance.cpu()}, {platform.machine()}, {provenance.cores()} cores, "
                          f"{provenance.memory_bytes() / 1e9:.0f} GB of memory",
-    "variants it runs": _variants,
+    "variants it runs": lambda: (
+        ", ".join(each.name for each in library.supported(library.FOLDER)[::-1]) or "none"),
     "native engine": lambda: (
         f"yes: {loaded.variant}" if (loaded := library.load()) else f"no: {library.why_not()}"),
     "cost table": _costs,
@@ -104,10 +87,8 @@ def table() -> str:
     for name, ask in ROWS.items():
         try:
             value = ask()
-        except UsageError as error:
-            value = str(error)
         except Exception as error:
-            value = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+            value = f"{type(error).__name__}: {error}"
         lines.append(f"| {name} | {printable(value).replace('|', '/')} |")
     return "\n".join([*lines, ""])
 

@@ -4,7 +4,6 @@ import json
 import logging
 import pathlib
 import shutil
-import sys
 
 from models import corpus_files, distill, train
 from prepare import apply_codes, binarise
@@ -98,14 +97,8 @@ def edits(step: Step, *, corpus: str, pair: str, teacher: str, dest: str) -> Non
     if step.finished(record, inputs):
         return
     words = ["-s", sides[0], "-t", sides[1], "--out", out, "--force"]
-    step.run(
-        sys.executable,
-        "-m",
-        "fairseq_specdec.data.edits",
-        dest,
-        *words,
-        *step.settings.words("EDITS_FLAGS"),
-    )
+    words += step.settings.words("EDITS_FLAGS")
+    step.run(step.python, "-m", "fairseq_specdec.data.edits", dest, *words)
     step.record(record, inputs, out)
 
 
@@ -158,18 +151,9 @@ def pack(
     for path in checkpoints:
         step.average(new / path.name, path, "--half")
     if listed:
-        drafter = ["--drafter-path", new / "drafter.pt", "--out", new / "drafter.pt", "--force"]
-        step.run(
-            sys.executable,
-            "-m",
-            "fairseq_specdec.data.shortlist",
-            listed,
-            "-s",
-            sides[0],
-            "-t",
-            sides[1],
-            *drafter,
-        )
+        words = [listed, "-s", sides[0], "-t", sides[1], "--drafter-path", new / "drafter.pt"]
+        words += ["--out", new / "drafter.pt", "--force"]
+        step.run(step.python, "-m", "fairseq_specdec.data.shortlist", *words)
     test_set(step, new, texts, languages.split(","), sides)
     records = [step.path("WORK") / name for name in history.split(",")]
     step.call("demo.steps.join_history", new / "history", records)

@@ -139,7 +139,7 @@ class Corrections(Family):
         where = (step.recipe.folder / "systems.tsv", self.bench.home / "gold")
         step.call(
             "gec_scores.write_sets", outputs, json, *where, files, step["SEGMENTER"],
-            bool(step["characters"]), metric=step["METRIC"], m2scorer=step["M2SCORER"],
+            bool(step["characters"]), metric=step["METRIC"],
         )  # fmt: skip
 
 
@@ -200,9 +200,6 @@ def start_step(step: Step) -> None:
         Devices(step).wait(record)
         return
     step.make(output.parent)
-    step.run(
-        step.python, pathlib.Path(__file__).parent / "select_layers.py", bart, output, "--keep",
-        step["KEEP"], "--dict", dictionary, "--force",
-        failure=f"BART: {bart.parent} cannot be used: see above",
-    )  # fmt: skip
+    with step.remedy(f"BART: {bart.parent} cannot be used"):
+        step.call("select_layers.write", bart, output, step.settings.number("KEEP"), dictionary)
     step.record(record, inputs, output)

@@ -11,7 +11,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,12 +19,10 @@ from recipe import SystemRow, read_table
 from scoring import errant, m2
 from scoring.m2_file import read
 from scoring.m2_file import read_lines as read_text
-from text_files import write_lines
 
 from fairseq_specdec.io.atomic import PathLike, write_json
 
 logger = logging.getLogger("gec_scores")
-OFFICIAL = re.compile(r"^(Precision|Recall|F_[\d.]+)\s*:\s*([\d.]+)\s*$", re.MULTILINE)
 BETA = 0.5  # weight of recall
 
 
@@ -42,24 +39,6 @@ def read_outputs(path: pathlib.Path) -> list[str]:
     return [by_number[number] for number in sorted(by_number)]
 
 
-def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) -> dict[str, float]:
-    """Precision, recall and F in percent by the official M2 scorer at the user's place."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "output.txt")
-        write_lines(path, outputs)
-        words = [*shlex.split(command), "--beta", str(beta), str(path), str(gold)]
-        try:
-            done = subprocess.run(words, capture_output=True, encoding="utf-8")
-        except OSError as error:
-            raise ValueError(f"M2SCORER: {command} cannot be run ({error.strerror})") from error
-    values = dict(OFFICIAL.findall(done.stdout))
-    if done.returncode or len(values) != 3:
-        printed = (done.stderr or done.stdout).strip()[-500:]
-        raise ValueError(f"M2SCORER: {command} failed (it runs on Python 2): {printed}")
-    names = [("precision", "Precision"), ("recall", "Recall"), ("f", f"F_{beta:.1f}")]
-    return {ours: 100 * float(values[theirs]) for ours, theirs in names}
-
-
 def in_percent(counts: m2.Counts, beta: float) -> dict[str, float]:
     """Scores as the papers print them, with the counts."""
     percents = {"precision": counts.precision, "recall": counts.recall, "f": counts.f(beta)}
@@ -67,11 +46,7 @@ def in_percent(counts: m2.Counts, beta: float) -> dict[str, float]:
 
 
 def scores(
-    outputs: Sequence[str],
-    gold: PathLike,
-    metric: str = "m2",
-    m2scorer: str = "",
-    beta: float = BETA,
+    outputs: Sequence[str], gold: PathLike, metric: str = "m2", beta: float = BETA
 ) -> dict[str, Any]:
     """All scores of one output.
 
@@ -79,15 +54,12 @@ def scores(
         outputs: tokenised as the sources of ``gold``, in their order.
         gold: path of the M2 file.
         metric: ``m2``, ``errant`` or ``both``.
-        m2scorer: command of the official scorer, instead of this project's M2.
     """
     sentences = read(str(gold))
     if not sentences:
         raise ValueError(f"{gold}: holds no sentence")
     figures: dict[str, Any] = {}
-    if metric in ("m2", "both") and m2scorer:
-        figures["m2"] = {**official(m2scorer, outputs, gold, beta), "scorer": m2scorer}
-    elif metric in ("m2", "both"):
+    if metric in ("m2", "both"):
         figures["m2"] = in_percent(m2.score(outputs, sentences, beta), beta)
     if metric in ("errant", "both"):
         counts = errant.score(outputs, sentences, str(gold), beta)
@@ -179,7 +151,6 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("outputs", nargs="+", type=pathlib.Path)
     parser.add_argument("--metric", choices=("m2", "errant", "both"), default="m2")
     parser.add_argument("--beta", type=float, default=BETA, help="weight of recall (default: 0.5)")
-    parser.add_argument("--m2scorer", default="", help="command of the official scorer")
     parser.add_argument("--json", type=pathlib.Path, required=True, help="where all scores go")
     given = vars(parser.parse_args(arguments))
     gold, outputs, json = (given.pop(name) for name in ("gold", "outputs", "json"))

@@ -26,7 +26,6 @@ from typing import Any
 from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
 from fairseq_specdec.io.atomic import replacing, write_json
 from fairseq_specdec.io.flag_values import AT_LEAST_1, SHARE, Range, add_flag
-from fairseq_specdec.io.progress import Counter
 from fairseq_specdec.io.provenance import sha256
 
 logger = logging.getLogger("noise")
@@ -336,11 +335,8 @@ def main(args: argparse.Namespace) -> dict[str, Any]:
     """Make the corpus. Returns the report written to ``noise.json``."""
     source, target, report = check(args)
     counts = dict.fromkeys(("lines", "pairs", "changed", "empty"), 0)
-    with open(args.input, "rb") as stream:
-        total = sum(1 for _ in stream)
     sides = [replacing(path, "wb", make_folder=True) for path in (source, target)]
-    progress = Counter(total, "line", logger)
-    with sides[0] as faulty_file, sides[1] as clean_file, progress:
+    with sides[0] as faulty_file, sides[1] as clean_file:
         for pairs in made(args):
             for faulty, clean in pairs:
                 counts["changed"] += faulty != clean
@@ -349,7 +345,6 @@ def main(args: argparse.Namespace) -> dict[str, Any]:
                     faulty_file.write(faulty.encode("utf-8") + b"\n")
                     clean_file.write(clean.encode("utf-8") + b"\n")
             counts["lines"] += len(pairs)
-            progress.add(len(pairs))
     settings = {**vars(args), "input": "sha256:" + sha256(args.input)}
     files = {os.path.basename(path): sha256(path) for path in (source, target)}
     written = {"settings": settings, "counts": counts, "files": files}

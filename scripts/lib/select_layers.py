@@ -1,44 +1,31 @@
 """A transformer with fewer decoder layers, cut out of a trained one such as BART.
 
-``python scripts/lib/select_layers.py bart.large/model.pt 12_2.pt --keep 2`` keeps the encoder, the
-embeddings and decoder layers 0 and 11: the 12+2 model that Ge et al. (2022, section 4.1.2, Table 3)
-train on for grammatical error correction. fairseq-train starts from the result by
-``--finetune-from-model 12_2.pt``. A BART becomes a plain ``transformer`` of the same settings,
-which is the same function; what only its classification uses is left out.
+Of bart.large, the encoder, the embeddings and decoder layers 0 and 11 are the 12+2 model that Ge et
+al. (2022, section 4.1.2, Table 3) train on for grammatical error correction. A BART becomes a plain
+``transformer`` of the same settings, which is the same function; what only its classification uses
+is left out.
 """
 
-import argparse
 import copy
-import os
+import pathlib
 import pickle
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_specdec.checkpoints.content import get_setting, set_setting, settings_of
+from fairseq_specdec.checkpoints.content import UNTRAINED, get_setting, set_setting, settings_of
 from fairseq_specdec.checkpoints.reading import load_model
-from fairseq_specdec.commands.own import load_plugin, reporting
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.atomic import check_new_file, replacing
-from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
+from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.training.layers import evenly_spaced
 
 DECODER_LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
 TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 OUTPUT = "decoder.output_projection.weight"
-# What fairseq reads beside the model: of a model that has not been trained yet.
-NO_TRAINING = {
-    "optimizer_history": [
-        {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
-    ],
-    "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, "val_loss": None},
-    "task_state": {},
-}
 
 
 def select(
@@ -56,7 +43,7 @@ def select(
     rows = {model[name].size(0) for name in (*TABLES, OUTPUT) if name in model}
     if symbols is not None and rows not in ({symbols}, {symbols + 1}):
         raise UsageError(
-            "--dict",
+            "the dictionary",
             f"has {symbols} symbols with the four special ones, the checkpoint's embeddings "
             f"{' and '.join(map(str, sorted(rows)))}",
             "give the dict.txt it came with",
@@ -74,7 +61,7 @@ def select(
         "args": settings if legacy else None,
         "cfg": None if legacy else dict(state["cfg"], model=settings),
         "model": chosen,
-        **copy.deepcopy(NO_TRAINING),
+        **copy.deepcopy(UNTRAINED),
     }
 
 
@@ -101,45 +88,19 @@ def count_layers(path: str, model: dict[str, torch.Tensor]) -> int:
     return max(numbers) + 1
 
 
-def main(args: argparse.Namespace) -> None:
-    """Read, select, write."""
-    check_new_file(args.output, "output", args.force)
-    if args.dict and not os.path.isfile(args.dict):
-        raise UsageError("--dict", f"{args.dict} is no file")
+def write(path: pathlib.Path, output: pathlib.Path, keep: int, dictionary: pathlib.Path) -> None:
+    """Write a checkpoint with ``keep`` decoder layers of another, spread evenly, the first and the
+    last among them. ``dictionary``: the dict.txt to be used with it; where that lacks BART's
+    <mask>, its embedding is left out."""
     try:
-        state = load_model(args.input)
+        state = load_model(str(path))
     except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise UsageError(args.input, f"cannot be read, it may be truncated: {error}") from error
-    total = count_layers(args.input, state["model"])
-    flag, layers = f"--keep {args.keep}", range(args.keep)
-    if args.decoder_layers is not None:
-        flag = f"--decoder-layers {args.decoder_layers}"
-        layers = [int(n) if n.isdecimal() else -1 for n in args.decoder_layers.split(",")]
-    if len(set(layers)) < len(layers) or not set(layers) <= set(range(total)):
-        raise UsageError(flag, f"the decoder's layers are 0 to {total - 1}, each once")
-    if args.decoder_layers is None:
-        layers = evenly_spaced(args.keep, total, single=0)
-    result = select(state, layers, len(Dictionary.load(args.dict)) if args.dict else None)
-    name = os.path.basename(args.input)
-    record = {"file": name, "sha256": sha256(args.input), "decoder_layers": list(layers)}
-    with replacing(args.output, "wb") as stream:
+        raise UsageError(path, f"cannot be read, it may be truncated: {error}") from error
+    total = count_layers(str(path), state["model"])
+    if not 1 <= keep <= total:
+        raise UsageError(f"KEEP {keep}", f"the decoder has {total} layers")
+    layers = evenly_spaced(keep, total, single=0)
+    result = select(state, layers, len(Dictionary.load(str(dictionary))))
+    record = {"file": path.name, "sha256": sha256(path), "decoder_layers": list(layers)}
+    with replacing(output, "wb") as stream:
         torch.save({**result, "layer_selection": record}, stream)
-
-
-def cli_main(words: Sequence[str]) -> None:
-    load_plugin()
-    parser = argparse.ArgumentParser("select_layers", description=__doc__)
-    parser.add_argument("input", help="checkpoint of a transformer, e.g. bart.large/model.pt")
-    parser.add_argument("output", help="checkpoint to write; its folder must exist")
-    which = parser.add_mutually_exclusive_group()
-    add_flag(which, "--keep", "decoder layers, spread evenly", AT_LEAST_1, 2)
-    add_flag(which, "--decoder-layers", "which of them, from 0 and in order, e.g. 0,11")
-    add_flag(parser, "--dict", "dict.txt to be used with the result: its size is checked, and "
-             "where it lacks BART's <mask>, that embedding is left out")  # fmt: skip
-    add_flag(parser, "--force", "replace OUTPUT if it exists", default=False)
-    with reporting("select_layers", words):
-        main(parser.parse_args(words))
-
-
-if __name__ == "__main__":
-    cli_main(sys.argv[1:])

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from fetch import Source, SourceError, read_sources
+from parallel_text import blanks as one_line
 from text_files import read_lines
 
 from fairseq_specdec.io.atomic import replacing
@@ -38,11 +39,6 @@ PAGE = frozenset(
 )  # fmt: skip
 
 Pair = tuple[str, str]
-
-
-def one_line(text: str) -> str:
-    """Every run of white space one space."""
-    return " ".join(text.split())
 
 
 def ended(line: str) -> str:

@@ -7,7 +7,8 @@ import pytest
 from toy_pair import text_of, write_pair
 from toy_translation import sentences, translate
 
-from fairseq_specdec.accelerate import cli, commands, measuring, steps, verifier
+from fairseq_specdec.accelerate import cli, commands, measuring, steps
+from fairseq_specdec.accelerate.commands import Job, State
 
 SIZES = {"train": 300, "valid": 40}
 
@@ -28,6 +29,19 @@ def toy(tmp_path_factory, fairseq_command):
         "--srcdict", folder / "dict.src.txt", "--tgtdict", folder / "dict.tgt.txt",
     )  # fmt: skip
     return folder
+
+
+@pytest.fixture
+def job_of():
+    """Makes a job in a folder, of one pair, as by a command line. ``more``: other flags."""
+
+    def make(folder, **more):
+        args = cli.get_parser().parse_args(["v.pt", "--out", str(folder)])
+        vars(args).update({"batch_sizes": (1, 8), **more})
+        state = State(str(folder / "state"), {})
+        return Job(args, state, "d", "m/verifier.pt", str(folder), ("s-t",), cpu=True)
+
+    return make
 
 
 @pytest.fixture
@@ -64,9 +78,9 @@ def stopping(monkeypatch):
 
     stop = types.SimpleNamespace(jobs=[], here=lambda: pytest.raises(ReachedError), then=list)
 
-    def reached(job, state):
+    def reached(job):
         stop.jobs.append(job)
-        state.note("compare", done=False)
+        job.state.note("compare", done=False)
         stop.then()
         raise ReachedError
 
@@ -78,14 +92,14 @@ def stopping(monkeypatch):
 def accelerate(toy, tmp_path, monkeypatch, loaded_python):
     """Run the command on the toy; its words end with what is given."""
     monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
-    monkeypatch.setattr(verifier, "LEAST_LAYERS", 2)  # the toy has so many
+    monkeypatch.setattr(cli, "LEAST_LAYERS", 2)  # the toy has so many
     monkeypatch.setattr(steps, "FIRST_SLICE", 3)
     monkeypatch.setattr(measuring, "CORRECTS", float("inf"))  # whatever a clock says
     monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
 
-    def run(*words, data=toy / "bin", path=toy / "verifier.pt"):
-        given = [data, "--path", path, "--out", tmp_path / "out", "--cpu", *words]
-        cli.cli_main(list(map(str, given)))
+    def run(*words, data=toy / "bin", path=toy / "verifier.pt", named=True):
+        given = [*([data, "--path", path] if named else []), "--out", tmp_path / "out", "--cpu"]
+        cli.cli_main(list(map(str, [*given, *words])))
         return tmp_path / "out"
 
     return run

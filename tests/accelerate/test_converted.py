@@ -7,11 +7,9 @@ import pytest
 from hf_folders import FAMILIES, converted, expected_of, languages_of, spoken
 from printed_commands import run_printed
 
-from fairseq_specdec.accelerate import cli, commands, steps, verifier
-from fairseq_specdec.accelerate.commands import Job, further
-from fairseq_specdec.accelerate.converted import note_fastest, place
-from fairseq_specdec.accelerate.measuring import Best
-from fairseq_specdec.accelerate.state import State
+from fairseq_specdec.accelerate import cli, commands, steps
+from fairseq_specdec.accelerate.commands import further
+from fairseq_specdec.accelerate.measuring import Best, note_fastest, place
 from fairseq_specdec.hub import SpeculativeTranslator
 
 # A language before the text, and one after it; the other families are slow tests.
@@ -26,7 +24,7 @@ BRIEF = (
 def accelerate(tmp_path, monkeypatch, loaded_python):
     """Convert a stored folder and run the command on it; its words end with what is given."""
     monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
-    monkeypatch.setattr(verifier, "LEAST_LAYERS", 1)
+    monkeypatch.setattr(cli, "LEAST_LAYERS", 1)
     monkeypatch.setattr(steps, "FIRST_SLICE", 3)
     monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
     monkeypatch.chdir(tmp_path)
@@ -79,7 +77,7 @@ def test_plain_text_alone_makes_a_drafter(
     way = noted[f"{source}-{target}"]["1"]
     assert SpeculativeTranslator.from_pretrained(out, **given).strategy == way
     report = tmp_path / "fast" / "report.html"
-    assert run_printed(report, loaded_python) == ["from", "specdec-serve", "specdec-bench"]
+    assert run_printed(report, loaded_python) == ["specdec-translate", "specdec-serve"]
 
 
 def test_one_drafter_for_several_pairs(accelerate, stopping, tmp_path):
@@ -102,7 +100,7 @@ def test_one_drafter_for_several_pairs(accelerate, stopping, tmp_path):
         ("nllb", ("-t", "deu-Latn"), "--target-lang deu-Latn: none of the .* are deu_Latn"),
         (
             "m2m_100", ("--lang-pairs", "en-de,en-fra"),
-            "--lang-pairs en-de,en-fra: fra: none of the model's languages; near it are fr",
+            "--target-lang fra: none of the model's languages; near it are fr,",
         ),
         ("m2m_100", ("--lang-pairs", "en"), "--lang-pairs en: expected SOURCE-TARGET"),
         ("marian", ("-t", "de"), "--target-lang de: the model's is yy"),
@@ -114,22 +112,12 @@ def test_languages_that_the_model_lacks(accelerate, family, words, message):
         accelerate(family, *BRIEF, *words)
 
 
-def test_languages_that_nobody_named(accelerate, tmp_path):
-    """The folder was converted without any."""
-    accelerated = converted("nllb", tmp_path / "nllb", named=False)
-    assert "eng_Latn" not in accelerated
-    with pytest.raises(
-        SystemExit, match="--source-lang: the model has 202 languages; name one, such as ace"
-    ):
-        accelerate("nllb", *BRIEF)
-
-
 @pytest.mark.parametrize(
     "text, message",
     [
         ("\n \n", "train.xx: holds no text; give one sentence a line"),
         ("\u2581ba \u2581do\n" * 3, "train.xx: is split into pieces; give plain text"),
-        (None, "train.xx: no such file; --trainpref and --validpref name plain text"),
+        (None, "train.xx: no such file; --trainpref and --validpref name texts"),
     ],
 )
 def test_texts_of_no_use(accelerate, text, message, tmp_path):
@@ -143,43 +131,25 @@ def test_texts_of_no_use(accelerate, text, message, tmp_path):
         accelerate("marian", *BRIEF)
 
 
-def test_text_is_asked_for(accelerate, tmp_path):
-    converted("marian", tmp_path / "marian")
-    with pytest.raises(SystemExit, match="--trainpref and --validpref: missing; name plain text"):
-        cli.cli_main(["marian", "--out", "fast"])
-
-
-def test_sources_that_no_task_makes(accelerate, tmp_path):
-    with pytest.raises(SystemExit, match="--limit 0"):
-        accelerate("nllb", "--limit", 0)
-    path = tmp_path / "nllb" / "converted.json"
-    description = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**description, "source": ["{text}", "</s>", "{lang}"]}))
-    with pytest.raises(SystemExit, match="nllb: its sources end with their language"):
-        accelerate("nllb", *BRIEF)
-
-
 @pytest.mark.parametrize(
     "way, placed, end",
     [
-        ("gad", "m/drafter.pt", "gad"), ("greedy", None, "greedy"),
+        ("gad", "m/drafter.pt", "gad --drafter-path m/drafter.pt"), ("greedy", None, "greedy"),
         ("gad", None, "gad --drafter-path out/drafter.pt"),
     ],
 )  # fmt: skip
-def test_a_server_decodes_the_fastest_way(way, placed, end):
+def test_a_server_decodes_the_fastest_way(job_of, tmp_path, way, placed, end):
     """Not with a drafter that does not pay, though it lies beside the verifier."""
-    job = Job("d", "m/verifier.pt", "out", "s", "t", 1, True, False, 1000, 1, 8)
-    ((use, command),) = further(job._replace(converted="m", placed=placed), {"s-t": way})
+    job = job_of(tmp_path)._replace(converted="m", placed=placed, out="out")
+    ((use, command),) = further(job, {"s-t": way})
     assert use == "serve"
-    assert command == f"specdec-serve --path m --source-lang s --target-lang t --strategy {end}"
+    assert command == f"specdec-serve m --source-lang s --target-lang t --strategy {end}"
 
 
-def test_the_fastest_for_one_sentence_is_noted(tmp_path):
+def test_the_fastest_for_one_sentence_is_noted(job_of, tmp_path):
     """And nothing where batches alone were measured."""
     (tmp_path / "drafter.pt").write_bytes(b"d")
-    job = Job("d", "v.pt", "o", "s", "t", 1, True, False, 1000, 1, 8)._replace(
-        converted=str(tmp_path), placed=str(tmp_path / "drafter.pt")
-    )
+    job = job_of(tmp_path)._replace(converted=str(tmp_path), placed=str(tmp_path / "drafter.pt"))
     uses = [(1, 1, "greedy"), (1, 5, "gad"), (8, 1, "gad"), (8, 5, "greedy")]
     recommended = [Best(str(s), "a-b", s, b, way, {}, {}) for s, b, way in uses]
     note_fastest(job, recommended[2:])
@@ -189,15 +159,15 @@ def test_the_fastest_for_one_sentence_is_noted(tmp_path):
     assert noted["pairs"] == {"a-b": {"1": "greedy", "5": "gad"}}
 
 
-def test_another_drafter_beside_the_verifier_stays(tmp_path):
+def test_another_drafter_beside_the_verifier_stays(job_of, tmp_path):
     """One of an earlier run of the same job is replaced."""
-    (tmp_path / "drafter.pt").write_bytes(b"theirs")
-    job = Job("d", "v.pt", str(tmp_path / "out"), "s", "t", 1, True, False, 1000, 1, 8)
-    job, state = job._replace(converted=str(tmp_path)), State(str(tmp_path / "out"), {})
-    (tmp_path / "out" / "drafter.pt").write_bytes(b"first")
-    assert not place(job, state) and (tmp_path / "drafter.pt").read_bytes() == b"theirs"
-    (tmp_path / "drafter.pt").unlink()
-    assert place(job, state) == os.path.relpath(tmp_path / "drafter.pt")
-    assert (tmp_path / "drafter.pt").read_bytes() == b"first"
-    (tmp_path / "out" / "drafter.pt").write_bytes(b"second")
-    assert place(job, state) and (tmp_path / "drafter.pt").read_bytes() == b"second"
+    beside, made = tmp_path / "drafter.pt", tmp_path / "out" / "drafter.pt"
+    beside.write_bytes(b"theirs")
+    made.parent.mkdir()
+    job = job_of(made.parent)._replace(converted=str(tmp_path))
+    for text, kept in ((b"first", b"theirs"), (b"first", b"first"), (b"second", b"second")):
+        made.write_bytes(text)
+        assert place(job) == (None if kept == b"theirs" else os.path.relpath(beside))
+        assert beside.read_bytes() == kept
+        if kept == b"theirs":
+            beside.unlink()

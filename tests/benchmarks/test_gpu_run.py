@@ -7,8 +7,6 @@ import gpu_figures
 import gpu_run
 import pytest
 
-from fairseq_specdec.costs import devices
-
 REPO = gpu_run.REPOSITORY
 
 
@@ -22,8 +20,7 @@ def step(name, code, seconds=60, **more):
 
 def test_what_is_done(tmp_path):
     names = [one.name for one in gpu_run.steps(given(tmp_path, "cuda"))]
-    assert names[:3] == ["check", "tests", "iterations"] and len(set(names)) == 14
-    assert names[-1] == "profile"
+    assert names[:3] == ["check", "tests", "iterations"] and len(set(names)) == 13
     rehearsed = gpu_run.steps(given(tmp_path))
     assert {one.name for one in rehearsed} < set(names)
     for one in rehearsed:
@@ -72,20 +69,6 @@ def test_costs_are_found_from_times(column, drafter):
     assert costs[1] == pytest.approx(drafter, rel=1e-6)
     falling = [(1, 3.0), (26, 2.9)]
     assert gpu_figures.fitted(falling, drafting)[0] == 0
-
-
-def test_the_table_of_costs_is_written_and_a_rehearsal_leaves_the_project_s(tmp_path, monkeypatch):
-    times = {
-        "greedy": {"iteration": 4.0, "verifier": 3.0, "drafter": 0.0, "drafted": 0.0},
-        "gad": {"iteration": 9.0, "verifier": 6.0, "drafter": 2.0, "drafted": 25.0},
-    }
-    monkeypatch.setattr(gpu_figures.Pair, "milliseconds", lambda self, name, *_: times[name])
-    monkeypatch.setattr(devices, "TABLE", tmp_path / "shipped.json")
-    assert gpu_figures.iterations(given(tmp_path)) == 0
-    (row,) = devices.read(tmp_path / "devices.json")
-    assert row[:2] == ("cpu", "float32") and row.least < row.most and row.graphs == 0
-    assert row.column == pytest.approx(1 / 25) and row.drafter == pytest.approx(2 / 3 / 1.96)
-    assert not devices.TABLE.exists()
 
 
 @pytest.mark.parametrize(

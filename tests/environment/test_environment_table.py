@@ -49,18 +49,17 @@ def test_the_table_names_what_decides_a_run(capsys, monkeypatch):
     assert "OMP_NUM_THREADS=1" in entries["environment"]
 
 
-def test_why_the_native_engine_is_not_used(capsys, monkeypatch):
-    monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
-    assert shown(capsys)["native engine"] == "no: FAIRSEQ_SPECDEC_NATIVE is off"
-    monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "sse9")
-    assert re.match("FAIRSEQ_SPECDEC_NATIVE=sse9: choose off", shown(capsys)["native engine"])
+@pytest.mark.parametrize("value, said", [("off", "no: .* is off"), ("sse9", ".*=sse9: choose off")])
+def test_why_the_native_engine_is_not_used(capsys, monkeypatch, value, said):
+    monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", value)
+    assert re.match(said, shown(capsys)["native engine"])
 
 
 def test_without_a_native_engine_one_remedy_is_given(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(library, "FOLDER", tmp_path)
     monkeypatch.setattr(library, "loaded", {})
     entries = shown(capsys)
-    assert entries["variants it runs"] == "unknown, since the native engine was not built"
+    assert entries["variants it runs"] == "none"
     assert "it was not built: install a C++17 compiler" in entries["native engine"]
 
 

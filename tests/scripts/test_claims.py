@@ -91,52 +91,9 @@ def test_a_clear_difference_decides(test, values, verdict):
         assert f"{name} {tok:.2f}" in result.figures
 
 
-@pytest.mark.parametrize("test", ["greater", "equal"])
-def test_a_difference_within_the_noise_is_undecided(test):
-    one, other = system(2.0), system(2.0)
-    # Each is much worse on one sentence in 30, not on the same one.
-    for n in range(0, COUNT, 30):
-        one["iterations"][n] += 50
-        other["iterations"][n + 1] += 52
-    assert judged(test, "a", "b", systems={"a": one, "b": other}).verdict == "undecided"
-
-
-def test_an_interval_holds_95_of_100_resamples():
-    # What was measured comes first and is none of the resamples.
-    assert claims.interval([-1e9, *range(1001)]) == (25.0, 975.0)
-
-
-def test_resamples_are_as_many_as_large_and_repeatable():
-    run, again = (claims.Run(run_of_toys(toks(a=3))) for _ in range(2))
-    figures = run.figure("tok", "a")
-    assert len(figures) == 1 + claims.RESAMPLES == 1001
-    columns = run_of_toys(toks(a=3))["runs"][0]["by_sentence"]["systems"]["a"]
-    assert figures[0] == sum(columns["tokens"]) / sum(columns["iterations"])
-    assert len(set(figures)) > 900 and figures.tolist() == again.figure("tok", "a").tolist()
-    # The standard error of this ratio of means, by the delta method.
-    residuals = [t - figures[0] * i for t, i in zip(columns["tokens"], columns["iterations"])]
-    error = sum(r * r for r in residuals) ** 0.5 / sum(columns["iterations"])
-    assert figures[1:].std() == pytest.approx(error, rel=0.1)
-
-
-def test_few_sentences_decide_nothing(monkeypatch):
-    for least, verdict in ((COUNT, "holds"), (COUNT + 1, "undecided")):
-        monkeypatch.setattr(claims, "LEAST", least)
-        result = judged("greater", "a", "b", systems=toks(a=3, b=2))
-        assert result.verdict == verdict
-    assert result.figures.endswith("of 120 sentences only")
-
-
 def constant(measured, *resampled):
     """A figure as measured, and so often the resampled ones that they are its quartiles, too."""
     return numpy.array([measured, *(x for x in resampled for _ in range(40))])
-
-
-def test_differences_are_reported_with_their_interval():
-    more, less = constant(3.0, 3.5), constant(1.0, 1.25)
-    assert claims.above(more, less) == ("holds", "+2.00 [+2.25, +2.25]")
-    assert claims.same(more, less) == ("does not hold", "ratio 3.000 [2.800, 2.800]")
-    assert claims.same(constant(6.0, 7.0), constant(2.0, 2.5))[1] == "ratio 3.000 [2.800, 2.800]"
 
 
 @pytest.mark.parametrize(
@@ -159,31 +116,18 @@ def test_figures_are_equal_within_a_margin_of_5_percent(resampled, verdict):
     )
 
 
-def test_a_rise_is_reported_in_all_and_by_steps():
-    figures = [constant(x, x) for x in (2.0, 2.0, 3.0)]
-    up, none = "+1.00 [+1.00, +1.00]", "+0.00 [+0.00, +0.00]"
-    assert claims.rising(figures) == ("holds", f"in all {up}, steps {none}, {up}")
-
-
-def test_a_peak_is_the_highest_measured_inside():
-    figures = [constant(*x) for x in ((1.0, 1.0), (3.0, 2.0), (2.0, 5.0), (2.0, 1.5))]
-    words = "highest inner one above the first +2.00 [+1.00, +1.00], above the last +1.00"
-    assert claims.peaking(figures) == ("holds", words + " [+0.50, +0.50]")
-
-
-def test_speed_is_judged_by_the_times_unless_the_machine_was_busy():
-    systems = toks(a=2, b=2)
-    times = {"a": 20.0, "b": 40.0}
+def test_speed_is_judged_by_the_times_unless_the_machine_was_busy(monkeypatch):
+    systems, times = toks(a=2, b=2), {"a": 20.0, "b": 40.0}
     asked = {"figure": "speed", "systems": systems, "milliseconds": times}
-    result = judged("greater", "a", "b", **asked)
-    assert result.verdict == "holds" and "+2." in result.figures  # 5 times and 2.5 times
+    assert judged("greater", "a", "b", **asked).verdict == "holds"
     assert judged("greater", "b", "a", **asked).verdict == "does not hold"
     busy = judged("greater", "a", "b", load=3.6, **asked)
     assert busy.verdict == "undecided" and "the machine was busy (load average 4)" in busy.figures
-    for load in (3.0, 2.9, None):  # two threads and what else runs; not known
+    for load in (3.0, None):  # two threads and what else runs; not known
         assert judged("greater", "a", "b", load=load, **asked).verdict == "holds"
-    # What does not depend on the times is decided all the same.
-    assert judged("greater", "a", "b", systems=toks(a=3, b=2), load=3.6).verdict == "holds"
+    monkeypatch.setattr(claims, "LEAST", COUNT + 1)
+    few = judged("greater", "a", "b", **asked)
+    assert few.verdict == "undecided" and few.figures.endswith("of 120 sentences only")
 
 
 def test_bleu_is_the_corpus_s():
@@ -198,15 +142,6 @@ def test_bleu_is_the_corpus_s():
     assert judged("greater", "good", "bad", figure="bleu", systems=systems).verdict == "holds"
     close = judged("greater", "good", "also good", figure="bleu", systems=systems)
     assert close.verdict == "undecided"
-
-
-def test_a_claim_takes_all_its_tests():
-    by_name = {name: claims.Result(name, "") for name in ("holds", "undecided", "not run")}
-    fails = claims.Result("does not hold", "")
-    assert claims.together([by_name["holds"]] * 2) == "holds"
-    assert claims.together([by_name["holds"], by_name["undecided"]]) == "undecided"
-    assert claims.together([by_name["undecided"], by_name["not run"]]) == "not run"
-    assert claims.together([*by_name.values(), fails]) == "does not hold"
 
 
 def write(tmp_path, *lines, run=None):
@@ -239,11 +174,7 @@ def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
         ("a claim\tbase\ttok\tgreater\ta; b", "claims.tsv:3: 5 fields, expected 6"),
         ("a\tb\tbase\ttime\tgreater\ta; b", "time greater: expected one of tok, speed, bleu"),
         ("a\tb\tbase\ttok\tlarger\ta; b", "tok larger: expected one of"),
-        ("a\tb\tbase\ttok\tgreater\ta", "greater takes 2 systems$"),
-        ("a\tb\tbase\ttok\tgreater\ta; b; c", "greater takes 2 systems$"),
-        ("a\tb\tbase\ttok\tequal\ta", "equal takes 2 systems$"),
-        ("a\tb\tbase\ttok\tequal\ta; b; c", "equal takes 2 systems$"),
-        ("a\tb\tbase\ttok\tpeaks\ta; b", "peaks takes 3 systems or more"),
+        ("a\tb\tbase\ttok\tpeaks\ta; b", "peaks takes more systems"),
     ],
 )
 def test_a_line_without_content_is_named(tmp_path, line, message):

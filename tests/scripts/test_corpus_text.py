@@ -13,14 +13,11 @@ def test_normalise_is_idempotent_and_leaves_one_line(raw):
     assert once == " ".join(once.split())
 
 
-def test_normalise_drops_invisible_characters():
+def test_signs_and_languages():
     assert text.normalise(" a\u00a0b\u200bc \n d\u00ad ") == "a bc d"
-
-
-def test_markup_goes_also_when_escaped():
-    assert text.strip_markup("<b>Press</b> &lt;i&gt;Enter&lt;/i&gt; &amp; wait") == (
-        "Press Enter & wait"
-    )
+    assert text.strip_markup("<b>P</b> &lt;i&gt;E&lt;/i&gt; &amp; w") == "P E & w"
+    assert text.looks_like("Die Datei ist nicht", "en")  # too short to tell
+    assert not text.looks_like("Die Datei ist nicht in dem Ordner und kann nicht", "en")
 
 
 @pytest.mark.parametrize(
@@ -35,11 +32,6 @@ def test_markup_goes_also_when_escaped():
 )
 def test_split_sentences(paragraph, expected):
     assert text.split_sentences(paragraph) == expected
-
-
-@given(st.text(alphabet="abcABC .!?", max_size=60))
-def test_split_sentences_loses_no_word(paragraph):
-    assert " ".join(text.split_sentences(paragraph)).split() == paragraph.split()
 
 
 def test_paragraphs_align_only_when_they_split_alike():
@@ -73,8 +65,3 @@ def test_a_translation_is_a_good_pair():
 )
 def test_a_bad_pair_is_refused(english, german, why):
     assert not text.is_good_pair(english, german, "de"), why
-
-
-def test_language_is_judged_from_six_words_on():
-    assert text.looks_like("Die Datei ist nicht", "en")
-    assert not text.looks_like("Die Datei ist nicht in dem Ordner und kann nicht", "en")

@@ -20,6 +20,7 @@ def prepared(run_step, own_text, tmp_path):
     return tmp_path / "work"
 
 
+@pytest.mark.slow
 def test_text_becomes_a_binarised_corpus_in_steps_that_resume(
     prepared, run_step, own_text, tmp_path
 ):
@@ -65,14 +66,6 @@ def test_results_of_other_inputs_are_not_passed_off(run_step, own_text, tmp_path
 
 
 @pytest.mark.slow
-def test_the_same_text_gives_the_same_bytes(run_step, own_text, tmp_path):
-    run_step("01_corpus", **own_text)
-    run_step("01_corpus", WORK=tmp_path / "other", **own_text)
-    for name in ("train.en", "valid.de", "test.en", "origin.tsv"):
-        ours, theirs = (tmp_path / w / "ende" / name for w in ("work", "other"))
-        assert ours.read_bytes() == theirs.read_bytes()
-
-
 def test_the_editing_corpus_has_errors_and_one_dictionary(run_step, own_text, tmp_path):
     work = tmp_path / "work"
     rng = random.Random(2)

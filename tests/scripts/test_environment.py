@@ -24,13 +24,6 @@ def test_help_makes_no_environment(script, tmp_path):
     assert "set -e" not in done.stdout and not (tmp_path / "venv").exists()
 
 
-@pytest.mark.parametrize("script", COMMANDS)
-def test_a_python_that_is_not_there_is_named(script, tmp_path):
-    done = run([script], VENV=tmp_path / "venv", PYTHON="no-such-python")
-    assert done.returncode == 1
-    assert re.fullmatch(r"\[\w+\] error: PYTHON: no-such-python not found; .*\n", done.stderr)
-
-
 PYTHON = """#!/bin/sh
 case "$*" in
     *version_info*) echo "${VERSION:-3.11}" ;;
@@ -83,14 +76,14 @@ def test_a_compiler_is_looked_for_as_setup_does(settings, compiles):
     assert (run(["-c", source], **settings).returncode == 0) is compiles
 
 
-def test_both_stand_first_in_readme():
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    assert {f"bash {script}" for script in COMMANDS} <= set(lines[:25])
-    top = " ".join(lines[:25])
-    assert re.search(r"\d+ seconds on 2 cores", top) and re.search(r"\d+ minutes on 2 cores", top)
-
-
 def test_the_gate_runs_the_second_command_and_the_sanitizers():
     text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "\nbash scripts/test.sh" in text and "make sanitize" in text
     assert not re.search("pip install|-m pytest|ruff|mypy", text)
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_a_python_that_is_not_there_is_named(script, tmp_path):
+    done = run([script], VENV=tmp_path / "venv", PYTHON="no-such-python")
+    assert done.returncode == 1
+    assert re.fullmatch(r"\[\w+\] error: PYTHON: no-such-python not found; .*\n", done.stderr)

@@ -36,22 +36,6 @@ def test_text_and_the_output_of_fairseq_generate_score_alike(gold, tmp_path):
         read_outputs(tmp_path / "hole.out")
 
 
-def test_the_official_scorer_of_a_user(gold, tmp_path):
-    tool = tmp_path / "m2scorer.py"
-    tool.write_text(
-        "import sys\nassert sys.argv[1:3] == ['--beta', '0.5']\n"
-        "assert len(open(sys.argv[3]).readlines()) == 3\n"
-        "print('Precision   : 0.8000\\nRecall      : 0.7000\\nF_0.5       : 0.7778')\n"
-    )
-    scores = run(gold, tmp_path / "system.txt", "--m2scorer", f"{sys.executable} {tool}")
-    assert scores["system"]["m2_f"] == pytest.approx(77.78)
-    assert scores["system"]["m2_scorer"].endswith("m2scorer.py")
-    tool.write_text("import sys\nsys.exit('no nltk')\n")
-    for command, why in ((f"{sys.executable} {tool}", "no nltk"), ("/no/m2", "cannot be run")):
-        with pytest.raises(SystemExit, match=f"M2SCORER: .*{why}"):
-            run(gold, tmp_path / "system.txt", "--m2scorer", command)
-
-
 def test_mistakes_are_named(gold, tmp_path):
     (tmp_path / "short.txt").write_text("a\n")
     (tmp_path / "empty.m2").write_text("")

@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import pathlib
 import re
 import shlex
 
@@ -163,11 +162,6 @@ def test_claims_are_about_systems_of_one_set():
     lines = read_table(declared.folder / "claims.tsv", claims.Line, claims.make_line)
     for line in lines:
         assert set(line.systems) <= systems[line.set], line
-    # What a reproduction has to check: each has a test at least.
-    words = " ".join(line.claim for line in lines)
-    wanted = ("12+2 beats 6+6", "Tok. rises, then falls", "BLEU", "Distillation", "A big drafter")
-    for claim in wanted:
-        assert claim in words, claim
 
 
 def test_sources_have_address_terms_and_checksum():
@@ -179,23 +173,6 @@ def test_sources_have_address_terms_and_checksum():
         for source in sources:
             assert source.url.startswith("http" if yours else "https://")
             assert len(source.licence) > 3 and CHECKSUM.fullmatch(source.checksum)
-
-
-@pytest.mark.parametrize(
-    "name", ["wmt14_ende", "wmt14_ende_blockwise", "wmt16_enro", "iwslt17_deen"]
-)
-def test_parallel_corpora_have_every_split(name):
-    sources = read_sources(pathlib.Path(Settings(name, {})["SOURCES"]))
-    assert list(dict.fromkeys(s.split for s in sources)) == ["train", "valid", "test"]
-
-
-@pytest.mark.parametrize("name", ["gec_conll14", "gec_conll14_bart", "gec_nlpcc18"])
-def test_corpora_of_the_stages_are_settings_that_sources_explain(name):
-    settings = Settings(name, {})
-    known = {row.name for row in read_table(pathlib.Path(settings["SOURCES"]), gec.Source)}
-    for stage in ("train_data", "finetune_data", "valid_data", "test_data"):
-        assert set(settings.words(stage)) <= known <= set(settings)
-    assert settings.words("train_data") and settings.words("test_data")
 
 
 def test_a_setting_comes_from_the_environment_or_a_table():
@@ -214,11 +191,6 @@ def test_a_setting_comes_from_the_environment_or_a_table():
         Settings("comparison", {"SENTENCES": "few"}).number("SENTENCES")
 
 
-def test_a_relative_work_folder_counts_from_where_the_command_is_given(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert Recipe("demo", {"WORK": "w"}).settings["WORK"] == str(tmp_path / "w")
-
-
 def test_a_line_that_is_no_row_is_named(tmp_path):
     (tmp_path / "sources.tsv").write_text("train\thttps://a.org/x.tgz\t-\tfree\tone\n")
     with pytest.raises(ValueError, match="sources.tsv:1: 5 fields, expected 6 .*split, url"):
@@ -235,44 +207,33 @@ def test_a_line_stands_for_every_value_of_its_sweeps():
 # A setting or an input that is wrong, and what the step says of it.
 MISTAKES = [
     ("demo", "01_corpus", {"EN_FILE": "/nowhere"}, "EN_FILE"),
-    ("demo", "02_prepare", {}, "run the step that makes it first"),
-    ("demo", "edit_03_verifier", {}, "run the step that makes it first"),
     ("demo", "07_pack", {}, "run the step that makes it first"),
-    ("bild", "01_small", {"VERIFIER": "", "BIN": "/nowhere"}, "run the step that makes it first"),
     ("bild", "03_align", {}, "run the step that makes it first"),
-    ("bild", "05_decode", {}, "run the step that makes it first"),
-    ("blockwise", "01_heads", {"VERIFIER": "/nowhere.pt"}, "run the step that makes it first"),
     ("blockwise", "01_heads", {"DISTILLED": "/nowhere"}, "/nowhere/dict.en.txt"),
-    ("blockwise", "02_decode", {}, "run the step that makes it first"),
-    ("blockwise", "01_heads", {"PROFILE": "large"}, "PROFILE"),
-    ("blockwise", "01_heads", {"MODELS": "frozen_4"}, "MODELS: frozen_4"),
     ("blockwise", "01_heads", {"MODELS": "original/tuned_1"}, "MODELS: original/tuned_1"),
     ("blockwise", None, {"STEPS": "99_nothing"}, "no step 99_nothing; there are 01_heads"),
-    ("comparison", "01_table", {}, "run the step that makes it first"),
     ("comparison", "01_table", {"DRAFTER": "/nowhere.pt"}, "/nowhere.pt"),
-    ("comparison", "00_models", {"MODELS": "tuned_4"}, "MODELS: tuned_4"),
-    ("wmt14_ende", "01_prepare", {"DIRECTION": "en-fr"}, "DIRECTION: en-fr"),
     ("wmt14_ende", "01_prepare", {"TOKENISED": "/no"}, "/no/train.bpe.en, /no/train.bpe.de"),
+    ("wmt14_ende", "01_prepare", {"SOURCES": "{}"}, "RAW or TOKENISED takes a copy of your own"),
     ("wmt14_ende", "02_train_teacher", {"MODELS": "teachr"}, "MODELS: teachr"),
     ("wmt14_ende", "02_train_teacher", {"GPUS": "0"}, "GPUS: 0 is no number from 1"),
     ("wmt14_ende", "02_train_teacher", {"PRECISION": "fp8"}, "PRECISION: fp8 is neither"),
-    ("wmt14_ende", "04_train", {"MODELS": "verifier"}, "run the step that makes it first"),
-    ("iwslt17_deen", "01_prepare", {"CORPUS": "wmt15"}, "CORPUS: wmt15 is neither"),
+    ("iwslt17_deen", "07_table", {"PROFILE": "smoke", "TABLE_SETS": "bild"},
+     "nothing to measure for bild: train its models first (MODELS)"),
     ("ende_small", "01_prepare", {"VERIFIER": "absent.pt"}, "absent.pt is missing: VERIFIER names"),
-    ("ende_small", "03_heads", {"MODELS": "head_4"}, "MODELS: head_4 is no model"),
-    ("ende_small", "04_train_drafter", {"CPU_PRECISION": "int8"}, "CPU_PRECISION: int8 is neither"),
-    ("xsum", "04_train", {"MODELS": "smal"}, "MODELS: smal is no model"),
     ("wikilarge", "01_prepare", {"TOKENISED": "/none"}, "TOKENISED: no file /none"),
-    ("wikilarge", "04_train_drafter", {"PROFILE": "smoke"}, "run the step that makes it"),
+    ("wikilarge", "01_prepare", {"SOURCES": "{}"}, "TOKENISED takes a copy"),
     ("gec_conll14", "01_prepare", {}, "LANG8: set it to the path of your copy"),
-    ("gec_conll14", "01_prepare", {}, "by application (form); see https://"),
     ("gec_conll14", "01_prepare", {"LANG8": "/none"}, "neither /none nor /none.src exists"),
     ("gec_conll14", "01_prepare", {"SUBWORDS": "gpt2"}, "BART: set it to the path of your copy"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "step", "settings", "remedy"), MISTAKES)
-def test_mistakes_are_named_with_their_remedy(dry_run, name, step, settings, remedy):
+def test_mistakes_are_named_with_their_remedy(dry_run, tmp_path, name, step, settings, remedy):
+    sources = tmp_path / "sources.tsv"  # of a file that cannot be fetched
+    sources.write_text(f"train\t{(tmp_path / 'absent.tgz').as_uri()}\t-\tfree\ta\tb\n")
+    settings = {setting: value.format(sources) for setting, value in settings.items()}
     done = dry_run.run(name, step, check=False, **settings)
     assert done.returncode == 1
     assert remedy in done.stderr

@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.bart import BARTModel
 from fairseq.models.transformer import TransformerModel
-from select_layers import cli_main, select
+from select_layers import select, write
 from toy_translation import make_sample, make_task, sentences
 
 SHAPE = {
@@ -70,27 +70,6 @@ def test_the_chosen_layers_are_applied_in_their_order(loaded, layers):
     assert state["args"] == before["args"] and state["model"].keys() == before["model"].keys()
 
 
-def test_settings_in_every_form_are_adjusted(loaded):
-    _, state = bart()
-    flat = dict(vars(state["args"]), _name="bart_base")
-    side = {"embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2, "learned_pos": True}
-    nested = {
-        "_name": "transformer", "share_all_embeddings": True, "layernorm_embedding": True,
-        "no_scale_embedding": True, "activation_fn": "gelu", "base_layers": 0,
-        "max_source_positions": 64, "max_target_positions": 64, "encoder": {"layers": 2, **side},
-        "decoder": {"layers": 6, "input_dim": 16, "output_dim": 16, **side},
-    }  # fmt: skip
-    expected = scores(loaded(select(state, [1, 4])))
-    for model in (Namespace(**flat), nested):
-        saved = {"args": None, "cfg": {"model": model, "task": {}}, "model": state["model"]}
-        made = select(saved, [1, 4])["cfg"]["model"]
-        if isinstance(made, Namespace):
-            assert (made.decoder_layers, made._name, made.task) == (2, "transformer", "translation")
-        else:
-            assert (made["decoder"]["layers"], made["_name"]) == (2, "transformer")
-    assert expected.shape[-1] == len(make_task().target_dictionary)
-
-
 def test_the_mask_of_bart_is_left_out_where_the_dictionary_lacks_it(loaded):
     task = make_task()
     symbols = len(task.src_dict)
@@ -99,43 +78,35 @@ def test_the_mask_of_bart_is_left_out_where_the_dictionary_lacks_it(loaded):
     small = loaded(select(state, [0, 5], symbols))
     whole = loaded(select(state, [0, 5], symbols + 1), task)
     assert torch.allclose(scores(small), scores(whole)[..., :-1])
-    with pytest.raises(ValueError, match=f"--dict: has {symbols - 1} symbols"):
+    with pytest.raises(ValueError, match=f"the dictionary: has {symbols - 1} symbols"):
         select(state, [0, 5], symbols - 1)
 
 
-def test_the_command_writes_what_fairseq_reads(tmp_path, loaded):
-    source, dest = str(tmp_path / "bart.pt"), str(tmp_path / "small.pt")
+def test_what_is_written_fairseq_reads(tmp_path, loaded):
+    source, dest = tmp_path / "bart.pt", tmp_path / "small.pt"
     torch.save(bart()[1], source)
-    for flags, layers in (([], [0, 5]), (["--decoder-layers", "3"], [3]), (["--keep", "1"], [0])):
-        cli_main([source, dest, "--force", *flags])
+    make_task().target_dictionary.save(str(tmp_path / "dict.txt"))
+    for keep, layers in ((2, [0, 5]), (1, [0])):
+        write(source, dest, keep, tmp_path / "dict.txt")
         saved = torch.load(dest, map_location="cpu", weights_only=False)
         assert saved["layer_selection"]["decoder_layers"] == layers
-        assert saved["args"].decoder_layers == len(layers)
-        assert "last_optimizer_state" not in saved
+        assert saved["args"].decoder_layers == len(layers) and not saved["last_optimizer_state"]
         assert torch.equal(scores(loaded(saved)), scores(loaded(select(bart()[1], layers))))
 
 
 @pytest.mark.parametrize(
-    "flags, why",
+    "keep, spoil, why",
     [
-        (["--keep", "7"], "--keep 7: the decoder's layers are 0 to 5"),
-        (["--keep", "0"], "--keep 0"),
-        (["--decoder-layers", "0,6"], "--decoder-layers 0,6: the decoder's layers are 0 to 5"),
-        (["--decoder-layers", "1,1"], "--decoder-layers 1,1"),
-        (["--decoder-layers", "a"], "--decoder-layers a"),
-        (["--dict", "/nowhere"], "--dict: /nowhere is no file"),
-        (["cut"], "bart.pt: cannot be read|bart.pt: .*truncated"),
-        (["other"], "bart.pt: holds no encoder-decoder transformer"),
+        (7, None, "KEEP 7: the decoder has 6 layers"),
+        (2, b"PK\x03\x04 cut off", "bart.pt: cannot be read|bart.pt: .*truncated"),
+        (2, {"encoder.x": torch.zeros(1)}, "bart.pt: holds no encoder-decoder transformer"),
     ],
 )
-def test_mistakes_are_named_and_nothing_is_written(tmp_path, flags, why):
+def test_mistakes_are_named_and_nothing_is_written(tmp_path, keep, spoil, why):
     source, state = tmp_path / "bart.pt", bart()[1]
-    if flags == ["other"]:
-        state["model"] = {"encoder.x": torch.zeros(1)}
-    torch.save(state, str(source))
-    if flags == ["cut"]:
-        source.write_bytes(b"PK\x03\x04 cut off")
-    flags = flags if flags[0].startswith("-") else []
-    with pytest.raises(SystemExit, match=f"select_layers: error: .*{why}"):
-        cli_main([str(source), str(tmp_path / "small.pt"), *flags])
+    torch.save({**state, "model": spoil} if isinstance(spoil, dict) else state, str(source))
+    if isinstance(spoil, bytes):
+        source.write_bytes(spoil)
+    with pytest.raises(ValueError, match=why):
+        write(source, tmp_path / "small.pt", keep, tmp_path / "dict.txt")
     assert not (tmp_path / "small.pt").exists()

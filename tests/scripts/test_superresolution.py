@@ -22,25 +22,6 @@ def test_a_picture_survives_its_text():
     assert results.picture_of(["<unk>", "7", "300", "0"]).tolist() == [[0, 7], [255, 0]]
 
 
-def test_the_low_picture_is_the_mean_of_squares():
-    picture = np.arange(64, dtype=np.uint8).reshape(8, 8)
-    low = images.shrink(picture, 4)
-    assert low.shape == (2, 2)
-    assert low[0, 1] == round(float(picture[:4, 4:].mean()))
-    assert (images.enlarge(low, 4)[:4, 4:] == low[0, 1]).all()
-
-
-def test_faces_move_and_photos_are_cut():
-    face = np.random.default_rng(2).random((25, 25)).astype(np.float32)
-    patches = list(images.variants(face, images.NATIVE))
-    assert len(patches) == 8 and len({p.tobytes() for p in patches}) == 8
-    assert (patches[0] == images.quantise(face[:24, :24])).all()
-    photo = np.random.default_rng(3).random((24, 40)).astype(np.float32)
-    rng = np.random.default_rng(4)
-    cut = list(images.patches([photo], 3, 24, rng))
-    assert [p.shape for p in cut] == [(24, 24)] * 3 and cut[0].dtype == np.uint8
-
-
 def write_result(folder, name, pictures, originals, accepted):
     rows = []
     for number, picture in enumerate(pictures):
@@ -70,13 +51,3 @@ def test_the_table_and_the_grid(tmp_path):
     assert grid.shape == (results.CAPTION + 2 * (side + 4), 4 * (side + 4))
     corner = grid[results.CAPTION, 3 * (side + 4)]
     assert corner == other[0][0, 0]
-
-
-@pytest.mark.slow
-def test_every_step_runs(run_recipe, tmp_path):
-    """The whole recipe at its smallest."""
-    pytest.importorskip("skimage")
-    run_recipe("superresolution", PROFILE="smoke", KS="1 3")
-    out = tmp_path / "work/superresolution"
-    assert (out / "table.md").read_text().count("\n") == 4
-    assert (out / "pictures.png").read_bytes().startswith(b"\x89PNG")

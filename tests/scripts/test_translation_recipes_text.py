@@ -5,7 +5,6 @@ import hashlib
 import http.server
 import io
 import json
-import re
 import tarfile
 import threading
 import zipfile
@@ -16,7 +15,6 @@ import parallel_text
 import pytest
 import translation_scores
 from fetch import Source, SourceError
-from terminals import own_logging, terminal_on_stderr
 
 CONTENT = bytes(range(256)) * 40
 
@@ -93,25 +91,10 @@ def test_the_first_checksum_is_noted_and_heeded(tmp_path, caplog):
     (tmp_path / "got" / asked.name).write_bytes(CONTENT + b"!")
     with pytest.raises(SourceError, match="the first fetch"):
         fetch_all([asked], tmp_path / "got")
-
-
-def test_a_published_checksum_is_heeded(tmp_path):
-    original = tmp_path / "x.tgz"
-    original.write_bytes(CONTENT)
     right = "md5:" + hashlib.md5(CONTENT).hexdigest()
-    fetch_all([source(original.as_uri(), right)], tmp_path / "got")
+    fetch_all([source(original.as_uri(), right)], tmp_path / "published")
     with pytest.raises(SourceError, match="the published checksum"):
-        fetch_all([source(original.as_uri(), "md5:" + "0" * 32)], tmp_path / "got")
-
-
-def test_an_address_that_answers_nothing_is_named_with_the_remedy(tmp_path):
-    with pytest.raises(SourceError, match="run it again, or fetch the file by other means"):
-        fetch_all([source((tmp_path / "absent.tgz").as_uri())], tmp_path / "got")
-
-
-def test_addresses_with_the_same_end_get_files_of_their_own():
-    names = {source(f"https://{host}/dev.tgz").name for host in ("a.org/wmt14", "a.org/wmt16")}
-    assert len(names) == 2 and all("/" not in name for name in names)
+        fetch_all([source(original.as_uri(), "md5:" + "0" * 32)], tmp_path / "published")
 
 
 def tgz(path, files):
@@ -204,11 +187,6 @@ def generated(path, pairs):
     path.write_text("\n".join(lines) + "\nGenerate test: BLEU4 = 1\n", encoding="utf-8")
 
 
-def test_compounds_are_split_at_every_hyphen_within_them():
-    text = translation_scores.split_compounds("a gut-gemacht - b x-1")
-    assert text == "a gut ##AT##-##AT## gemacht - b x ##AT##-##AT## 1"
-
-
 def test_scores_split_compounds_and_compare_raw_text(tmp_path):
     raw = [tmp_path / "test.en", tmp_path / "test.de"]
     wanted = ["Ein gut-gemachtes Haus, das steht .", "Er sagte &quot; ja &quot; ."]
@@ -255,13 +233,6 @@ def test_outputs_are_compared_with_greedy_output_of_their_set(tmp_path):
         translation_scores.write(*arguments)
 
 
-def test_output_without_sentences_is_refused(tmp_path):
-    path = tmp_path / "empty.out"
-    path.write_text("Namespace(...)\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="decode again"):
-        translation_scores.read_output(path)
-
-
 def test_tables_set_our_figures_beside_the_papers(tmp_path):
     (tmp_path / "paper.tsv").write_text(
         "# comment\n"
@@ -269,8 +240,7 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
         "Ge et al. Table 5\ten-de\tGAD++\tbase\tgad++\titer=4.0 bleu=28.89\n"
         "Ge et al. Table 5\ten-de\tNAR drafter\t-\t-\titer=1.6 bleu=26.48\n"
         "Xia et al. Table 8\ten-de\tGAD\tbase\tgad\tmemory_mb@4=519.8 ms.drafter= "
-        "ms_iter.drafter=0.31 "
-        "share.drafter= text.sacrebleu=28.2\n"
+        "ms_iter.drafter=0.31 share.drafter= text.sacrebleu=28.2\n"
         "Ge et al. Table 5\tde-en\tGAD\tbase\tgad\tbleu=32.18\n",
         encoding="utf-8",
     )
@@ -316,15 +286,3 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
         "24.80", "1.20",
     ]  # fmt: skip
     assert "32.18" not in text and "- base: device a toy" in text and "- toy" in text
-
-
-def test_fetching_shows_a_bar_on_a_terminal_only(server, tmp_path, capfd):
-    address = f"http://127.0.0.1:{server.server_port}"
-    with terminal_on_stderr() as shown:
-        fetch_all([source(f"{address}/shown.tgz")], tmp_path)
-    for title in ("shown.tgz", "checking"):
-        assert re.search(rf"\r\S*{title}: .*/10\.0k ", shown.text), shown.text
-    assert shown.text.endswith("\r"), "the bar was not erased"
-    with own_logging():
-        fetch_all([source(f"{address}/quiet.tgz")], tmp_path)
-    assert capfd.readouterr() == ("", "")
