@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from typing import Any
 
 import numpy as np
 import torch
+from fairseq.distributed.utils import _TensorPlaceholder
 
 
 class Node:
@@ -25,38 +25,35 @@ class Dtype:
         self.order = state[1]
 
     def made(self) -> np.dtype[Any]:
-        if type(self.name) is not str or not re.fullmatch("b1|[iu][1248]|f[248]", self.name):
-            raise ValueError(f"it holds arrays of {self.name!r}")
-        if type(self.order) is not str or self.order not in ("<", ">", "|", "="):
-            raise ValueError("it holds arrays of an odd byte order")
-        return np.dtype(self.order + self.name)
+        text = "".join((self.order, self.name))
+        if not re.fullmatch("[<>|=](b1|[iu][1248]|f[248])", text):
+            raise ValueError(f"it holds arrays of {text[:80]!r}")
+        return np.dtype(text)
 
 
-class Array:
-    """The parts of a numpy array, which ``--eval-bleu`` keeps."""
+class Array(np.ndarray):
+    """A numpy array, which ``--eval-bleu`` keeps: its memory is its own, its items are numbers.
+    Saved as numpy's."""
 
-    def __init__(self, *_: Any) -> None:
-        self.state: Any = None
+    def __new__(cls, *_: Any) -> Array:
+        return super().__new__(cls, 0)
 
     def __setstate__(self, state: Any) -> None:
-        self.state = state
+        _, shape, dtype, fortran, data = state
+        made = np.frombuffer(data, dtype.made()).reshape(shape, order="F" if fortran else "C")
+        if made.shape != shape:
+            raise ValueError("it holds an array of a negative size")
+        parts: Any = made.__reduce__()
+        super().__setstate__(parts[2])
 
-    def made(self) -> np.ndarray:
-        _, shape, dtype, fortran, data = self.state
-        sound = type(shape) is tuple and all(type(n) is int and n >= 0 for n in shape)
-        if not sound or type(dtype) is not Dtype or type(data) is not bytes:
-            raise ValueError("it holds an array of odd parts")
-        kind = dtype.made()
-        if len(data) != math.prod(shape) * kind.itemsize:
-            raise ValueError("it holds an array of another size")
-        return np.ndarray(shape, kind, data, order="F" if fortran else "C").copy("K")
+    def __reduce__(self) -> Any:
+        return self.view(np.ndarray).__reduce__()
 
 
 def _number(dtype: Any, data: Any) -> Any:
     """A number of numpy's, as Python's."""
-    array = Array()
-    array.state = (1, (), dtype, False, data)
-    return array.made().item()
+    (number,) = np.frombuffer(data, dtype.made())
+    return number.item()
 
 
 def _dictionary(factory: Any = None) -> dict[Any, Any]:
@@ -71,57 +68,27 @@ _NODES = (
     "omegaconf.dictconfig.DictConfig", "omegaconf.listconfig.ListConfig", "omegaconf.nodes.AnyNode",
     "omegaconf.base.ContainerMetadata", "omegaconf.base.Metadata", "typing.Any",
     "fairseq.meters.AverageMeter", "fairseq.meters.TimeMeter", "fairseq.meters.StopwatchMeter",
+    "builtins.dict", "builtins.list", "builtins.int",
 )  # fmt: skip
-# As torch names them, and as protocol 2 writes them.
-_OF_PYTHON: dict[tuple[str, str], Any] = {
-    ("builtins.dict", "__builtin__.dict"): Node,
-    ("builtins.list", "__builtin__.list"): Node,
-    ("builtins.int", "__builtin__.long"): Node,
-    ("builtins.bytes", "__builtin__.bytes"): _no_bytes,
+# Ours, by the names that torch looks up.
+OURS: dict[str, Any] = {
+    **dict.fromkeys(_NODES, Node),
+    "builtins.bytes": _no_bytes,
+    "collections.defaultdict": _dictionary,
+    "argparse.Namespace": argparse.Namespace,
+    "fairseq.distributed.utils._TensorPlaceholder": _TensorPlaceholder,
+    "numpy.ndarray": "an argument of _reconstruct, which nothing can call",
+    "numpy.dtype": Dtype,
 }
-# What torch allows itself.
-_OF_TORCH = frozenset(
-    ["torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter", "torch.Size"]
+for _core in ("numpy.core.multiarray", "numpy._core.multiarray"):
+    OURS.update({f"{_core}._reconstruct": Array, f"{_core}.scalar": _number})
+# All that a checkpoint may name, as the file spells it: ours, Python's types as protocol 2 writes
+# them, and a part of what torch allows itself.
+NAMES = frozenset(
+    [*OURS, *(f"__builtin__.{kind}" for kind in ("dict", "list", "long", "bytes"))]
+    + ["torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter", "torch.Size"]
     + ["torch.device", "collections.OrderedDict", "_codecs.encode"]
     + [f"torch.{kind}Storage" for kind in ("Double", "Float", "Half", "BFloat16", "Long", "Int",
                                            "Short", "Char", "Byte", "Bool")]
     + [str(each) for each in vars(torch).values() if isinstance(each, torch.dtype)]
 )  # fmt: skip
-
-
-def allowed() -> list[Any]:
-    """For ``torch.serialization.add_safe_globals``: (ours, name in the file)."""
-    from fairseq.distributed.utils import _TensorPlaceholder
-
-    entries: list[Any] = [(Node, name) for name in _NODES]
-    entries += [(ours, name) for (name, _), ours in _OF_PYTHON.items()]
-    for core in ("numpy.core.multiarray", "numpy._core.multiarray"):
-        entries += [(Array, f"{core}._reconstruct"), (_number, f"{core}.scalar")]
-    return [
-        *entries, (Array, "numpy.ndarray"), (Dtype, "numpy.dtype"),
-        (_dictionary, "collections.defaultdict"), (argparse.Namespace, "argparse.Namespace"),
-        (_TensorPlaceholder, "fairseq.distributed.utils._TensorPlaceholder"),
-    ]  # fmt: skip
-
-
-def names() -> frozenset[str]:
-    """All that a checkpoint may name, as the file spells it."""
-    return _OF_TORCH.union(name for _, name in allowed()).union(name for _, name in _OF_PYTHON)
-
-
-def finished(state: Any) -> Any:
-    """``state`` with numpy's arrays for their parts, in the containers that held these."""
-    if isinstance(state, Array):
-        return state.made()
-    left, seen = [state], {}
-    while left:
-        held = left.pop()
-        if id(held) in seen or not isinstance(held, (dict, list, tuple)):
-            continue
-        seen[id(held)] = held
-        items = list(held.items() if isinstance(held, dict) else enumerate(held))
-        for key, value in items:
-            if isinstance(value, Array) and not isinstance(held, tuple):
-                held[key] = value.made()
-        left += [value for _, value in items]
-    return state

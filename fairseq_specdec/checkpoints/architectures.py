@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fairseq_specdec.compat.literals import NotLiteralError, parse_settings_as_literals
 
 from .content import get_setting, set_setting
 from .own_task import OwnTask
+from .reading import held
 from .settings import RefusedCheckpointError
 
 VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
@@ -22,13 +22,11 @@ VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
 # not opened. Others open further checkpoints that a setting names
 # (tests/checkpoints/test_architectures.py finds them), or read no text.
 _MODELS = "fairseq.models."
-_TRANSFORMERS = frozenset("""
+READ = frozenset("""
     transformer.transformer_base.TransformerModelBase transformer_align.TransformerAlignModel
     transformer.transformer_legacy.TransformerModel bart.model.BARTModel
     multilingual_transformer.MultilingualTransformerModel
     speech_to_text.s2t_transformer.S2TTransformerModel
-""".split())  # fmt: skip
-READ = _TRANSFORMERS.union("""
     fconv.FConvModel fconv_lm.FConvLanguageModel lightconv.LightConvModel
     lightconv_lm.LightConvLanguageModel lstm.LSTMModel lstm_lm.LSTMLanguageModel
     nat.cmlm_transformer.CMLMNATransformerModel nat.insertion_transformer.InsertionTransformerModel
@@ -48,28 +46,18 @@ class Source(NamedTuple):
 
 
 _source: contextvars.ContextVar[Source | None] = contextvars.ContextVar("_source", default=None)
-_ours: contextvars.ContextVar[bool] = contextvars.ContextVar("_ours", default=False)
-# Whether the weights of what is built are those of a checkpoint that this project decodes.
-filled: contextvars.ContextVar[bool] = contextvars.ContextVar("filled", default=False)
-
-
-@contextlib.contextmanager
-def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+# Whether what is read and built is decoded by this project.
+ours: contextvars.ContextVar[bool] = contextvars.ContextVar("ours", default=False)
 
 
 def building_from(path: Any, state: Any = None) -> contextlib.AbstractContextManager[None]:
     """Models built inside come from this checkpoint's settings; ``state`` is its content."""
-    return _set(_source, Source(str(path), state))
+    return held(_source, Source(str(path), state))
 
 
 def known_architectures_only() -> contextlib.AbstractContextManager[None]:
     """Checkpoints read inside are read for this project, whatever the task."""
-    return _set(_ours, True)
+    return held(ours, True)
 
 
 def now_read(path: Any, state: Any) -> None:
@@ -91,17 +79,22 @@ def built_from() -> str | None:
 
 def build(original: Any, cfg: Any, task: Any, known: Source, *args: Any, **kwargs: Any) -> Any:
     """The model of a checkpoint's settings, if its architecture may be built."""
-    ours = getattr(task, "decodes_speculatively", False) or _ours.get()
-    check_architecture(cfg, task, known)
-    if ours and OwnTask(known.state).reverses(task):
-        remedy = "exchange --source-lang and --target-lang"
-        raise RefusedCheckpointError(known.path, "translates in the other direction", remedy)
+    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    if not name and len(cfg) == 1:
+        name = next(iter(cfg))
+    model = registered(name, known.path)
+    for_us = getattr(task, "decodes_speculatively", False) or ours.get()
+    if for_us:
+        _check_architecture(name, f"{model.__module__}.{model.__qualname__}", known.path)
+        if OwnTask(known.state).reverses(task):
+            remedy = "exchange --source-lang and --target-lang"
+            raise RefusedCheckpointError(known.path, "translates in the other direction", remedy)
+        recogniser = "load_pretrained_encoder_from"  # whose encoder a speech model began with
+        if get_setting(cfg, recogniser) is not None:
+            set_setting(cfg, **{recogniser: None})  # all weights are in the checkpoint
     parse_settings_as_literals()  # modules of fairseq that were loaded since
-    recogniser = "load_pretrained_encoder_from"  # whose encoder a speech model began with
-    if ours and get_setting(cfg, recogniser) is not None:
-        set_setting(cfg, **{recogniser: None})  # all weights are in the checkpoint
     try:
-        with _set(filled, ours or filled.get()):
+        with held(ours, for_us):
             return original(cfg, task, *args, **kwargs)
     except NotLiteralError as error:
         items = cfg.items() if hasattr(cfg, "items") else vars(cfg).items()
@@ -110,26 +103,15 @@ def build(original: Any, cfg: Any, task: Any, known: Source, *args: Any, **kwarg
         raise RefusedCheckpointError(known.path, problem, "do not use this checkpoint") from error
 
 
-def check_architecture(cfg: Any, task: Any, known: Source) -> None:
-    """Raise for an architecture that is not registered, or that this project does not build."""
-    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
-    if not name and len(cfg) == 1:
-        name = next(iter(cfg))
-    model = registered(name, known.path)
-    our_task = getattr(task, "decodes_speculatively", False)
+def _check_architecture(name: Any, model: str, path: str) -> None:
+    """Raise for an architecture that this project does not build; ``model`` is its class."""
     trusted = [word.strip() for word in os.environ.get(VARIABLE, "").split(",")]
-    full = f"{model.__module__}.{model.__qualname__}"
-    listed = [_MODELS + each for each in (_TRANSFORMERS if our_task else READ)]
-    ours = our_task or _ours.get()
-    if not ours or name in trusted or full in listed or full.startswith(_OWN):
+    read = {_MODELS + each for each in READ}
+    if name in trusted or model in read or model.startswith(_OWN):
         return
-    if our_task and full.startswith("fairseq."):
-        problem = f"holds a {model.__name__} (architecture {name}), and this project decodes "
-        remedy = f"decode it with {OwnTask(known.state).flags()}"
-        raise RefusedCheckpointError(known.path, f"{problem}fairseq's Transformers only", remedy)
     raise RefusedCheckpointError(
-        known.path,
-        f"its architecture {name} ({full}) is not built from a checkpoint, since its code may "
+        path,
+        f"its architecture {name} ({model}) is not built from a checkpoint, since its code may "
         "run settings of the file, or open files that they name",
         f"if you trust the file, set {VARIABLE}={name}",
     )

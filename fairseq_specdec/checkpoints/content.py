@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
+from fairseq import checkpoint_utils
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_specdec.errors import UsageError
+
+from .reading import check_regular
 
 _HISTORY = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
 # What fairseq reads beside the model, of a checkpoint that no training resumes.
@@ -21,33 +26,33 @@ UNTRAINED: dict[str, Any] = {
 
 def check_file(flag: str, path: str) -> None:
     """Refuse what is no file."""
-    if os.path.isdir(path):
-        raise UsageError(
-            flag, f"{path} is a folder", "name a checkpoint, such as checkpoint_best.pt in it"
-        )
     if not os.path.exists(path):
         raise UsageError(flag, f"no such file: {path}")
-    if not os.path.isfile(path):
-        raise UsageError(flag, f"{path} is no regular file", "name a checkpoint")
+    with named_by(flag, path):
+        check_regular(path)
+
+
+@contextlib.contextmanager
+def named_by(flag: str, path: str) -> Iterator[None]:
+    """Errors inside name the flag and the file that it names."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(flag, error) from error
+    except Exception as error:  # torch and fairseq each raise their own
+        raise UsageError(
+            flag,
+            f"{path} holds no model that can be read ({type(error).__name__}: {str(error)[:300]})",
+            "is the file complete?",
+        ) from error
 
 
 def read_state(flag: str, path: str) -> dict[str, Any]:
     """Content of a checkpoint of fairseq, on the CPU: its ``model`` and, in ``cfg`` or ``args``,
     its settings."""
-    from fairseq import checkpoint_utils  # imported late: nothing else here needs it
-
     check_file(flag, path)
-    try:
+    with named_by(flag, path):
         state: dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(path)
-    except UsageError as error:
-        raise UsageError(flag, error) from error
-    except Exception as error:  # whatever settings of another program lead to
-        raise UsageError(
-            flag,
-            f"{path} cannot be read as a fairseq checkpoint ({type(error).__name__}: "
-            f"{str(error)[:200]})",
-            "is the file complete?",
-        ) from error
     return state
 
 

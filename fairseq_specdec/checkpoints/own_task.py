@@ -7,6 +7,8 @@ from omegaconf import OmegaConf
 
 from fairseq_specdec.io.flag_values import flag_of
 
+from .content import get_setting, settings_of
+
 # Of tasks that add symbols to their dictionaries: the flags that say which.
 _FLAGS = {
     "multilingual_translation": ("lang_pairs", "encoder_langtok", "decoder_langtok"),
@@ -17,8 +19,6 @@ _FLAGS = {
         "decoder_langtok", "lang_tok_style", "lang_tok_replacing_bos_eos", "fixed_dictionary",
     ),
 }  # fmt: skip
-# Those that put tokens of languages, or <s>, into a sentence.
-_TOKENS = ("encoder_langtok", "decoder_langtok", "lang_tok_replacing_bos_eos", "prepend_bos")
 # Their values where nobody asked for another.
 _UNSAID = {"lang_tok_style": "multilingual"}
 STOCK = "translation"
@@ -37,86 +37,46 @@ class OwnTask:
     """
 
     def __init__(self, state: Any) -> None:
-        name, self._settings = _named(state if isinstance(state, dict) else {})
+        state = state if isinstance(state, dict) else {}
+        args = state.get("args")  # with the settings of the model too, whose name is _name
+        self._settings = settings_of(state if args is None else {"args": args}, "task")
+        name = self._get("_name" if args is None else "task")
         if getattr(_registered(name), "decodes_speculatively", False):
             stock = name[: -len(SUFFIX)] if name.endswith(SUFFIX) else STOCK
             name = stock if _registered(stock) is not None else STOCK
         self.name = name if isinstance(name, str) else STOCK
+
+    def _get(self, name: str) -> Any:
+        value = get_setting(self._settings, name)
+        return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 
     @property
     def decodes_here(self) -> bool:
         """Whether this project has a task that does the same."""
         return _registered(self.name + SUFFIX) is not None
 
-    def adds_symbols(self, task: Any) -> bool:
-        """Whether it may have added symbols that ``task`` does not know, or knows only by flags."""
-        return self.name in _FLAGS or (self.name != STOCK and not self.made(task))
-
-    def made(self, task: Any) -> bool:
-        """Whether ``task`` is one of these."""
-        known = _registered(self.name)
-        return known is not None and isinstance(task, known)
-
     def reverses(self, task: Any) -> bool:
         """Whether it translated one pair of languages, and ``task`` goes the other way."""
         sides = ("source_lang", "target_lang")
-        own = [self._settings.get(side) for side in sides]
+        own = [self._get(side) for side in sides]
         now = [_setting(task, side) for side in sides]
-        several = self._settings.get("lang_pairs")
+        several = self._get("lang_pairs")
         return not several and None not in own and own[0] != own[1] and own == now[::-1]
-
-    def differences(self, task: Any) -> list[str]:
-        """What a task of this project does otherwise than training did with tokens of languages,
-        with the remedies."""
-        flags = _FLAGS.get(self.name, ()) if self.made(task) else ()
-        texts = []
-        for name in [name for name in _TOKENS if name in flags]:
-            here, flag = _setting(task, name) or "", flag_of(name)
-            there = self._settings.get(name, here) or ""
-            value = "" if there is True else f" {there}"
-            remedy = f"had {flag}{value}; pass it" if there else "was without it; leave it out"
-            texts += [f"{flag}: training {remedy}"] if there != here else []
-        return texts + (self._order(task) if "langs" in flags else [])
-
-    def _order(self, task: Any) -> list[str]:
-        """The same of the languages whose tokens the task adds to its dictionary."""
-        langs = _listed(self._settings.get("langs"))
-        if not langs and not self._settings.get("lang_dict"):
-            pairs = _listed(self._settings.get("lang_pairs"))
-            langs = sorted({each for pair in pairs for each in pair.split("-")})
-        words = task.target_dictionary
-        held = set(words.symbols[: getattr(words, "words_in_file", None)])
-        there, here = (
-            [each for each in names if not held & {f"__{each}__", f"[{each}]"}]
-            for names in (langs, task.langs)
-        )
-        if not langs or there == here:
-            return []
-        text = f"--langs: {','.join(here)} is not training's order, so that languages are taken for"
-        return [f"{text} others; pass --langs {','.join(langs)}"]
 
     def flags(self, ours: bool = False) -> str:
         """The words of a command line that decode with it, as far as the checkpoint has them."""
-        name = self.name
-        if ours and self.decodes_here:
-            name += SUFFIX
-        words = ["--task", name]
+        words = ["--task", self.name + SUFFIX if ours and self.decodes_here else self.name]
         if _registered(self.name) is None:
             words[:0] = ["--user-dir", "FOLDER_THAT_REGISTERS_IT"]
         for name in _FLAGS.get(self.name, ()):
-            value, flag = self._settings.get(name), "--" + name.replace("_", "-")
+            value = self._get(name)
             if isinstance(value, (list, tuple)):
                 value = ",".join(map(str, value))
             if value is True:
-                words.append(flag)
+                words.append(flag_of(name))
             elif value and value != _UNSAID.get(name):
-                words += [flag, str(value)]
+                words += [flag_of(name), str(value)]
         return " ".join(map(shlex.quote, words))
-
-
-def _listed(names: Any) -> list[str]:
-    """Names that a flag holds in one string or in a list."""
-    return names.split(",") if isinstance(names, str) else list(names or ())
 
 
 def _setting(task: Any, name: str) -> Any:
@@ -130,16 +90,3 @@ def _registered(name: Any) -> type | None:
 
     kind: type | None = TASK_REGISTRY.get(name) if isinstance(name, str) else None
     return kind
-
-
-def _named(state: dict[str, Any]) -> tuple[Any, dict[Any, Any]]:
-    """(name, settings) of the task, from either layout of a checkpoint."""
-    if state.get("args") is not None:
-        settings = dict(vars(state["args"]))  # those of the model too, whose name is _name
-        return settings.get("task"), settings
-    cfg = state.get("cfg")
-    if OmegaConf.is_config(cfg):  # interpolations have been refused
-        cfg = OmegaConf.to_container(cfg)
-    task = cfg.get("task") if isinstance(cfg, dict) else None
-    settings = dict(task if isinstance(task, dict) else getattr(task, "__dict__", {}))
-    return settings.get("_name"), settings

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
-import logging
 import os
 import types
 from collections.abc import Callable, Sequence
@@ -15,15 +15,13 @@ import torch
 from fairseq_specdec.compat.patch import wrap_once
 from fairseq_specdec.errors import MissingFileError, UsageError
 
-from .architectures import build, building_from, built_from, filled, now_read, registered, source
+from .architectures import build, building_from, built_from, now_read, ours, registered, source
 from .content import UNTRAINED, architecture
-from .decoding_memory import load_decoding_models_in_little_memory
+from .decoding_memory import attach_packed, built, loading, take_packed
 from .interpolations import check_lines
-from .own_task import OwnTask
-from .reading import check_regular, load_checkpoint, load_model, load_pickle
+from .own_task import STOCK, OwnTask
+from .reading import check_regular, load_model, load_pickle
 from .settings import RefusedCheckpointError
-
-logger = logging.getLogger(__name__)
 
 _FIX = "check_checkpoints"
 _SIDES = {"encoder": "source", "decoder": "target"}
@@ -34,18 +32,12 @@ class MisfitError(UsageError):
     """A model whose embeddings do not have the sizes of the task's dictionaries."""
 
 
-class _CheckingTorch(types.ModuleType):
+def _torch_with(load: Callable[[Any], Any]) -> types.ModuleType:
     """torch, as fairseq's modules that read checkpoints see it."""
-
-    def __init__(self, read: Callable[[Any], Any]) -> None:
-        super().__init__("torch")
-        self._read = read
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-    def load(self, f: Any, map_location: Any = None) -> Any:
-        return self._read(f)
+    seen = types.ModuleType("torch")
+    read = {"load": lambda f, map_location=None: load(f)}
+    seen.__dict__.update(read, __getattr__=functools.partial(getattr, torch))
+    return seen
 
 
 def check_checkpoints() -> None:
@@ -58,60 +50,47 @@ def check_checkpoints() -> None:
 
     Concerned are fairseq's ``checkpoint_utils`` and its passing of a checkpoint from process to
     process; ``torch.load`` itself stays as it is. With fairseq's own tasks every architecture is
-    built as without this plugin. The tasks of this project build Transformers only, and its
-    commands what is in ``architectures.READ``; ``FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES`` adds
-    others by name. Training builds its model from the command line and is not concerned.
+    built as without this plugin. The tasks of this project, and its commands, build what is in
+    ``architectures.READ``; ``FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES`` adds others by name. Training
+    builds its model from the command line and is not concerned.
     """
     from fairseq import checkpoint_utils, models, utils
     from fairseq.dataclass import utils as dataclass_utils
     from fairseq.distributed import utils as distributed_utils
 
-    if not isinstance(checkpoint_utils.torch, _CheckingTorch):
-        checkpoint_utils.torch = _CheckingTorch(load_model)
+    if checkpoint_utils.torch is torch:
+        checkpoint_utils.torch = _torch_with(load_model)
         # What a process sends has been read and checked by it; its settings are objects by then.
-        distributed_utils.torch = _CheckingTorch(load_pickle)
+        distributed_utils.torch = _torch_with(load_pickle)
     wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _FIX, _read)
     wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _FIX, _load)
     wrap_once(checkpoint_utils, "_upgrade_state_dict", _FIX, _upgrade)
     wrap_once(dataclass_utils, "override_module_args", _FIX, _override)
     wrap_once(models, "build_model", _FIX, _build)
     wrap_once(utils, "parse_embedding", _FIX, lambda original, path: (
-        {} if filled.get() else original(path)))  # fmt: skip
+        {} if ours.get() else original(path)))  # fmt: skip
 
 
 def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     check_regular(path)
-    try:
-        with building_from(path):
-            state = original(path, *args, **kwargs)
-    except KeyError as error:
-        _explain(error, str(path))
-        raise
+    with building_from(path):
+        state = original(path, *args, **kwargs)
+    take_packed(path, state)
     now_read(path, state)
     return state
 
 
-def _explain(error: KeyError, path: str) -> None:
-    """Raise if fairseq, which converts the older layout of settings as it reads a file, has looked
-    for an architecture or a task that is not registered."""
-    state, name = load_checkpoint(path), error.args[0]
-    args = state.get("args")
-    if getattr(args, "arch", None) == name:
-        registered(name, path)
-    if getattr(args, "task", None) == name:
-        remedy = f"decode it with {OwnTask(state).flags()}"
-        raise RefusedCheckpointError(path, f"its task {name} is not registered", remedy)
-
-
 def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
     given = inspect.signature(original).bind(filenames, *args, **kwargs).arguments
+    state, for_us = given.get("state"), getattr(given.get("task"), "decodes_speculatively", False)
     whole = given.get("num_shards", 1) == 1 and not given.get("suffix")
-    for name in filenames if whole and given.get("state") is None else ():
+    for name in filenames if whole and state is None else ():
         if "://" not in str(name) and not os.path.exists(str(name)):
-            several = "," in str(name) and all(map(os.path.exists, str(name).split(",")))
-            remedy = "separate models by :" if several else "name a model's checkpoint"
+            remedy = "name a model's checkpoint, or several, separated by :"
             raise MissingFileError(name, "no such file", remedy)
-    with building_from(filenames[0] if filenames else "?", given.get("state")):
+    # A state that was read elsewhere is a drafter's, whose weights are not all packed.
+    kept = loading(for_us and whole and given.get("strict", True), command=state is None)
+    with building_from(filenames[0] if filenames else "?", state), kept:
         try:
             loaded = original(filenames, *args, **kwargs)
         except RuntimeError as error:
@@ -123,26 +102,28 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
                 f"its weights are not those that its settings describe ({detail})",
                 "leave out --model-overrides" if given.get("arg_overrides") else "use another file",
             ) from error
-        known, task = source(), given.get("task")
-    if known is not None and getattr(task, "decodes_speculatively", False):
-        for text in OwnTask(known.state).differences(task):
-            logger.warning("%s: %s", known.path, text)
-    return loaded
+        attach_packed(loaded[0], filenames)
+        return loaded
 
 
 def _upgrade(original: Any, state: Any) -> Any:
     """Training state that was left out or emptied is as of a model that was not trained."""
     history = state.get("optimizer_history")
     last = history[-1] if isinstance(history, list) and history else None
-    whole = isinstance(last, dict) and not {"lr_scheduler_state", "best_loss"}.isdisjoint(last)
-    # The first releases had no history.
-    old = "optimizer_history" not in state and {"best_loss", "optimizer"} <= set(state)
-    if not whole and not old:
+    if not isinstance(last, dict) or {"lr_scheduler_state", "best_loss"}.isdisjoint(last):
         state["optimizer_history"] = copy.deepcopy(UNTRAINED["optimizer_history"])
-    old = "extra_state" not in state and {"epoch", "batch_offset", "val_loss"} <= set(state)
-    if not isinstance(state.get("extra_state"), dict) and not old:
+    if not isinstance(state.get("extra_state"), dict):
         state["extra_state"] = {}
-    return original(state)
+    try:
+        return original(state)
+    except KeyError as error:  # it converts the older layout of settings
+        args, path = state.get("args"), built_from() or "?"
+        if error.args == (getattr(args, "arch", None),):
+            registered(args.arch, path)
+        if error.args == (getattr(args, "task", None),):
+            remedy = f"decode it with {OwnTask(state).flags()}"
+            raise RefusedCheckpointError(path, f"its task {error} is unknown", remedy) from error
+        raise
 
 
 def _override(original: Any, args: Any) -> Any:
@@ -154,12 +135,15 @@ def _override(original: Any, args: Any) -> Any:
 
 
 def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-    known = source()
-    if known is None:
-        return original(cfg, *args, **kwargs)
-    task, rest = (args[0], args[1:]) if args else (kwargs.pop("task"), ())
-    check_sizes(known.state, known.path, task)
-    return build(original, cfg, task, known, *rest, **kwargs)
+    def make() -> Any:
+        known = source()
+        if known is None:
+            return original(cfg, *args, **kwargs)
+        task, rest = (args[0], args[1:]) if args else (kwargs.pop("task"), ())
+        check_sizes(known.state, known.path, task)
+        return build(original, cfg, task, known, *rest, **kwargs)
+
+    return built(cfg, make)
 
 
 def check_sizes(state: Any, path: str, task: Any) -> None:
@@ -177,17 +161,7 @@ def check_sizes(state: Any, path: str, task: Any) -> None:
         sizes.append(f"a {name} dictionary of {len(table)} symbols ({where} has {len(words)})")
     if sizes:
         own, remedy = OwnTask(state), _REMEDY
-        if own.adds_symbols(task):
-            ours = getattr(task, "decodes_speculatively", False)
-            flags = own.flags(ours)
+        if own.name != STOCK:
+            flags = own.flags(getattr(task, "decodes_speculatively", False))
             remedy = f"its task {own.name} may have added some: decode it with {flags}, or {remedy}"
         raise MisfitError(path, f"trained with {' and '.join(sizes)}", remedy)
-
-
-FIXES = (check_checkpoints, load_decoding_models_in_little_memory)
-
-
-def apply() -> None:
-    """Make fairseq read checkpoints so; a second call changes nothing."""
-    for fix in FIXES:
-        fix()

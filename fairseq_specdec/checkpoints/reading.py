@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import io
 import os
 import pickletools
-import struct
-import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -22,29 +19,31 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import naming
 from fairseq_specdec.io.contents import check_content
 
-from .allowed import allowed, finished, names
-from .settings import RefusedCheckpointError, plain_settings
-from .structure import check_structure
+from .allowed import NAMES, OURS
+from .settings import RefusedCheckpointError, check_structure, plain_settings
 
-_ALIGNMENT = 64  # of records, as torch.save writes them
 _LARGE = 1 << 20  # bytes
 _PICKLES = 5  # of a file before torch 1.6
 _DAMAGED = ("central directory", "zip file", "Bad CRC", "EOF", "exhausted", "remain", "opcode")
 
 _mapping: contextvars.ContextVar[bool] = contextvars.ContextVar("_mapping", default=False)
 _loading = threading.RLock()  # torch has one list of names for all threads
-_names = functools.lru_cache(maxsize=1)(names)
 
 
 @contextlib.contextmanager
-def weights_mapped() -> Iterator[None]:
-    """Tensors of checkpoints read inside are mapped: their memory is the file's. Whoever keeps one
-    depends on the file."""
-    token = _mapping.set(True)
+def held(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    """The variable has this value inside."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _mapping.reset(token)
+        variable.reset(token)
+
+
+def weights_mapped() -> contextlib.AbstractContextManager[None]:
+    """Tensors of checkpoints read inside are mapped: their memory is the file's. Whoever keeps one
+    depends on the file."""
+    return held(_mapping, True)
 
 
 def check_regular(path: Any) -> None:
@@ -102,57 +101,59 @@ def _named(file: Any) -> str:
 
 
 def _load(file: Any) -> Any:
-    if isinstance(file, str):
-        with open(file, "rb") as stream:
-            zipped, aligned = _checked(stream)
-    else:
-        zipped, aligned = _checked(file)
-        file.seek(0)
-    mapped = zipped and aligned and isinstance(file, str) and _mapping.get()
+    with open(file, "rb") if isinstance(file, str) else contextlib.nullcontext(file) as stream:
+        zipped = _checked(stream)
+        stream.seek(0)
+    mapped = zipped and isinstance(file, str) and _mapping.get()
     with _loading:
         before = torch.serialization.get_safe_globals()
         torch.serialization.clear_safe_globals()
-        torch.serialization.add_safe_globals(allowed())
+        torch.serialization.add_safe_globals([(ours, name) for name, ours in OURS.items()])
         try:
-            made = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+            state = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
         finally:
             torch.serialization.clear_safe_globals()
             torch.serialization.add_safe_globals(before)
-    return finished(made)
+    _check_fields(state)
+    return state
 
 
-def _checked(stream: IO[bytes]) -> tuple[bool, bool]:
-    """Whether a file is zipped, and whether its records may be mapped; nothing is made of it."""
-    if stream.read(4) == b"PK\x03\x04":
-        with zipfile.ZipFile(stream) as archive:
-            pickled = archive.read(_pickle_of(archive, stream.seek(0, os.SEEK_END)))
-            _check_names(io.BytesIO(pickled))
-            # Comparing gigabytes of packed numbers with a checksum would take most of a start.
-            packed = KEY.encode() in pickled
-            for entry in archive.filelist:
-                if not packed or entry.file_size < _LARGE:
-                    with archive.open(entry) as record:
-                        while record.read(1 << 20):
-                            pass
-            starts = [
-                _start(stream, each) for each in archive.filelist if "/data/" in each.filename
-            ]
-            return True, not any(start % _ALIGNMENT for start in starts)
-    stream.seek(0)
-    if tarfile.is_tarfile(stream):
-        raise ValueError("it is a tar file")
-    stream.seek(0)
-    for _ in range(_PICKLES):
-        _check_names(stream)
-    return False, False
+def _check_fields(state: Any) -> None:
+    """Refuse dictionaries whose methods are hidden by fields, which torch sets."""
+    left, seen = [state], set()
+    while left:
+        each = left.pop()
+        if isinstance(each, (dict, list, tuple)) and id(each) not in seen:
+            seen.add(id(each))
+            left += dict.values(each) if isinstance(each, dict) else each
+            if getattr(each, "__dict__", {}).keys() - {"_metadata"}:
+                raise ValueError("it holds a dictionary with fields")
+
+
+def _checked(stream: IO[bytes]) -> bool:
+    """Whether a file is zipped; nothing is made of it."""
+    if stream.read(4) != b"PK\x03\x04":
+        stream.seek(0)
+        for _ in range(_PICKLES):
+            _check_names(stream)
+        return False
+    with zipfile.ZipFile(stream) as archive:
+        pickled = archive.read(_pickle_of(archive, stream.seek(0, os.SEEK_END)))
+        _check_names(io.BytesIO(pickled))
+        # Comparing gigabytes of packed numbers with a checksum would take most of a start.
+        packed = KEY.encode() in pickled
+        for entry in archive.filelist:
+            if not packed or entry.file_size < _LARGE:
+                with archive.open(entry) as record:
+                    while record.read(1 << 20):
+                        pass
+    return True
 
 
 def _pickle_of(archive: zipfile.ZipFile, size: int) -> str:
     """The record of the pickle, in a file whose directory is as ``torch.save`` writes it."""
     entries, listed = archive.infolist(), archive.namelist()
     pickles = [name for name in listed if name.endswith("/data.pkl") and name.count("/") == 1]
-    if any(name.split("/")[-1] == "constants.pkl" for name in listed):
-        raise ValueError("it is a TorchScript program")
     if any(each.compress_type != zipfile.ZIP_STORED or each.flag_bits & 1 for each in entries):
         raise ValueError("its records are compressed or encrypted")
     if sum(each.file_size for each in entries) > size:
@@ -162,17 +163,11 @@ def _pickle_of(archive: zipfile.ZipFile, size: int) -> str:
     return pickles[0]
 
 
-def _start(stream: IO[bytes], entry: zipfile.ZipInfo) -> int:
-    """Where the content of a record begins."""
-    stream.seek(entry.header_offset + 26)
-    return entry.header_offset + 30 + sum(map(int, struct.unpack("<2H", stream.read(4))))
-
-
 def _check_names(stream: IO[bytes]) -> None:
     """Refuse a pickle that names what no checkpoint holds. ``stream`` is left after it."""
     for code, argument, _ in pickletools.genops(stream):
         if code.name == "PROTO" and argument != 2:
             raise ValueError(f"its pickle protocol is {argument}; torch.save writes 2")
-        if code.name == "GLOBAL" and str(argument).replace(" ", ".", 1) not in _names():
-            name = str(argument).replace(" ", ".", 1)
+        name = str(argument).replace(" ", ".", 1)
+        if code.name == "GLOBAL" and name not in NAMES:
             raise ValueError(f"it names {name}, which no fairseq checkpoint holds; it was not run")

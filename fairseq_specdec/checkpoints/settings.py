@@ -1,4 +1,4 @@
-"""The settings in a checkpoint are plain values, and stay those of the file."""
+"""The content of a checkpoint is a model with its settings: plain values, those of the file."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ _VALUES = (type(None), bool, int, float, str, bytes)
 
 class RefusedCheckpointError(UsageError):
     """A checkpoint that is none, or asks for what could run code; ``field`` is the file."""
+
+
+def check_structure(state: Any, path: str) -> None:
+    """Refuse what is no checkpoint of fairseq. Raises RefusedCheckpointError: names the file, what
+    it holds and the remedy."""
+    problem = ""
+    if not isinstance(state, dict):
+        problem = f"holds a {type(state).__name__}, no checkpoint"
+    elif not isinstance(state.get("model"), dict) or not state["model"]:
+        problem = "holds no model"
+    elif state.get("args") is None and state.get("cfg") is None:
+        problem = "has neither args nor cfg"
+    else:
+        for name in ("model", "task"):
+            part = (state.get("cfg") or {}).get(name)
+            if not isinstance(part, (type(None), dict, argparse.Namespace)):
+                problem = f"its {name} in cfg is a {type(part).__name__}, not settings by name"
+    if problem:
+        raise RefusedCheckpointError(path, problem, "name a checkpoint that fairseq-train wrote")
 
 
 def plain_settings(state: Any, path: str) -> Any:
@@ -49,50 +68,36 @@ class _Plain:
         self._path = path
         self._left = _MOST
 
-    def _refuse(self, problem: str, remedy: str = "do not use it") -> NoReturn:
-        raise RefusedCheckpointError(self._path, problem, remedy)
+    def _refuse(self, problem: str) -> NoReturn:
+        raise RefusedCheckpointError(self._path, problem, "do not use it")
 
     def of(self, value: Any, name: str, depth: int) -> Any:
         """``value`` rebuilt from plain types; ``name`` is the setting's, with dots."""
         self._left -= 1
-        if self._left < 0:
-            self._refuse(f"it has over {_MOST} settings")
-        if depth > _DEPTH:
-            self._refuse(f"its setting {name[:200]} is nested over {_DEPTH} deep")
+        if self._left < 0 or depth > _DEPTH:
+            self._refuse(f"it has over {_MOST} settings, or some nested over {_DEPTH} deep")
         if type(value) is Node:  # it holds None for a missing value, text for an interpolation
             value = vars(value).get("_val", vars(value).get("_content"))
         kind = type(value)
         if kind is str and "${" in value:
             self._refuse(
                 f"its setting {name} holds the interpolation {value[:80]!r}, which would be "
-                "replaced by another setting or an environment variable",
-                "save the checkpoint with the value itself, or do not use it",
+                "replaced by another setting or an environment variable"
             )
         if kind in _VALUES:
             return value
         if kind in (list, tuple, set):
             return kind(self.of(item, f"{name}[{i}]", depth + 1) for i, item in enumerate(value))
-        if kind is argparse.Namespace:
-            return argparse.Namespace(**self._items(vars(value), name, depth, attributes=True))
-        if isinstance(value, dict):
-            return self._items(value, name, depth)
-        self._refuse(
-            f"its setting {name} is a {kind.__module__}.{kind.__qualname__}",
-            "settings are text, numbers, lists and dictionaries",
-        )
-
-    def _items(
-        self, mapping: dict[Any, Any], name: str, depth: int, attributes: bool = False
-    ) -> dict[Any, Any]:
-        """The entries of a dictionary or Namespace, plain, under plain names."""
+        if kind is not argparse.Namespace and not isinstance(value, dict):
+            self._refuse(f"its setting {name} is a {kind.__module__}.{kind.__qualname__}, no value")
         made = {}
-        for key, value in mapping.items():
-            text = type(key) is str
-            attribute = text and key.isidentifier() and not key.startswith("__")
-            sound = attribute if attributes else type(key) in (str, int, float, bool)
-            if text and "${" in key:
-                self._refuse(f"its settings in {name} have an interpolation as a name")
+        for key, item in (value if isinstance(value, dict) else vars(value)).items():
+            if isinstance(value, dict):
+                sound = type(key) in (int, float, bool) or (type(key) is str and "${" not in key)
+            else:
+                sound = type(key) is str and key.isidentifier() and not key.startswith("__")
             if not sound:
-                self._refuse(f"its settings in {name} have the name {str(key)[:80]!r}")
-            made[key] = self.of(value, f"{name}.{key}", depth + 1)
-        return made
+                what = "interpolation" if "${" in str(key) else "name"
+                self._refuse(f"its settings in {name} have the {what} {str(key)[:80]!r}")
+            made[key] = self.of(item, f"{name}.{key}", depth + 1)
+        return made if isinstance(value, dict) else argparse.Namespace(**made)

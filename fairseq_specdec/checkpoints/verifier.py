@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq import models, quantization_utils
+from fairseq import checkpoint_utils, models, quantization_utils
 from fairseq.data import Dictionary
 
 from fairseq_specdec.errors import UsageError
 
 from .architectures import known_architectures_only
+from .content import named_by
 from .patches import MisfitError
 
 
@@ -70,25 +71,15 @@ def load_models(
     Raises:
         UsageError: a file that is none, or of other dictionaries; names the flag and the file.
     """
-    from fairseq import checkpoint_utils
-
     made: list[Any] = []
     saved = None
     for path in paths:
-        try:
-            with known_architectures_only():
+        with named_by(flag, path), known_architectures_only():
+            try:
                 built, saved = checkpoint_utils.load_model_ensemble(
                     [path], task=task, state=state, **options
                 )
-        except UsageError as error:
-            more = misfit if isinstance(error, MisfitError) else ""
-            raise UsageError(flag, f"{error}{more}") from error
-        except Exception as error:  # torch and fairseq each raise their own
-            raise UsageError(
-                flag,
-                f"{path} holds no model that can be built ({type(error).__name__}: "
-                f"{str(error)[:300]})",
-                "is the file sound?",
-            ) from error
+            except MisfitError as error:
+                raise UsageError("", f"{error}{misfit}") from error
         made, state = made + built, None
     return made, saved

@@ -1,14 +1,11 @@
 """Training with ``--bf16`` on machines without a TPU, and on the CPU."""
 
-import logging
 import sys
 from typing import Any
 
 import torch
 
 from .patch import wrap_once
-
-logger = logging.getLogger(__name__)
 
 
 def bf16_without_tpu() -> None:
@@ -41,8 +38,7 @@ def math_attention_for_bf16_on_cpu() -> None:
     Fault: the backward of torch's flash attention on the CPU is about five times slower in bf16
     than plain matrix products (208 of 600 ms a step, 2 cores, torch 2.13). Versions: torch >= 2.0.
 
-    It is switched off, and logged, where a Trainer starts with ``--bf16`` on the CPU; elsewhere
-    call ``torch.backends.cuda.enable_flash_sdp(False)``, which governs the CPU too.
+    It is switched off where a Trainer starts with ``--bf16`` on the CPU.
     """
     from fairseq import trainer
 
@@ -52,5 +48,4 @@ def math_attention_for_bf16_on_cpu() -> None:
 def _init_trainer(original: Any, self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
     original(self, cfg, *args, **kwargs)
     if self.cfg.common.bf16 and self.device.type == "cpu":
-        torch.backends.cuda.enable_flash_sdp(False)
-        logger.info("--bf16 on the CPU: torch's flash attention is off, its backward is slow there")
+        torch.backends.cuda.enable_flash_sdp(False)  # governs the CPU too

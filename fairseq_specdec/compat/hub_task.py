@@ -19,7 +19,8 @@ def take_tasks_of_the_hub() -> None:
 
     fix = "take_tasks_of_the_hub"
     wrap_once(checkpoint_utils, "load_model_ensemble_and_task", fix, _load)
-    wrap_once(utils, "overwrite_args_by_name", fix, _overwrite, [checkpoint_utils])
+    wrap_once(utils, "overwrite_args_by_name", fix, _overwrite)
+    checkpoint_utils.overwrite_args_by_name = utils.overwrite_args_by_name
 
 
 def _ours(name: Any) -> bool:

@@ -3,26 +3,17 @@
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 _MARK = "_fairseq_specdec_fixes"
 
 
-class Patched(NamedTuple):
-    """A function of another library that was replaced."""
-
-    owner: Any
-    name: str
-    stock: Callable[..., Any]
+# (owner, name, stock's function) of what was replaced.
+PATCHED: list[tuple[Any, str, Callable[..., Any]]] = []
 
 
-PATCHED: list[Patched] = []
-
-
-def wrap_once(
-    owner: Any, name: str, fix: str, wrapper: Callable[..., Any], importers: Sequence[Any] = ()
-) -> None:
+def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> None:
     """Replace ``owner.name`` by a call to ``wrapper(original, *args, **kwargs)``.
 
     Its name, signature, docstring and place stay. TorchScript compiles the source of the stock
@@ -33,7 +24,6 @@ def wrap_once(
             second import (or a second copy of the plugin) does not wrap again.
         wrapper: receives the original function first, then the caller's arguments (for a method,
             the instance is the first of them).
-        importers: modules that have imported the function by its name.
     """
     original = getattr(owner, name)
     done = getattr(original, _MARK, ())
@@ -50,7 +40,6 @@ def wrap_once(
     functools.update_wrapper(fixed, original)
     fixed.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
     if not done:
-        PATCHED.append(Patched(owner, name, original))
+        PATCHED.append((owner, name, original))
     setattr(fixed, _MARK, (*done, fix))
-    for module in (owner, *importers):
-        setattr(module, name, fixed)
+    setattr(owner, name, fixed)

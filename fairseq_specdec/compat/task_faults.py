@@ -1,6 +1,5 @@
 """Faults of fairseq's tasks that keep them from decoding."""
 
-import inspect
 import re
 from typing import Any
 
@@ -34,10 +33,13 @@ def take_the_hubs_arguments() -> None:
     from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
     for task in (SpeechToTextTask, TranslationMultiSimpleEpochTask):
-        taken = inspect.signature(task.build_generator).parameters.values()
-        names = {each.name for each in taken if each.kind is not each.VAR_KEYWORD}
-        if len(names) == len(taken) and _HUBS not in names:
-            wrap_once(task, "build_generator", "take_the_hubs_arguments", _without)
+        wrap_once(task, "build_generator", "take_the_hubs_arguments", _without)
+
+
+def _without(original: Any, task: Any, *args: Any, **more: Any) -> Any:
+    if more.get("prefix_allowed_tokens_fn") is None:
+        more.pop("prefix_allowed_tokens_fn", None)
+    return original(task, *args, **more)
 
 
 def leave_languages_to_the_data() -> None:
@@ -54,12 +56,3 @@ def leave_languages_to_the_data() -> None:
 def _override(original: Any, args: Any) -> Any:
     lines, deleted = original(args)
     return [each for each in lines if not re.match(r"tokenizer\.\w+_lang=null", each)], deleted
-
-
-_HUBS = "prefix_allowed_tokens_fn"
-
-
-def _without(original: Any, task: Any, *args: Any, **more: Any) -> Any:
-    if more.get(_HUBS) is None:
-        more.pop(_HUBS, None)
-    return original(task, *args, **more)

@@ -8,7 +8,6 @@ import argparse
 import copy
 import dataclasses
 import enum
-import io
 import logging
 import os
 from typing import Any
@@ -25,7 +24,7 @@ from fairseq_specdec.checkpoints.content import (
 )
 from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.atomic import write_bytes
+from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of ``specdec-convert drafter``."""
     parser.add_argument("input", help="checkpoint to read")
     parser.add_argument("output", help="checkpoint to write; its folder must exist")
-    add_flag(parser, "--force", "replace OUTPUT if it holds something else", default=False)
+    add_flag(parser, "--force", "replace OUTPUT if it is there", default=False)
 
 
 def made_from(path: str) -> dict[str, Any]:
@@ -103,23 +102,14 @@ def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(args: argparse.Namespace) -> None:
+    check_new_file(args.output, "output", args.force)
     state, source = read_state("input", args.input), made_from(args.input)
     logger.info("%s: %d bytes, sha256 %s", args.input, source["bytes"], source["sha256"])
     try:
         converted = to_project(state, source)
     except ValueError as error:
         raise UsageError(args.input, error) from error
-    buffer = io.BytesIO()
-    torch.save(converted, buffer)
-    content = buffer.getvalue()
-    if os.path.exists(args.output):
-        if not os.path.isfile(args.output):
-            raise UsageError(args.output, "exists and is no file")
-        with open(args.output, "rb") as stream:
-            if stream.read() == content:
-                logger.info("%s: holds this already", args.output)
-                return
-        if not args.force:
-            raise UsageError(args.output, "exists and holds something else", "--force replaces it")
-    write_bytes(args.output, content)
-    logger.info("%s: %d bytes, sha256 %s", args.output, len(content), sha256(args.output))
+    with replacing(args.output, "wb") as stream:
+        torch.save(converted, stream)
+    size = os.path.getsize(args.output)
+    logger.info("%s: %d bytes, sha256 %s", args.output, size, sha256(args.output))

@@ -54,11 +54,9 @@ def main(args: argparse.Namespace) -> None:
         return
     if args.output is None:
         raise UsageError("output", "name the file to write")
-    check_new_file(args.output, "output")
-    if os.path.exists(args.output) and (
-        not args.force or os.path.samefile(args.input, args.output)
-    ):
-        raise UsageError("output", f"{args.output} exists", "name another file, or add --force")
+    check_new_file(args.output, "output", args.force)
+    if os.path.exists(args.output) and os.path.samefile(args.input, args.output):
+        raise UsageError("output", f"{args.output} is the input", "name another file")
     if load() is None:
         raise UsageError("packing needs the native engine", why_not())
     with only_to_decode():

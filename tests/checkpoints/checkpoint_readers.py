@@ -1,10 +1,7 @@
 """Every command that reads a checkpoint, and what it says as it refuses one."""
 
 import importlib
-import os
 import pathlib
-import subprocess
-import sys
 
 from fairseq.tasks.translation import TranslationTask
 from in_process import run_here
@@ -15,8 +12,7 @@ from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.training.initialisation import load_verifier
 
 PLUGIN = pathlib.Path(fairseq_specdec.__path__[0]).resolve()
-ROOT = PLUGIN.parent
-SCRIPTS = ROOT / "scripts"
+SCRIPTS = PLUGIN.parent / "scripts"
 TRAIN = (
     "{data}", "--user-dir", "{plugin}", "--task", "translation", "--optimizer", "adam", "--lr", "1",
     "--criterion", "cross_entropy", "--batch-size", "8", "--max-update", "1", "--cpu", "--save-dir",
@@ -100,21 +96,3 @@ def words_of(name, path, trained, folder):
         "sound": trained.checkpoint,
     }  # fmt: skip
     return [word.format(**places) for word in READERS[name][1]]
-
-
-def refusal_there(name, path, trained, folder):
-    """The same of one of fairseq's commands or the hub, in a Python of its own."""
-    program, _ = READERS[name]
-    words = words_of(name, path, trained, folder)
-    if program == "hub":
-        code = "import sys; from fairseq_specdec.hub import SpeculativeTranslator as Hub; "
-        start = ["-c", code + "Hub.from_pretrained(sys.argv[1], data=sys.argv[2], strategy='iad')"]
-    else:
-        start = ["-m", MODULES[program]]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
-    done = subprocess.run(
-        [sys.executable, *start, *words], env=dict(environment, PYTHONPATH=str(ROOT)), cwd=folder,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode != 0, (done.stderr + done.stdout)[-2000:]
-    return done.stderr + done.stdout

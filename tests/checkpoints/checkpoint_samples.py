@@ -37,18 +37,17 @@ def renamed(data, old, new):
     return out.getvalue()
 
 
-def config_with_namespace():
-    """A config as fairseq 1.0.0a0 pickled it: a DictConfig that holds an argparse Namespace."""
-    content = {"task": {"lr": [0.1, 0.2]}, "name": None}
-    namespace = argparse.Namespace(arch="transformer", layers=2)
+def config_of(parts):
+    """A DictConfig whose parts may be Namespaces, as fairseq 1.0.0a0 made it."""
     primitive = getattr(_utils, "is_primitive_type", None)
     if primitive is None:
-        config = OmegaConf.create(content, flags={"allow_objects": True})
-        config["model"] = namespace
+        config = OmegaConf.create({}, flags={"allow_objects": True})
+        for name, part in parts.items():
+            config[name] = part
         return config
     try:  # omegaconf 2.0 knows no allow_objects; fairseq gets by in the same way
         _utils.is_primitive_type = lambda _: True
-        return OmegaConf.create({**content, "model": namespace})
+        return OmegaConf.create(parts)
     finally:
         _utils.is_primitive_type = primitive
 
@@ -56,6 +55,8 @@ def config_with_namespace():
 def samples():
     """One checkpoint of each kind, in bytes, by name."""
     namespace = argparse.Namespace(arch="transformer", lr=[0.1])
+    model = argparse.Namespace(arch="transformer", layers=2)
+    config = config_of({"task": {"lr": [0.1, 0.2]}, "name": None, "model": model})
     numbers = {"best": np.float64(0.5), "epoch": np.int32(3), "whole": np.bool_(True)}
     array = saved({"extra_state": {"metrics": {"_bleu_counts": np.arange(4)}, **numbers}})
     core = b"numpy._core.multiarray" if b"numpy._core" in array else b"numpy.core.multiarray"
@@ -63,7 +64,7 @@ def samples():
         "command line": saved({"args": namespace, "cfg": {"task": {"lr": [1.0]}}}),
         "eval-bleu, numpy 1": renamed(array, core, b"numpy.core.multiarray"),
         "eval-bleu, numpy 2": renamed(array, core, b"numpy._core.multiarray"),
-        "config object": saved({"args": None, "cfg": config_with_namespace()}),
+        "config object": saved({"args": None, "cfg": config}),
         "config of integers": saved({"cfg": DictConfig({}, element_type=int)}),
         "several processes": saved(
             distributed_utils._split_tensors_from_obj(

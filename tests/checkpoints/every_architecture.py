@@ -1,9 +1,8 @@
 """Builds, saves, loads and runs a tiny model of every architecture of fairseq that reads text.
 
-``python every_architecture.py FOLDER [--plugin] [--all]`` writes the checkpoints that FOLDER
-lacks, reads them as fairseq's own commands do, and prints as JSON what each model computes, or what
-failed. With --plugin the plugin is imported first, and the same is expected. Without --all one
-architecture of each class is taken.
+``python every_architecture.py FOLDER [--plugin]`` writes the checkpoints that FOLDER lacks, of one
+architecture of each class, reads them as fairseq's own commands do, and prints as JSON what each
+model computes, or what failed. With --plugin the plugin is imported first.
 """
 
 import argparse
@@ -115,14 +114,14 @@ def attempted(act, *arguments):
         return {"failed": f"{type(error).__name__}: {str(error)[:200]}"}
 
 
-def architectures(every):
+def architectures():
     """Names in fairseq's registry."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     first = {}
     for arch, kind in sorted(ARCH_MODEL_REGISTRY.items()):
         if kind.__module__.startswith("fairseq.") and not SPEECH.search(kind.__module__):
-            first.setdefault(arch if every else kind, arch)
+            first.setdefault(kind, arch)
     return list(first.values())
 
 
@@ -131,7 +130,7 @@ def main(folder, *flags):
         import fairseq_specdec.tasks  # noqa: F401
     logging.disable(logging.CRITICAL)
     task, results = make_task(), {}
-    for arch in architectures("--all" in flags):
+    for arch in architectures():
         path = os.path.join(folder, arch + ".pt")
         written = None if os.path.exists(path) else attempted(write, arch, path, task)
         results[arch] = written or attempted(run, arch, path, task)

@@ -3,8 +3,6 @@
 import argparse
 
 import pytest
-from every_architecture import make_task
-from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_specdec.checkpoints.own_task import OwnTask
@@ -29,7 +27,6 @@ TASKS = {
         {"langs": "src,tgt", "prepend_bos": True},
         "--task translation_from_pretrained_bart --langs src,tgt --prepend-bos",
     ),
-    "semisupervised_translation": ({}, "--task semisupervised_translation"),
     "translation": ({"langs": "a,b"}, "--task translation"),
     "translation_specdec": ({}, "--task translation"),
     "translation_multi_simple_epoch_specdec": (
@@ -64,16 +61,6 @@ def test_the_flags_are_those_that_choose_symbols(name):
 @pytest.mark.parametrize("state", [None, [], {}, {"cfg": {}}, {"cfg": {"task": {"_name": 3}}}])
 def test_what_names_no_task_is_translation(state):
     assert OwnTask(state).name == "translation"
-
-
-def test_a_task_knows_its_own_symbols():
-    task = make_task()
-    assert not OwnTask(states("translation", {})[0]).adds_symbols(task)
-    other = OwnTask(states("semisupervised_translation", {})[0])
-    assert other.adds_symbols(task)
-    assert not other.adds_symbols(object.__new__(TASK_REGISTRY["semisupervised_translation"]))
-    by_flags = OwnTask(states("multilingual_translation", {})[0])
-    assert by_flags.adds_symbols(object.__new__(TASK_REGISTRY["multilingual_translation"]))
 
 
 def test_this_projects_task_is_named_where_there_is_one():

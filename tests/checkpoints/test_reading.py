@@ -10,7 +10,6 @@ import pickle
 import pickletools
 import re
 import struct
-import tarfile
 import warnings
 import zipfile
 
@@ -190,19 +189,6 @@ def patched(at, change):
     return bytes(data)
 
 
-def program():
-    out = io.BytesIO()
-    torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), out)
-    return out.getvalue()
-
-
-def tar():
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as target:
-        target.add(__file__, arcname="storages")
-    return out.getvalue()
-
-
 ONE = [("archive/data/0", bytes(10**4))]
 FILES = {
     "no pickle": (rewritten(lambda e: e[1:]), "no pickle or several"),
@@ -211,8 +197,6 @@ FILES = {
     "one storage twice": (rewritten(lambda e: [*e, *ONE]), "same name"),
     "the same in capitals": (rewritten(lambda e: [*e, ("archive/DATA/0", b"x")]), "same name"),
     "no storage": (rewritten(lambda e: [e[0], e[2]]), "file in archive|data/0"),
-    "a program": (program(), "TorchScript"),
-    "a tar file": (tar(), "tar file"),
     "compressed": (rewritten(lambda e: e, zipfile.ZIP_DEFLATED), "compressed or encrypted"),
     "encrypted": (patched(8, b"\x01"), "compressed or encrypted"),
     "overlapping": (patched(20, struct.pack("<I", 10**5) * 2), "overlap"),
@@ -302,9 +286,9 @@ def test_checkpoints_of_every_release_are_read(kind):
         state = state["extra_state"]
         assert (state["best"], state["epoch"], state["whole"]) == (0.5, 3, True)
         counts = state["metrics"]["_bleu_counts"]
-        assert type(counts) is np.ndarray and counts.dtype == np.int64
+        assert isinstance(counts, np.ndarray) and counts.dtype == np.int64
         assert counts.tolist() == [0, 1, 2, 3]
-        saved(state)
+        assert b"fairseq_specdec" not in saved(state)
     elif kind == "config object":
         assert state["cfg"]["model"].layers == 2 and state["cfg"]["task"]["lr"] == [0.1, 0.2]
 

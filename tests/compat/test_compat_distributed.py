@@ -45,21 +45,6 @@ def test_without_torchrun_nothing_is_distributed(monkeypatch):
     assert (cfg.distributed_world_size, cfg.distributed_backend) == (1, "nccl")
 
 
-@no_gpu
-def test_several_processes_need_torchrun(monkeypatch):
-    for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ValueError, match="--distributed-world-size 2.*torchrun --nproc_per_node 2"):
-        distributed_utils.infer_init_method(settings(distributed_world_size=2))
-
-
-@no_gpu
-def test_an_explicit_backend_is_kept(torchrun):
-    cfg = settings(distributed_backend="mpi")
-    distributed_utils.infer_init_method(cfg)
-    assert cfg.distributed_backend == "mpi"
-
-
 def test_ddp_takes_a_model_on_the_cpu(tmp_path):
     store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)

@@ -104,10 +104,3 @@ def test_every_eval_in_fairseq_reads_literals():
     assert len(modules) > 10
     for module in modules:
         assert importlib.import_module(module).eval is parse_literal, module
-
-
-def test_the_command_lines_lists_are_read_as_before():
-    assert utils.eval_str_list("[1, 2] * 2", type=int) == [1, 2, 1, 2]
-    assert utils.eval_str_list("5e-4") == [5e-4]
-    assert utils.eval_str_dict("{'a': 1}") == {"a": 1}
-    assert utils.eval_bool("False") is False and utils.eval_bool("1") is True

@@ -8,8 +8,6 @@ import pathlib
 import shutil
 
 import pytest
-import torch
-from fairseq.sequence_generator import SequenceGenerator
 from hf_folders import FAMILIES, PACKAGES, STORED, expected_of
 from in_process import PLUGIN, run_here
 
@@ -127,38 +125,20 @@ def test_tokenizer_json_alone(converted, family, tmp_path):
             loaded(out, family, bpe="sentencepiece")
 
 
-def test_stock_fairseq_gives_the_same(converted):
-    """fairseq's own generator, on the tokens that the codec gives; the printed commands are tested
-    for the other families."""
-    facts, (out, _) = expected_of("bart"), converted("bart")
-    translator = loaded(out, "bart", keep_weights=True)
-    options = json.loads((out / "converted.json").read_text(encoding="utf-8"))["flags"]
-    options = {name: options[name] for name in ("max_len_b", "min_len", "no_repeat_ngram_size")}
-    decodings, decoding = translator._open()
-    models, words = decodings.loaded.models, decodings.loaded.task.target_dictionary
-    stock = SequenceGenerator(models, words, beam_size=1, max_len_a=0, **options)
-    for source, wanted in zip(facts["sources"], facts["outputs"]):
-        sample, first = decoding.given([translator.codec.encode(source)])
-        with torch.no_grad():
-            best = stock.generate(models, sample, **first)[0][0]
-        codec = translator.codec
-        assert codec.join(codec.words(best["tokens"].tolist())) == wanted
-
-
 @pytest.mark.parametrize("ours", [False, True], ids=["stock", "specdec"])
 @pytest.mark.parametrize("family", [each for each in FAMILIES if each != "bart"])
-def test_the_printed_commands(converted, family, ours, tmp_path):
-    """The commands that the conversion prints give transformers' text."""
+def test_the_printed_command(converted, family, ours, tmp_path):
+    """It gives transformers' text, and with fairseq's own task too."""
     facts = expected_of(family)
     out, message = converted(family)
-    command = message.split("With stock fairseq")[0 if ours else 1]
-    alone = not ours and "--user-dir" not in command
-    assert ("\n  TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 fairseq-interactive " in command) is alone
-    command = command[command.index("fairseq-interactive") :].split("\n\n")[0]
+    command = message[message.index("fairseq-interactive") :].split("\n\n")[0]
     words = command.replace("\\\n", " ").replace("'", "").split()[1:]
-    if "--user-dir" in words:
-        at = words.index("--user-dir")
-        words[at : at + 2] = []
+    at = words.index("--user-dir")
+    words[at : at + 2] = []
+    if not ours:
+        at = words.index("--task") + 1
+        words[at] = words[at].removesuffix("_specdec")
+        assert f"; --task {words[at]} is fairseq's own" in message
     for flag, language in zip(("--source-lang", "--target-lang"), facts["languages"]):
         if language is not None:
             words[words.index(flag) + 1] = language
@@ -176,7 +156,7 @@ def test_the_printed_plugin_is_found(converted, tmp_path, monkeypatch):
     for folder, named in ((tmp_path, PLUGIN), (pathlib.Path(PLUGIN).parent, "fairseq_specdec")):
         monkeypatch.chdir(folder)
         printed = convert(str(STORED / "marian"), str(tmp_path / "out"), None, None, True)
-        assert printed.count(f"--user-dir {named} ") == 2
+        assert printed.count(f"--user-dir {named} ") == 1
     assert f"specdec-serve --path {tmp_path}/out\n" in printed
     assert f"specdec-accelerate {tmp_path}/out --out {tmp_path}/out-fast \\\n" in printed
 
@@ -243,20 +223,6 @@ def test_a_language_may_have_any_name(converted, tmp_path):
     assert outputs[:2] == outputs[2:]
     with pytest.raises(ValueError, match="split pairs of languages at hyphens, as in gsw-CH"):
         codec_of(describe([str(tmp_path / "out" / "verifier.pt")], "gsw-CH", "deu_Latn"))
-
-
-def test_languages_that_no_file_names_are_transformers(converted, tmp_path):
-    """As it saves a new tokenizer of M2M-100."""
-    folder = changed_tokenizer("m2m_100", tmp_path / "in", lambda _: "{}")
-    convert(folder, str(tmp_path / "out"), None, None, False)
-    facts, before = expected_of("m2m_100"), converted("m2m_100")[0]
-    assert (tmp_path / "out" / "dict.all.txt").read_text() == (before / "dict.all.txt").read_text()
-    translations = loaded(tmp_path / "out", "m2m_100").translate(facts["sources"])
-    assert list(map(str, translations)) == facts["outputs"]
-    unknown = '{"language_codes": "other"}'
-    (tmp_path / "in" / "tokenizer_config.json").write_text(unknown, encoding="utf-8")
-    with pytest.raises(ValueError, match="none of its files names the model's languages"):
-        load(folder)
 
 
 def test_outputs_begin_with_the_language_that_was_asked_for(converted):

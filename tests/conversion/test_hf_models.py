@@ -114,49 +114,6 @@ def _order(size, tokenizer, name):
     return first + [i for i in range(size - 1) if i not in first]
 
 
-@pytest.mark.parametrize("kind", ["sharded", "pickled", "halves", "untied"])
-def test_other_files(family, tmp_path, kind):
-    name, folder, model, tokenizer, languages = family
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    for path in copy.glob("model.safetensors"):
-        path.unlink()
-    model = type(model).from_pretrained(folder)
-    if kind == "halves":
-        model = model.half()
-    if kind == "untied":
-        if not name.startswith("marian"):
-            pytest.skip("transformers reads no embeddings from its own file of such a model")
-        model.config.tie_word_embeddings = False
-        weight = model.lm_head.weight.detach().clone()
-        model.lm_head.weight = torch.nn.Parameter(weight * 1.05)
-    more = {"sharded": {"max_shard_size": "60KB"}, "pickled": {"safe_serialization": False}}
-    model.save_pretrained(copy, **more.get(kind, {}))
-    if kind == "sharded":
-        assert len(list(copy.glob("model-*.safetensors"))) > 2
-    # Read again: half() has rounded M2M-100's table of positions, which no file holds.
-    model = type(model).from_pretrained(copy, dtype=torch.float32).eval()
-    sources = hf_models.sentences(20, seed=12)
-    wanted = hf_models.generated(model, tokenizer, languages, sources)
-    assert texts(loaded(copy, tmp_path / "out", languages), sources) == wanted
-
-
-def test_suppressed_words(family, tmp_path):
-    name, folder, model, tokenizer, languages = family
-    sources = hf_models.sentences(20, seed=13)
-    before = hf_models.generated(model, tokenizer, languages, sources)
-    batch = tokenizer(text_target=before)["input_ids"]
-    often = max(range(5, 80), key=[i for row in batch for i in row].count)
-    model = type(model).from_pretrained(folder)
-    model.generation_config.suppress_tokens = [often]
-    wanted = hf_models.generated(model, tokenizer, languages, sources)
-    assert wanted != before
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    model.generation_config.save_pretrained(copy)
-    assert texts(loaded(copy, tmp_path / "out", languages), sources) == wanted
-
-
 @pytest.mark.parametrize("files", ["all", "tokenizer.json"])
 def test_tokens_of_10000_odd_lines(family, tmp_path, files):
     name, folder, _, tokenizer, languages = family

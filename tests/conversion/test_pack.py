@@ -196,8 +196,8 @@ def test_a_flipped_bit_is_found_on_request(pair, tmp_path):
 
 def test_what_is_not_packed(pair, tmp_path, monkeypatch):
     for source, target, force, message in (
-        (pair / "verifier.pt", pair / "int8.pt", (), r"int8.pt exists; .*--force"),
-        (pair / "verifier.pt", pair / "verifier.pt", ("--force",), "exists"),
+        (pair / "verifier.pt", pair / "int8.pt", (), r"int8.pt: exists; --force replaces it"),
+        (pair / "verifier.pt", pair / "verifier.pt", ("--force",), "is the input"),
         (pair / "drafter.pt", tmp_path / "out.pt", (), "drafter"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -16,14 +16,13 @@ from pickle_grammar import Grammar
 
 from fairseq_specdec.checkpoints import allowed
 from fairseq_specdec.checkpoints.reading import load_checkpoint, load_pickle
-from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
-from fairseq_specdec.checkpoints.structure import check_structure
+from fairseq_specdec.checkpoints.settings import RefusedCheckpointError, check_structure
 
 PLAIN = (
     type(None), bool, int, float, str, bytes, torch.Tensor, torch.nn.Parameter, torch.Size,
     torch.device, torch.dtype, np.ndarray, allowed.Node, allowed.Dtype, allowed.Array,
     torch.serialization.StorageType, torch.storage.TypedStorage, type, type(len),
-    type(allowed.names),
+    type(allowed._number),
 )  # fmt: skip
 CONTAINERS = (list, tuple, dict, set, collections.OrderedDict)
 WATCHED = ("import", "exec", "compile", "open", "os.", "subprocess.", "socket.", "ctypes.")

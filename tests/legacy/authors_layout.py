@@ -10,8 +10,8 @@ import functools
 
 import torch
 import torch.nn.functional as F
+from checkpoint_samples import config_of
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from omegaconf import OmegaConf, _utils
 from toy_cache import trained
 from toy_translation import EOS, PAD, ids, make_task, pad_to, sentences, translate
 
@@ -120,21 +120,6 @@ def authors_checkpoint(model, as_namespace=False, **settings):
     task = {"_name": "translation_lev_modified", "data": ".", "block_size": BLOCK}
     parts = {"task": task, "model": namespace, "criterion": namespace}
     return dict(state, cfg=config_of(parts))
-
-
-def config_of(parts):
-    """A DictConfig whose parts may be Namespaces, as fairseq 1.0.0a0 made it."""
-    primitive = getattr(_utils, "is_primitive_type", None)
-    if primitive is None:
-        config = OmegaConf.create({}, flags={"allow_objects": True})
-        for name, part in parts.items():
-            config[name] = part
-        return config
-    try:  # omegaconf 2.0 knows no allow_objects; fairseq gets by in the same way
-        _utils.is_primitive_type = lambda _: True
-        return OmegaConf.create(parts)
-    finally:
-        _utils.is_primitive_type = primitive
 
 
 @torch.no_grad()

@@ -10,13 +10,10 @@ import fairseq_specdec
 from fairseq_specdec.checkpoints.own_task import OwnTask
 
 from .families import SEVERAL
-from .loader import Converted
-
-# Without this project fairseq 0.12 reads no checkpoint on torch 2.6 and later.
-_UNPICKLED = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 "
+from .loader import Loader
 
 
-def task_settings(converted: Converted, pair: Sequence[str | None]) -> dict[str, Any]:
+def task_settings(converted: Loader, pair: Sequence[str | None]) -> dict[str, Any]:
     """Settings of the task. ``pair``: source and target language; None for one that is open."""
     text, vocabulary = converted.text, converted.vocabularies[0]
     settings = {
@@ -33,7 +30,7 @@ def task_settings(converted: Converted, pair: Sequence[str | None]) -> dict[str,
     return settings
 
 
-def commands(converted: Converted, out: str, pair: Sequence[str | None]) -> str:
+def commands(converted: Loader, out: str, pair: Sequence[str | None]) -> str:
     """What to type, for a reader who knows transformers."""
     languages = sorted(converted.vocabularies[0].languages)
     place, named, given = shlex.quote(out), "", ""
@@ -52,9 +49,11 @@ def commands(converted: Converted, out: str, pair: Sequence[str | None]) -> str:
     elif converted.text.of_fairseq:
         split = _subwords(converted, place)
         read = "plain text" if split else "sentences as their pieces"
-        for title, ours in (("With this project", True), ("With stock fairseq", False)):
-            command = _command(converted, place, pair, [*split, *_limits(converted)], ours)
-            parts.append(f"{title} ({read}, one a line, from standard input):\n  {command}")
+        parts.append(
+            f"With fairseq's commands ({read}, one a line, from standard input; --task "
+            f"{converted.text.task} is fairseq's own decoding):\n"
+            f"  {_command(converted, place, pair, split)}"
+        )
         parts.append(
             f"Faster, with a drafter made of plain text (mono/train.{pair[0]}, a sentence a line, "
             f"and a few hundred lines in mono/valid.{pair[0]}):\n"
@@ -70,7 +69,7 @@ def commands(converted: Converted, out: str, pair: Sequence[str | None]) -> str:
     return "\n\n".join([*parts, ""])
 
 
-def _subwords(converted: Converted, place: str) -> list[str]:
+def _subwords(converted: Loader, place: str) -> list[str]:
     """fairseq's flags for the subword model; [] where it has none."""
     if converted.text.byte_level:
         files = f"--gpt2-encoder-json {place}/encoder.json --gpt2-vocab-bpe {place}/vocab.bpe"
@@ -79,31 +78,23 @@ def _subwords(converted: Converted, place: str) -> list[str]:
     return [f"--bpe sentencepiece --sentencepiece-model {place}/{each}" for each in models[:1]]
 
 
-def _limits(converted: Converted) -> list[str]:
-    flags, ngrams = converted.generation.flags, converted.generation.flags["no_repeat_ngram_size"]
-    return [
-        f"--beam {converted.generation.beam} --lenpen {flags['lenpen']:g}",
-        f"--max-len-a 0 --max-len-b {flags['max_len_b']} --min-len {flags['min_len']}",
-        *([f"--no-repeat-ngram-size {ngrams}"] if ngrams else []),
-    ]
-
-
-def _command(converted: Converted, place: str, pair: Any, more: list[str], ours: bool) -> str:
-    """fairseq-interactive, with this project's task or with its own."""
+def _command(converted: Loader, place: str, pair: Sequence[str | None], split: list[str]) -> str:
+    """fairseq-interactive with this project's task."""
     package = os.path.dirname(os.path.abspath(fairseq_specdec.__file__))
     plugin = os.path.basename(package)  # --user-dir, as it is found from here
     plugin = plugin if os.path.realpath(plugin) == os.path.realpath(package) else package
-    needed = converted.arch != "transformer" or converted.model["activation_fn"] == "swish"
-    before, after = (
-        ("", f" --user-dir {shlex.quote(plugin)}") if ours or needed else (_UNPICKLED, "")
-    )
-    settings = task_settings(converted, pair)
+    settings, generation = task_settings(converted, pair), converted.generation
     if "lang_pairs" in settings:
         settings["langs"] = None  # the dictionary holds all of them
-    task = OwnTask({"args": Namespace(**settings)}).flags(ours)
+    task = OwnTask({"args": Namespace(**settings)}).flags(ours=True)
+    flags = generation.flags
+    ngrams = flags["no_repeat_ngram_size"]
     words = [
-        f"{before}fairseq-interactive {place} --path {place}/verifier.pt{after}",
+        f"fairseq-interactive {place} --path {place}/verifier.pt --user-dir {shlex.quote(plugin)}",
         f"{task} --source-lang {pair[0]} --target-lang {pair[1]}",
-        *more,
+        *split,
+        f"--beam {generation.beam} --lenpen {flags['lenpen']:g}",
+        f"--max-len-a 0 --max-len-b {flags['max_len_b']} --min-len {flags['min_len']}",
+        *([f"--no-repeat-ngram-size {ngrams}"] if ngrams else []),
     ]
     return " \\\n      ".join(words)

@@ -18,38 +18,34 @@ from fairseq_specdec.io.provenance import sha256
 from .commands import commands, task_settings
 from .families import LOADERS
 from .folder import ModelFolder
-from .loader import Converted
+from .loader import Loader
 from .vocabulary import word
 
 logger = logging.getLogger(__name__)
 Pair = Sequence[str | None]
 
 
-def load(path: str) -> Converted:
+def load(path: str) -> Loader:
     """Read a model folder of transformers. Raises UsageError: the folder, or a part of its model,
     is of a kind that is not known; by name."""
     folder = ModelFolder(path)
     config = folder.json("config.json")
-    kind, file = config.get("model_type"), f"{path}/config.json"
+    kind = config.get("model_type")
     if kind not in LOADERS:
         remedy = f"there are loaders for {', '.join(sorted(LOADERS))}"
-        raise UsageError(file, f"model_type is {kind!r}", remedy)
-    if config.get("auto_map"):
-        raise UsageError(file, "auto_map names code of the folder, which is not run")
-    return LOADERS[kind](folder).load()
+        raise UsageError(f"{path}/config.json", f"model_type is {kind!r}", remedy)
+    return LOADERS[kind](folder)
 
 
 def convert(path: str, out: str, source: str | None, target: str | None, force: bool) -> str:
     """Convert a folder. ``source``, ``target``: languages that the printed commands name; a model
     of one pair's dictionaries have these names. Returns the commands to decode with."""
-    if os.path.exists(out) and not os.path.isdir(out):
-        raise UsageError(f"--out {out}", "exists and is no folder")
-    if os.path.isdir(out) and os.path.realpath(out) == os.path.realpath(path):
+    if os.path.realpath(out) == os.path.realpath(path):
         raise UsageError(f"--out {out}", "is the folder to convert", "name another one")
     if os.path.isdir(out) and os.listdir(out) and not force:
         raise UsageError(f"--out {out}", "holds something already", "--force writes into it")
-    converted, folder = load(path), ModelFolder(path)
-    languages = converted.vocabularies[0].languages
+    converted = load(path)
+    folder, languages = converted.folder, converted.vocabularies[0].languages
     for flag, code in (("--source-lang", source), ("--target-lang", target)):
         if code is not None and languages and code not in languages:
             raise UsageError(f"{flag} {code}", nearest(code, languages))
@@ -80,7 +76,7 @@ def _pair(folder: ModelFolder, source: str | None, target: str | None) -> Pair:
     return names
 
 
-def words_of(converted: Converted, side: int) -> list[str]:
+def words_of(converted: Loader, side: int) -> list[str]:
     """The dictionary of one side, by fairseq's index."""
     vocabulary, text = converted.vocabularies[side], converted.text
     languages = {token: code for code, token in vocabulary.languages.items()}
@@ -117,20 +113,20 @@ def _write_dictionaries(
     return [names[0], names[-1]]
 
 
-def _write_checkpoint(converted: Converted, path: str, pair: Pair) -> None:
+def _write_checkpoint(converted: Loader, path: str, pair: Pair) -> None:
     task = task_settings(converted, pair)
     # As fairseq-train writes them: it reads flat "args" through hydra, with warnings and slowly.
     settings = {
         "model": Namespace(_name=converted.arch, arch=converted.arch, **converted.model),
         "task": Namespace(_name=task["task"], **task),
     }
-    weights = {name: tensor.contiguous() for name, tensor in converted.weights.items()}
+    weights = {name: tensor.contiguous() for name, tensor in converted.out.items()}
     with replacing(path, "wb") as stream:
         torch.save({**UNTRAINED, "args": None, "cfg": settings, "model": weights}, stream)
     logger.info("%s: %d bytes, sha256 %s", path, os.path.getsize(path), sha256(path))
 
 
-def _description(converted: Converted, target_words: list[str]) -> dict[str, Any]:
+def _description(converted: Loader, target_words: list[str]) -> dict[str, Any]:
     """What ``hub.described`` reads, but for the names of a pair."""
     text, generation = converted.text, converted.generation
     vocabularies, orders = converted.vocabularies, converted.orders
@@ -144,7 +140,7 @@ def _description(converted: Converted, target_words: list[str]) -> dict[str, Any
     ]
     return {
         "format": 1,
-        "family": converted.model_type,
+        "family": converted.config.values["model_type"],
         "kind": kind,
         "languages": languages,
         "source": text.source,
@@ -157,5 +153,4 @@ def _description(converted: Converted, target_words: list[str]) -> dict[str, Any
         ],
         "renamed": renamed,
         "flags": generation.flags,
-        "told_length": generation.length_stated,
     }

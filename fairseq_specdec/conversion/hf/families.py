@@ -1,47 +1,27 @@
 """One loader for each family of transformers, by config.json's ``model_type``."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from .generation import Generation
 from .loader import PAD, Loader, Text
-from .vocabulary import (
-    ANY_CODE,
-    Vocabulary,
-    assemble,
-    languages_of,
-    read_ids,
-    read_pieces,
-    read_tokenizer,
-)
+from .vocabulary import ANY_CODE, Vocabulary, assemble, read_ids, read_pieces, read_tokenizer
 
 USUAL = ("<s>", "<pad>", "</s>", "<unk>")
 PIECES = "sentencepiece.bpe.model"
 # fairseq's task of models with several pairs; its settings where both sides begin with languages.
 SEVERAL = "translation_multi_simple_epoch"
 BOTH_SIDES = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual"}
-# transformers' lists of languages by the tokenizer's ``language_codes``: their tokens follow
-# vocab.json in this order, whether a file names them or not.
-LANGUAGES = {
-    "m2m100": "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga "
-    "gd gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml "
-    "mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn "
-    "tr uk ur uz vi wo xh yi yo zh zu",
-    "wmt21": "en ha is ja cs ru zh de",
-}
 Read = tuple[Text, tuple[Vocabulary, Vocabulary]]
 
 
 class BartLoader(Loader):
     """BART: ``BartForConditionalGeneration`` with GPT-2's byte-level BPE."""
 
-    def text(self, generation: Generation) -> Read:
+    def read_text(self) -> Read:
         kind, files, made = "gpt2", {"encoder.json": "vocab.json", "vocab.bpe": "merges.txt"}, {}
         ids = read_tokenizer(self.folder)
         if ids and not self.folder.has("vocab.json"):  # as fairseq's own BPE reads it
@@ -75,7 +55,7 @@ class MarianLoader(Loader):
             raise UsageError(self.config.path, problem)
         return size, target
 
-    def text(self, generation: Generation) -> Read:
+    def read_text(self) -> Read:
         usual = ("</s>", "<unk>", "<pad>")
         source = target = assemble(self.folder, read_ids(self.folder, "vocab.json"), usual)
         if self.folder.json("tokenizer_config.json").get("separate_vocabs"):
@@ -86,8 +66,8 @@ class MarianLoader(Loader):
         text = Text("sentencepiece", files, ["{text}", "</s>"], "</s>", "translation")
         return text, (source, target)
 
-    def position_table(self, name: str, model: dict[str, Any]) -> Tensor:
-        count, width = model["max_source_positions"], model["encoder_embed_dim"]
+    def position_table(self, name: str) -> Tensor:
+        count, width = self.model["max_source_positions"], self.model["encoder_embed_dim"]
         there = name in self.weights
         table = self.take(name, [count, width]) if there else sinusoids(count, width)
         return torch.cat([torch.zeros(PAD + 1, width), table.float()])
@@ -137,17 +117,15 @@ class MBartLoader(_Multilingual):
     forces the target language; the former starts with the target language, and its source ends with
     its own."""
 
-    def text(self, generation: Generation) -> Read:
+    def read_text(self) -> Read:
         kind, files, vocabulary = self.pieces()
-        source, start, task = (
-            ["{text}", "</s>", "{lang}"],
-            "{lang}",
-            "translation_from_pretrained_bart",
-        )
-        text = Text(kind, files, source, start, task, "[{}]")
+        generation = self.generation
         if self.tokenizer_class().startswith("MBart50") or generation.start == generation.eos:
             source = ["{lang}", "{text}", "</s>"]
             text = Text(kind, files, source, "</s>", SEVERAL, task_settings=BOTH_SIDES)
+        else:
+            source, task = ["{text}", "</s>", "{lang}"], "translation_from_pretrained_bart"
+            text = Text(kind, files, source, "{lang}", task, "[{}]")
         return self.read(text, vocabulary)
 
 
@@ -158,7 +136,7 @@ class M2M100Loader(_Multilingual):
     learned_positions = False
     normed_embeddings = False
 
-    def text(self, generation: Generation) -> Read:
+    def read_text(self) -> Read:
         source = ["{lang}", "{text}", "</s>"]
         if self.tokenizer_class().startswith("Nllb") or not self.folder.has("vocab.json"):
             kind, files, vocabulary = self.pieces()
@@ -166,23 +144,13 @@ class M2M100Loader(_Multilingual):
                 source = ["{text}", "</s>", "{lang}"]
         else:
             ids = read_ids(self.folder, "vocab.json")
-            usual = self._usual_languages(ids)
-            vocabulary = assemble(self.folder, {**ids, **usual}, USUAL, codes=ANY_CODE)
-            vocabulary.languages.update(languages_of(usual.values()))
+            vocabulary = assemble(self.folder, ids, USUAL, codes=ANY_CODE)
             self.folder.file(PIECES)
             kind, files = "sentencepiece", {PIECES: PIECES}
         text = Text(kind, files, source, "</s>", SEVERAL, task_settings=BOTH_SIDES)
         return self.read(text, vocabulary)
 
-    def _usual_languages(self, ids: dict[int, str]) -> dict[int, str]:
-        """The tokens of ``LANGUAGES`` by id; {} where vocab.json or the model has no room."""
-        kind = self.folder.json("tokenizer_config.json").get("language_codes") or "m2m100"
-        codes = LANGUAGES.get(str(kind), "").split()
-        usual = {len(ids) + i: f"__{code}__" for i, code in enumerate(codes)}
-        taken = usual.keys() & ids.keys() or set(usual.values()) & set(ids.values())
-        return {} if taken or len(ids) + len(codes) > self.sizes[0] else usual
 
-
-LOADERS: dict[str, Callable[..., Loader]] = {
+LOADERS: dict[str, type[Loader]] = {
     "bart": BartLoader, "m2m_100": M2M100Loader, "marian": MarianLoader, "mbart": MBartLoader,
 }  # fmt: skip

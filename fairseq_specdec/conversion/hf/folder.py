@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterable
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -13,7 +12,6 @@ from fairseq_specdec.checkpoints.reading import load_pickle
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import check_content
 
-LARGEST_JSON = 64 << 20  # tokenizer.json of 256,000 pieces has 17 MB
 # As transformers looks for them.
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -75,8 +73,6 @@ class ModelFolder:
         if not self.has(name):
             return {}
         path = self.file(name)
-        if os.path.getsize(path) > LARGEST_JSON:
-            raise UsageError(path, f"{os.path.getsize(path)} bytes", "no such file is that large")
         try:
             with open(path, encoding="utf-8") as stream:
                 content = json.load(stream)
@@ -128,11 +124,7 @@ def _safetensors(path: str) -> dict[str, Tensor]:
 
 
 def _pickled(path: str) -> dict[str, Tensor]:
-    try:
-        state: Any = load_pickle(path)
-    except (UnpicklingError, OSError, RuntimeError) as error:
-        problem = f"was not read ({str(error)[:200]})"
-        raise UsageError(path, problem, "use a model.safetensors") from error
+    state: Any = load_pickle(path)
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise UsageError(path, "holds something else than weights by their names")
     return dict(state)

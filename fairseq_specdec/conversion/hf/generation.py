@@ -6,16 +6,8 @@ from fairseq_specdec.errors import UsageError
 
 from .folder import ModelFolder, Settings
 
-# What each is where it does nothing. With another value it is refused.
-_REFUSED: dict[str, Any] = {
-    **dict.fromkeys(
-        "begin_suppress_tokens constraints exponential_decay_length_penalty force_words_ids "
-        "forced_decoder_ids guidance_scale max_time penalty_alpha sequence_bias stop_strings "
-        "watermarking_config".split()
-    ),
-    "diversity_penalty": 0.0, "encoder_no_repeat_ngram_size": 0, "num_beam_groups": 1,
-    "encoder_repetition_penalty": 1.0, "repetition_penalty": 1.0,
-}  # fmt: skip
+# With another value than 1 they are refused.
+_ONE = ("num_beam_groups", "encoder_repetition_penalty", "repetition_penalty")
 # They belong to sampling, to several answers, to how transformers computes, or are settled above.
 _IDLE = (
     "assistant_confidence_threshold assistant_early_exit assistant_lookbehind cache_config "
@@ -35,7 +27,7 @@ _OURS = (
     "num_beams bad_words_ids suppress_tokens forced_bos_token_id "
     "forced_eos_token_id decoder_start_token_id eos_token_id pad_token_id"
 ).split()
-SETTINGS = (*_OURS, *_REFUSED, *_IDLE)
+SETTINGS = (*_OURS, *_ONE, *_IDLE)
 USUAL_LENGTH = 20  # transformers' own limit where a folder has none
 
 
@@ -57,8 +49,8 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
     own = folder.has(name)
     there = folder.json(name) if own else {k: config.values.get(k) for k in SETTINGS}
     settings = Settings(there, f"{folder.path}/{name if own else 'config.json'}", "fairseq")
-    for each, idle in _REFUSED.items():
-        settings.expect(each, [idle], "decoding here has no such rule; remove it to do without")
+    for each in _ONE:
+        settings.expect(each, [1], "decoding here has no such rule; remove it to do without")
     settings.leave(_IDLE)
     start, eos, pad = (
         settings.take(f"{each}_token_id", config.values.get(f"{each}_token_id"))

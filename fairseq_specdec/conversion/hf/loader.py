@@ -15,7 +15,7 @@ from fairseq_specdec.checkpoints.verifier import Dictionaries, placeholders
 from fairseq_specdec.errors import UsageError
 
 from .folder import ModelFolder, Settings
-from .generation import SETTINGS, Generation, read_generation
+from .generation import SETTINGS, read_generation
 from .vocabulary import Vocabulary
 
 # config.json's activation to fairseq's; the second is the tanh approximation.
@@ -51,24 +51,21 @@ class Text(NamedTuple):
         return "vocab.bpe" in self.files or "vocab.bpe" in self.made
 
 
-class Converted(NamedTuple):
-    """A model as fairseq has it."""
-
-    model_type: str  # of config.json
-    arch: str
-    model: dict[str, Any]
-    weights: dict[str, Tensor]
-    vocabularies: tuple[Vocabulary, Vocabulary]  # source and target; one object where they are one
-    # for each the ids by fairseq's index; -1 for a word that the model lacks
-    orders: tuple[list[int], list[int]]
-    generation: Generation  # how it is decoded
-    text: Text  # how text is read
-
-
 class Loader:
-    """Reads one family. Subclasses define in class attributes and methods where they differ.
+    """A folder's model as fairseq has it. Subclasses define in class attributes and methods where
+    families differ.
+
+    Raises:
+        UsageError: a file is missing, damaged or hostile, or a setting or weight is of a kind that
+            the loader does not know; by name.
 
     Attributes:
+        arch, model: ``--arch`` and the settings of fairseq's model.
+        out: its weights.
+        vocabularies: of source and target; one object where they are one.
+        orders: for each the ids by fairseq's index; -1 for a word that the model lacks.
+        generation: how it is decoded.
+        text: how text is read.
         pre_norm: layers normalise their input, and each stack its output.
         learned_positions: the files hold tables of positions.
         normed_embeddings: embeddings are normalised.
@@ -86,29 +83,21 @@ class Loader:
         self.config = Settings(values, path, f"the loader of {values['model_type']}")
         self.weights = folder.weights()  # those that are not in ``out`` yet
         self.out: dict[str, Tensor] = {}
-
-    def load(self) -> Converted:
-        """The model. Raises UsageError: a file is missing, damaged or hostile, or a setting or
-        weight is of a kind that the loader does not know; by name."""
-        config = self.config
-        config.leave(["model_type", *SETTINGS])
-        generation = read_generation(self.folder, config)
+        self.config.leave(["model_type", *SETTINGS])
+        self.generation = read_generation(folder, self.config)
         self.sizes = self.vocabulary_sizes()
-        text, vocabularies = self.text(generation)
-        source, target = vocabularies
-        orders = self._order(0, source, generation), self._order(1, target, generation)
-        model = self.architecture()
-        self._embeddings(model, orders)
-        self._positions(model)
-        arch = self._output_bias(orders[1], generation)
-        if text.start == "</s>":
-            self._start(model, orders[1], generation)
-        config.refuse_rest()
-        self._rest(arch, model)
-        kind = config.values["model_type"]
-        return Converted(kind, arch, model, self.out, vocabularies, orders, generation, text)
+        self.text, self.vocabularies = self.read_text()
+        self.orders = self._order(0), self._order(1)
+        self.model = self.architecture()
+        self._embeddings()
+        self._positions()
+        self.arch = self._output_bias()
+        if self.text.start == "</s>":
+            self._start()
+        self.config.refuse_rest()
+        self._rest()
 
-    def text(self, generation: Generation) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
+    def read_text(self) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
         """How text is read, and the vocabularies of source and target."""
         raise NotImplementedError
 
@@ -144,11 +133,11 @@ class Loader:
             settings[f"{side}_learned_pos"] = self.learned_positions
         return settings
 
-    def _order(self, side: int, vocabulary: Vocabulary, generation: Generation) -> list[int]:
+    def _order(self, side: int) -> list[int]:
         """The model's ids by fairseq's index."""
-        ids, size = vocabulary.ids(), self.sizes[side]
+        ids, size = self.vocabularies[side].ids(), self.sizes[side]
         first = [ids.get(token, -1) for token in ("<s>", "<pad>", "</s>", "<unk>")]
-        first[EOS] = generation.eos
+        first[EOS] = self.generation.eos
         for token, i in zip(("<pad>", "<unk>"), (first[PAD], first[UNK])):
             if not 0 <= i < size:
                 raise UsageError(self.folder.path, f"its tokenizer has no {token}")
@@ -165,8 +154,9 @@ class Loader:
             raise UsageError(self.folder.path, said)
         return tensor
 
-    def _embeddings(self, model: dict[str, Any], orders: tuple[list[int], list[int]]) -> None:
+    def _embeddings(self) -> None:
         """The three tables of words, one tensor where they are one."""
+        model, orders = self.model, self.orders
         tied = self.config.take("tie_word_embeddings", True, bool)
         width = model["encoder_embed_dim"]
         source, target = self._tables(width)
@@ -201,31 +191,31 @@ class Loader:
             tables.append(self.take(name, [size, width]))
         return tables
 
-    def _positions(self, model: dict[str, Any]) -> None:
+    def _positions(self) -> None:
         """Tables of positions; fairseq's begin after the index of padding."""
         for side in ("encoder", "decoder"):
             name = f"{side}.embed_positions.weight"
             if self.learned_positions:
-                self.out[name] = self.position_table(f"model.{name}", model)
+                self.out[name] = self.position_table(f"model.{name}")
             else:
                 self.weights.pop(f"model.{name}", None)
                 self.weights.pop(f"model.{name}s", None)
 
-    def position_table(self, name: str, model: dict[str, Any]) -> Tensor:
+    def position_table(self, name: str) -> Tensor:
         """[positions + 2, C] of one side; transformers' begins at 2 too."""
-        rows = model["max_source_positions"] + PAD + 1
-        return self.take(name, [rows, model["encoder_embed_dim"]])
+        rows = self.model["max_source_positions"] + PAD + 1
+        return self.take(name, [rows, self.model["encoder_embed_dim"]])
 
-    def _output_bias(self, order: list[int], generation: Generation) -> str:
+    def _output_bias(self) -> str:
         """Add the bias of the output where there is one; returns ``--arch``."""
         name, size = "final_logits_bias", self.sizes[1]
         bias = self.take(name, [1, size])[0] if name in self.weights else torch.zeros(size)
         bias = bias.float().clone()
-        for i in generation.suppressed:
+        for i in self.generation.suppressed:
             if not 0 <= i < size:
                 raise UsageError(self.folder.path, f"suppresses the token {i}, and has {size}")
             bias[i] = NEVER
-        index = torch.tensor(order)
+        index = torch.tensor(self.orders[1])
         placed = bias[index.clamp(min=0)]
         placed[index < 0] = NEVER
         if not placed.any() and self.plain_output:
@@ -233,17 +223,18 @@ class Loader:
         self.out["decoder.output_projection.bias"] = placed
         return "marian_transformer"
 
-    def _start(self, model: dict[str, Any], order: list[int], generation: Generation) -> None:
+    def _start(self) -> None:
         """Let the decoder start with </s>, as fairseq's does, where the model has another symbol:
         the first position's embedding takes up the difference."""
-        start = generation.start
-        if start == generation.eos:
+        start, eos = self.generation.start, self.generation.eos
+        model, order = self.model, self.orders[1]
+        if start == eos:
             return
         said = f"decoder_start_token_id is {start}"
         if start < 0 or start not in order:
             raise UsageError(self.config.path, f"{said}, no token")
         if not self.learned_positions:
-            known = f"{self.config.reader} knows {generation.eos} only"
+            known = f"{self.config.reader} knows {eos} only"
             raise UsageError(self.config.path, said, known)
         table = self.out["decoder.embed_tokens.weight"]
         scale = 1.0 if model["no_scale_embedding"] else float(model["decoder_embed_dim"]) ** 0.5
@@ -251,14 +242,15 @@ class Loader:
         positions[PAD + 1] += scale * (table[order.index(start)].float() - table[EOS].float())
         self.out["decoder.embed_positions.weight"] = positions
 
-    def _rest(self, arch: str, model: dict[str, Any]) -> None:
+    def _rest(self) -> None:
         """Layers and norms, which have the names of fairseq's: just those of its model of these
         settings."""
         self.out.update({f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")})
         words = Dictionaries(*placeholders(self.out))
+        settings = Namespace(_name=self.arch, arch=self.arch, **self.model)
         try:
             with torch.device("meta"):
-                built: Any = build_model(Namespace(_name=arch, arch=arch, **model), words)
+                built: Any = build_model(settings, words)
         except (AssertionError, ValueError) as error:
             raise UsageError(self.config.path, str(error)[:200]) from error
         wanted = {n: t for n, t in built.state_dict().items() if not n.endswith("_float_tensor")}

@@ -125,13 +125,9 @@ def assemble(
     special = {token: strips for token, strips in special.items() if token in known}
     if "<mask>" in usual and "<mask>" in special:
         special["<mask>"] = True  # transformers' tokenizers say so, not the files
-    return Vocabulary(tokens, special, languages_of(special, codes))
-
-
-def languages_of(special: Iterable[str], codes: Pattern[str] = CODE) -> dict[str, str]:
-    """Language codes to their tokens, of those that match ``codes``."""
-    matches = {token: codes.fullmatch(token) for token in special}
-    return {next(filter(None, m.groups())): token for token, m in matches.items() if m is not None}
+    matches = [(codes.fullmatch(token), token) for token in special]
+    languages = {next(filter(None, m.groups())): token for m, token in matches if m is not None}
+    return Vocabulary(tokens, special, languages)
 
 
 def word(token: str, i: int) -> str:
