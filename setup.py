@@ -154,7 +154,7 @@ setup(
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
     package_data={
         "fairseq_specdec": [
-            "py.typed", "costs/*.json", "viewer/*.css", "viewer/*.js",
+            "py.typed", "viewer/*.css", "viewer/*.js",
         ]
     },  # fmt: skip
     ext_modules=native_extensions(),

@@ -4,8 +4,7 @@
 # Everything that a GPU is needed for, in one command of some ten minutes: whether the wheel runs on
 # the card, the tests of tests/gpu, identity and speed of the demo pairs, the papers' sizes, cost of
 # an iteration and memory. A step that fails or takes too long is reported, and the next
-# one runs. FOLDER (gpu-figures) then holds gpu.md, JSON files and the ends of the logs. The card's
-# costs are added to fairseq_specdec/costs/devices.json, by which batches are drafted for.
+# one runs. FOLDER (gpu-figures) then holds gpu.md, JSON files and the ends of the logs.
 #
 # Settings, from the environment:
 #   DEVICE      cuda, or cpu to rehearse every step without a GPU (cuda)

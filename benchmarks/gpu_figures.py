@@ -15,20 +15,14 @@ import torch
 
 from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.costs import devices
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.engine.devices import check_device
-from fairseq_specdec.engine.eager.decoder import layer_bytes
 from fairseq_specdec.io import provenance
 
 ROWS = (1, 8, 32)
 STRATEGIES = ("greedy", "gad")
 ITERATIONS = 20
 GRAPHS_PAY = 1.05  # so many times as fast are iterations with CUDA graphs where these are used
-ALIKE = 8  # a decoder of so many times the bytes, or a fraction of them, costs alike
-
-Timed = tuple[float, float]
-"""Tokens of a pass, all rows together, and its milliseconds."""
 
 
 def check(given: argparse.Namespace) -> int:
@@ -60,29 +54,6 @@ def check(given: argparse.Namespace) -> int:
     lines = [f"- {name}: {figures[name]}" for name in facts if name in figures]
     (given.folder / "check.md").write_text("\n".join(lines) + "\n")
     return int(total != 64.0**3)
-
-
-def fitted(verifying: Sequence[Timed], drafting: Sequence[Timed]) -> tuple[float, float]:
-    """The costs by which passes took these times: the line of least squares of relative errors
-    through the verifier's, and the median of what the drafter's take by it.
-
-    Args:
-        verifying: passes of the verifier, one over a single token among them.
-        drafting: passes of the drafter.
-    """
-    weighed = [(1 / time, tokens / time) for tokens, time in verifying]
-    matrix = torch.tensor(weighed, dtype=torch.double)
-    ones = torch.ones(len(weighed), 1, dtype=torch.double)
-    start, token = torch.linalg.lstsq(matrix, ones).solution.flatten().tolist()
-    column = max(0.0, token / (start + token))
-    one = statistics.median(time / (1 + column * (tokens - 1)) for tokens, time in verifying)
-    passes = [time / one / (1 + column * (tokens - 1)) for tokens, time in drafting]
-    return column, statistics.median(passes)
-
-
-def write_costs(path: pathlib.Path, costs: Sequence[devices.Device]) -> None:
-    """A table that ``devices.read`` reads."""
-    path.write_text(json.dumps([row._asdict() for row in costs], indent=1) + "\n")
 
 
 class Pair:
@@ -123,44 +94,25 @@ class Pair:
         net_input = {"src_tokens": words.to(self.device), "src_lengths": lengths.to(self.device)}
         return {"id": torch.arange(rows), "net_input": net_input}
 
-    def cost(
-        self, verifying: Sequence[Timed], drafting: Sequence[Timed], graphs: int
-    ) -> devices.Device:
-        """The table's row for this device, and for decoders not much smaller or larger."""
-        weight = next(self.verifier.parameters())
-        size = layer_bytes(self.verifier.decoder)
-        place = devices.device_name(weight.device), str(weight.dtype).split(".")[1]
-        bounds = size // ALIKE, size * ALIKE
-        return devices.Device(*place, *bounds, *fitted(verifying, drafting), graphs)
-
     def wait(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def milliseconds(
-        self, strategy: str, rows: int, iterations: int, graphs: str = "off"
-    ) -> dict[str, float]:
-        """Of an iteration and of its ``drafter`` and ``verifier``: medians of single ones, after a
-        batch that warmed up; and ``drafted``, draft tokens of a row.
-
-        Args:
-            graphs: ``--cuda-graphs``.
-        """
+    def milliseconds(self, strategy: str, rows: int, iterations: int, graphs: str = "off") -> float:
+        """Median of single iterations, after a batch that warmed up. ``graphs``:
+        ``--cuda-graphs``."""
         generator, sample = self.generator(strategy, graphs), self.sample(rows)
-        samples: dict[str, list[float]] = {}
+        samples: list[float] = []
         for _ in range(2):
-            samples = {"iteration": [], "drafter": [], "verifier": [], "drafted": []}
+            samples = []
             with generator.batch([self.verifier], sample) as batch:
                 for _ in range(iterations):
                     self.wait()
-                    before, drafted = batch.stats.stopwatch.lap(), batch.stats.drafted
+                    before = batch.stats.stopwatch.lap()[0]
                     batch.iterate()
                     self.wait()
-                    spent = zip(batch.stats.stopwatch.lap(), before)
-                    for name, (now, then) in zip(("iteration", "drafter", "verifier"), spent):
-                        samples[name].append(1000 * (now - then))
-                    samples["drafted"].append((batch.stats.drafted - drafted) / rows)
-        return {name: statistics.median(each) for name, each in samples.items()}
+                    samples.append(1000 * (batch.stats.stopwatch.lap()[0] - before))
+        return statistics.median(samples)
 
 
 def rows_that_gain(table: Sequence[dict[str, Any]]) -> int:
@@ -175,50 +127,34 @@ def rows_that_gain(table: Sequence[dict[str, Any]]) -> int:
     return most
 
 
-def measured(
-    pair: Pair, precision: str, small: bool
-) -> tuple[list[dict[str, Any]], devices.Device]:
-    """The rows of one precision, and what passes cost: with CUDA graphs where these are faster."""
+def measured(pair: Pair, precision: str, small: bool) -> list[dict[str, Any]]:
+    """The rows of the table of one precision."""
     table: list[dict[str, Any]] = []
-    times: dict[tuple[int, str, str], dict[str, float]] = {}
     for rows in ROWS[:1] if small else ROWS:
         row: dict[str, Any] = {"precision": precision, "rows": rows}
         for strategy in STRATEGIES:
             for graphs in ("off",) if small else ("off", "on"):
-                medians = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS, graphs)
-                times[rows, strategy, graphs] = medians
-                row[strategy if graphs == "off" else f"{strategy}_graphs"] = medians["iteration"]
+                median = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS, graphs)
+                row[strategy if graphs == "off" else f"{strategy}_graphs"] = median
         row["gad_in_greedy"] = row["gad"] / row["greedy"]
         if not small:
             row["peak_bytes"] = torch.cuda.max_memory_allocated()
             torch.cuda.reset_peak_memory_stats()
         table.append(row)
-    most = rows_that_gain(table)
-    verifying: list[Timed] = []
-    drafting: list[Timed] = []
-    for (rows, _, graphs), one in times.items():
-        if (graphs == "on") == (rows <= most):
-            drafted = one["drafted"]
-            verifying.append((rows * (1 + drafted), one["verifier"]))
-            drafting += [(rows * drafted, one["drafter"])] if drafted else []
-    return table, pair.cost(verifying, drafting, most)
+    return table
 
 
 def iterations(given: argparse.Namespace) -> int:
-    """Milliseconds of an iteration by strategy and rows, with CUDA graphs and without, what a draft
-    iteration costs in greedy ones, and the table of pass costs by which a batch is drafted for on
-    this device."""
+    """Milliseconds of an iteration by strategy and rows, with CUDA graphs and without, and what a
+    draft iteration costs in greedy ones."""
     small = given.device == "cpu"
     table: list[dict[str, Any]] = []
-    costs: list[devices.Device] = []
+    gains: list[str] = []
     for precision in ("fp32",) if small else ("fp32", "fp16"):
         pair = Pair(given.device, 1000 if small else 32000, half=precision == "fp16")
-        rows, cost = measured(pair, precision, small)
+        rows = measured(pair, precision, small)
         table += rows
-        costs.append(cost)
-    write_costs(given.folder / "devices.json", costs)
-    if not small:
-        write_costs(devices.TABLE, devices.merged(devices.read(devices.TABLE), costs))
+        gains.append(f"- {precision}: {rows_that_gain(rows)}")
     (given.folder / "iterations.json").write_text(json.dumps(table, indent=1) + "\n")
     lines = ["Transformer-base, 6+6 layers; drafter 12+2, k = 25; milliseconds of an iteration", ""]
     columns = ("greedy", "greedy_graphs", "gad", "gad_graphs", "gad_in_greedy")
@@ -228,10 +164,7 @@ def iterations(given: argparse.Namespace) -> int:
         numbers = " | ".join(f"{row[name]:.2f}" if name in row else "-" for name in columns)
         peak = f"{row['peak_bytes'] / 1e6:.0f}" if "peak_bytes" in row else "-"
         lines.append(f"| {row['precision']} | {row['rows']} | {numbers} | {peak} |")
-    lines += ["", "In passes of the verifier over one token: a further token; a drafter's pass", ""]
-    lines += [f"- {one.dtype}: {one.column:.4f}, {one.drafter:.3f}" for one in costs]
-    lines += ["", "CUDA graphs are used by default up to so many rows", ""]
-    lines += [f"- {one.dtype}: {one.graphs}" for one in costs]
+    lines += ["", "CUDA graphs make iterations faster up to so many rows", "", *gains]
     (given.folder / "iterations.md").write_text("\n".join(lines) + "\n")
     return 0
 

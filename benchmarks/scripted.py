@@ -10,13 +10,11 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.acceptance.base import Acceptance
-from fairseq_specdec.drafting import Drafter, DraftSession, InputCopyDrafter, ReadyDrafter, Source
+from fairseq_specdec.drafting import Drafter, DraftSession, InputCopyDrafter, Source
 from fairseq_specdec.drafting.input_copy import InputCopySession
 from fairseq_specdec.engine.backend import TORCH, Backend
-from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Scores
-from fairseq_specdec.engine.work import Pass
+from fairseq_specdec.engine.state import Draft, Rows
 
 
 class Script:
@@ -78,21 +76,11 @@ class ReplayedDrafter(Drafter):
         self.read_layers, self.runs_model = drafter.read_layers, drafter.runs_model
         self.block_size = drafter.block_size
 
-    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        return _Ready(self.drafter.prepare(verifier, backend), self.script)
-
-
-class _Ready:
-    in_library = False  # tokens are replaced after each draft
-
-    def __init__(self, drafter: ReadyDrafter, script: Script) -> None:
-        self.drafter, self.script = drafter, script
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReplayedDrafter:
+        return ReplayedDrafter(self.drafter.prepare(verifier, backend), self.script, self.adaptive)
 
     def open(self, source: Source) -> DraftSession:
         return _ReplayedSession(self.drafter.open(source), self.script)
-
-    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
-        return self.drafter.passes(rows, size)
 
 
 class _ReplayedSession(DraftSession):
@@ -100,20 +88,14 @@ class _ReplayedSession(DraftSession):
         self.session, self.script = session, script
 
     def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: int | None = None,
-        costs: Sequence[float] | None = None,
+        self, rows: Rows, budget: int | None = None, costs: Sequence[float] | None = None
     ) -> Draft:
         # Without costs: the confidence of random weights would end every draft.
-        draft = self.session.propose(hypotheses, budget)
+        draft = self.session.propose(rows, budget)
         return draft._replace(tokens=self.script.without_eos(draft.tokens))
 
-    def commit(self, sizes: Tensor, hidden_states: Tensor | None) -> None:
-        self.session.commit(sizes, hidden_states)
-
-    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
-        self.session.select(rows, rows_cpu)
+    def keep(self, rows: Tensor, kept: list[int]) -> None:
+        self.session.keep(rows, kept)
 
     def close(self) -> None:
         self.session.close()

@@ -77,13 +77,13 @@ fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 2 ? cores : 2))}
 mkdir -p "$repo/data-bin"
 log "decoding with $OMP_NUM_THREADS threads"
-rows_ende=(--system 'gad: --strategy gad'
-    --system 'gad++: --strategy gad++ --top-beta 3 --tau 1.0')
-rows_edit=(--system "iad --edits: --strategy iad --edits '$data/demo_edit/edits.tsv'")
 for pair in ${PAIRS:-ende edit}; do
-    rows="rows_$pair[@]"
+    rows=(--system 'gad: --strategy gad' --system 'gad++: --strategy gad++ --top-beta 3 --tau 1.0')
+    if [[ $pair == edit ]]; then
+        rows=(--system "iad --edits: --strategy iad --edits '$data/demo_edit/edits.tsv'")
+    fi
     "$venv/bin/specdec-bench" "$data/demo_$pair" --tokenizer moses --remove-bpe --cpu \
-        --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "${!rows}" \
+        --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "${rows[@]}" \
         --threads "$OMP_NUM_THREADS" --json "$repo/data-bin/quickstart_$pair.json" \
         ${sample[@]+"${sample[@]}"} ${flags[@]+"${flags[@]}"}
 done

@@ -4,7 +4,7 @@ import argparse
 import copy
 
 import torch
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, _utils
 
 # Text that fairseq would pass to ``eval``; {} is a command that leaves a trace.
 PROGRAMS = {
@@ -110,3 +110,18 @@ def write(path, state, settings, layout="cfg"):
     """Save a checkpoint with these settings of the model."""
     torch.save(with_settings(state, settings, layout), str(path))
     return str(path)
+
+
+def config_of(parts):
+    """A DictConfig whose parts may be Namespaces, as fairseq 1.0.0a0 made it."""
+    primitive = getattr(_utils, "is_primitive_type", None)
+    if primitive is None:
+        config = OmegaConf.create({}, flags={"allow_objects": True})
+        for name, part in parts.items():
+            config[name] = part
+        return config
+    try:  # omegaconf 2.0 knows no allow_objects; fairseq gets by in the same way
+        _utils.is_primitive_type = lambda _: True
+        return OmegaConf.create(parts)
+    finally:
+        _utils.is_primitive_type = primitive

@@ -38,7 +38,7 @@ def first_layers(model):
             _, extra = model(
                 prev_output_tokens=torch.tensor([y]), **make_sample([source])["net_input"]
             )
-        return extra["exit_logits"][0][0]
+        return extra["exit_logits"][0]
 
     return logits
 

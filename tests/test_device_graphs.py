@@ -59,7 +59,7 @@ MOST_LAUNCHES = {
     "gad++ attached with chain, k = 10": 64,
     "gad 12+2, k = 25": 43,
     "gad++ 12+2, k = 25": 61,
-    "gad 6+6 bidirectional, k = 25": 150,
+    "gad 6+6 bidirectional, k = 25": 155,
     "sps 6+1": 117,
     "blockwise, k = 8": 49,
 }

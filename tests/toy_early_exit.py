@@ -47,15 +47,15 @@ def make_batch(sample, targets):
     }
 
 
-def toy_early_exit(shape="post_norm", exit_layer=1, updates=200, every=False):
-    """Trained a little by the criterion itself, in eval mode. ``every``: layer from the exit on."""
-    return _trained(shape, exit_layer, updates, every)
+def toy_early_exit(shape="post_norm", exit_layer=1, updates=200):
+    """Trained a little by the criterion itself, in eval mode."""
+    return _trained(shape, exit_layer, updates)
 
 
 @functools.cache
-def _trained(shape, exit_layer, updates, every):
+def _trained(shape, exit_layer, updates):
     torch.manual_seed(3)
-    model = build(exit_layer=exit_layer, exit_every_layer=every, **SHAPES[shape])
+    model = build(exit_layer=exit_layer, **SHAPES[shape])
     criterion = EarlyExitLoss(EarlyExitLossConfig(sentence_avg=False), make_task())
 
     def step(sample, targets):
@@ -64,4 +64,4 @@ def _trained(shape, exit_layer, updates, every):
 
     teach = functools.partial(train, step, model.parameters(), updates)
     uses = (EarlyExitTransformer.__module__, EarlyExitLoss.__module__)
-    return trained(model, teach, shape, exit_layer, updates, every, uses=uses)
+    return trained(model, teach, shape, exit_layer, updates, uses=uses)

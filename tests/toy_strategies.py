@@ -61,10 +61,6 @@ def small():
     return toy_model("learned", seed=2)
 
 
-def every_exit():
-    return toy_early_exit(every=True)
-
-
 STRICT = {"top_beta": 1, "tau": 0.0}
 RELAXED = {"top_beta": 4, "tau": 2.0}
 THRESHOLDS = {"alpha_fb": 0.5, "alpha_rb": 2.0}
@@ -90,13 +86,12 @@ TOYS = {
         drafter=toy_drafter,
     ),  # fmt: skip
     "specdec": Toys("specdec", STRICT, RELAXED, drafter=toy_drafter),
-    "nar": Toys("nar", None, {"nar_iterations": 2}, drafter=toy_drafter),
+    "nar": Toys("nar", None, {}, drafter=toy_drafter),
     "sps": Toys("sps", {}, drafter=small),
     "blockwise": Toys("blockwise", {}, {"accept_top_k": 2, "min_block_size": 2}, blockwise),
     "specdec-heads": Toys("specdec-heads", STRICT, RELAXED, blockwise),
     "bild": Toys("bild", KEEP_NONE, THRESHOLDS, drafter=small),
     "bild-early-exit": Toys("bild-early-exit", KEEP_NONE, THRESHOLDS, toy_early_exit),
-    "calm": Toys("calm", {"exit_threshold": 1.0}, {"exit_threshold": 0.5}, every_exit),
 }
 
 

@@ -46,19 +46,6 @@ SHAPES = {
     "no_positions": {"no_token_positional_embeddings": True},
     # Little noise: in training each forward pass sets some weights to zero for good.
     "quant_noise": {"quant_noise_pq": 0.001, "quant_noise_pq_block_size": 8},
-    "one_attention": {
-        "cross_self_attention": True,
-        "no_cross_attention": True,
-        "encoder_normalize_before": True,
-    },
-    # NormFormer's parts, and a vocabulary in three bands. With shared embeddings fairseq cannot
-    # load such a model.
-    "adaptive": {
-        "share_all_embeddings": False,
-        **dict.fromkeys(("scale_attn", "scale_fc", "scale_heads", "scale_resids"), True),
-        "adaptive_softmax_cutoff": "10,20",
-        "adaptive_softmax_factor": 2,
-    },
     "narrow_output": {"share_all_embeddings": False, "decoder_output_dim": 16},
 }
 
@@ -154,15 +141,7 @@ def toy_model(shape="post_norm", seed=1, updates=250):
         target = pad_to(targets, left=False)
         previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
         logits, _ = model(prev_output_tokens=previous, **sample["net_input"])
-        if model.decoder.adaptive_softmax is None:
-            return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
-        bands, targets = model.decoder.adaptive_softmax(logits, target)
-        losses = [
-            F.cross_entropy(band, words, ignore_index=-100 if i else PAD)
-            for i, (band, words) in enumerate(zip(bands, targets))
-            if words is not None
-        ]
-        return sum(losses)
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
 
     teach = functools.partial(train, step, model.parameters(), updates)
     return trained(model, teach, shape, seed, updates)

@@ -24,9 +24,10 @@ from fairseq.quantization_utils import quantize_model_scalar
 from fairseq.sequence_generator import EnsembleModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import get_available_activation_fns
+from toy_hypotheses import chain_layout
 
-from fairseq_specdec.engine.layout import Layout
-from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.engine.backend import TORCH
+from fairseq_specdec.engine.transformer import Verifier
 
 PAD, EOS = 1, 2
 SOURCES = torch.tensor([[PAD, PAD, 7, 9, EOS], [5, 8, 4, 6, EOS]])
@@ -36,7 +37,6 @@ TARGETS = torch.tensor([[EOS, 4, 9, 5, 8, 6], [EOS, 7, 6, 6, 4, 9]])
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 CHECKPOINTED = {"checkpoint_activations": True}
 XFORMERS = "{'name': 'scaled_dot_product'}"
-NORMFORMER = {f"scale_{part}": True for part in ("attn", "fc", "heads", "resids")}
 ADAPTIVE = {"adaptive_softmax_cutoff": "6,8"}
 
 # Setting to the flags of a model that uses it, by their flat names. What can only be used with a
@@ -107,9 +107,6 @@ TOGETHER = {
     "post norm": {},
     "pre norm": PRE_NORM,
     "one table": dict(PRE_NORM, share_all_embeddings=True, layernorm_embedding=True),
-    "one attention": dict(PRE_NORM, cross_self_attention=True, no_cross_attention=True),
-    "normformer": NORMFORMER,
-    "adaptive softmax": dict(ADAPTIVE, decoder_output_dim=12, adaptive_softmax_factor=2),
     "no attention to the source, no positions": {
         "no_cross_attention": True,
         "no_token_positional_embeddings": True,
@@ -213,12 +210,12 @@ def by_stock(model):
 
 
 @torch.no_grad()
-def by_engine(model):
+def by_engine(model, backend=TORCH):
     """The same in one pass of the engine."""
-    verifier = Verifier([model])
+    verifier = Verifier([model], backend=backend)
     rows, width = TARGETS.shape
     session = verifier.open(verifier.encode(batch()), width, width)
-    layout = Layout.chain(torch.zeros(rows, dtype=torch.long), [0] * rows, width)
+    layout = chain_layout([0] * rows, width)
     return session.score(TARGETS, layout).dense()
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
 
 
 class Acceptance(NamedTuple):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft import Draft
+from fairseq_specdec.engine.state import Draft
 
 from .base import Acceptance
 from .sampling import SamplingRule

@@ -1,7 +1,7 @@
 """Keep a draft token only where it is the verifier's own choice."""
 
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
 
 from .base import Acceptance, AcceptanceRule, NativeRule, judged
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
 
 from .base import Acceptance, AcceptanceRule, NativeRule
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
 
 from .base import Acceptance, AcceptanceRule, judged
 from .sampling import Sampler

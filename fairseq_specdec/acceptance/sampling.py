@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
 from fairseq_specdec.errors import UsageError
 
 from .base import Acceptance, AcceptanceRule, leading

@@ -1,7 +1,7 @@
 """Keep a draft token that is among the verifier's best few and close to its best."""
 
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
 
 from .base import Acceptance, AcceptanceRule, NativeRule, judged
 

@@ -17,7 +17,7 @@ from .timing import System
 ITERATION_FIGURES = (
     "tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent",
     "acceptance_by_position", "steps_a_pass", "nodes_a_pass", "fallback_percent",
-    "rollback_percent", "early_exit_percent", "layers",
+    "rollback_percent",
 )  # fmt: skip
 
 
@@ -67,8 +67,6 @@ def _iterations(system: System, plan: Plan) -> Figures:
     if strategy.falls_back:
         figures.update(fallback_percent=100 * stats.fallback_share)
         figures.update(rollback_percent=100 * stats.rollback_share)
-    if strategy.exits is not None:
-        figures.update(early_exit_percent=100 * stats.early_exit_share, layers=stats.mean_layers)
     return figures
 
 

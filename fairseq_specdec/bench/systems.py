@@ -43,7 +43,7 @@ PLAIN = ("greedy", "none")  # strategies that draft nothing
 # Settings of the engine, which change how long a pass of the verifier takes.
 ENGINE = ("verifier_dtype", "backend", "cuda_graphs")
 # Settings that are of no strategy.
-SHARED = (*ENGINE, "threads", "cost_table", "keep_weights")
+SHARED = (*ENGINE, "threads", "keep_weights")
 NO_TRACE = "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
 
 

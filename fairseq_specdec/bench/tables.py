@@ -72,8 +72,6 @@ TIME = [
     figure("accepted", "accepted_percent", "{:.1f}%"),
     figure("fallback", "fallback_percent", "{:.1f}%"),
     figure("rollback", "rollback_percent", "{:.1f}%"),
-    figure("left early", "early_exit_percent", "{:.1f}%"),
-    figure("layers", "layers", "{:.2f}"),
 ]
 
 

@@ -19,6 +19,8 @@ _FLAGS = {
         "decoder_langtok", "lang_tok_style", "lang_tok_replacing_bos_eos", "fixed_dictionary",
     ),
 }  # fmt: skip
+# Those that put tokens of languages, or <s>, into a sentence.
+_TOKENS = ("encoder_langtok", "decoder_langtok", "lang_tok_replacing_bos_eos", "prepend_bos")
 # Their values where nobody asked for another.
 _UNSAID = {"lang_tok_style": "multilingual"}
 STOCK = "translation"
@@ -63,6 +65,38 @@ class OwnTask:
         several = self._get("lang_pairs")
         return not several and None not in own and own[0] != own[1] and own == now[::-1]
 
+    def differences(self, task: Any) -> list[str]:
+        """What a task of this project does otherwise than training did with tokens of languages,
+        with the remedies."""
+        known = _registered(self.name)
+        same = known is not None and isinstance(task, known)
+        flags, texts = _FLAGS.get(self.name, ()) if same else (), []
+        for name in [name for name in _TOKENS if name in flags]:
+            here, flag = _setting(task, name) or "", flag_of(name)
+            there = self._get(name)
+            there = here if there is None else there or ""
+            value = "" if there is True else f" {there}"
+            remedy = f"had {flag}{value}; pass it" if there else "was without it; leave it out"
+            texts += [f"{flag}: training {remedy}"] if there != here else []
+        return texts + (self._order(task) if "langs" in flags else [])
+
+    def _order(self, task: Any) -> list[str]:
+        """The same of the languages whose tokens the task adds to its dictionary."""
+        langs = _listed(self._get("langs"))
+        if not langs and not self._get("lang_dict"):
+            pairs = _listed(self._get("lang_pairs"))
+            langs = sorted({each for pair in pairs for each in pair.split("-")})
+        words = task.target_dictionary
+        held = set(words.symbols[: getattr(words, "words_in_file", None)])
+        there, here = (
+            [each for each in names if not held & {f"__{each}__", f"[{each}]"}]
+            for names in (langs, task.langs)
+        )
+        if not langs or there == here:
+            return []
+        text = f"--langs: {','.join(here)} is not training's order, so that languages are taken for"
+        return [f"{text} others; pass --langs {','.join(langs)}"]
+
     def flags(self, ours: bool = False) -> str:
         """The words of a command line that decode with it, as far as the checkpoint has them."""
         words = ["--task", self.name + SUFFIX if ours and self.decodes_here else self.name]
@@ -77,6 +111,11 @@ class OwnTask:
             elif value and value != _UNSAID.get(name):
                 words += [flag_of(name), str(value)]
         return " ".join(map(shlex.quote, words))
+
+
+def _listed(names: Any) -> list[str]:
+    """Names that a flag holds in one string or in a list."""
+    return names.split(",") if isinstance(names, str) else list(names or ())
 
 
 def _setting(task: Any, name: str) -> Any:

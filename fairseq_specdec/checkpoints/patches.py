@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import logging
 import os
 import types
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ from .interpolations import check_lines
 from .own_task import STOCK, OwnTask
 from .reading import check_regular, load_model, load_pickle
 from .settings import RefusedCheckpointError
+
+logger = logging.getLogger(__name__)
 
 _FIX = "check_checkpoints"
 _SIDES = {"encoder": "source", "decoder": "target"}
@@ -103,7 +106,11 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
                 "leave out --model-overrides" if given.get("arg_overrides") else "use another file",
             ) from error
         attach_packed(loaded[0], filenames)
-        return loaded
+        known = source()
+    if known is not None and for_us:
+        for text in OwnTask(known.state).differences(given["task"]):
+            logger.warning("%s: %s", known.path, text)
+    return loaded
 
 
 def _upgrade(original: Any, state: Any) -> Any:

@@ -47,13 +47,11 @@ def weights_mapped() -> contextlib.AbstractContextManager[None]:
 
 
 def check_regular(path: Any) -> None:
-    """Refuse what is no checkpoint by its kind or first bytes, and is not to be opened: a folder, a
-    pipe or device, a web page, a pointer of Git LFS."""
+    """Refuse what is not to be opened, and no checkpoint: a folder, a pipe or a device."""
     if os.path.isdir(path):
         raise UsageError(path, "is a folder", "name a checkpoint, such as checkpoint_best.pt in it")
     if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(path, "is no regular file", "name a checkpoint")
-    check_content(path, "a checkpoint")
 
 
 def load_pickle(file: Any) -> Any:
@@ -68,6 +66,7 @@ def load_pickle(file: Any) -> Any:
     """
     name = _named(file)
     check_regular(name)
+    check_content(name, "a checkpoint")
     with naming(name):
         try:
             return _load(name if os.path.isfile(name) else file)

@@ -20,7 +20,7 @@ from fairseq_specdec.engine.native.library import load, why_not
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.packed_file import KEY, UnfitError, check, digest, packed
 from fairseq_specdec.engine.number_formats import PACKED
-from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag

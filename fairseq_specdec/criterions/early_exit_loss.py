@@ -1,9 +1,8 @@
-"""``--criterion early_exit_loss``: trains a decoder and the exits after its layers."""
+"""``--criterion early_exit_loss``: trains a decoder and an exit after one of its layers."""
 
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
@@ -27,24 +26,13 @@ class EarlyExitLossConfig(FairseqDataclass):
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
-def loss_weights(exits: int, layers: int) -> list[float]:
-    """Of the losses after each of so many exits, and after the last of the layers."""
-    if exits == 1:
-        return [0.5, 0.5]
-    depths = range(layers - exits, layers + 1)
-    return [depth / sum(depths) for depth in depths]
-
-
 @register_criterion("early_exit_loss", dataclass=EarlyExitLossConfig)
 class EarlyExitLoss(SummedCriterion):
-    """A mean of the losses L_i after decoder layer i, which share a head.
-
-    Of one exit, (L_n + L_-1) / 2: Kim et al. 2023, section 7.2.1. Of several exits, from
-    ``--exit-every-layer``, the sum of i / (n + ... + L) L_i, as CALM is trained (Schuster et al.
-    2022; Kim et al., 7.2.1). L_i is the (label-smoothed) negative log-likelihood.
+    """(L_n + L_-1) / 2, of the losses after decoder layer n and after the last, which share a head
+    (Kim et al. 2023, section 7.2.1). Each is the (label-smoothed) negative log-likelihood.
 
     Logged, in base 2 as fairseq does: ``loss``, the mean; ``nll_loss`` and ``ppl`` of the whole
-    decoder, ``exit_nll_loss`` of the first exit; and ``agreement``, the percentage of the target
+    decoder, ``exit_nll_loss`` of the exit; and ``agreement``, the percentage of the target
     positions at which both have the same best token.
     """
 
@@ -72,12 +60,10 @@ class EarlyExitLoss(SummedCriterion):
         target = sample["target"]
         learnt = target.ne(self.padding_idx)
         gold = target[learnt]
-        outputs = [each[learnt] for each in (*extra["exit_logits"], logits)]
-        full, early = outputs[-1], outputs[0]
-        weights = loss_weights(len(outputs) - 1, len(extra["inner_states"]) - 1)
-        parts = [target_nll(each, gold, self.cfg.label_smoothing) for each in outputs]
-        loss = torch.stack([w * part for w, (part, _) in zip(weights, parts)]).sum(0)
-        nll, exit_nll = parts[-1][1], parts[0][1]
+        full, early = logits[learnt], extra["exit_logits"][learnt]
+        full_loss, nll = target_nll(full, gold, self.cfg.label_smoothing)
+        early_loss, exit_nll = target_nll(early, gold, self.cfg.label_smoothing)
+        loss = (early_loss + full_loss) / 2
         sample_size = target.size(0) if self.cfg.sentence_avg else sample["ntokens"]
         # on the CPU, max() finds the index several times faster than argmax() does
         equal = full.detach().max(-1).indices.eq(early.detach().max(-1).indices)

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from ..decoding.accepted_tokens import AcceptedTokens
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, flag
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
 from ..training.glancing import glancing_ratio
 from ..training.target_nll import target_nll
+from .accepted_tokens import AcceptedTokens
 from .base import BITS, SummedCriterion, check_whole, unwrapped
 
 

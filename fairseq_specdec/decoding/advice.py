@@ -1,9 +1,6 @@
 """Advice from the figures of a run, for the log and for programs."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-from fairseq_specdec.engine.work import Work
 
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES
@@ -14,14 +11,12 @@ ENOUGH = 50
 MANY_UNDRAFTED = 0.2
 # Strategies that leave drafts out where these would cost time.
 PAUSING = OWN_FLAGS["draft_budget"]
-# Weights of so many bytes and more are read from memory in each pass.
-MANY_BYTES = 16 << 20
 
 
 class Advice(NamedTuple):
     """One piece of advice."""
 
-    # ``relaxed``, ``format``, ``wide_weights``, ``undrafted`` or ``slower_than_greedy``
+    # ``relaxed``, ``format``, ``wide_weights`` or ``undrafted``
     name: str  # for programs
     text: str  # a sentence with the remedy
 
@@ -38,7 +33,7 @@ def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) ->
     if options.verifier_format != "fp32":
         text = f"--verifier-dtype {options.verifier_format}: the output may differ from fairseq's"
         advices.append(Advice("format", text + "; fp32 keeps it"))
-    if _are_wide(stats.native_work):
+    if stats.wide_weights:
         text = (
             "the verifier's weights fill 32 bits, and each pass reads them: --verifier-dtype bf16 "
             "reads half as much, with which the output may differ from fairseq's; weights trained "
@@ -60,19 +55,4 @@ def _about_drafts(stats: DecodingStats, strategy: str) -> list[Advice]:
             remedy += ", or the text copies little of its source"
         text = f"nothing was drafted in {100 * share:.0f}% of the iterations, where drafts would "
         advices.append(Advice("undrafted", f"{text}have cost more time than they save; {remedy}"))
-    elif stats.greedy_is_faster:
-        text = (
-            f"an iteration added {stats.mean_accepted_tokens:.2f} tokens and took at least "
-            f"{stats.draft_cost:.2f} times as long as a step without drafts would by the cost "
-            "model: --strategy greedy would be faster; train the drafter longer, or draft less "
-            "(--block-size, --draft-confidence)"
-        )
-        advices.append(Advice("slower_than_greedy", text))
     return advices
-
-
-def _are_wide(work: Sequence[Work]) -> bool:
-    """Whether most weights are kept in float32, and they are many."""
-    wide = sum(each.multiply_adds.get("fp32", 0) for each in work)
-    nbytes = sum(each.nbytes for each in work)
-    return nbytes >= MANY_BYTES and 4 * wide > nbytes / 2

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairseq_specdec.drafting import Source
 from fairseq_specdec.drafting.base import SilentSession
-from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.state import Rows
 
 from .iteration import Iteration
 from .parts import DecodingParts
@@ -57,7 +57,8 @@ class OpenBatch:
             self.session = parts.verifier.open(encoder_outs, self.max_len, self.widest)
         self.budget = parts.budget(rows)
         encoder_out = encoder_outs[0] if encoder_outs else {}
-        source = Source(net_input, encoder_out, self.max_len, timer)
+        verifier = self.session.sessions[0] if encoder_outs else None
+        source = Source(net_input, encoder_out, self.max_len, timer, verifier)
         self.drafts = SilentSession() if self.budget.over else parts.drafter.open(source)
         self.iterations: list[Iteration] = []
         self.finished: list[Any] = [None] * rows
@@ -99,13 +100,13 @@ class OpenBatch:
         self.ended.append(sentence)
         self.stats.sentences += 1
 
-    def end(self, grown: Hypotheses, row: int, sentence: int, iterations: int) -> None:
+    def end(self, rows: Rows, row: int, iterations: int) -> None:
         """Store the one hypothesis of a sentence, which is a row of those that grew."""
-        length, options = grown.lengths_cpu[row], self.parts.options
+        length, options, sentence = rows.lengths_cpu[row], self.parts.options, rows.origin[row]
         with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis
             ended = hypothesis(
-                grown.tokens[row, 1 : length + 1].clone(),
-                grown.scores[row, :length].clone(),
+                rows.tokens[row, 1 : length + 1].clone(),
+                rows.scores[row, :length].clone(),
                 iterations,
                 options.normalize_scores,
                 options.len_penalty,

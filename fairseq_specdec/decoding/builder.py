@@ -11,12 +11,9 @@ from fairseq.models.transformer import TransformerModelBase
 
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.checkpoints.content import check_file
-from fairseq_specdec.config import SpecDecConfig
-from fairseq_specdec.costs.tables import check as check_costs
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import quickest_format
 from fairseq_specdec.engine.devices import check_device
-from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
 from fairseq_specdec.engine.once import anew
@@ -29,6 +26,7 @@ from fairseq_specdec.models.block_decoder import BlockDecoder
 from .cuda_graphs import check_cuda_graphs
 from .draft_budget import Planning
 from .extras import stop_symbols
+from .flags import CommonFlags
 from .generation_flags import beam_of, check_generation_flags, sampler_of
 from .generator import SpeculativeGenerator
 from .options import DecodingOptions
@@ -66,19 +64,20 @@ def check_settings(settings: Any) -> None:
             "unknown",
             f"choose one of {', '.join(STRATEGIES)} (specdec-env --flags explains them){hint}",
         )
-    check_flags(settings, SpecDecConfig)
-    STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another
+    strategy = STRATEGIES[settings.strategy]
+    _check_own_flags(settings)
+    for flags in (CommonFlags, strategy.flags):
+        check_flags(settings, flags)
+    strategy.rule(settings)  # raises where its flags contradict one another
     if settings.trace_path is not None:
         check_new_file(settings.trace_path, "--trace-path")
-    check_costs(settings.cost_table)
-    _check_own_flags(settings)
     _check_drafter_path(settings)
 
 
 def _check_own_flags(settings: Any) -> None:
     """Refuse flags that the strategy does not read."""
     for name, owners in OWN_FLAGS.items():
-        default = SpecDecConfig.__dataclass_fields__[name].default
+        default = getattr(STRATEGIES[owners[0]].flags, name)
         if settings.strategy not in owners and getattr(settings, name) != default:
             others = [", ".join(owners[:-1]), owners[-1]]
             raise UsageError(
@@ -212,8 +211,6 @@ def build_generator(
             quick, rule.draft_independent, once,
         )  # fmt: skip
         drafter = STRATEGIES[settings.strategy].drafter(setup)
-    if not next(models[0].parameters()).is_cuda:
-        keep_freed_memory()
     if settings.threads is not None:
         once("threads", functools.partial(set_threads, settings.threads))
     return SpeculativeGenerator(
@@ -258,8 +255,6 @@ def _options(
         whole_drafts=always,
         planned_chance=chance,
         verifies=strategy.verifies,
-        exits=strategy.exits and strategy.exits(settings),
-        cost_table=settings.cost_table,
         look_ahead=0 if always else settings.draft_budget,
         inference=free_unpacked or all(map(only_decodes, models)),
         free_unpacked=free_unpacked,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fairseq_specdec.drafting.plan import NOTHING, WHOLE, Plan
 
-from .draft_plan import LONGEST
 from .iteration import Iteration
+
+LONGEST = 64
+"""Tokens of a draft that are looked at."""
 
 FORGETS = 0.05
 """Weight of the newest iteration in the running means of accepted and rejected drafts."""
@@ -17,10 +19,6 @@ _TRIAL_FORGETS = 0.15
 
 # Iterations between tries of ``FewRejections``.
 _LONGEST_REST = 16
-
-# A drafter estimates how likely the verifier would choose its tokens; a relaxed rule accepts more
-# than those. With costs of so much drafts end where they are fastest (benchmarks/choosing.md).
-_RELAXED_COSTS = 0.5
 
 # Rows whose draft was rejected, a row, before anything was drafted.
 _FIRST_STOPPED = 0.5
@@ -68,20 +66,30 @@ class AcceptanceHistory:
         self.rested = 0  # iterations since something was drafted
 
 
-class Planning(Protocol):
+class Planning:
     """Decides how much to draft.
 
     Attributes:
         resumes: an iteration may draft after one that did not, in the same batch.
+        fits: how often plans have become others, by what was observed.
     """
 
-    resumes: bool
+    resumes = True
+    fits = 0
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
+        raise NotImplementedError
+
+    def probe(self, live: int) -> Plan | None:
+        """What to do before a draft, to learn what iterations take; None for nothing."""
+        return None
+
+    def observe(self, done: Iteration, asked: int) -> None:
+        """An iteration was timed. ``asked``: draft tokens of a row that the plan had."""
 
 
-class OnePlan:
+class OnePlan(Planning):
     """One plan for a whole batch, where the output depends on what is drafted: it follows from how
     many sentences a full batch has, not from those that are there or from what was accepted.
 
@@ -94,8 +102,6 @@ class OnePlan:
     def __init__(self, planning: Planning, sentences: int, chance: float) -> None:
         self.resumes = planning.resumes
         plan = planning.plan(sentences, chance)
-        if plan.costs is not None:
-            plan = plan._replace(costs=tuple(_RELAXED_COSTS * each for each in plan.costs))
         self._plan = NOTHING if plan.size == 0 else plan._replace(low=-1.0, high=2.0)
 
     def plan(self, live: int, chance: float) -> Plan:
@@ -103,14 +109,12 @@ class OnePlan:
         return self._plan
 
 
-class FewRejections:
+class FewRejections(Planning):
     """Drafts of so many tokens that few of them are expected to be rejected (``--draft-budget``).
 
     Args:
         max_rejections: expected rejected tokens of a verification, of all sentences together.
     """
-
-    resumes = True
 
     def __init__(self, max_rejections: int) -> None:
         self.max_rejections = max_rejections
@@ -156,7 +160,8 @@ class DraftBudget:
         self.acceptance = self.history.acceptance
         self.asked: int | None = None
         self.kept: Plan | None = None
-        self.live = 0
+        self.live = self.fits = 0
+        self.probes = False
         self.rested = self.history.rested
         self.over = False
         self.begun = 0  # iterations of this batch
@@ -166,26 +171,29 @@ class DraftBudget:
         if self.planning is None:
             return WHOLE
         plan = NOTHING if self.over else self._plan(self.planning, live)
-        self.over = plan.size == 0 and not self.planning.resumes
+        self.probes = plan.iterations is not None
+        self.over = plan.size == 0 and not self.planning.resumes and not self.probes
         self.asked = plan.size
         return plan
 
     def _plan(self, planning: Planning, live: int) -> Plan:
         chance = self.acceptance.chance
-        plan = self.kept
-        if live != self.live or plan is None or not plan.low <= chance < plan.high:
+        plan, known = self.kept, (live, planning.fits) == (self.live, self.fits)
+        if not known or plan is None or not plan.low <= chance < plan.high:
             plan = planning.plan(live, chance)
-            self.kept, self.live = plan, live
+            self.kept, self.live, self.fits = plan, live, planning.fits
         if plan.size != 0:
-            return plan
+            return planning.probe(live) or plan
         tries = self.begun == 0 and self.rested >= plan.rest
         return Plan(plan.trial, low=2.0) if tries else NOTHING
 
     def learn(self, iteration: Iteration) -> None:
         """An iteration is over, or several without drafts. As in block_drafter.cpp."""
         self.begun += iteration.times
+        if self.planning is not None and self.asked is not None:
+            self.planning.observe(iteration, self.asked)
         if self.asked == 0:
-            self.rested += iteration.times
+            self.rested += 0 if self.probes else iteration.times
             return
         accepted, stopped, rows = self.outcomes(iteration)
         if rows == 0:

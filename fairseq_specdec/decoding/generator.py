@@ -1,6 +1,7 @@
 """The generator that all strategies share."""
 
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,27 +11,30 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.drafting import Drafter
+from fairseq_specdec.drafting import Drafter, NoDrafter
 from fairseq_specdec.engine.backend import choose_backend
-from fairseq_specdec.engine.exits import ExitVerifier
 from fairseq_specdec.engine.once import anew
-from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.forks import Lock
 
 from .batch import OpenBatch
 from .beam.batch import BeamBatch
-from .beam.drafter import beam_drafter
 from .cuda_graphs import graphs_for
 from .draft_budget import AcceptanceHistory, Planning
-from .loop import Batch
+from .greedy import Batch
 from .nar import NarBatch
 from .native_form import native_form
 from .options import DecodingOptions
+from .pace import planning_for
 from .parts import DecodingParts
-from .planning import planning_for, verifying
 from .policy import DecodingConstraints
 from .stats import DecodingStats
+
+logger = logging.getLogger(__name__)
+
+# Weights of so many bytes and more are read from memory in each pass.
+_MANY_BYTES = 16 << 20
 
 
 class SpeculativeGenerator(SequenceGenerator):
@@ -218,21 +222,17 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> DecodingParts:
         options, drafter = self.options, self.drafter
-        fixed = options.verifies and options.exits is None  # passes that can be recorded
-        graphs = graphs_for(options, models, drafter) if fixed else None
+        graphs = graphs_for(options, models, drafter) if options.verifies else None
         asked, frees = options.backend, options.free_unpacked
         backend = choose_backend(asked, models, options.verifier_format, graphs, frees, self._once)
-        if options.beam > 1:
-            drafter = beam_drafter(drafter, options, backend)
+        if options.beam > 1 and not drafter.for_beams:
+            reason = f"--strategy {options.strategy} drafts for one hypothesis only"
+            logger.info("--beam %d: beam search without drafts: %s", options.beam, reason)
+            drafter = NoDrafter()
         layers, verifies = drafter.read_layers, options.verifies
-        if options.exits is not None:
-            verifier: Verifier = ExitVerifier(
-                models[0], options.exits, options.temperature, backend
-            )
-        else:
-            verifier = Verifier(models, options.temperature, layers, backend, verifies)
-        native_work = verifier.work() if verifies and verifier.is_native else None
-        self.stats.native_work = native_work or ()
+        verifier = Verifier(models, options.temperature, layers, backend, verifies)
+        many = verifier.nbytes >= _MANY_BYTES
+        self.stats.wide_weights = many and verifier.wide_bytes > verifier.nbytes / 2
         ready = drafter.prepare(verifier.models[0], backend)
         native, chains = None, options.beam == 1 and verifies
         if chains:
@@ -240,15 +240,15 @@ class SpeculativeGenerator(SequenceGenerator):
         planning, chained = None, native is not None
         plans = self.rule.draft_independent or options.planned_chance is not None
         if options.beam == 1 and plans and drafter.adaptive and not options.whole_drafts:
-            planning = self.planning or planning_for(verifier, drafter, ready, options, chained)
-        times = None
-        if chains and options.strategy not in ("greedy", "none"):
-            times = verifying(planning, verifier, drafter, ready)
+            sampled = not self.rule.lossless and self.rule.draft_independent
+            planning = self.planning or planning_for(
+                verifier, drafter, ready, options, chained, sampled
+            )
         history = AcceptanceHistory(drafter.first_chance)
         reads = bool(drafter.read_layers)
         return DecodingParts(
             verifier, ready, reads, self.rule, self.policy, options, drafter.ends_early, native,
-            planning, history, times,
+            planning, history,
         )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ class Iteration(NamedTuple):
     proposed: Sequence[int]  # draft tokens verified
     passes: int = 0  # of a small model that drafts token by token; 0 for other drafters
     # wall time, for all rows together: all of it, drafting, verification; zeros where nothing was
-    # timed
+    # timed; of several iterations the least verification alone
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     drafts: Sequence[list[int]] = ()  # the draft tokens. These columns are filled for traces only
     # the verifier's likeliest token at the position of each emitted one; not in beam search, nor

@@ -7,25 +7,25 @@ The rules are those of Ge et al. 2022: exact (equations 5 and 7), or top-beta an
 and 9), the latter within a regret budget or not.
 """
 
+from __future__ import annotations
+
 import ctypes
 import time
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from fairseq_specdec.drafting.base import NativeDrafts
 from fairseq_specdec.drafting.native_loop import LoopDrafts
 from fairseq_specdec.drafting.plan import Plan
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import Drafts, StepOutputs, VerifyCall
 from fairseq_specdec.engine.native.structures import Hypotheses as HypothesesView
+from fairseq_specdec.engine.state import Draft
 
 from .draft_budget import FORGETS
-from .general_step import GeneralStep
 from .iteration import Iteration
-from .native_form import NativeForm, point_to_rows
+from .native_form import NativeForm, native_session, point_to_rows
 
 # Iterations of one call that drafts.
 _MOST_WITH_DRAFTS = 64
@@ -43,16 +43,13 @@ class _Answer(NamedTuple):
 
 class NativeChains:
     """Decodes the chains of one batch several iterations at a time, as far as it can. ``general``:
-    the batch; its drafts are asked for where they have no native form."""
+    the ``greedy.Batch``; its drafts are asked for where they have no native form."""
 
-    def __init__(self, form: NativeForm, general: GeneralStep) -> None:
-        session = general.session
+    def __init__(self, form: NativeForm, general: Any) -> None:
         self.general = general
-        self.layers = session.native_layers()
-        self.table = session.sessions[0].positions  # the call points into it
-        self.call = VerifyCall(embedding=form.tables.of(self.table), rules=form.rules)
-        self.call.read = self.layers.weights.read
-        self.states: list[Tensor] = []
+        self.session = session = native_session(general.session)
+        self.call = VerifyCall(embedding=form.tables.of(session.positions), rules=form.rules)
+        self.call.read = session.weights.read
         self.undecided: Draft | None = None
 
     def run(self, max_iterations: int) -> tuple[list[Iteration], Draft | None]:
@@ -71,6 +68,7 @@ class NativeChains:
             rounds = [done._replace(forced=True) for done in self.verify(draft, 1)]
             return rounds, None if rounds else draft
         plan = general.plan()
+        max_iterations = min(max_iterations, plan.iterations or max_iterations)
         drafts = general.drafts.native_form() if plan.size != 0 else None
         if drafts is not None:
             rounds = self.speculate(drafts, max_iterations, plan)
@@ -98,22 +96,25 @@ class NativeChains:
             The iterations done; none where the general step must decide.
         """
         rows, width = draft.tokens.shape
-        self.general.hypotheses.reserve(width + max_iterations)
+        self.general.rows.reserve(width + max_iterations)
         tokens = draft.tokens if draft.tokens.stride(1) == 1 else draft.tokens.contiguous()
         sizes = draft.sizes.contiguous()
         drafts = Drafts(
             rows, width, pointer(tokens, torch.long, rows_apart=True), tokens.stride(0),
             pointer(sizes, torch.long),
         )  # fmt: skip
-        with self.general.timer("verifier"):
+        with self.general.stats.stopwatch("verifier"):
             answer = self._call(drafts, max_iterations)
             pairs = zip(tokens.tolist(), sizes.tolist())
             proposed = [tokens[:size] for tokens, size in pairs]
             done, rounds = self.call.done, []
-            alike = 0 if width or self.states or len(answer.choices) else done - 1
+            alike = 0 if width or len(answer.choices) else done - 1
             if alike > 0:  # a token each, and no row ended
                 zeros = [0] * rows
-                rounds.append(Iteration([1] * rows, zeros, zeros, zeros, zeros, times=alike))
+                seconds = (0.0, 0.0, min(answer.seconds[:alike]))
+                rounds.append(
+                    Iteration([1] * rows, zeros, zeros, zeros, zeros, 0, seconds, times=alike)
+                )
             rounds += [
                 self._iteration(answer, i, proposed, 0.0 if i else drafting, draft.passes)
                 for i in range(max(alike, 0), done)
@@ -133,22 +134,22 @@ class NativeChains:
             The iterations done. ``undecided`` is then a draft that the general step must verify
             next, if there is one.
         """
-        hypotheses, acceptance = self.general.hypotheses, self.general.budget.acceptance
+        rows, acceptance = self.general.rows, self.general.budget.acceptance
         started = time.perf_counter()
         max_iterations = min(max_iterations, _MOST_WITH_DRAFTS)
-        loop = drafts.begin_loop(hypotheses, max_iterations, plan, (*acceptance, FORGETS))
+        rows.reserve(1)
+        loop = drafts.begin_loop(rows, max_iterations, plan, (*acceptance, FORGETS))
         if loop is None:
             return []
-        hypotheses.reserve(1)
-        empty = Drafts(len(hypotheses.lengths_cpu), loop.loop.block)
+        empty = Drafts(len(rows.lengths_cpu), loop.loop.block)
         answer = self._call(empty, max_iterations, drafts, loop)
         drafts.end_loop(loop)
         done = self.call.done
         self.undecided = loop.pending_draft(done)
         rounds = [self._iteration(answer, i, loop.of(i), loop.seconds[i]) for i in range(done)]
         drafting = sum(one.seconds[1] for one in rounds)
-        self.general.timer.add("drafter", drafting)
-        self.general.timer.add("verifier", time.perf_counter() - started - drafting)
+        self.general.stats.stopwatch.add("drafter", drafting)
+        self.general.stats.stopwatch.add("verifier", time.perf_counter() - started - drafting)
         self._take_in(rounds)
         return rounds
 
@@ -171,41 +172,33 @@ class NativeChains:
         )
         self._point_to_hypotheses(call.hypotheses)
         point_to_rows(call.rules, self.general.prefix, self.general.limits)
-        states = self._room_for_states(rows, width, max_iterations if loop is None else 1)
-        call.read_count = 0 if states is None else len(self.layers.weights.read_layers)
+        states = self.session.states_for(self.general.rows.tokens.size(1))
+        call.read_count = 0 if states is None else len(self.session.weights.read_layers)
         call.drafts = drafts
         call.outputs = StepOutputs(
             ctypes.addressof(answer.outcomes),
             ctypes.addressof(answer.choices) if traced else None,
             ctypes.addressof(answer.seconds),
             pointer(states),
-            loop is None,
+            0 if states is None else states.size(1),
         )
         call.max_iterations = max_iterations
         call.loop = None
         if loop is not None and drafter is not None:
             call.drafter, call.draft_session = drafter.pointers
             call.loop = ctypes.pointer(loop.loop)
-        stack = self.layers.weights.stack
-        stack.library.call("specdec_verify", self.layers.buffers.pointer, ctypes.byref(call))
-        self.states = [] if states is None else list(states[: call.done])
+        stack = self.session.weights.stack
+        stack.library.call("specdec_verify", self.session.buffers.pointer, ctypes.byref(call))
         return answer
 
     def _point_to_hypotheses(self, view: HypothesesView) -> None:
-        tokens, scores = self.general.hypotheses.tokens, self.general.hypotheses.scores
+        rows = self.general.rows
+        tokens, scores = rows.tokens, rows.scores
         view.tokens, view.token_stride = pointer(tokens, torch.long), tokens.stride(0)
         view.scores, view.score_stride = pointer(scores), scores.stride(0)
         view.columns = tokens.size(1)
-        view.lengths = pointer(self.general.hypotheses.lengths, torch.long)
+        view.lengths = pointer(rows.lengths, torch.long)
         view.spent = pointer(self.general.rule.spent, torch.float64)
-
-    def _room_for_states(self, rows: int, width: int, max_iterations: int) -> Tensor | None:
-        """Room for the hidden states of so many iterations, which a drafter may keep."""
-        weights = self.layers.weights
-        if not self.general.reads_states:
-            return None
-        wide = len(weights.read_layers) * weights.stack.width
-        return torch.empty(max_iterations, rows, width + 1, wide)
 
     def _iteration(
         self, answer: _Answer, i: int, drafts: list[list[int]], drafting: float, passes: int = 0
@@ -229,11 +222,7 @@ class NativeChains:
         return done._replace(drafts=drafts, choices=choices, emitted=emitted)
 
     def _take_in(self, rounds: list[Iteration]) -> None:
-        """Take in what a call added to the hypotheses; the drafter is given hidden states."""
-        if not rounds:
-            return
-        added = torch.tensor([done.added for done in rounds])
-        hypotheses = self.general.hypotheses
-        hypotheses.lengths = hypotheses.lengths + added.sum(0)
-        for size, states in zip(added[-len(self.states) :], self.states):
-            self.general.drafts.commit(size, states)
+        """Count what a call added to the rows."""
+        if rounds:
+            added = [sum(sizes) for sizes in zip(*(done.added for done in rounds))]
+            self.general.rows.grow(torch.tensor(added), added)

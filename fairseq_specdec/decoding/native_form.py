@@ -8,10 +8,11 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.engine.backend import tell_once
+from fairseq_specdec.engine.native.decoder import NativeSession
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import Rules
-from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.engine.transformer import Ensemble, Verifier
 
 from .length_limits import LengthLimits
 from .policy import DecodingConstraints
@@ -66,6 +67,13 @@ def point_to_rows(rules: Rules, prefix: Tensor | None, limits: LengthLimits) -> 
     rules.prefix_width = 0 if prefix is None else prefix.size(1)
     rules.max_len = limits.longest
     rules.limits = pointer(limits.rows, torch.long)
+
+
+def native_session(session: Ensemble) -> NativeSession:
+    """The one session of a verifier with a native form."""
+    (only,) = session.sessions
+    assert isinstance(only, NativeSession)
+    return only
 
 
 def log_slower(reason: str) -> None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fairseq_specdec.engine.exits import ExitOptions
 from fairseq_specdec.engine.transfer import to_device
 from fairseq_specdec.errors import UsageError
 
@@ -36,7 +35,6 @@ class DecodingOptions:
             batch, where the output depends on them; None for plans by what was accepted so far, and
             for whole drafts where the output depends on them.
         verifies: as in ``Strategy``.
-        exits: when tokens leave before the decoder's last layer; None where none does.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 
@@ -52,7 +50,6 @@ class DecodingOptions:
     keep_trace: bool = False
     max_expected_rejections: int | None = None
     whole_drafts: bool = False
-    cost_table: str = "auto"
     look_ahead: int | None = None
     inference: bool = False
     free_unpacked: bool = False
@@ -62,7 +59,6 @@ class DecodingOptions:
     cuda_graphs: str = "auto"
     planned_chance: float | None = None
     verifies: bool = True
-    exits: ExitOptions | None = None
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.drafting import ReadyDrafter
-from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.drafting import Drafter
+from fairseq_specdec.engine.transformer import Verifier
 
 from .draft_budget import AcceptanceHistory, DraftBudget, OnePlan, Planning
 from .native_form import NativeForm
@@ -26,12 +25,10 @@ class DecodingParts(NamedTuple):
         native: the native library's description of it, where it decodes chains.
         planning: decides how much to draft; None for whole drafts.
         history: how drafts were accepted so far; None where each batch begins anew.
-        verifying: seconds of a pass of the verifier over so many tokens, by the cost model; None
-            where nobody asks.
     """
 
     verifier: Verifier
-    drafter: ReadyDrafter
+    drafter: Drafter
     read_hidden_states: bool
     rule: AcceptanceRule
     policy: DecodingConstraints
@@ -40,7 +37,6 @@ class DecodingParts(NamedTuple):
     native: NativeForm | None = None
     planning: Planning | None = None
     history: AcceptanceHistory | None = None
-    verifying: Callable[[float], float] | None = None
 
     def of_batch(self, sentences: int) -> DecodingParts:
         """For a batch that has so many sentences when it is full."""

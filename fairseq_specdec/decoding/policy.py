@@ -5,10 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
 from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits
+from fairseq_specdec.engine.state import Draft, Rows
 
 from .length_limits import LengthLimits
 
@@ -30,28 +29,25 @@ class DecodingConstraints(NamedTuple):
         """Whether a constraint depends on the tokens before."""
         return self.no_repeat_ngram_size > 0
 
-    def edits(
-        self, hypotheses: Hypotheses, width: int, limits: LengthLimits, prefix: Tensor | None
-    ) -> Edits:
+    def edits(self, rows: Rows, width: int, limits: LengthLimits, prefix: Tensor | None) -> Edits:
         """What to change for a block of ``width`` entries.
 
         Entry w decides token number lengths[b] + w, which stock calls the step.
 
         Args:
-            hypotheses: what was accepted, and, for n-gram blocking, the draft in the columns after
-                it.
+            rows: what was accepted, and, for n-gram blocking, the draft in the columns after it.
             width: W, the last accepted token and the draft.
             limits: the step at which only </s> may follow.
             prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
         """
-        reach = (hypotheses.shortest, hypotheses.longest + width - 1)
+        reach = (rows.shortest, rows.longest + width - 1)
         if not self.reads_hypotheses and not self._matters(reach, limits, prefix):
             return Edits(self._everywhere(), self.eos)
-        lengths = hypotheses.lengths
+        lengths = rows.lengths
         steps = lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
         listed = None
         if self.reads_hypotheses:
-            listed = forbidden_by_ngrams(hypotheses.tokens, steps, self.no_repeat_ngram_size)
+            listed = forbidden_by_ngrams(rows.tokens, steps, self.no_repeat_ngram_size)
         return self.edits_at(steps, reach, limits, prefix, listed)
 
     def edits_at(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
-
-from fairseq_specdec.engine.work import Work
 
 from .iteration import Iteration
 
@@ -20,10 +18,8 @@ SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
 COUNTERS = (
     "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks", "undrafted",
-    "unverified", "draft_steps", "left_early", "layers_run", "block_seconds", "step_seconds",
+    "unverified", "draft_steps",
 )  # fmt: skip
-# The cost model's passes are wrong by some hundredths (benchmarks/costs.md).
-_MODEL_ERROR = 1.1
 
 
 class Stopwatch:
@@ -93,14 +89,10 @@ class DecodingStats:
         undrafted: iterations without a draft, summed over sentences.
         unverified: of ``iterations``, those in which a small model ended the sentence (bild).
         draft_steps: passes of a small model that drafts token by token, summed over sentences.
-        left_early: tokens that left before the decoder's last layer (calm).
-        layers_run: decoder layers that the tokens of calm took.
         judged: how many iterations had so many draft tokens judged, and so many of them accepted; a
             token is judged if all before it were accepted and the sentence has not ended. Empty in
             beam search.
-        block_seconds: of all passes over blocks, as the cost model has it.
-        step_seconds: of as many passes over one token of each row.
-        native_work: of a pass of the verifier over one token; empty where torch does it.
+        wide_weights: the native library stores most of the verifier's weights as float32.
     """
 
     def __init__(self) -> None:
@@ -114,19 +106,10 @@ class DecodingStats:
         self.undrafted = 0
         self.unverified = 0
         self.draft_steps = 0
-        self.left_early = 0
-        self.layers_run = 0
         self.judged: Counter[tuple[int, int]] = Counter()
-        self.block_seconds = self.step_seconds = 0.0
         self.total_seconds = 0.0
-        self.native_work: Sequence[Work] = ()
+        self.wide_weights = False
         self.stopwatch = Stopwatch()
-
-    def expect(self, verifying: Callable[[float], float], passes: int) -> None:
-        """Add what the passes so far take by the cost model, of one batch. ``verifying``: seconds
-        of a pass over so many tokens. ``passes``: how many there were."""
-        self.block_seconds += passes * verifying(self.scored / passes)
-        self.step_seconds += passes * verifying(self.iterations / passes)
 
     def count(self, done: Iteration) -> None:
         """Add an iteration of chains, or several without drafts."""
@@ -215,37 +198,9 @@ class DecodingStats:
         return self.rollbacks / steps if steps else 0.0
 
     @property
-    def early_exit_share(self) -> float:
-        """Share of the tokens that left before the decoder's last layer (calm)."""
-        return self.left_early / self.emitted if self.emitted else 0.0
-
-    @property
-    def mean_layers(self) -> float:
-        """Decoder layers that a token of calm took; 0 for other strategies."""
-        return self.layers_run / self.emitted if self.emitted else 0.0
-
-    @property
     def undrafted_share(self) -> float:
         """Share of the iterations without a draft."""
         return self.undrafted / self.iterations if self.iterations else 0.0
-
-    @property
-    def draft_cost(self) -> float:
-        """Time of an iteration, at least, by that of a step without drafts.
-
-        Drafting was measured. The verification of a block takes as much longer than a step as the
-        cost model predicts, with allowance for its errors, and never less.
-        """
-        seconds = self.times()
-        drafting = seconds["drafter"] + seconds["drafter_encoder"]
-        longer = self.block_seconds / self.step_seconds if self.step_seconds else 1.0
-        block = max(1.0, longer / _MODEL_ERROR)
-        return block * (1 + drafting / seconds["verifier"]) if seconds["verifier"] else 1.0
-
-    @property
-    def greedy_is_faster(self) -> bool:
-        """Whether decoding without drafts would have been faster, by measurement and cost model."""
-        return self.drafted > 0 and self.mean_accepted_tokens < self.draft_cost
 
     def times(self) -> dict[str, float]:
         """Seconds by section; ``rest`` is all other time."""
@@ -271,13 +226,9 @@ class DecodingStats:
             "acceptance_rate": self.acceptance_rate,
             "fallback_share": self.fallback_share,
             "rollback_share": self.rollback_share,
-            "early_exit_share": self.early_exit_share,
-            "mean_layers": self.mean_layers,
             "unverified": float(self.unverified),
             "undrafted_iterations": float(self.undrafted),
             "undrafted_share": self.undrafted_share,
-            "draft_cost": self.draft_cost,
-            "greedy_is_faster": float(self.greedy_is_faster),
             "seconds": self.total_seconds,
         }
         figures.update({f"seconds_{name}": value for name, value in self.times().items()})
@@ -287,15 +238,9 @@ class DecodingStats:
         """One line for the log."""
         times = self.times()
         shares = " / ".join(f"{name.replace('_', ' ')} {times[name]:.2f} s" for name in SECTIONS)
-        exits = ""
-        if self.layers_run:
-            exits = (
-                f", {100 * self.early_exit_share:.1f}% of the tokens left early, after "
-                f"{self.mean_layers:.2f} layers on average"
-            )
         return (
             f"strategy {strategy}: {self.sentences} sentences, {self.iterations} iterations "
             f"({self.mean_iterations:.2f} a sentence), {self.mean_accepted_tokens:.2f} mean "
             f"accepted tokens, {100 * self.acceptance_rate:.1f}% of {self.drafted} drafted "
-            f"tokens accepted{exits}; {self.total_seconds:.2f} s: {shares}"
+            f"tokens accepted; {self.total_seconds:.2f} s: {shares}"
         )

@@ -1,7 +1,7 @@
 """Drafters: who proposes the next tokens."""
 
 from .autoregressive import AutoregressiveDrafter
-from .base import Drafter, DraftOptions, DraftSession, Forecast, NoDrafter, ReadyDrafter, Source
+from .base import Drafter, DraftOptions, DraftSession, NoDrafter, Source
 from .blockwise_heads import BlockwiseHeadsDrafter
 from .early_exit import EarlyExitDrafter
 from .input_copy import InputCopyDrafter
@@ -15,11 +15,9 @@ __all__ = [
     "DraftSession",
     "Drafter",
     "EarlyExitDrafter",
-    "Forecast",
     "InputCopyDrafter",
     "LookupDrafter",
     "NarBlockDrafter",
     "NoDrafter",
-    "ReadyDrafter",
     "Source",
 ]

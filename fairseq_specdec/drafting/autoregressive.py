@@ -1,19 +1,17 @@
 """A small autoregressive Transformer as drafter, decoded token by token with its own cache."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+import copy
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_specdec.engine.backend import TORCH, Backend
-from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.hypotheses import Hypotheses
-from fairseq_specdec.engine.layout import Layout, first_slots
-from fairseq_specdec.engine.transfer import to_device
-from fairseq_specdec.engine.transformer import TransformerSession, TransformerWeights
-from fairseq_specdec.engine.work import Pass
+from fairseq_specdec.engine.backend import TORCH, AnySession, Backend
+from fairseq_specdec.engine.state import Draft, Layout, Rows
+from fairseq_specdec.engine.transformer import Transformer
 
 from .base import (
     Budget,
@@ -21,11 +19,8 @@ from .base import (
     Drafter,
     DraftOptions,
     DraftSession,
-    Forecast,
-    ReadyDrafter,
     SilentSession,
     Source,
-    States,
     move_to_verifier,
 )
 
@@ -41,125 +36,62 @@ class AutoregressiveDrafter(Drafter):
     other rows continue.
     """
 
-    for_beams = True
+    weights: Transformer  # of a prepared drafter
 
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model
         self.options = options
         self.block_size = options.block_size
 
-    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> AutoregressiveDrafter:
+        ready = copy.copy(self)
         backend = move_to_verifier(self.model, verifier, self.options, backend)
-        weights = TransformerWeights.of(self.model, "--drafter-path", backend)
-        return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=True)
-
-
-class ReadyAutoregressiveDrafter(NamedTuple):
-    """Drafts with a small model whose weights were read. ``own_encoder``: run the small model's
-    encoder; else attend to the verifier's encoder output."""
-
-    weights: TransformerWeights
-    options: DraftOptions
-    own_encoder: bool
-
-    @property
-    def in_library(self) -> bool:
-        return False
-
-    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
-        work = self.weights.work()
-        return None if work is None else [Pass(each, 1) for each in work] * size
+        ready.weights = Transformer.of(self.model, "--drafter-path", backend)
+        return ready
 
     def open(self, source: Source) -> DraftSession:
-        weights = self.weights
+        model, encode = self.model, self.weights.encode
         # For a source that is too long for the small model's position table, nothing is drafted.
-        if source.net_input["src_tokens"].size(1) > weights.model.encoder.max_positions():
+        if source.net_input["src_tokens"].size(1) > model.encoder.max_positions():
             return SilentSession()
         encoder_out = source.encoder_out
-        if self.own_encoder:
+        if encode is not None:
             with source.timer("drafter_encoder"):
-                encoder_out = weights.encode(source.net_input, source.padded)
+                encoder_out = encode(source.net_input, source.padded)
         # Drafting the token at a position takes the token before it as input.
-        last = min(source.max_len, weights.decoder.max_positions())
-        capacity = first_slots(last) + self.options.block_size + 1
+        last = min(source.max_len, model.decoder.max_positions())
         with source.timer("drafter"):
-            session = weights.open(encoder_out, last - 1, capacity)
-        return AutoregressiveSession(session, self.options, last)
+            session = self.weights.open(encoder_out, last - 1, self.options.block_size)
+        return AutoregressiveSession(
+            session, self.options, last, len(source.net_input["src_tokens"])
+        )
 
 
 class AutoregressiveSession(DraftSession):
     """The small model's cache for one batch. ``last``: most tokens of an output that the small
     model can draft."""
 
-    forecasts = True
-
-    def __init__(self, session: TransformerSession, options: DraftOptions, last: int) -> None:
+    def __init__(self, session: AnySession, options: DraftOptions, last: int, rows: int) -> None:
         self.session = session
         self.options = options
         self.last = last
+        self.cached = [0] * rows  # slots of each row that may hold tokens of its output
 
-    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
-        # Before anything else: the cache and the hypotheses tell which drafts were accepted.
-        self._roll_back(hypotheses)
-        steps = min(self.options.block_size, self.last - hypotheses.shortest)
+    def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
+        # Accepted tokens are draft tokens in the cache, except for the last one, the bonus token.
+        self.cached = [min(pair) for pair in zip(self.cached, rows.lengths_cpu)]
+        steps = min(self.options.block_size, self.last - rows.shortest)
         if budget is not None:
             steps = min(steps, budget)
-        if steps <= 0:
-            return Draft.empty(hypotheses.lengths)
-        return self._draft(hypotheses, steps)
+        return self._draft(rows, steps) if steps > 0 else Draft.empty(rows.lengths)
 
-    def forecast(
-        self, hypotheses: Hypotheses, kept: list[int], hidden_states: States, steps: int, count: int
-    ) -> Forecast | None:
-        lengths_cpu, cached = hypotheses.lengths_cpu, self.session.layers.cache.lengths_cpu
-        # The last token is read in any case.
-        known = [min(*three) for three in zip(cached, lengths_cpu, (keep + 1 for keep in kept))]
-        self.session.commit(to_device(known, hypotheses.lengths.device), known)
-        steps = min(steps, self.last - hypotheses.longest)
-        if steps <= 0:
-            return None
-        self.session.layers.cache.reserve(max(lengths_cpu) + steps)
-        inputs, at = self._unread(hypotheses)
-        ranked = []
-        for step in range(steps):
-            layout = Layout.at(at, [have + step for have in lengths_cpu])
-            logits = self.session.logits(self.session.run(inputs, layout)[:, -1])
-            logits[:, self.options.pad] = float("-inf")
-            ranked.append(F.log_softmax(logits, -1, dtype=torch.float32).topk(count, dim=-1))
-            inputs = ranked[-1].indices[:, :1]
-            at = (hypotheses.lengths + (step + 1)).unsqueeze(1)
-        read = [have + steps for have in lengths_cpu]
-        self.session.commit(hypotheses.lengths + steps, read)
-        log_probs, tokens = zip(*ranked)
-        return Forecast(torch.stack(log_probs, 1), torch.stack(tokens, 1))
-
-    def _roll_back(self, hypotheses: Hypotheses) -> None:
-        """Remove drafts that were not accepted from the cache.
-
-        Accepted tokens are draft tokens in the cache, except for the last one, the bonus token.
-        """
-        cache = self.session.layers.cache
-        lengths = torch.minimum(cache.lengths, hypotheses.lengths)
-        pairs = zip(cache.lengths_cpu, hypotheses.lengths_cpu)
-        self.session.commit(lengths, [min(known, have) for known, have in pairs])
-
-    def _unread(self, hypotheses: Hypotheses) -> tuple[Tensor, Tensor]:
-        """(tokens long [B, W], positions long [B, W]) accepted since the last draft.
-
-        Columns end at each row's last accepted token, so rows with fewer new tokens run some tokens
-        a second time, which writes the same keys and values.
-        """
-        cached = self.session.layers.cache.lengths_cpu
-        fresh = max(have + 1 - known for have, known in zip(hypotheses.lengths_cpu, cached))
-        columns = torch.arange(1 - fresh, 1, device=hypotheses.lengths.device)
-        at = (hypotheses.lengths.unsqueeze(1) + columns).clamp(min=0)
-        return hypotheses.tokens.gather(1, at), at
-
-    def _draft(self, hypotheses: Hypotheses, steps: int) -> Draft:
+    def _draft(self, rows: Rows, steps: int) -> Draft:
         """Up to ``steps`` tokens of each row."""
-        lengths, lengths_cpu = hypotheses.lengths, hypotheses.lengths_cpu
-        self.session.layers.cache.reserve(max(lengths_cpu) + steps)
-        inputs, at = self._unread(hypotheses)
+        lengths, lengths_cpu = rows.lengths, rows.lengths_cpu
+        # Tokens accepted since the last draft. A row with fewer of them runs some a second time, to
+        # the same keys and values.
+        at = rows.last_columns(max(h + 1 - c for h, c in zip(lengths_cpu, self.cached)))
+        inputs = rows.tokens.gather(1, at)
         room = (self.last - lengths).clamp(min=0, max=steps)
         counts = torch.zeros_like(lengths)
         open_rows = room > 0
@@ -182,7 +114,7 @@ class AutoregressiveSession(DraftSession):
         passes = width = len(drafted)
         if not counts.is_cuda:
             width = int(counts.max())
-        self.session.commit(lengths + passes, [have + passes for have in lengths_cpu])
+        self.cached = [have + passes for have in lengths_cpu]
         log_probs = torch.stack(chances, 1)[:, :width] if chances else None
         own = torch.stack(scores, 1)[:, :width] if scores else None
         tokens = torch.stack(drafted, 1)[:, :width]
@@ -191,7 +123,7 @@ class AutoregressiveSession(DraftSession):
     def step_logits(self, inputs: Tensor, layout: Layout) -> Tensor:
         """[B, V], of the last column; they hold until the next step."""
         if inputs.size(1) == 1:  # wider ones may repeat a position, and are no chain
-            logits = self.session.run_graph(inputs, layout, TransformerSession.logits)
+            logits = self.session.replay(inputs, layout, type(self.session).logits)
             if logits is not None:
                 return logits[:, -1]
         return self.session.logits(self.session.run(inputs, layout)[:, -1])
@@ -224,8 +156,9 @@ class AutoregressiveSession(DraftSession):
             scores.append(log_probs.gather(1, token.unsqueeze(1)).squeeze(1))
         return token, sure
 
-    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
-        self.session.select(rows, rows_cpu)
+    def keep(self, rows: Tensor, kept: list[int]) -> None:
+        self.session.keep(rows, len(kept))
+        self.cached = [self.cached[row] for row in kept]
 
     def close(self) -> None:
         self.session.close()

@@ -1,5 +1,7 @@
 """The contract between a drafter and the decoding loop."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,13 +11,11 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
-from fairseq_specdec.engine.backend import TORCH, Backend, NativeBackend
+from fairseq_specdec.engine.backend import TORCH, AnySession, Backend, NativeBackend
 from fairseq_specdec.engine.devices import supported
-from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native.packed_file import number_format_of
 from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
-from fairseq_specdec.engine.work import Pass
+from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.errors import UsageError
 
 from .native_loop import LoopDrafts
@@ -26,9 +26,6 @@ Costs = Sequence[float] | None
 Means = tuple[float, float, float]
 """Running means of accepted tokens and of stops of a row, and the weight of the newest iteration in
 them, as in ``DraftBudget``."""
-
-States = tuple[Tensor, Tensor] | None
-"""Hidden states [B, W, n C], and how many of each row count, long [B]."""
 
 
 class Timer(Protocol):
@@ -45,12 +42,15 @@ class Source(NamedTuple):
         encoder_out: the (first) verifier's encoder output, as fairseq gives it.
         max_len: most target tokens before </s>.
         timer: times ``drafter_encoder``, and the start of a batch as ``drafter``.
+        verifier: the (first) verifier's session, whose ``states`` hold the drafter's
+            ``read_layers``; None where nothing verifies.
     """
 
     net_input: dict[str, Any]
     encoder_out: dict[str, Any]
     max_len: int
     timer: Timer
+    verifier: AnySession | None = None
 
     @property
     def padded(self) -> bool | None:
@@ -82,7 +82,7 @@ class DraftOptions:
             not pay.
         row_independent: the drafts of a row do not depend on how many rows there are, nor on their
             lengths.
-        unverified_passes: over a block whose tokens are the output; 0 where a verifier judges them.
+        verified: a verifier judges the drafts; else they are the output.
         scored: a small model's drafts have their tokens' log-probabilities.
     """
 
@@ -98,15 +98,8 @@ class DraftOptions:
     any_dtype: bool = False
     any_confidence: bool = False
     row_independent: bool = False
-    unverified_passes: int = 0
+    verified: bool = True
     scored: bool = False
-
-
-class Forecast(NamedTuple):
-    """What may follow a prefix: the likeliest M tokens of each of the next K positions."""
-
-    log_probs: Tensor  # float [B, K, M], falling
-    tokens: Tensor  # long [B, K, M]
 
 
 class NativeDrafts(Protocol):
@@ -117,12 +110,12 @@ class NativeDrafts(Protocol):
     def pointers(self) -> tuple[Any, Any]: ...
 
     def begin_loop(
-        self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
+        self, rows: Rows, max_iterations: int, plan: Plan, means: Means
     ) -> LoopDrafts | None:
         """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
 
         Args:
-            hypotheses: what was accepted.
+            rows: what was accepted.
             max_iterations: that the call may do.
             plan: what they draft; the loop ends where it no longer holds.
             means: of the iterations before.
@@ -132,7 +125,7 @@ class NativeDrafts(Protocol):
         """
 
     def end_loop(self, drafts: LoopDrafts) -> None:
-        """The call is over; its last hidden states come with ``commit``."""
+        """The call is over."""
 
 
 class DraftSession:
@@ -140,54 +133,23 @@ class DraftSession:
 
     Class attributes:
         never_drafts: it never drafts anything, so that it need not be asked.
-        forecasts: ``forecast`` can be asked.
     """
 
     never_drafts = False
-    forecasts = False
 
     def native_form(self) -> NativeDrafts | None:
         """How the native library drafts as ``propose`` does; None where it cannot."""
         return None
 
-    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
+    def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
         """Draft the tokens that follow the accepted ones.
 
         Args:
-            hypotheses: what was accepted.
+            rows: what was accepted.
             budget: draft tokens of a row that the loop can use; None for any number. A drafter may
-                draft more, which is cut off. At 0 it drafts nothing, and
-                reads what was accepted.
+                draft more, which is cut off. At 0 it drafts nothing.
             costs: of ``Plan``: a drafter that knows how likely its tokens are accepted drafts so
                 many that those expected to be accepted exceed the cost by most.
-        """
-        raise NotImplementedError
-
-    def commit(self, sizes: Tensor, hidden_states: Tensor | None) -> None:
-        """Called after a verification.
-
-        Args:
-            sizes: long [B], so many tokens of each row were accepted now, at most W.
-            hidden_states: [B, W, n C], the (first) verifier's, of the drafter's ``read_layers``
-                side by side; entry w predicted the w-th token after those accepted before. None
-                for a drafter that reads no layers.
-        """
-
-    def forecast(
-        self, hypotheses: Hypotheses, kept: list[int], hidden_states: States, steps: int, count: int
-    ) -> Forecast | None:
-        """The likeliest next tokens, for a beam search: instead of ``propose`` and ``commit``.
-
-        Args:
-            hypotheses: any prefixes, one of each row, longer than those of the last call.
-            kept: so many first tokens of each row are those of the last call's prefix.
-            hidden_states: those that predicted the other tokens, [B, F, n C], and how many count
-                of each row, long [B]; None for a drafter that reads no layers.
-            steps: positions to look at, 1 or more.
-            count: M.
-
-        Returns:
-            K positions, at most ``steps``; None where there is no room for one.
         """
         raise NotImplementedError
 
@@ -195,31 +157,16 @@ class DraftSession:
         """The tokens, in their order, that the hypotheses of a beam search probably repeat."""
         return ()
 
-    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
-        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
+    def keep(self, rows: Tensor, kept: list[int]) -> None:
+        """Keep only these rows (ascending numbers; on the device and as Python ints)."""
 
     def close(self) -> None:
         """End the batch; other batches may use its buffers."""
 
 
-class ReadyDrafter(Protocol):
-    """A drafter with the weights that it read. Batches of many threads share it; nothing of it
-    changes. ``in_library``: a call of the native library makes its drafts between verifications."""
-
-    @property
-    def in_library(self) -> bool: ...
-
-    def open(self, source: Source) -> DraftSession:
-        """Begin a batch."""
-
-    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
-        """What drafting ``size`` tokens of each of ``rows`` rows computes, for a row; None where it
-        is not known."""
-
-
 class Drafter:
-    """Proposes tokens. A drafter holds its settings, and its model if it has one; its attributes
-    keep the values of its construction.
+    """Proposes tokens. A drafter holds its settings, and its model if it has one; ``prepare`` gives
+    one that holds the weights too. Batches of many threads share that one; nothing of it changes.
 
     Class attributes:
         read_layers: the verifier's decoder layers, counted from 1, whose hidden states its sessions
@@ -227,7 +174,7 @@ class Drafter:
         adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
         for_beams: its sessions can draft for the hypotheses of a beam search.
         runs_model: a draft takes passes of a model.
-        in_library: as in ``ReadyDrafter``.
+        in_library: a call of the native library makes its drafts between verifications.
         block_size: most draft tokens of an iteration; None where there is no limit.
         ends_early: it drafts fewer tokens than it is asked for where it expects the others to be
             rejected.
@@ -245,9 +192,8 @@ class Drafter:
     read_layers: Sequence[int] = ()
     adaptive = True
 
-    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        """Read the weights: before the first batch, and when they have changed. Batches that were
-        opened before keep the weights that were read before.
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
+        """Read the weights: before the first batch, and when they have changed.
 
         Args:
             verifier: the (first) verifier's model; a drafter's own model is moved to its device and
@@ -255,17 +201,14 @@ class Drafter:
             backend: what runs a drafter that is a model.
 
         Returns:
-            What opens batches; the drafter itself, unless it overrides ``prepare``.
+            What opens batches: a copy with the weights of this reading, which batches keep that are
+            open when weights are read anew; a drafter without weights returns itself.
         """
         return self
 
     def open(self, source: Source) -> DraftSession:
-        """Begin a batch; for drafters that do not override ``prepare``."""
+        """Begin a batch; the drafter is one that ``prepare`` gave."""
         raise NotImplementedError
-
-    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
-        """As of ``ReadyDrafter``; nothing, for drafters that run no model."""
-        return None if self.runs_model else ()
 
 
 class SilentSession(DraftSession):
@@ -273,8 +216,8 @@ class SilentSession(DraftSession):
 
     never_drafts = True
 
-    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
-        return Draft.empty(hypotheses.lengths)
+    def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
+        return Draft.empty(rows.lengths)
 
 
 class NoDrafter(Drafter):

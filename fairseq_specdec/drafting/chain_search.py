@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -21,11 +21,6 @@ _CANDIDATES = (64, 32)
 def chain_candidates(options: DraftOptions) -> tuple[int, int]:
     """Candidates of the chain at each mask: for one row, and for each of several rows."""
     return (_CANDIDATES[0],) * 2 if options.row_independent else _CANDIDATES
-
-
-def all_words(columns: Tensor) -> Tensor:
-    """The words of columns of logits of the whole vocabulary: themselves."""
-    return columns
 
 
 class ChainSearch:
@@ -61,18 +56,16 @@ class ChainSearch:
         previous: Tensor,
         confidence: float = 0.0,
         costs: Sequence[float] | None = None,
-        words: Callable[[Tensor], Tensor] = all_words,
     ) -> tuple[Tensor, Tensor]:
         """Choose the tokens of a block.
 
         Args:
             features: [B, K, C], the masks'.
-            logits: [B, K, V], of the masks alone; or of some words.
+            logits: [B, K, V], of the masks alone.
             previous: long [B], the token before the block.
             confidence: end a row before the first token whose probability among the candidates,
                 times those of the tokens before it, is below this; 0 for never.
             costs: as in ``token_choice.kept_lengths``.
-            words: gives the tokens of columns of ``logits``, long [B, K, m] to [B, K, m].
 
         Returns:
             (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
@@ -80,7 +73,7 @@ class ChainSearch:
         """
         if features.is_cuda:
             return self.whole(features, logits, previous, confidence, costs)
-        given = self._candidates(features, logits, words)
+        given = self._candidates(features, logits)
         chosen: list[Tensor] = []
         chances: list[Tensor] = []
         run = _Run(self, given, previous)
@@ -99,36 +92,11 @@ class ChainSearch:
         sizes = kept_lengths(torch.cat(chances, 1), confidence, costs)
         return tokens[:, : int(sizes.max())], sizes
 
-    def _candidates(
-        self, features: Tensor, logits: Tensor, words: Callable[[Tensor], Tensor] = all_words
-    ) -> _Candidates:
+    def _candidates(self, features: Tensor, logits: Tensor) -> _Candidates:
         count = self.candidates[0 if features.size(0) == 1 else 1]
-        scores, columns = logits.topk(min(count, logits.size(-1)), dim=-1)
-        tokens = words(columns)
+        scores, tokens = logits.topk(min(count, logits.size(-1)), dim=-1)
         rows = nn.functional.embedding(tokens, self.for_token).float()
         return _Candidates(scores.float(), tokens, rows, self.of_mask(features.float()))
-
-    def rank(
-        self, features: Tensor, logits: Tensor, previous: Tensor, count: int
-    ) -> tuple[Tensor, Tensor]:
-        """The likeliest tokens of each mask, after the likeliest of those before.
-
-        Args:
-            features, logits, previous: as for a call.
-            count: M, tokens of each mask; at most the candidates.
-
-        Returns:
-            (log-probabilities among the candidates, float [B, K, M], falling; tokens long
-            [B, K, M]).
-        """
-        run = _Run(self, self._candidates(features, logits), previous)
-        log_probs, tokens = [], []
-        for step in range(features.size(1)):
-            values, ranked = run.totals(step).log_softmax(1).topk(count, dim=1)
-            log_probs.append(values)
-            tokens.append(run.choices[step].gather(1, ranked))
-            run.take(step, ranked[:, :1])
-        return torch.stack(log_probs, 1), torch.stack(tokens, 1)
 
     def whole(
         self,
@@ -140,6 +108,17 @@ class ChainSearch:
     ) -> tuple[Tensor, Tensor]:
         """As a call, always with K tokens, in fewer kernels: what any candidate gives to the next
         state is looked up at once, and a chosen one is known by its rank until the end."""
+        judges = confidence > 0 or costs is not None
+        tokens, chances = self.judged(features, logits, previous, judges)
+        if chances is None:
+            return tokens, torch.full_like(previous, tokens.size(1))
+        return tokens, kept_lengths(chances, confidence, costs)
+
+    def judged(
+        self, features: Tensor, logits: Tensor, previous: Tensor, judges: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
+        """The tokens of a block, long [B, K], and where ``judges`` their probabilities among the
+        candidates, float [B, K], each after the tokens before it."""
         scores, candidates, rows, of_mask = self._candidates(features, logits)
         known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
         following = nn.functional.embedding(candidates[:, :-1], self.of_token)
@@ -147,7 +126,6 @@ class ChainSearch:
         bonus = scores.unsqueeze(3)
         ranks: list[Tensor] = []
         chances: list[Tensor] = []
-        judges = confidence > 0 or costs is not None
         for place in range(candidates.size(1)):
             state = torch.tanh(known)
             total = torch.baddbmm(bonus[:, place], rows[:, place], state.unsqueeze(2)).squeeze(2)
@@ -162,9 +140,7 @@ class ChainSearch:
                 chosen = following[:, place].gather(1, at).squeeze(1)
                 known = torch.addmm(chosen, state, self.of_state)
         tokens = candidates.gather(2, torch.stack(ranks, 1)).squeeze(2)
-        if not judges:
-            return tokens, torch.full_like(previous, tokens.size(1))
-        return tokens, kept_lengths(torch.cat(chances, 1), confidence, costs)
+        return tokens, torch.cat(chances, 1) if judges else None
 
 
 class _Candidates(NamedTuple):

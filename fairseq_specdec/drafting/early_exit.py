@@ -1,17 +1,20 @@
 """The first layers of the verifier's decoder as its small model."""
 
+from __future__ import annotations
+
+import copy
 from types import SimpleNamespace
 from typing import Any
 
 from fairseq_specdec.engine.backend import TORCH, Backend
-from fairseq_specdec.engine.exits import DecoderPart, exits_of
-from fairseq_specdec.engine.transformer import TransformerWeights
+from fairseq_specdec.engine.transformer import Transformer
+from fairseq_specdec.errors import UsageError
 
-from .autoregressive import ReadyAutoregressiveDrafter
-from .base import Drafter, DraftOptions, ReadyDrafter
+from .autoregressive import AutoregressiveDrafter
+from .base import DraftOptions
 
 
-class EarlyExitDrafter(Drafter):
+class EarlyExitDrafter(AutoregressiveDrafter):
     """Drafts with the first n decoder layers of an ``EarlyExitTransformer`` (Kim et al. 2023, 4.4).
 
     The source is read once: the verifier's encoder output serves both. Drafts have a session of
@@ -21,21 +24,39 @@ class EarlyExitDrafter(Drafter):
     """
 
     def __init__(self, model: Any, options: DraftOptions) -> None:
-        self.model = _first_layers(model)
-        self.options = options
-        self.block_size = options.block_size
+        super().__init__(_first_layers(model), options)
 
-    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        def read() -> TransformerWeights:
-            part = _first_layers(verifier)
-            return TransformerWeights(part, "--path", backend=backend, own_encoder=False)
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> EarlyExitDrafter:
+        ready, part = copy.copy(self), _first_layers(verifier)
+        ready.model = part
+        ready.weights = backend.once(
+            ("first layers", verifier),
+            lambda: Transformer.read(part, "--path", backend, own_encoder=False),
+        )
+        return ready
 
-        weights = backend.once(("first layers", verifier), read)
-        return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=False)
+
+class _FirstLayers:
+    """So many layers of a decoder, with its embeddings, norm and projections."""
+
+    def __init__(self, decoder: Any, count: int) -> None:
+        self._decoder = decoder
+        self.layers = list(decoder.layers[:count])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
 
 
 def _first_layers(verifier: Any) -> SimpleNamespace:
-    """The verifier's encoder, and its decoder up to the first exit."""
-    layer, decoder = exits_of(verifier, "bild with a small model")[0], verifier.decoder
-    part = DecoderPart(decoder, decoder.layers[:layer])
-    return SimpleNamespace(encoder=verifier.encoder, decoder=part)
+    """The verifier's encoder, and its decoder up to the exit. Raises ValueError: it has none."""
+    count: int | None = getattr(verifier, "exit_layer", None)
+    if count is None:
+        raise UsageError(
+            "",
+            f"--path holds a {type(verifier).__name__}, which has no early exit",
+            "train one with --arch early_exit_transformer --criterion early_exit_loss "
+            "(--finetune-from-model starts from this checkpoint), or use --strategy bild with a "
+            "small model",
+        )
+    decoder = _FirstLayers(verifier.decoder, count)
+    return SimpleNamespace(encoder=verifier.encoder, decoder=decoder)

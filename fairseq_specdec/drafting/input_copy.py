@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native.structures import DraftLoop, SourceCopy
+from fairseq_specdec.engine.state import Rows
 
 from .base import Drafter, DraftSession, Means, Source
 from .edit_table import EditTable
@@ -161,16 +161,18 @@ class InputCopySession(HostSession):
         return self
 
     def begin_loop(
-        self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
+        self, rows: Rows, max_iterations: int, plan: Plan, means: Means
     ) -> LoopDrafts | None:
-        if hypotheses.shortest >= self.max_len:
+        if rows.shortest >= self.max_len:
             return None
-        sizes = list(map(len, self.sources))
+        sources = [self.sources[row] for row in rows.origin]
+        begin, seen = ([values[row] for row in rows.origin] for values in (self.begin, self.seen))
+        sizes = list(map(len, sources))
         limits = (self.settings.block_size, plan.size, max(sizes))
         block = min(limit for limit in limits if limit is not None)
-        rows = ctypes.c_int64 * len(sizes)
-        tokens = (ctypes.c_int64 * sum(sizes))(*(t for source in self.sources for t in source))
-        kept = (tokens, rows(*sizes), rows(*self.begin), rows(*self.seen))
+        count = ctypes.c_int64 * len(sizes)
+        tokens = (ctypes.c_int64 * sum(sizes))(*(token for each in sources for token in each))
+        kept = (tokens, count(*sizes), count(*begin), count(*seen))
         addresses = list(map(ctypes.addressof, kept))
         copy = SourceCopy(
             len(sizes), *addresses[:2], self.settings.max_suffix or 0, self.settings.realign,
@@ -179,16 +181,12 @@ class InputCopySession(HostSession):
         loop = DraftLoop(block=block, max_len=self.max_len, positions=-1)
         loop.accepted, loop.stopped, loop.forgets = means
         loop.low, loop.high, loop.copy = plan.low, plan.high, ctypes.addressof(copy)
-        return LoopDrafts(loop, [0] * len(sizes), max_iterations, (copy, kept))
+        return LoopDrafts(loop, [0] * len(sizes), max_iterations, (copy, kept, rows.origin))
 
     def end_loop(self, drafts: LoopDrafts) -> None:
-        _, (_, _, begin, seen) = drafts.kept
-        self.begin, self.seen = list(begin), list(seen)
+        _, (_, _, begin, seen), origin = drafts.kept
+        for row, *reached in zip(origin, begin, seen):
+            self.begin[row], self.seen[row] = reached
 
     def likely_copied(self, row: int) -> Sequence[int]:
         return self.sources[row][1:-1]  # without start symbol and </s>
-
-    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
-        for name in ("sources", "begin", "seen"):
-            values = getattr(self, name)
-            setattr(self, name, [values[row] for row in rows_cpu])

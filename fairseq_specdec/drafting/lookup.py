@@ -3,8 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from .base import Drafter, DraftSession, Source
 from .on_host import MAX_SUFFIX, HostSession, sources_of
 
@@ -102,6 +100,3 @@ class LookupSession(HostSession):
     def likely_copied(self, row: int) -> Sequence[int]:
         text = self.texts[row]
         return text.tokens[: text.output_start][1:-1]  # without start symbol and </s>
-
-    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
-        self.texts = [self.texts[row] for row in rows_cpu]

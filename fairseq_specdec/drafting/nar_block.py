@@ -1,19 +1,17 @@
 """The non-autoregressive block drafter of GAD and SpecDec, decoded with a cached prefix."""
 
+from __future__ import annotations
+
+import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyDecoderSession, AnyEncoder, Backend
-from fairseq_specdec.engine.draft import Draft
+from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyEncoder, Backend
 from fairseq_specdec.engine.eager.positions import learned_limit
-from fairseq_specdec.engine.hypotheses import Hypotheses
-from fairseq_specdec.engine.layout import Layout, first_slots, horizon_mask
-from fairseq_specdec.engine.native.decoder import NativeDecoder
-from fairseq_specdec.engine.transfer import to_device
-from fairseq_specdec.engine.work import Pass
+from fairseq_specdec.engine.state import Draft, Layout, Rows, first_slots, horizon_mask
 
 from .base import (
     Budget,
@@ -21,20 +19,15 @@ from .base import (
     Drafter,
     DraftOptions,
     DraftSession,
-    Forecast,
-    ReadyDrafter,
     SilentSession,
     Source,
-    States,
     move_to_verifier,
 )
-from .chain_search import ChainSearch, all_words, chain_candidates
+from .chain_search import ChainSearch, chain_candidates
 from .graphed_block import GraphedBlock
-from .hidden_state_queue import BlockSession, HiddenStateQueue
-from .listed_words import ListedWords
 from .mask_count import MaskLimits
 from .native_block import NativeBlockDrafter, NativeBlockSession
-from .state_products import StateProducts
+from .state_products import StateProducts, states_at
 from .token_choice import likeliest, without_repeats
 
 
@@ -55,8 +48,17 @@ class NarBlockDrafter(Drafter):
             is not for a drafter with a chain head, nor with ``collapse_repeats`` or ``confidence``.
     """
 
-    for_beams = True
     whole_on_gpu = True
+
+    # Of a prepared drafter:
+    layers: AnyDecoder  # of its decoder
+    encode: AnyEncoder | None  # its encoder; None for an ``AttachedDrafter``
+    # its products of the verifier's hidden states; None for any but an ``AttachedDrafter``
+    states: StateProducts | None = None
+    # chooses among candidates of neighbouring masks; None without a chain head
+    chain: ChainSearch | None = None
+    # all of it in the native library; then ``states`` and ``chain`` are None
+    native: NativeBlockDrafter | None = None
 
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model
@@ -66,69 +68,34 @@ class NarBlockDrafter(Drafter):
         self.adaptive = not model.decoder.whole_blocks
         self.ends_early = options.any_confidence or options.confidence > 0
 
-    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        backend = move_to_verifier(self.model, verifier, self.options, backend)
-        model = backend.once((self.model, verifier), lambda: self.model.for_verifier(verifier))
-        decoder, encoder = model.decoder, model.encoder
-        reads = bool(self.read_layers)
-        layers = backend.decoder(decoder, "--drafter-path", (), encoder)
-        word_list = self.model.word_list
-        drafts_listed = self.options.sampler is None and not self.options.unverified_passes
-        candidates = chain_candidates(self.options)
-        native = backend.once(
-            ("block drafter", decoder, drafts_listed, candidates),
-            lambda: NativeBlockDrafter.find(decoder, layers, self.options, word_list),
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> NarBlockDrafter:
+        ready = copy.copy(self)
+        ready._read(verifier, move_to_verifier(self.model, verifier, self.options, backend))
+        return ready
+
+    def _read(self, verifier: Any, backend: Backend) -> None:
+        options, own = self.options, self.model
+        self.model = backend.once((own, verifier), lambda: own.for_verifier(verifier))
+        decoder, encoder = self.model.decoder, self.model.encoder
+        self.layers = layers = backend.decoder(decoder, "--drafter-path", (), encoder)
+        self.encode = None if self.read_layers else backend.encoder(encoder)
+        verified = options.sampler is None and options.verified
+        candidates = chain_candidates(options)
+        self.native = backend.once(
+            ("block drafter", decoder, verified, candidates),
+            lambda: NativeBlockDrafter.find(decoder, layers, options, own.word_list),
         )
-        states = chain = None
-        if reads and native is None:
-            states = backend.once(
+        self.in_library = self.native is not None and not options.collapse_repeats
+        if self.native is not None:
+            return
+        if self.read_layers:
+            self.states = backend.once(
                 ("states", decoder), lambda: StateProducts(decoder, backend.frees)
             )
-        if decoder.chain and native is None:
-            chain = backend.once(
+        if decoder.chain:
+            self.chain = backend.once(
                 ("chain", decoder, candidates), lambda: ChainSearch(decoder, candidates)
             )
-        return ReadyNarBlockDrafter(
-            model, self.options, layers, None if self.read_layers else backend.encoder(encoder),
-            states, chain, native, word_list if drafts_listed else None,
-        )  # fmt: skip
-
-
-class ReadyNarBlockDrafter(NamedTuple):
-    """Drafts with a ``SpecDrafter`` whose weights were read."""
-
-    model: Any  # the drafter's model, for its settings and embeddings
-    options: DraftOptions
-    layers: AnyDecoder  # of its decoder
-    encode: AnyEncoder | None  # its encoder; None for an ``AttachedDrafter``
-    # its products of the verifier's hidden states; None for any but an ``AttachedDrafter``
-    states: StateProducts | None
-    # chooses among candidates of neighbouring masks; None without a chain head
-    chain: ChainSearch | None
-    # all of it in the native library; then ``states`` and ``chain`` are None
-    native: NativeBlockDrafter | None
-    # the words to draft, a ``WordList``; None for all words, as drafts whose distributions are over
-    # the vocabulary need
-    word_list: Any
-
-    @property
-    def in_library(self) -> bool:
-        return self.native is not None and not self.options.collapse_repeats
-
-    def passes(self, rows: int, size: int) -> Sequence[Pass] | None:
-        if not isinstance(self.layers, NativeDecoder):
-            return None
-        # The next draft reads what was accepted of this one, and the token after it.
-        fresh = sum(NarBlockDrafter.first_chance**place for place in range(size + 1))
-        stack = self.layers.stack
-        vocabulary = stack.vocabulary_work
-        if self.word_list is not None:
-            vocabulary = vocabulary.share(self.word_list.expected_share(rows))
-        passes = [Pass(stack.layer_work, fresh + size), Pass(stack.end_work, size)]
-        passes.append(Pass(vocabulary, size))
-        if self.native is not None:
-            passes += self.native.passes(rows, size, fresh)
-        return passes
 
     def open(self, source: Source) -> DraftSession:
         encoder_out = source.encoder_out
@@ -147,191 +114,135 @@ class ReadyNarBlockDrafter(NamedTuple):
             return NarBlockSession(self, source, encoder_out)
 
 
-Revealed = tuple[Tensor, Tensor] | None
-"""Tokens of a block, long [B, K], and bool [B, K], which of its masks they stand for."""
-
-
-class _Columns(NamedTuple):
-    """Places of the tokens accepted since the last draft (ragged, padded to W), then of K masks."""
-
-    tokens_at: Tensor  # long [B, W], positions of the new tokens
-    masks_at: Tensor  # long [B, K], positions of the masks
-    layout: Layout  # slots of both
-    mask: Tensor | None  # bool [B, 1, W + K, T], or None where all is seen
-    known: Tensor  # long [B], positions that hold tokens
-
-
-class NarBlockSession(BlockSession):
-    """A session whose drafts torch computes."""
-
-    forecasts = True
+class NarBlockSession(DraftSession):
+    """A session whose drafts torch computes. Its cache holds accepted tokens; masks are written
+    after them, and overwritten by what is accepted."""
 
     def __init__(
-        self, drafter: ReadyNarBlockDrafter, source: Source, encoder_out: dict[str, Any]
+        self, drafter: NarBlockDrafter, source: Source, encoder_out: dict[str, Any]
     ) -> None:
         decoder, options = drafter.model.decoder, drafter.options
         self.decoder = decoder
         self.options = options
         self.weights = drafter
-        self.max_len = source.max_len
+        self.verifier = source.verifier
         self.dtype = decoder.like.dtype
         self.first = int(decoder.start_symbol)  # position of the first token
         limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.limits = MaskLimits(
-            options.block_size, self.max_len, self.first, limit, decoder.whole_blocks,
-            drafter.states is not None, options.row_independent,
+            options.block_size, source.max_len, self.first, limit, decoder.whole_blocks,
+            options.row_independent,
         )  # fmt: skip
-        self.states = HiddenStateQueue(self.dtype)
-        masks = encoder_out["encoder_padding_mask"]
-        self.layers: AnyDecoderSession = drafter.layers.open(
-            encoder_out["encoder_out"][0].to(self.dtype),
-            masks[0] if len(masks) > 0 else None,
-            first_slots(self.max_len + 1) + 2 * options.block_size + 2,
+        states = encoder_out["encoder_out"][0].to(self.dtype)
+        self.layers = drafter.layers.open(
+            dict(encoder_out, encoder_out=[states]),
+            first_slots(source.max_len + 1) + 2 * options.block_size + 2,
         )
-        positions = self.max_len + options.block_size + 1
+        self.cached = [0] * states.size(1)  # positions of each row in the cache
+        positions = source.max_len + options.block_size + 1
         self.source = decoder.start_source(source.net_input["src_tokens"], positions)
-        self.listed = ListedWords.find(
-            decoder, self.layers, drafter.word_list, source.net_input["src_tokens"]
-        )
         self.graphed = GraphedBlock.find(drafter, self.layers, self.source, self.first)
         if self.graphed is not None:
             self.source = self.graphed.source(len(source.net_input["src_tokens"]))
 
-    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
-        masks = self.limits.of_iteration(hypotheses, budget)
+    def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
+        masks = self.limits.masks(rows, budget)
         if masks == 0:
-            return Draft.empty(hypotheses.lengths)
+            return Draft.empty(rows.lengths)
         if self.graphed is not None:  # a recorded draft is the same for all costs
-            draft = self.graphed.draft(hypotheses, masks, self.states)
+            draft = self.graphed.draft(rows, masks, self)
             if draft is not None:
                 return draft
         costs = costs if self.options.any_confidence else None
-        return self._choose(hypotheses, self._features(hypotheses, masks), costs)
+        return self._choose(rows, self._features(rows, masks), costs)
 
-    def forecast(
-        self, hypotheses: Hypotheses, kept: list[int], hidden_states: States, steps: int, count: int
-    ) -> Forecast | None:
-        masks = self.limits.masks(hypotheses, steps)
-        if masks == 0:
-            return None
-        cached = self.layers.cache.lengths_cpu
-        known = [min(have, keep + self.first) for have, keep in zip(cached, kept)]
-        self.layers.commit(to_device(known, hypotheses.lengths.device), known)
-        if hidden_states is not None:
-            self.states.add(*hidden_states)
-        features = self._features(hypotheses, masks)[:, :steps]
-        logits = self.layers.logits(features)
-        logits[..., self.options.pad] = float("-inf")
-        if self.weights.chain is not None:
-            return Forecast(
-                *self.weights.chain.rank(features, logits, hypotheses.last().squeeze(1), count)
-            )
-        return Forecast(*logits.log_softmax(-1, dtype=torch.float32).topk(count, dim=-1))
-
-    def block(
-        self, hypotheses: Hypotheses, masks: int, revealed: Revealed = None
-    ) -> tuple[Tensor, Tensor]:
-        """What K masks predict, however long the hypotheses are: features [B, K, C'] and logits
+    def block(self, rows: Rows, masks: int) -> tuple[Tensor, Tensor]:
+        """What K masks predict, however long the rows are: features [B, K, C'] and logits
         [B, K, V]."""
-        features = self._features(hypotheses, masks, revealed)
+        features = self._features(rows, masks)
         return features, self.layers.logits(features)
 
-    def _features(self, hypotheses: Hypotheses, masks: int, revealed: Revealed = None) -> Tensor:
-        """[B, K, C'] of the masks; what was accepted is in the cache then."""
-        columns = self._columns(hypotheses, masks)
-        x, layer_bias = self._embed(hypotheses, columns, revealed)
-        features = self.layers.run(x, columns.layout, columns.mask, layer_bias, masks)
-        if not self.decoder.bidirectional_prefix:
-            lengths_cpu = [have + self.first for have in hypotheses.lengths_cpu]
-            self.layers.commit(columns.known, lengths_cpu)
-        return features
+    def fresh(self, rows: Rows) -> int:
+        """Most positions of a row that its cache lacks. A bidirectional prefix is computed anew;
+        without layers masks see no tokens."""
+        if not self.decoder.num_layers:
+            return 0
+        known = [have + self.first for have in rows.lengths_cpu]
+        if self.decoder.bidirectional_prefix:
+            return max(known)
+        return max(have - done for have, done in zip(known, self.cached))
 
-    def _columns(self, hypotheses: Hypotheses, masks: int) -> _Columns:
-        """The places of new tokens and masks; there is room for them in the cache.
+    def read_states(self, columns: Tensor) -> Tensor | None:
+        """[B, W, n C], what the drafter reads of the verifier for the tokens in columns (long
+        [B, W]); None where it reads nothing, or nothing was verified yet."""
+        if self.weights.states is None or self.verifier is None or self.verifier.states is None:
+            return None
+        return states_at(self.verifier.states, columns).to(self.dtype)
 
-        A bidirectional prefix is never committed, so there everything is new each time.
+    def _features(self, rows: Rows, masks: int) -> Tensor:
+        """[B, K, C'] of the masks; what was accepted is in the cache then.
+
+        Tokens accepted since the last draft come before the masks. A row with fewer of them than
+        others computes some again, to the same keys and values.
         """
-        cache, bidirectional = self.layers.cache, self.decoder.bidirectional_prefix
-        cached = cache.lengths_cpu
-        new = [have + self.first - done for have, done in zip(hypotheses.lengths_cpu, cached)]
-        if not self.decoder.num_layers:  # masks see no tokens
-            new = [0] * len(new)
-        fresh = max(new)
-        even = hypotheses.even and min(new) == fresh
-        columns = torch.arange(fresh + masks, device=hypotheses.lengths.device)
-        tokens_at = cache.lengths.unsqueeze(1) + columns[:fresh]
-        known = hypotheses.lengths + self.first
-        masks_at = known.unsqueeze(1) + columns[:masks]
-        upto = hypotheses.longest + self.first + masks
-        cache.reserve(upto + 1)
-        seen = None
-        if not (even and bidirectional):  # there every position sees them all
-            everything = (known + (masks - 1)).unsqueeze(1)
-            tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
-            seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
-        slots = tokens_at
-        if not even:
-            # Columns after a row's new tokens hold nothing: they write to an unused slot.
-            slots = torch.where(tokens_at < known.unsqueeze(1), tokens_at, cache.capacity - 1)
-            tokens_at = tokens_at.clamp(max=hypotheses.tokens.size(1) - 2 + self.first)
-        slots = torch.cat([slots, masks_at], 1)
-        layout = Layout(slots, slots, upto, cached[0] if even else None)
-        return _Columns(tokens_at, masks_at, layout, seen, known)
-
-    def _embed(
-        self, hypotheses: Hypotheses, columns: _Columns, revealed: Revealed = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """What the layers take: [B, W + K, C], and the bias of every layer but the first."""
-        fresh = columns.tokens_at.size(1)
+        fresh, first = self.fresh(rows), self.first
+        # Column 0 of the rows is the start symbol, which has a position only if ``first`` is 1.
+        latest = rows.last_columns(max(fresh, 1))
+        columns = tokens_at = latest[:, latest.size(1) - fresh :]
+        if first == 0:
+            columns = columns.clamp(min=1)
+            tokens_at = columns - 1
+        known = rows.lengths.unsqueeze(1) + first
+        masks_at = known + torch.arange(masks, device=known.device)
         read = last = None
-        observed = self.states.take()
-        if observed is not None and self.weights.states is not None:
-            states, sizes = observed
-            seen = states[:, :fresh] if self.decoder.num_layers else states
-            read, last = self.weights.states(seen, sizes)
-            # Before the first draft nothing predicted the start symbol.
-            if read is not None and self.layers.cache.lengths_cpu[0] == 0 and self.first == 1:
-                read = nn.functional.pad(read, (0, 0, 1, 0))[:, :fresh]
-        # Column 0 of the hypotheses is the start symbol.
-        column = columns.tokens_at if self.first == 1 else columns.tokens_at + (1 - self.first)
-        tokens = hypotheses.tokens.gather(1, column)
-        embedded: tuple[Tensor, Tensor | None] = self.decoder.embed_block(
-            tokens, columns.tokens_at, columns.masks_at, self.source, read, last, revealed
+        states = self.read_states(latest)
+        if states is not None and self.weights.states is not None:
+            read, last = self.weights.states(states)
+        x, layer_bias = self.decoder.embed_block(
+            rows.tokens.gather(1, columns), tokens_at, masks_at, self.source,
+            read if fresh else None, last,
+        )  # fmt: skip
+        everything = known + (masks - 1)
+        bidirectional = self.decoder.bidirectional_prefix
+        tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
+        known_cpu = [have + first for have in rows.lengths_cpu]
+        layout = Layout.at(
+            torch.cat([tokens_at, masks_at], 1),
+            [have + masks - 1 for have in known_cpu],
+            horizon_mask(
+                torch.cat([tokens_see, everything.expand(-1, masks)], 1), max(known_cpu) + masks
+            ),
         )
-        return embedded
+        self.cached = known_cpu
+        return self.layers.run_embedded(x, layout, layer_bias, masks)
 
-    def _choose(
-        self, hypotheses: Hypotheses, features: Tensor, costs: Sequence[float] | None
-    ) -> Draft:
+    def _choose(self, rows: Rows, features: Tensor, costs: Sequence[float] | None) -> Draft:
         """The draft, from the masks' features [B, K, C']."""
-        options, lengths = self.options, hypotheses.lengths
-        words = all_words
-        if self.listed is not None:
-            logits, words = self.listed.logits(features), self.listed.words
-        else:
-            logits = self.layers.logits(features)
-            logits[..., options.pad] = float("-inf")
+        options, lengths = self.options, rows.lengths
+        logits = self.layers.logits(features)
+        logits[..., options.pad] = float("-inf")
         if options.sampler is not None:
             log_probs = (logits / options.temperature).log_softmax(-1, dtype=torch.float32)
             chances = options.sampler.warp(log_probs)
             drafted = options.sampler.draw(chances)
             return Draft(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
         if self.weights.chain is None:
-            columns, counts = likeliest(logits, options.confidence, costs=costs)
-            drafted = words(columns)
+            drafted, counts = likeliest(logits, options.confidence, costs=costs)
         else:
-            before = hypotheses.last().squeeze(1)
+            before = rows.last().squeeze(1)
             chain, least = self.weights.chain, options.confidence
-            drafted, counts = chain(features, logits, before, least, costs, words)
+            drafted, counts = chain(features, logits, before, least, costs)
         if options.collapse_repeats:
             drafted, counts = without_repeats(drafted, counts)
         return Draft(drafted, counts)
 
-    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
-        super().select(rows, rows_cpu)
-        if self.listed is not None:
-            self.listed.select(rows)
+    def keep(self, rows: Tensor, kept: list[int]) -> None:
+        self.layers.keep(rows, len(kept))
+        self.cached = [self.cached[row] for row in kept]
         if self.graphed is not None:
-            self.source = self.graphed.source(len(rows_cpu))
+            self.source = self.graphed.source(len(kept))
         elif self.source is not None:
             self.source = tuple(x.index_select(0, rows) for x in self.source)
+
+    def close(self) -> None:
+        self.layers.close()

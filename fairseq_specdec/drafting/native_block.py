@@ -5,30 +5,25 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_specdec.engine.backend import AnyDecoder
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.packed_module import PackedModule
 from fairseq_specdec.engine.eager.positions import learned_limit, position_rows
-from fairseq_specdec.engine.hypotheses import Hypotheses
-from fairseq_specdec.engine.layout import first_slots
-from fairseq_specdec.engine.native.decoder import NativeDecoder
+from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeSession
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.native.linear import NativeLinear, floats
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
-from fairseq_specdec.engine.work import Pass, Work
+from fairseq_specdec.engine.state import Draft, Rows, first_slots
 from fairseq_specdec.errors import UsageError
 
-from .base import Budget, Costs, DraftOptions, Means, Source
+from .base import Budget, Costs, DraftOptions, DraftSession, Means, Source
 from .chain_search import chain_candidates
-from .hidden_state_queue import BlockSession, HiddenStateQueue
 from .mask_count import MaskLimits
 from .native_loop import LoopDrafts
 from .plan import Plan
@@ -89,8 +84,6 @@ class NativeBlockDrafter:
         self.first = int(masks.start_symbol)
         self.limit = learned_limit(masks.positions, masks.padding_idx)
         self.reads = False
-        # Of the verifier's states; of the chain: for all places of a draft, and for each of them.
-        self.states_work, self.chain_work, self.place_work = Work(), Work(), Work()
         stack, library = layers.stack, layers.stack.library
         self.pointer = ctypes.c_void_p()
         library.call(
@@ -113,12 +106,10 @@ class NativeBlockDrafter:
         if stack.frees:
             PackedModule.replace(modules, states)
         self.reads = True
-        self.states_work.add(states.stored, states.size * states.width, states.nbytes)
-        self.states_work.breadth = states.width / 4  # a norm, no attention
         layers_read = decoder.mask_states.layers
         library.call("specdec_drafter_states", self.pointer, layers_read, states.pointer)
 
-    def _read_chain(self, decoder: Any, candidates: int) -> None:
+    def _read_chain(self, decoder: Any) -> None:
         """Products with the vocabulary are made once, and looked up, as in ``ChainSearch``."""
         chain, dim = decoder.chain, decoder.embed_dim
         of_past = floats(chain.of_past.weight)
@@ -138,11 +129,6 @@ class NativeBlockDrafter:
             of_token.contiguous(),
             for_token.contiguous(),
         ]
-        # Both matrices are read once: that of the state stays in the cache from place to place.
-        self.chain_work.add("fp32", chain.width**2, 8 * chain.width**2)
-        self.place_work.add("fp32", chain.width**2, 0)
-        self.place_work.add("bf16", candidates * chain.width, 2 * candidates * chain.width)
-        self.place_work.breadth = 2 * chain.width
         pointers = [pointer(tensor) for tensor in tensors]
         self.layers.stack.library.call(
             "specdec_drafter_chain", self.pointer, chain.width, *pointers
@@ -157,7 +143,7 @@ class NativeBlockDrafter:
             return None
         if decoder.bidirectional_prefix or options.sampler is not None:
             return None
-        if options.unverified_passes:  # they need the tokens' probabilities
+        if not options.verified:  # they need the tokens' probabilities
             return None
         tables = EmbeddingTables.find(decoder)
         if tables is None:
@@ -166,17 +152,8 @@ class NativeBlockDrafter:
         if decoder.mask_states is not None:
             drafter._read_states(decoder)
         if decoder.chain is not None:
-            drafter._read_chain(decoder, chain_candidates(options)[0])
+            drafter._read_chain(decoder)
         return drafter
-
-    def passes(self, rows: int, size: int, fresh: float) -> list[Pass]:
-        """What drafts of ``size`` tokens take beside the layers and the vocabulary, with so many
-        fresh tokens since the last ones."""
-        return [
-            Pass(self.states_work, fresh if self.masks.see_tokens else 1),
-            Pass(self.chain_work, size),
-            Pass(self.place_work, 1 / rows, rows * size),  # a row after the other
-        ]
 
     def words_of(self, src_tokens: Tensor) -> NativeWords | None:
         """The words to draft for a batch; None for all words."""
@@ -233,7 +210,7 @@ class NativeWords:
         )
 
 
-class NativeBlockSession(BlockSession):
+class NativeBlockSession(DraftSession):
     """A session whose drafts take one call of the library."""
 
     def __init__(
@@ -241,109 +218,98 @@ class NativeBlockSession(BlockSession):
     ) -> None:
         self.drafter, self.options = drafter, options
         self.candidates = chain_candidates(options)
-        self.max_len = source.max_len
-        self.limits = MaskLimits(
-            options.block_size, source.max_len, drafter.first, drafter.limit,
-            drafter.masks.whole_blocks, drafter.reads, options.row_independent,
-        )  # fmt: skip
-        self.states = HiddenStateQueue(torch.float32)
-        masks = encoder_out["encoder_padding_mask"]
+        self.verifier = source.verifier if drafter.reads else None
         size = options.block_size
+        self.limits = MaskLimits(
+            size, source.max_len, drafter.first, drafter.limit, drafter.masks.whole_blocks,
+            options.row_independent,
+        )  # fmt: skip
         self.layers = drafter.layers.open(
-            encoder_out["encoder_out"][0],
-            masks[0] if len(masks) > 0 else None,
-            first_slots(self.max_len + 1) + 2 * size + 2,
+            encoder_out, first_slots(source.max_len + 1) + 2 * size + 2
         )
+        self.cached = [0] * self.layers.rows  # positions of each row in the cache
         self.pointers = drafter.pointer, self.layers.buffers.pointer
-        self.table = drafter.positions(self.max_len + size + 1)
-        self.call = DraftCall(embedding=drafter.tables.of(self.table))
-        self.call.request.first = drafter.first
-        self.call.request.confidence = options.confidence
+        self.table = drafter.positions(source.max_len + size + 1)
         self.words = drafter.words_of(source.net_input["src_tokens"])
-        self.call.request.words = None if self.words is None else self.words.pointer
+        self.tables = drafter.tables.of(self.table)
 
     def native_form(self) -> NativeBlockSession:
         return self
 
-    def _costs(self, costs: Sequence[float] | None) -> Any:
-        """As an array, where the drafter may judge by them; the call only points to it."""
-        if costs is None or not self.options.any_confidence:
-            return None
-        return (ctypes.c_float * len(costs))(*costs)
+    def _request(self, rows: Rows, costs: Costs) -> tuple[DraftRequest, list[Any]]:
+        """What all drafts of a plan have in common, and what it points to."""
+        alone = len(rows.lengths_cpu) == 1
+        request = DraftRequest(
+            first=self.drafter.first,
+            confidence=self.options.confidence,
+            candidates=self.candidates[0 if alone else 1],
+            words=None if self.words is None else self.words.pointer,
+        )
+        kept: list[Any] = []
+        if costs is not None and self.options.any_confidence:
+            kept.append((ctypes.c_float * len(costs))(*costs))
+            request.costs = ctypes.addressof(kept[-1])
+        states = None
+        if isinstance(self.verifier, NativeSession):
+            states = self.verifier.states_for(rows.tokens.size(1))
+        elif self.verifier is not None and self.verifier.states is not None:
+            states = self.verifier.states.float().contiguous()
+        if states is not None:
+            request.states, request.state_stride = pointer(states), states.size(1)
+            kept.append(states)
+        return request, kept
 
-    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
-        masks = self.limits.of_iteration(hypotheses, budget)
+    def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
+        masks = self.limits.masks(rows, budget)
         if masks == 0:
-            return Draft.empty(hypotheses.lengths)
-        rows = len(hypotheses.lengths_cpu)
-        tokens = torch.zeros(rows, masks, dtype=torch.long)  # valid ones after each draft, too
-        sizes = torch.empty(rows, dtype=torch.long)
-        read = self.states.take()
-        states = kept = None
-        call = self.call
-        call.request.masks = masks
-        kept_costs = self._costs(costs)
-        call.request.costs = None if kept_costs is None else ctypes.addressof(kept_costs)
-        call.request.cached = pointer(self.layers.cache.lengths, torch.long)
-        call.request.token_stride = masks
-        call.request.candidates = self.candidates[rows > 1]
-        if read is None:
-            call.request.states = None
-        else:
-            states, kept = read[0].contiguous(), read[1].contiguous()
-            call.request.states, call.request.state_stride = pointer(states), states.size(1)
-            call.request.sizes = pointer(kept, torch.long)
-        written, view = hypotheses.tokens, call.hypotheses
+            return Draft.empty(rows.lengths)
+        count = len(rows.lengths_cpu)
+        tokens = torch.zeros(count, masks, dtype=torch.long)  # valid ones after each draft, too
+        sizes = torch.empty(count, dtype=torch.long)
+        cached = (ctypes.c_int64 * count)(*self.cached)
+        request, kept = self._request(rows, costs)
+        request.masks, request.token_stride = masks, masks
+        request.cached = ctypes.addressof(cached)
+        call = DraftCall(self.tables, request=request)
+        view, written = call.hypotheses, rows.tokens
         view.tokens, view.token_stride = pointer(written, torch.long), written.stride(0)
-        view.columns, view.lengths = written.size(1), pointer(hypotheses.lengths, torch.long)
+        view.columns, view.lengths = written.size(1), pointer(rows.lengths, torch.long)
         call.tokens, call.sizes = pointer(tokens, torch.long), pointer(sizes, torch.long)
         self.layers.weights.stack.library.call("specdec_draft", *self.pointers, ctypes.byref(call))
-        known = [have + self.drafter.first for have in hypotheses.lengths_cpu]
-        self.layers.commit(hypotheses.lengths + self.drafter.first, known)
+        del kept
+        self.cached = [have + self.drafter.first for have in rows.lengths_cpu]
         if self.options.collapse_repeats:
             tokens, sizes = without_repeats(tokens, sizes)
         return Draft(tokens[:, : int(sizes.max())], sizes)
 
     def begin_loop(
-        self, hypotheses: Hypotheses, max_iterations: int, plan: Plan, means: Means
+        self, rows: Rows, max_iterations: int, plan: Plan, means: Means
     ) -> LoopDrafts | None:
-        if self.options.collapse_repeats or self.limits.of_iteration(hypotheses, plan.size) == 0:
+        if self.options.collapse_repeats or self.limits.masks(rows, plan.size) == 0:
             return None
-        read, own = self.states.take(), self.call.request
-        request = DraftRequest(
-            first=own.first,
-            confidence=own.confidence,
-            candidates=self.candidates[len(hypotheses.lengths_cpu) > 1],
-            words=own.words,
-        )
-        costs = self._costs(plan.costs)
-        request.costs = None if costs is None else ctypes.addressof(costs)
-        kept = None if read is None else (read[0].contiguous(), read[1].contiguous())
-        if kept is not None:
-            request.states, request.state_stride = pointer(kept[0]), kept[0].size(1)
-            request.sizes = pointer(kept[1], torch.long)
+        request, kept = self._request(rows, plan.costs)
         limits = self.limits
         block = limits.block_size
         if plan.size is not None and not limits.whole_blocks:
             block = min(block, plan.size)
         loop = DraftLoop(
-            self.call.embedding, request, block, limits.max_len,
+            self.tables, request, block, limits.max_len,
             -1 if limits.positions is None else limits.positions, limits.whole_blocks,
             limits.row_independent, *means, plan.low, plan.high,
         )  # fmt: skip
-        return LoopDrafts(loop, self.layers.cache.lengths_cpu, max_iterations, (kept, costs))
+        return LoopDrafts(loop, self.cached, max_iterations, kept)
 
     def end_loop(self, drafts: LoopDrafts) -> None:
-        cached = list(drafts.cached)
-        self.layers.commit(torch.tensor(cached), cached)
+        self.cached = list(drafts.cached)
 
-    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
-        super().select(rows, rows_cpu)
+    def keep(self, rows: Tensor, kept: list[int]) -> None:
+        self.layers.keep(rows, len(kept))
+        self.cached = [self.cached[row] for row in kept]
         if self.words is not None:
             self.words.select(rows)
 
     def close(self) -> None:
-        super().close()
+        self.layers.close()
         if self.words is not None:
             self.drafter.give_back(self.words)
             self.words = None

@@ -11,7 +11,6 @@ from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.stack import activation_number
-from fairseq_specdec.engine.work import Pass
 
 from .native_block import Masks, NativeBlockDrafter
 
@@ -46,8 +45,7 @@ class NativeHeads(NativeBlockDrafter):
         if not isinstance(backend, NativeBackend) or activation is None:
             return None
         tables = EmbeddingTables.find(decoder)
-        wide = decoder.project_out_dim is not None or decoder.adaptive_softmax is not None
-        if tables is None or wide:
+        if tables is None or decoder.project_out_dim is not None:
             return None
         layers = backend.once(
             ("vocabulary", decoder), lambda: backend.decoder(_VocabularyAlone(decoder), "--path")
@@ -55,6 +53,7 @@ class NativeHeads(NativeBlockDrafter):
         assert isinstance(layers, NativeDecoder)
         drafter = cls(layers, tables, pad, Masks(torch.zeros(decoder.block_heads.dim)))
         drafter._read_heads(decoder.block_heads, activation, size)
+        drafter.reads = True
         return drafter
 
     def _read_heads(self, heads: Any, activation: int, size: int) -> None:
@@ -64,11 +63,6 @@ class NativeHeads(NativeBlockDrafter):
         weight, bias = heads.output.weight[rows], heads.output.bias[rows]
         output = NativeLinear(library, weight, bias, number_format)
         self._heads = hidden, output  # their memory may be borrowed
-        for product in self._heads:
-            self.states_work.add(product.stored, product.size * product.width, product.nbytes)
         library.call(
             "specdec_drafter_heads", self.pointer, hidden.pointer, activation, output.pointer
         )
-
-    def passes(self, rows: int, size: int, fresh: float) -> list[Pass]:
-        return [Pass(self.layers.stack.vocabulary_work, size), Pass(self.states_work, 1)]

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.native.structures import DraftLoop
+from fairseq_specdec.engine.state import Draft
 
 
 class LoopDrafts:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.engine.transfer import to_device
 
 from .base import Budget, Costs, DraftSession
@@ -33,16 +32,16 @@ class HostSession(DraftSession):
     def __init__(self, pad: int) -> None:
         self.pad = pad
 
-    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
+    def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
         if budget == 0:
-            return Draft.empty(hypotheses.lengths)
-        drafts = [self.draft(row, output) for row, output in enumerate(hypotheses.outputs())]
+            return Draft.empty(rows.lengths)
+        drafts = [self.draft(row, output) for row, output in zip(rows.origin, rows.outputs())]
         width = max(map(len, drafts))
         table = [[len(draft), *draft, *[self.pad] * (width - len(draft))] for draft in drafts]
-        there = to_device(torch.tensor(table), hypotheses.lengths.device)  # one copy
+        there = to_device(torch.tensor(table), rows.lengths.device)  # one copy
         return Draft(there[:, 1:], there[:, 0])
 
     def draft(self, row: int, output: Sequence[int]) -> list[int]:
-        """The tokens to draft for a row. ``row``: of the batch. ``output``: the start symbol and
-        the accepted tokens."""
+        """The tokens to draft for a row. ``row``: its number in the batch that came in, which does
+        not change as rows leave. ``output``: the start symbol and the accepted tokens."""
         raise NotImplementedError

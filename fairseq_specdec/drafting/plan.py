@@ -16,6 +16,8 @@ class Plan(NamedTuple):
         rest: where ``size`` is 0: iterations without drafts in whose time what a try loses is a
             small share.
         trial: and the draft tokens of a row in such a try.
+        iterations: do at most so many at once, as passes without drafts are to be timed; None for
+            as many as there are.
         gain: how many times as many tokens it promises to emit in a time as no draft.
     """
 
@@ -26,6 +28,7 @@ class Plan(NamedTuple):
     rest: int = 0
     trial: int = 0
     gain: float = float("inf")
+    iterations: int | None = None
 
 
 WHOLE = Plan(None)

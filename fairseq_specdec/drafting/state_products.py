@@ -25,19 +25,22 @@ class StateProducts:
         modules = [each.project for each in state_projections(decoder)]
         self.product = Linear.of(*modules, free_unpacked=free_unpacked)
 
-    def __call__(self, states: Tensor, sizes: Tensor) -> tuple[Tensor | None, Tensor]:
+    def __call__(self, states: Tensor) -> tuple[Tensor | None, Tensor]:
         """What ``embed_prefix`` and ``embed_masks`` take.
 
         Args:
-            states: [B, W, n C] after the tokens accepted last.
-            sizes: long [B], so many of them count.
+            states: [B, W, n C], those that predicted the last W tokens, W >= 1.
 
         Returns:
             ([B, W, C], [B, 1, C]); (None, [B, k, C]) without layers.
         """
-        at = (sizes - 1)[:, None, None]
         if not self.of_prefix:
-            last = states.gather(1, at.expand(-1, 1, states.size(2)))
-            return None, self.product(self.normalise(last)).view(len(sizes), -1, self.width)
+            last = self.product(self.normalise(states[:, -1:]))
+            return None, last.view(len(states), -1, self.width)
         prefix, masks = self.product(self.normalise(states)).chunk(2, dim=-1)
-        return prefix, masks.gather(1, at.expand(-1, 1, masks.size(2)))
+        return prefix, masks[:, -1:]
+
+
+def states_at(states: Tensor, columns: Tensor) -> Tensor:
+    """[B, W, n C], rows of states [B, T, n C] at columns long [B, W]."""
+    return states.gather(1, columns.unsqueeze(2).expand(-1, -1, states.size(2)))

@@ -14,26 +14,26 @@ from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from .eager.decoder import DecoderSession, DecoderWeights
 from .eager.encoder import EncoderWeights
 from .eager.encoder_source import EncoderSource
 from .eager.parts import check_stack, runs_encoder
-from .eager.static_decoder import StaticDecoder
 from .eager.static_encoder import StaticEncoder
 from .eager.stored_module import restore
 from .graphs import Graphs
-from .native.decoder import NativeDecoder, NativeDecoderSession
+from .native.decoder import NativeDecoder, NativeSession
 from .native.encoder import NativeEncoder
 from .native.library import ENVIRONMENT, Library, load, why_not
 from .native.linear import NativeLinear
 from .native.packed_file import number_format_of
 from .native.stack import NativeStack, refusal
 from .once import anew
+from .torch_decoder import TorchDecoder, TorchSession
+from .torch_graphs import StaticDecoder
 
 logger = logging.getLogger(__name__)
 
-AnyDecoder = DecoderWeights | NativeDecoder
-AnyDecoderSession = DecoderSession | NativeDecoderSession
+AnyDecoder = TorchDecoder | NativeDecoder
+AnySession = TorchSession | NativeSession
 AnyEncoder = EncoderWeights | NativeEncoder
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Backend:
     def decoder(
         self, decoder: Any, name: str, read_layers: Sequence[int] = (), encoder: Any = None
     ) -> AnyDecoder:
-        """Read a decoder's weights; arguments as for ``DecoderWeights``. ``encoder``: may share the
+        """Read a decoder's weights; arguments as for ``TorchDecoder``. ``encoder``: may share the
         decoder's embeddings, which can then be freed too."""
         key = ("decoder", decoder, *read_layers)
         return self.once(key, lambda: self._decoder(decoder, name, read_layers, encoder))
@@ -78,7 +78,7 @@ class Backend:
         restore(decoder)
         if self.graphs is not None and len(decoder.layers):
             return StaticDecoder(self.graphs, decoder, name, read_layers, self.frees)
-        return DecoderWeights(decoder, name, read_layers, self.frees)
+        return TorchDecoder(decoder, name, read_layers, self.frees)
 
     def _encoder(self, encoder: Any) -> AnyEncoder:
         restore(encoder)

@@ -36,12 +36,6 @@ def _versions(names: Iterable[str], none: str) -> str:
     return ", ".join(f"{name} {there[name]}" for name in names if name in there) or none
 
 
-def _costs() -> str:
-    tables, loaded = _imported("fairseq_specdec.costs.tables"), library.load()
-    return str("none: it is of the native engine" if loaded is None
-               else tables.origin("auto", loaded))  # fmt: skip
-
-
 def _gpu() -> str:
     """Each card, and whether this torch has kernels for it."""
     torch, devices = _imported("torch"), _imported("fairseq_specdec.engine.devices")
@@ -71,7 +65,6 @@ ROWS: dict[str, Callable[[], str]] = {
         ", ".join(each.name for each in library.supported(library.FOLDER)[::-1]) or "none"),
     "native engine": lambda: (
         f"yes: {loaded.variant}" if (loaded := library.load()) else f"no: {library.why_not()}"),
-    "cost table": _costs,
     "threads": lambda: f"native engine {library.threads_wanted(os.environ)}, "
                        f"torch {_imported('torch').get_num_threads()}",
     "GPU": _gpu,
@@ -117,7 +110,7 @@ def cli_main(arguments: Sequence[str] | None = None) -> None:
         if args.user_dir:
             sys.stdout.write(os.path.dirname(os.path.abspath(fairseq_specdec.__file__)) + "\n")
         elif args.flags is not None:
-            listed = _imported("fairseq_specdec.decoding.listed_flags").listed
+            listed = _imported("fairseq_specdec.environment.listed_flags").listed
             sys.stdout.write(listed(args.flags or None))
         else:
             sys.stdout.write(table())

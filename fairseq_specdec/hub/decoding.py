@@ -36,7 +36,6 @@ from .text import TextCodec
 # Weights are packed by these, once.
 SETTLED = frozenset({
     "backend", "verifier_dtype", "drafter_dtype", "cuda_graphs", "threads", "keep_weights",
-    "cost_table",
 })  # fmt: skip
 # Choices of flags that are kept ready, besides the translator's own.
 KEPT = 8

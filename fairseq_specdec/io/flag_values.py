@@ -41,6 +41,7 @@ class Range:
 Values = Range | tuple[str, ...]
 AT_LEAST_1 = Range(1, whole=True)
 AT_LEAST_0 = Range(0, whole=True)
+NOT_NEGATIVE = Range(0)
 SHARE = Range(0, 1)
 SECONDS = Range(0, 3600, above=True)
 
@@ -68,25 +69,16 @@ def numbers(text: str, flag: str) -> tuple[int, ...]:
     return listed
 
 
-def flag(
-    default: Any,
-    text: str,
-    values: Values | None = None,
-    used_by: tuple[str, ...] = (),
-    otherwise: Any = None,
-) -> Any:
+def flag(default: Any, text: str, values: Values | None = None, otherwise: Any = None) -> Any:
     """A dataclass's field that fairseq makes a flag of. Its help is made from all of these.
 
     Args:
         default: where the flag is not given.
         text: what the flag sets.
         values: what it takes; None: anything of its type.
-        used_by: strategies that read it; () for all.
         otherwise: what the default means, where its value does not say it.
     """
-    owners = ", ".join(used_by) + ": " if used_by else ""
-    words = owners + _help(text, values, default, otherwise)
-    metadata = {"help": words, "values": values, "used_by": used_by}
+    metadata = {"help": _help(text, values, default, otherwise), "values": values}
     return dataclasses.field(default=default, metadata=metadata)
 
 

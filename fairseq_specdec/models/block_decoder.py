@@ -72,7 +72,6 @@ class BlockDecoder(FairseqDecoder):
         self.embed_scale = 1.0 if cfg.no_scale_embedding else math.sqrt(dim)
         self.project_in_dim = None
         self.project_out_dim = None
-        self.adaptive_softmax = None
         self.embed_positions = position_embedding(cfg, self.padding_idx)
         self.layernorm_embedding = norm(cfg) if cfg.layernorm_embedding else None
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
@@ -199,21 +198,16 @@ class BlockDecoder(FairseqDecoder):
         source_state: SourceState | None,
         read: Tensor | None = None,
         last: Tensor | None = None,
-        revealed: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Known tokens and, after them, masks, as decoding runs them.
 
         Arguments as for :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``).
-        ``revealed``: tokens, long [B, K], and where they replace masks, bool [B, K]; or None.
 
         Returns:
             [B, T + K, C] before the first layer; and what to add before every further one, or None.
         """
         prefix = self.embed_prefix(tokens, token_positions, read)
         masks = self.embed_masks(mask_positions, source_state, last)
-        if revealed is not None:
-            shown = self.embed_prefix(revealed[0], mask_positions)
-            masks = torch.where(revealed[1].unsqueeze(2), shown, masks)
         return torch.cat([prefix, masks], 1), None
 
     def plan(self, cuts: Tensor, prefix_width: int) -> BlockPlan:

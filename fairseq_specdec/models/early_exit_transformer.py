@@ -2,8 +2,7 @@
 
 The first n decoder layers and the whole decoder share one prediction head (the final norm, where
 there is one, and the output projection), and both are trained to predict: Kim et al., section 4.4
-and 7.2.1. With ``--exit-every-layer`` so are the layers between them, as CALM does (Schuster et al.
-2022). The parameters are those of fairseq's Transformer, so a trained Transformer is a start
+and 7.2.1. The parameters are those of fairseq's Transformer, so a trained Transformer is a start
 (``fairseq-train --finetune-from-model``) and the whole decoder decodes like any other verifier.
 """
 
@@ -41,11 +40,10 @@ class EarlyExitTransformer(TransformerModel):
     """A Transformer whose first ``exit_layer`` decoder layers share the head with all of them.
 
     Attributes:
-        exits: the layers after which it predicts, counted from 1, besides the last; the first is n,
-            the layers of the small model.
+        exit_layer: n, the layers of the small model.
     """
 
-    exits: tuple[int, ...] = (1,)
+    exit_layer = 1
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -55,11 +53,6 @@ class EarlyExitTransformer(TransformerModel):
             type=int,
             metavar="N",
             help="the small model is the first N decoder layers (default: 1, as in the paper)",
-        )
-        parser.add_argument(
-            "--exit-every-layer",
-            action="store_true",
-            help="every layer from the Nth on learns to predict, for --strategy calm",
         )
 
     @classmethod
@@ -75,9 +68,7 @@ class EarlyExitTransformer(TransformerModel):
         settle_dictionaries(args, task.source_dictionary, task.target_dictionary)
         model: EarlyExitTransformer = super().build_model(args, task)
         check_exit_layer(args.exit_layer, len(model.decoder.layers))
-        every = getattr(args, "exit_every_layer", False)
-        last = len(model.decoder.layers) if every else args.exit_layer + 1
-        model.exits = tuple(range(args.exit_layer, last))
+        model.exit_layer = args.exit_layer
         return model
 
     def exit_logits(self, states: Tensor) -> Tensor:
@@ -103,12 +94,11 @@ class EarlyExitTransformer(TransformerModel):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """fairseq's forward pass, and the logits of the exits.
+        """fairseq's forward pass, and the logits of the exit.
 
         Returns:
             As fairseq: logits [B, T, V] of the whole decoder, and what else there is; in it
-            ``exit_logits``, a list of [B, T, V] in the order of ``exits``, unless
-            ``features_only``.
+            ``exit_logits`` [B, T, V], unless ``features_only``.
         """
         out, extra = super().forward(
             src_tokens, src_lengths, prev_output_tokens, return_all_hiddens=return_all_hiddens,
@@ -116,8 +106,7 @@ class EarlyExitTransformer(TransformerModel):
             alignment_heads=alignment_heads,
         )  # fmt: skip
         if not features_only:
-            states: list[Tensor] = extra["inner_states"]
-            extra["exit_logits"] = [self.exit_logits(states[layer]) for layer in self.exits]
+            extra["exit_logits"] = self.exit_logits(extra["inner_states"][self.exit_layer])
         return out, extra
 
 

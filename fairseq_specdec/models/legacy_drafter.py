@@ -43,6 +43,7 @@ class LegacyBlockDecoder(BlockDecoder):
 
     start_symbol = False
     whole_blocks = True
+    positions_in_every_layer = True
 
     def __init__(
         self,
@@ -70,15 +71,10 @@ class LegacyBlockDecoder(BlockDecoder):
         source_state: SourceState | None,
         read: Tensor | None = None,
         last: Tensor | None = None,
-        revealed: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         placed = self.position_table(token_positions)
         x = self._known(tokens, token_positions, source_state)
-        masks = self._masks(mask_positions, source_state)
-        if revealed is not None:
-            shown = self._known(revealed[0], mask_positions, source_state)
-            masks = torch.where(revealed[1].unsqueeze(2), shown, masks)
-        x = torch.cat([x, masks], 1)
+        x = torch.cat([x, self._masks(mask_positions, source_state)], 1)
         if placed is None or len(self.layers) == 1:
             return x, None
         return x, torch.cat([placed, self.position_table(mask_positions)], 1)

@@ -113,13 +113,6 @@ class WordList(nn.Module):
         translations[source.pad()] = target.pad()  # a sentence's padding depends on its batch
         return cls(translations, frequent.clone(), words, target.pad())
 
-    def expected_share(self, rows: int) -> float:
-        """About which share of the vocabulary the lists of so many sentences have together; 1 where
-        that is too much for a product of its own."""
-        own = _OF_SENTENCE * self.translations.size(1)
-        share = min(1.0, (self.frequent.numel() + rows * own) / self.words)
-        return share if share <= 1 / 3 else 1.0
-
     def of(self, src_tokens: Tensor) -> Lists:
         """The lists of a batch's sentences (``src_tokens``: long [B, S])."""
         rows = src_tokens.size(0)

@@ -5,8 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fairseq_specdec.decoding.draft_plan import Planner
-from fairseq_specdec.decoding.planning import times
+from fairseq_specdec.decoding.pace import Pace, Planner
 
 # Lengths of the outputs of a batch of sources of one length, from the shortest to the longest, as
 # shares of their mean.
@@ -24,24 +23,25 @@ Smallest = Callable[[], float]
 
 
 def smallest_batch(translator: Any, widest: int) -> Smallest:
-    """The smallest batch that pays, by the figures of the processor and how drafts are accepted."""
+    """The smallest batch that pays, by the measured times and how drafts are accepted."""
     generator = translator.generator
     parts, options = generator.parts(), generator.options
     planner: Any = parts.planning
-    passes = times(parts.verifier, generator.drafter, parts.drafter, options.cost_table)
+    pace = planner.pace if isinstance(planner, Planner) else Pace()
 
     @functools.lru_cache(maxsize=64)
-    def smallest(chance: float) -> float:
+    def smallest(chance: float, fits: int) -> float:
         def seconds(live: int) -> float:
             """Of a token of each row."""
             gain = planner.plan(live, chance).gain if isinstance(planner, Planner) else 1.0
-            return passes.verifying(live * options.beam) / gain
+            return float(pace.verifying(live * options.beam)) / gain
 
         return paying(seconds, widest)
 
     def now() -> float:
         history = parts.history
-        return smallest(0.0 if history is None else round(history.acceptance.chance, 2))
+        chance = 0.0 if history is None else round(history.acceptance.chance, 2)
+        return smallest(chance, 0 if planner is None else planner.fits)
 
     return now
 

@@ -47,7 +47,6 @@ TITLES = {
     "speed_greedy": "speed vs this engine's greedy",
     "fallback_percent": "fallback %",
     "rollback_percent": "rollback %",
-    "early_exit_percent": "left early %",
     "memory_mb": "MB",
     "ms_mean": "ms",
     "energy.watts": "W",

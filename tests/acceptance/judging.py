@@ -1,7 +1,7 @@
 """A rule's verdict on draft tokens and log-probabilities."""
 
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
 
 
 def judge(rule, draft, sizes, log_probs, draft_log_probs=None):

@@ -81,7 +81,7 @@ def generator_for(
     strategy, args, tmp_path, budget=0, models=(VERIFIER,), overrides=None, **settings
 ):
     path = tmp_path / "drafter.pt"
-    path.write_bytes(b"")
+    path.write_bytes(b"a test loads none")
     if DRAFTERS[strategy] is not None:
         settings = dict(settings, drafter_path=str(path), block_size=2)
     given = Namespace(sampling=True, max_len_a=0, max_len_b=MAX_LEN, unkpen=1e4, **args)

@@ -17,8 +17,8 @@ from fairseq_specdec.acceptance import (
     TopBetaRule,
     leading,
 )
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
 
 
 def random_block(seed, rows=3, width=4, vocabulary=6):

@@ -11,9 +11,9 @@ from fairseq_specdec.bench.systems import Plan
 from fairseq_specdec.decoding import batch, stats
 from fairseq_specdec.drafting import nar_block
 from fairseq_specdec.engine.backend import Backend
-from fairseq_specdec.engine.eager.decoder import DecoderWeights
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
-from fairseq_specdec.engine.verifier import Verifier, VerifierSession
+from fairseq_specdec.engine.torch_decoder import TorchDecoder
+from fairseq_specdec.engine.transformer import Ensemble, Verifier
 
 # Seconds that each call takes by the clock of these tests.
 ENCODE, DRAFTER_ENCODE, DRAFT, SCORE, OPEN, FINISH = 2.0, 3.0, 5.0, 7.0, 11.0, 13.0
@@ -47,7 +47,7 @@ def clock(monkeypatch, on_torch):
         monkeypatch.setattr(module, "time", made)
     made.takes(monkeypatch, Verifier, "encode", ENCODE)
     made.takes(monkeypatch, Verifier, "open", OPEN)
-    made.takes(monkeypatch, VerifierSession, "score", SCORE)
+    made.takes(monkeypatch, Ensemble, "score", SCORE)
     made.takes(monkeypatch, batch, "hypothesis", FINISH)
     return made
 
@@ -91,7 +91,7 @@ def test_a_drafter_s_encoder_is_timed_apart(clock, monkeypatch):
             clock.now += DRAFTER_ENCODE
             return super().__call__(*given)
 
-    class Decoder(DecoderWeights):
+    class Decoder(TorchDecoder):
         def open(self, *args):
             clock.now += OPEN
             return super().open(*args)
@@ -118,21 +118,6 @@ def test_a_drafter_without_an_encoder_has_no_such_time(clock, monkeypatch):
     clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
     row, iterations = measured("gad-attached")
     check(row, expected(iterations, 0.0, 0.0))
-
-
-@pytest.mark.parametrize("case", ["calm", "greedy"])
-def test_tokens_that_left_early_are_counted(case):
-    """Kim et al. 2023, Figure 7."""
-    made = make_generator(case, lossless=False)
-    system = timing.System(case, made, made.models, made.stats)
-    batches = [make_sample([source]) for source in sentences(6, seed=7)]
-    for number, sample in enumerate(batches):
-        sample["id"] += number
-    timing.run_paired([system], batches, warm_up=0)
-    plan = Plan(case, (), {"beam": 1, "nbest": 1}, settings={"strategy": case})
-    row = figures.row(system, plan, system, {}, None)
-    early, layers = row["early_exit_percent"], row["layers"]
-    assert early is None is layers if case == "greedy" else 0 < early < 100 and 1 < layers < 3
 
 
 def test_stock_has_no_drafter():

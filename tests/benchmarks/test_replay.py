@@ -74,7 +74,7 @@ def test_every_row_emits_what_was_drawn(play):
 @pytest.mark.parametrize("mean, drafts", [(4.5, True), (1, False)])
 def test_planned_drafts_are_as_long_as_pays(play, mean, drafts):
     words = ["--mean-accepted", mean, "--batch-size", "1,4", "--strategies", "gad,planned"]
-    result, _ = play(*words)  # by toy_costs.json, where longer passes take no longer
+    result, _ = play(*words)
     for run in result["runs"]:
         rows = {row["system"]: row for row in run["rows"]}
         whole, planned = (rows[f"{name} (replay)"] for name in ("gad", "planned"))

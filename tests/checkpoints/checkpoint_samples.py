@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
-from omegaconf import DictConfig, OmegaConf, _utils
+from omegaconf import DictConfig
+from settings_payloads import config_of
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint
 
@@ -35,21 +36,6 @@ def renamed(data, old, new):
                 content = content.replace(b"c" + old + b"\n", b"c" + new + b"\n")
             target.writestr(entry.filename, content)
     return out.getvalue()
-
-
-def config_of(parts):
-    """A DictConfig whose parts may be Namespaces, as fairseq 1.0.0a0 made it."""
-    primitive = getattr(_utils, "is_primitive_type", None)
-    if primitive is None:
-        config = OmegaConf.create({}, flags={"allow_objects": True})
-        for name, part in parts.items():
-            config[name] = part
-        return config
-    try:  # omegaconf 2.0 knows no allow_objects; fairseq gets by in the same way
-        _utils.is_primitive_type = lambda _: True
-        return OmegaConf.create(parts)
-    finally:
-        _utils.is_primitive_type = primitive
 
 
 def samples():

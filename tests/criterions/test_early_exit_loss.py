@@ -35,7 +35,7 @@ def test_is_the_average_of_both_depths(epsilon):
     loss, size, log = make_criterion(label_smoothing=epsilon)(model, sample)
     whole, extra = model(**sample["net_input"])
     late, late_nll = fairseqs(whole, sample["target"], epsilon)
-    early, early_nll = fairseqs(extra["exit_logits"][0], sample["target"], epsilon)
+    early, early_nll = fairseqs(extra["exit_logits"], sample["target"], epsilon)
     torch.testing.assert_close(loss, (late + early) / 2)
     torch.testing.assert_close(log["nll_loss"], late_nll)
     torch.testing.assert_close(log["exit_nll_loss"], early_nll)
@@ -50,19 +50,6 @@ def test_is_the_average_of_both_depths(epsilon):
     for mine, other in zip(ours, theirs):
         torch.testing.assert_close(mine, other)
         assert float(mine.abs().sum()) > 0
-
-
-@pytest.mark.parametrize("exit_layer, weights", [(1, [1 / 6, 2 / 6, 3 / 6]), (2, [1 / 2, 1 / 2])])
-def test_of_several_exits_the_weights_grow_with_the_depth(exit_layer, weights):
-    """Schuster et al. 2022; of one exit they are Kim et al.'s."""
-    torch.manual_seed(1)
-    model, sample = build(exit_layer=exit_layer, exit_every_layer=True), batch()
-    loss, _, log = make_criterion()(model, sample)
-    whole, extra = model(**sample["net_input"])
-    assert len(extra["exit_logits"]) == len(model.exits) == 3 - exit_layer
-    parts = [fairseqs(each, sample["target"], 0.0)[0] for each in (*extra["exit_logits"], whole)]
-    torch.testing.assert_close(loss, sum(w * part for w, part in zip(weights, parts)))
-    torch.testing.assert_close(log["exit_nll_loss"], parts[0])
 
 
 def test_may_average_over_sentences_and_keep_positions_apart():
@@ -86,7 +73,7 @@ def test_logs_both_losses_and_how_often_both_agree():
     )
     whole, extra = model(**sample["net_input"])
     learnt = sample["target"] != PAD
-    agreement = (whole.argmax(-1) == extra["exit_logits"][0].argmax(-1))[learnt].float().mean()
+    agreement = (whole.argmax(-1) == extra["exit_logits"].argmax(-1))[learnt].float().mean()
     assert values["agreement"] == pytest.approx(100 * float(agreement), abs=0.01)
 
 

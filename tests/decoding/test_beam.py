@@ -40,11 +40,6 @@ def test_equals_stock_for_every_shape_of_verifier(shape):
     assert_diverse([h["tokens"].tolist() for ranked in expected for h in ranked])
 
 
-@pytest.mark.parametrize("left", [True, False])
-def test_equals_stock_where_the_source_stands_before_the_prefix(left):
-    compare([toy_model("one_attention")], flags(5), left, strategy="iad")
-
-
 def test_equals_stock_ensembles():
     models = [toy_model("post_norm"), toy_model("pre_norm"), toy_model("learned", seed=2)]
     compare(models, flags(5))
@@ -63,7 +58,7 @@ def test_equals_stock_up_to_the_last_learned_position():
 @pytest.mark.parametrize(
     "shape, activation",
     [("post_norm", "relu"), ("pre_norm", "gelu"), ("layernorm_embedding", "gelu_accurate"),
-     ("narrow_output", "tanh"), ("one_attention", "swish")],
+     ("narrow_output", "tanh"), ("no_positions", "swish")],
 )  # fmt: skip
 def test_natively_all_bits_are_those_of_the_search_without_drafts(
     shape, activation, number_format, monkeypatch
@@ -132,26 +127,6 @@ def test_a_word_that_equals_the_end_matters_at_one_place(beam, backend, monkeypa
         if beam == 1 or not any(ties):
             check_beams(ours([model], make_sample([sentence]), args, backend=backend), expected)
     assert tied == 40 if beam == 1 else 0 < tied < 40
-
-
-DRAFTING = ["gad", "gad-attached", "sps"]
-
-
-def drafted(case, args, chosen, **settings):
-    """(hypotheses, statistics) with a drafter's forecasts, on the torch backend."""
-    generator = make_generator(case, args, backend="torch", **settings)
-    return generator.generate(generator.models, make_sample(chosen)), generator.stats
-
-
-@pytest.mark.parametrize("case", DRAFTING)
-def test_forecasts_save_passes(case):
-    plain = drafted("greedy", flags(4), SENTENCES)[1].iterations
-    passes = {}
-    for budget in (20 * len(SENTENCES), 0):
-        stats = drafted(case, flags(4), SENTENCES, draft_budget=budget)[1]
-        assert stats.drafted > stats.accepted > 0
-        passes[budget] = stats.iterations
-    assert max(passes.values()) < 0.8 * plain
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])

@@ -1,4 +1,4 @@
-"""What a beam search drafts: copies of the source, what followed a like prefix, forecasts."""
+"""What a beam search drafts: copies of the source, what followed a like prefix."""
 
 import numpy as np
 import pytest
@@ -124,29 +124,6 @@ def test_the_longest_like_end_is_asked_and_of_equals_the_nearest():
     assert next_of(8, 4) == []
 
 
-def forecast(*steps):
-    """float32 [K, M] and long [K, M] of lists of (token, log-probability)."""
-    pairs = [distribution(*step) for step in steps]
-    return np.stack([values for values, _ in pairs]), np.stack([tokens for _, tokens in pairs])
-
-
-def test_a_forecast_is_asked_where_less_than_two_tokens_are_alike():
-    sentence = begun(10, 11)
-    look = Lookahead([10, 11, 50, 51], Reach(3, 9))
-    look.set_forecast(2, *forecast([(30, -0.1), (31, -9.5)], [(32, -0.1), (33, -9.5)]))
-    # The third token is beyond the forecast: copied, by its place.
-    assert max(paths(look.draft(sentence)), key=len) == [10, 11, 30, 32, 51]
-    like = give(sentence.tree.root.child(11), (40, -0.1))
-    look.learn([like])  # one token alike says less than the forecast
-    assert max(paths(look.draft(sentence)), key=len)[:3] == [10, 11, 30]
-    like = give(sentence.tree.root.child(9).child(10).child(11), (41, -0.1))
-    look.learn([like])
-    assert max(paths(look.draft(sentence)), key=len)[:3] == [10, 11, 41]
-    # The next forecast takes the place of the last one.
-    look.set_forecast(3, *forecast([(34, -0.1), (35, -9.5)]))
-    assert [10, 11, 41, 34] in paths(look.draft(sentence))
-
-
 def test_what_has_ended_takes_the_room_of_others():
     sentence = begun(10)
     look = Lookahead([10, 11, 12, 13], FAR)
@@ -165,15 +142,12 @@ def test_what_has_ended_takes_the_room_of_others():
 def test_how_far_to_look():
     """The more sentences, the fewer prefixes of each; a limit of prefixes in vain is kept."""
     assert NOTHING == (0, 0, 0.0, 0) == Reach(0, 0)
-    for runs_model in (True, False):
-        reaches = [reach_with_torch(rows, runs_model, False) for rows in (1, 2, 5, 20, 21)]
-        assert reaches == sorted(reaches, key=lambda one: -one.beams) and reaches[-1] == NOTHING
-        assert all(one.steps == reaches[0].steps and one.beams >= 1 for one in reaches[:-1])
-        assert (reaches[0].min_copy_rate > 0) == (not runs_model)
-    assert reach_with_torch(1, True, False).beams < reach_with_torch(1, False, False).beams
-    assert reach_with_torch(20, True, False).beams == 1  # what the search waits for
-    assert reach_with_torch(1, False, True) == reach_with_torch(1, False, False)
-    assert reach_with_torch(2, False, True) == NOTHING
+    reaches = [reach_with_torch(rows, False) for rows in (1, 2, 5, 20, 21)]
+    assert reaches == sorted(reaches, key=lambda one: -one.beams) and reaches[-1] == NOTHING
+    assert all(one.steps == reaches[0].steps and one.beams >= 1 for one in reaches[:-1])
+    assert reaches[0].min_copy_rate > 0
+    assert reach_with_torch(1, True) == reach_with_torch(1, False)
+    assert reach_with_torch(2, True) == NOTHING
     for vain, rows, beam in ((20, 1, 5), (20, 4, 5), (19, 4, 5), (60, 2, 3)):
         assert reach_of_budget(vain, rows, beam).beams == 1 + vain // (rows * beam)
     assert reach_of_budget(0, 3, 5).beams > reach_of_budget(60, 1, 5).beams

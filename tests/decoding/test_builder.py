@@ -7,12 +7,10 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.tasks.translation import TranslationConfig
-from on_gpu import on_gpu
 from toy_translation import make_task, toy_drafter, toy_model
 
 from fairseq_specdec.acceptance import BlockVerificationRule, ExactRule, TopBetaRule
-from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
+from fairseq_specdec.config import SpecDecConfig, decoding_settings
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding import generation_flags as generation
 from fairseq_specdec.decoding.builder import Overrides
@@ -32,7 +30,7 @@ from fairseq_specdec.drafting.input_copy import InputCopyDrafter
         ({"strategy": "beam"}, "--strategy beam: unknown; choose one of greedy, none, iad, lookup"),
         ({"strategy": "gad"}, "--strategy gad: needs --drafter-path"),
         ({"strategy": "gad++", "drafter_path": "/no/d.pt"}, "no such file: /no/d.pt"),
-        ({"strategy": "gad", "drafter_path": "/dev/null"}, "/dev/null is no regular file; name"),
+        ({"strategy": "gad", "drafter_path": "/dev/null"}, "/dev/null: is no regular file; name"),
         ({"strategy": "iad", "drafter_path": "d.pt"}, "--strategy iad uses no drafter"),
         ({"block_size": 0}, "--block-size 0: must be 1 or more"),
         ({"strategy": "iad", "block_size": -3}, "--block-size -3: must be 1 or more"),
@@ -60,40 +58,23 @@ def test_settings_are_refused(changes, error):
     assert error in str(caught.value)
 
 
-# A value that is no default, and legal, for every flag that some strategies do not read.
-CHANGED = {
-    "sampling_verification": "token",
-    "drafter_dtype": "bf16",
-    "collapse_repeats": True,
-    "draft_confidence": 0.5,
-    "realign": True,
-    "edits": "edits.tsv",
-    "max_suffix": 0,
-    "draft_budget": 0,
-    "top_beta": 1,
-    "tau": 0.0,
-    "regret_budget": 0.0,
-    "accept_top_k": 1,
-    "accept_epsilon": 0.0,
-    "min_block_size": 2,
-    "nar_iterations": 2,
-    "alpha_fb": 0.0,
-    "alpha_rb": 0.0,
-    "exit_threshold": 0.5,
-    "exit_confidence": "saturation",
-    "exit_decay": 0.0,
-}
-# Read by all strategies, refused in another way, or (--block-size) a flag of models too.
-OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}
-OF_ALL |= {"backend", "verifier_dtype", "cuda_graphs", "threads", "cost_table", "keep_weights"}
+def changed(flag):
+    """A legal value of a flag that is not its default."""
+    field = SpecDecConfig.__dataclass_fields__[flag]
+    values = field.metadata["values"]
+    if isinstance(values, tuple):
+        return next(value for value in values if value != field.default)
+    if values is None:
+        return True if field.default is False else "edits.tsv"
+    return values.least + (values.least == field.default)
 
 
-def test_every_flag_has_its_readers_named():
-    stock = set(TranslationConfig.__dataclass_fields__)
-    ours = set(TranslationSpecDecConfig.__dataclass_fields__) - stock - OF_ALL
-    assert ours == set(OWN_FLAGS), "name the strategies that read a new flag in OWN_FLAGS"
-    assert ours == set(CHANGED), "give a value for the new flag here"
-    assert all(set(readers) <= set(STRATEGIES) for readers in OWN_FLAGS.values())
+def test_help_names_the_strategies_and_their_flags():
+    fields = SpecDecConfig.__dataclass_fields__
+    assert "greedy or none (nothing drafted)" in fields["strategy"].metadata["help"]
+    assert all(name in fields["strategy"].metadata["help"] for name in STRATEGIES)
+    assert OWN_FLAGS["max_suffix"] == ("iad", "lookup")
+    assert fields["max_suffix"].metadata["help"].startswith("iad, lookup: longest suffix")
 
 
 @pytest.mark.parametrize("flag", sorted(OWN_FLAGS))
@@ -101,7 +82,7 @@ def test_every_flag_has_its_readers_named():
 def test_flags_are_read_or_refused(strategy, flag):
     """Silence would let a user believe that a flag did something."""
     path = __file__ if STRATEGIES[strategy].needs_drafter else None
-    given = decoding_settings(strategy=strategy, drafter_path=path, **{flag: CHANGED[flag]})
+    given = decoding_settings(strategy=strategy, drafter_path=path, **{flag: changed(flag)})
     if strategy in OWN_FLAGS[flag]:
         builder.check_settings(given)
         return
@@ -250,7 +231,7 @@ def test_without_flags_all_is_as_stock_has_it():
     for args in (Namespace(), Namespace(**dict(vars(GenerationConfig()), beam=1))):
         generator = make(args)
         assert generator.options == DecodingOptions(
-            "iad", 1, 0, 200, False, 64, True, 1, 1.0, False, None, False, "auto", None, False,
+            "iad", 1, 0, 200, False, 64, True, 1, 1.0, False, None, False, None, False,
             False, frozenset({words.eos()}), "auto", "fp32",
         )  # fmt: skip
         pad, unk, eos = words.pad(), words.unk(), words.eos()
@@ -296,22 +277,6 @@ def test_whole_drafts_are_never_shortened(given, overrides):
         True,
         0,
     )
-
-
-def test_a_gpu_keeps_no_freed_memory(monkeypatch):
-    model = toy_model(updates=1)
-    parameters = [on_gpu(p.data) for p in model.parameters()]
-    monkeypatch.setattr(type(model), "parameters", lambda self: iter(parameters))
-    monkeypatch.setattr(builder, "keep_freed_memory", lambda: pytest.fail("of a CPU alone"))
-    monkeypatch.setattr(builder, "SpeculativeGenerator", lambda *given: given[5])
-    assert make(models=[model], draft_budget=6).max_expected_rejections == 6
-
-
-def test_freed_memory_is_kept_on_a_cpu(monkeypatch):
-    asked = []
-    monkeypatch.setattr(builder, "keep_freed_memory", lambda: asked.append(True))
-    make()
-    assert asked == [True]
 
 
 def test_models_that_only_decode_are_run_in_inference_mode():

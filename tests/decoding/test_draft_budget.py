@@ -7,11 +7,10 @@ from toy_strategies import cases, decode, flags, make_generator, stock, tokens, 
 from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
-from fairseq_specdec.costs.passes import linear
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import AcceptanceHistory, DraftBudget, FewRejections
-from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.iteration import Iteration
+from fairseq_specdec.decoding.pace import Pace, Planner
 from fairseq_specdec.drafting.plan import NOTHING, WHOLE, Plan
 
 SENTENCES = sentences(12, seed=7)
@@ -63,7 +62,8 @@ def test_the_chance_is_that_by_which_drafts_are_drawn(ends_early):
 
 def test_what_a_drafter_that_judges_leaves_out_counts_as_rejected():
     ends_early, plain = (
-        DraftBudget(Planner(linear(0.1, 0.1), 8), AcceptanceHistory(0.9), x) for x in (1, 0)
+        DraftBudget(Planner(Pace(0.1, 0.1, measured=False), 8), AcceptanceHistory(0.9), x)
+        for x in (1, 0)
     )
     for budget in (ends_early, plain):
         for _ in range(30):
@@ -119,20 +119,20 @@ def batches(history, planner, right, count=60, length=20):
 
 
 def test_where_drafts_do_not_pay_they_are_tried_now_and_then_as_the_first_of_a_batch():
-    drafted = batches(AcceptanceHistory(0.3), Planner(linear(0.5, 0.5), 10), False)
+    drafted = batches(AcceptanceHistory(0.3), Planner(Pace(0.5, 0.5, measured=False), 10), False)
     assert drafted[0] == [0] * 20
     assert not any(any(sizes[1:]) for sizes in drafted)
     assert 5 <= sum(sizes[0] > 0 for sizes in drafted) <= 20
 
 
 def test_drafts_come_back_where_tries_succeed():
-    drafted = batches(AcceptanceHistory(0.1), Planner(linear(0.1, 0.2), 10), True)
+    drafted = batches(AcceptanceHistory(0.1), Planner(Pace(0.1, 0.2, measured=False), 10), True)
     assert drafted[0] == [0] * 20 and all(size > 0 for size in drafted[-1])
 
 
 @pytest.mark.parametrize("resumes", [True, False])
 def test_drafts_of_a_model_begin_with_the_batch_or_never(resumes):
-    planner = Planner(linear(0.1, 0.2), 10, resumes=resumes)
+    planner = Planner(Pace(0.1, 0.2, measured=False), 10, resumes=resumes)
     budget = DraftBudget(planner, AcceptanceHistory(0.9))
     assert planner.plan(30, 0.9).size == 0 < planner.plan(1, 0.9).size
     assert budget.plan(30) == NOTHING and budget.over != resumes
@@ -145,7 +145,7 @@ def test_drafts_of_a_model_begin_with_the_batch_or_never(resumes):
 
 def test_a_batch_begins_with_what_was_learnt_before():
     history = AcceptanceHistory(0.9)
-    first = DraftBudget(Planner(linear(0.1, 0.1), 8), history)
+    first = DraftBudget(Planner(Pace(0.1, 0.1, measured=False), 8), history)
     for _ in range(20):
         first.plan(1)
         first.learn(rows(0, 5))

@@ -20,12 +20,6 @@ def test_equals_stock_for_every_shape_of_verifier(shape, kind):
     assert_diverse(compare([toy_model(shape)], kind)[0])
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "noisy"])
-def test_equals_stock_padded_on_the_right(strategy):
-    """Where the source's keys stand before the prefix."""
-    compare([toy_model("one_attention")], strategy, left=False)
-
-
 @pytest.mark.parametrize("shape", ["pre_norm", "learned", "layernorm_embedding"])
 def test_drafters_read_verifiers_of_other_shapes(shape):
     for changes in ({}, {"no_repeat_ngram_size": 3}):

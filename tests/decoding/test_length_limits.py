@@ -43,7 +43,7 @@ LIMITS = {
 # "none" is greedy, "specdec" is gad++.
 CASES = [case for case in verifying() if case not in ("none", "specdec")]
 CHANGING = [
-    "gad++", "gad++-budget", "blockwise", "specdec-heads", "bild", "bild-early-exit", "calm", "nar",
+    "gad++", "gad++-budget", "blockwise", "specdec-heads", "bild", "bild-early-exit", "nar",
 ]  # fmt: skip
 
 

@@ -53,19 +53,16 @@ def make(drafter, args=None, models=None, **settings):
     )
 
 
-def plain_pass(model, words, output, known):
-    """[K, V] of the pass that training makes: one sentence, no cache. ``known``: for each position
-    of the block a token or None, a mask."""
+def plain_pass(model, words, output):
+    """[K, V] of the pass that training makes: one sentence, no cache."""
     net_input = make_sample([words])["net_input"]
     encoder_out = model.encoder(**net_input)
-    shown = torch.tensor([[[PAD if token is None else token for token in known]]])
     previous, cut = torch.tensor([[EOS, *output]]), torch.tensor([[len(output)]])
     state = model.decoder.start_source(net_input["src_tokens"])
-    features = model.decoder(previous, encoder_out, cut, state, shown, shown != PAD)
-    return model.decoder.output_layer(features)[0, 0]
+    return model.decoder.output_layer(model.decoder(previous, encoder_out, cut, state))[0, 0]
 
 
-def chained_pass(model, words, output, known):
+def chained_pass(model, words, output):
     """The same of a drafter with a chain: a pass for every token, given those before it."""
     rows = []
 
@@ -78,48 +75,39 @@ def chained_pass(model, words, output, known):
     return torch.stack(rows)
 
 
-def authors_pass(model, words, output, known):
-    from authors_layout import UNK, logits_of
+def authors_pass(model, words, output):
+    from authors_layout import logits_of
 
-    block = torch.tensor([[UNK if token is None else token for token in known]])
     source, prefix = torch.tensor([ids(words)]), torch.tensor([output], dtype=torch.long)
-    return logits_of(model, source, prefix, block=block)[0]
+    return logits_of(model, source, prefix)[0]
 
 
 @torch.no_grad()
-def slow(model, words, passes=1, limit=30, size=4, collapse=False, of=plain_pass):
-    """(tokens, their log-probabilities, passes): Mask-Predict in blocks, token by token."""
+def slow(model, words, limit=30, size=4, collapse=False, of=plain_pass):
+    """(tokens, their log-probabilities, passes), token by token."""
     output, sure, done = [], [], 0
     while not output or output[-1] != EOS:
-        known, block, scores = [None] * size, [0] * size, [0.0] * size
-        for left in reversed(range(passes)):
-            logits = of(model, words, output, known)
-            for j in (j for j in range(size) if known[j] is None):
-                log_probs = logits[j].log_softmax(-1)
-                allowed, step = log_probs.clone(), len(output) + j
-                allowed[[PAD, EOS] if step == 0 else PAD] = float("-inf")
-                block[j] = EOS if step >= limit else int(allowed.argmax())
-                scores[j] = float(log_probs[block[j]])
-            done += 1
-            length = block.index(EOS) + 1 if EOS in block else size
-            unsure = sorted(range(length), key=lambda j: scores[j])[: length * left // passes]
-            if not unsure:
-                break
-            known = [block[j] if j < length and j not in unsure else None for j in range(size)]
+        block, scores = [], []
+        for j, logits in enumerate(of(model, words, output)):
+            log_probs, step = logits.log_softmax(-1), len(output) + j
+            allowed = log_probs.clone()
+            allowed[[PAD, EOS] if step == 0 else PAD] = float("-inf")
+            block.append(EOS if step >= limit else int(allowed.argmax()))
+            scores.append(float(log_probs[block[j]]))
+        done += 1
+        length = block.index(EOS) + 1 if EOS in block else size
         kept = [j for j in range(length) if not collapse or j == 0 or block[j] != block[j - 1]]
         output += [block[j] for j in kept]
         sure += [scores[j] for j in kept]
     return output, sure, done
 
 
-def compare(model, backend, passes, limit=30, of=plain_pass, **settings):
+def compare(model, backend, limit=30, of=plain_pass, **settings):
     """One batch of ours against the sentences, one by one."""
-    generator = make(
-        model, flags(max_len_b=limit), backend=backend, nar_iterations=passes, **settings
-    )
+    generator = make(model, flags(max_len_b=limit), backend=backend, **settings)
     outputs = decode(generator, make_sample(SENTENCES))
     collapse = settings.get("collapse_repeats", False)
-    wanted = [slow(model, words, passes, limit, collapse=collapse, of=of) for words in SENTENCES]
+    wanted = [slow(model, words, limit, collapse=collapse, of=of) for words in SENTENCES]
     for ours, (tokens, scores, done) in zip(outputs, wanted):
         assert ours["tokens"].tolist() == tokens
         torch.testing.assert_close(
@@ -134,43 +122,40 @@ def compare(model, backend, passes, limit=30, of=plain_pass, **settings):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("passes", [1, 2, 3, 6])
 @pytest.mark.parametrize("model", MODELS)
-def test_a_batch_equals_plain_passes(model, passes, backend):
-    outputs = compare(toy_drafter(**MODELS[model]), backend, passes)
+def test_a_batch_equals_plain_passes(model, backend):
+    outputs = compare(toy_drafter(**MODELS[model]), backend)
     assert_diverse(outputs)
     assert len({len(tokens) for tokens in outputs}) > 3, "no row left before the others"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("passes", [1, 3])
-def test_repeats_are_dropped_and_the_length_limit_is_kept(passes, backend):
-    whole = compare(toy_drafter(), backend, passes)
-    short = compare(toy_drafter(), backend, passes, limit=5)
+def test_repeats_are_dropped_and_the_length_limit_is_kept(backend):
+    whole = compare(toy_drafter(), backend)
+    short = compare(toy_drafter(), backend, limit=5)
     assert max(map(len, short)) == 6 < max(map(len, whole))
-    dropped = compare(toy_drafter(), backend, passes, collapse_repeats=True)
+    dropped = compare(toy_drafter(), backend, collapse_repeats=True)
     assert dropped != whole
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_chain_chooses_the_tokens(backend):
     model = toy_drafter(chain_width=16)
-    assert_diverse(compare(model, backend, 1, of=chained_pass))
+    assert_diverse(compare(model, backend, of=chained_pass))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("passes", [1, 3])
-def test_drafters_in_the_authors_layout(passes, backend):
+def test_drafters_in_the_authors_layout(backend):
     from authors_layout import authors_drafter
 
-    compare(authors_drafter(), backend, passes, of=authors_pass)
+    compare(authors_drafter(), backend, of=authors_pass)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_row_does_not_depend_on_its_batch(backend):
     """Near the end of a learned table, too."""
     for settings in MODELS.values():
-        generator = make(toy_drafter(**settings), backend=backend, nar_iterations=3)
+        generator = make(toy_drafter(**settings), backend=backend)
         together = decode(generator, make_sample(SENTENCES))
         alone = [decode(generator, make_sample([each]))[0] for each in SENTENCES]
         check(together, alone)
@@ -216,8 +201,6 @@ def short_sighted():
 REFUSED = [
     (lambda: make(toy_attached_drafter()), "--strategy nar: the drafter "),
     (lambda: make(toy_drafter(), models=[toy_model(), toy_model("pre_norm")]), "--path: 2 models"),
-    (lambda: make(toy_drafter(chain_width=16), nar_iterations=2), "--nar-iterations 2: "),
-    (lambda: make(toy_drafter(), nar_iterations=0), "--nar-iterations 0: "),
     (lambda: make(toy_drafter(), block_size=5), "--block-size 5: "),
     (lambda: make(toy_drafter(), flags(no_repeat_ngram_size=2)), "--no-repeat-ngram-size 2: "),
     (lambda: make(toy_drafter(), flags(beam=2)), "--nbest 2: "),

@@ -79,8 +79,7 @@ def as_it_is(monkeypatch):
 
 def packed(monkeypatch):
     """Products of packed weights, and no weight beside them."""
-    monkeypatch.setattr(linear, "DIRECT", 0)
-    monkeypatch.setattr(linear, "SMALL", 0)
+    monkeypatch.setattr(linear, "PACKED_FROM", 0)
 
 
 def recorded(monkeypatch):
@@ -199,7 +198,7 @@ def generator_of(row, name, backend, lossless=True, **settings):
     if toys(case).strategy in OWN_FLAGS["drafter_dtype"]:
         more = {"drafter_dtype": "same", **more}
     models = [copy.deepcopy(toys(case).verifier())]
-    free = linear.SMALL == 0
+    free = linear.PACKED_FROM == 0
     return make_generator(
         case, args, models, lossless, free, backend=backend, **{**more, **settings}
     )
@@ -225,7 +224,7 @@ def test_drafters(row, name, backend, known):
         assert known.setdefault((row, name), counted) == counted
     if name == "no flags":
         assert_diverse(tokens(greedy(verifier, name)))
-        drafts = row not in ("greedy", "none", "empty", "calm")
+        drafts = row not in ("greedy", "none", "empty")
         assert (generator.stats.drafted > 0) == drafts
 
 
@@ -260,9 +259,7 @@ def test_natively_no_draft_changes_a_bit(row, number_format):
     if library.load() is None:
         pytest.skip(library.why_not())
     case = VARIANTS.get(row, (row,))[0]
-    if case in ("bild", "bild-early-exit", "calm") or (
-        row not in KINDS and toys(case).lossless is None
-    ):
+    if case in ("bild", "bild-early-exit") or (row not in KINDS and toys(case).lossless is None):
         pytest.skip("keeps no draft where it is lossless")
 
     verifier = toy_model if row in KINDS else toys(case).verifier
@@ -419,7 +416,7 @@ def test_rules(name, backend):
     generator = build_generator(
         [copy.deepcopy(toy_model())], words, words, flags(max_len_b=LIMIT),
         decoding_settings(strategy="greedy", backend=backend), overrides=overrides,
-        free_unpacked=linear.SMALL == 0,
+        free_unpacked=linear.PACKED_FROM == 0,
     )  # fmt: skip
     outputs = decode(generator, SAMPLE)
     assert [(h["tokens"].tolist(), h["steps"]) for h in outputs] == by_the_rule(name)
@@ -436,7 +433,7 @@ def test_rules_keep_a_prefix(name, backend):
     generator = build_generator(
         [copy.deepcopy(toy_model())], words, words, flags(),
         decoding_settings(strategy="greedy", backend=backend),
-        overrides=Overrides(None, rule, always_draft=True), free_unpacked=linear.SMALL == 0,
+        overrides=Overrides(None, rule, always_draft=True), free_unpacked=linear.PACKED_FROM == 0,
     )  # fmt: skip
     outputs = decode(generator, SAMPLE, prefix_of("forced"))
     assert tokens(outputs) == tokens(greedy(toy_model, "forced"))
@@ -484,9 +481,7 @@ def beams(verifier, beam, name):
 def search(case, beam, name, backend):
     """(hypotheses, generator) of a drafter that may draft for beams."""
     args = flags(beam, **BEAM_CHANGES[name])
-    model = toys(case).drafter is not None
-    budget = {"draft_budget": 60} if model and backend == "torch" else {}
-    generator = make_generator(case, args, backend=backend, **budget)
+    generator = make_generator(case, args, backend=backend)
     return generator.generate(generator.models, SAMPLE, prefix_tokens=prefix_of(name)), generator
 
 
@@ -511,7 +506,7 @@ def test_beams_under_constraints(case, name, backend, monkeypatch):
 
 
 # Their rules decode one hypothesis, strict or not.
-REFUSED = ("gad++", "gad++-budget", "specdec", "specdec-heads", "bild", "bild-early-exit", "calm")
+REFUSED = ("gad++", "gad++-budget", "specdec", "specdec-heads", "bild", "bild-early-exit")
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -530,10 +525,7 @@ SEARCHED = [case for case in verifying() if case not in REFUSED]
     indirect=["backend"],
 )  # fmt: skip
 def test_beams_of_every_drafter(case, name, backend):
-    ranked, generator = search(case, 4, name, backend)
-    check_beams(ranked, beams(toys(case).verifier, 4, name))
-    drafts = backend == "torch" and generator.drafter.for_beams and generator.drafter.runs_model
-    assert not drafts or name == "a token" or generator.stats.drafted > 0
+    check_beams(search(case, 4, name, backend)[0], beams(toys(case).verifier, 4, name))
 
 
 def test_each_search_of_beams_is_compared():
@@ -556,7 +548,7 @@ def classes_of(package, base):
 
 def test_each_drafter_has_a_row():
     rows = {type(make_generator(case).drafter) for case in cases()}
-    assert rows == classes_of(drafting, Drafter), "add a strategy with it to TOYS"
+    assert rows >= classes_of(drafting, Drafter), "add a strategy with it to TOYS"
 
 
 def test_each_rule_has_a_row():

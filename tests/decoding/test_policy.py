@@ -2,8 +2,8 @@ import torch
 
 from fairseq_specdec.decoding.length_limits import LengthLimits
 from fairseq_specdec.decoding.policy import DecodingConstraints, forbidden_by_ngrams
-from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Rows
 
 PAD, EOS, UNK = 1, 2, 3
 NINE = LengthLimits.same(9)
@@ -15,12 +15,12 @@ def policy(**changes):
 
 
 def apply(rule, log_probs, lengths, limits=NINE, prefix=None, sequence=None):
-    hypotheses = Hypotheses(len(lengths), 30, 0, 0, log_probs)
-    hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor(lengths), lengths
+    rows = Rows(len(lengths), 30, 0, 0, log_probs)
+    rows.grow(torch.tensor(lengths), lengths)
     if sequence is not None:
-        hypotheses.tokens = sequence
+        rows.tokens = sequence
     scores = Scores(log_probs.clone(), normalised=True)
-    scores.edit(rule.edits(hypotheses, log_probs.size(1), limits, prefix))
+    scores.edit(rule.edits(rows, log_probs.size(1), limits, prefix))
     return scores.dense()
 
 
@@ -62,19 +62,19 @@ def test_minimum_length_does_not_reach_into_the_prefix():
     assert out[1, 1, EOS] == 0  # as stock: a padded prefix column lifts the minimum length
 
 
-def test_edits_are_made_on_the_device_of_the_hypotheses():
+def test_edits_are_made_on_the_device_of_the_rows():
     """ "meta" has shapes and no numbers, and mixes with no other device."""
-    hypotheses = Hypotheses(2, 30, 0, PAD, torch.zeros(0, device="meta"))
+    rows = Rows(2, 30, 0, PAD, torch.zeros(0, device="meta"))
     prefix = torch.zeros(2, 2, dtype=torch.long, device="meta")
-    edits = policy(no_repeat_ngram_size=3).edits(hypotheses, 3, LengthLimits.same(2), prefix)
+    edits = policy(no_repeat_ngram_size=3).edits(rows, 3, LengthLimits.same(2), prefix)
     tensors = (edits.banned, edits.listed, edits.forced)
     assert [tensor.device.type for tensor in tensors] == ["meta"] * 3
 
 
 def rows_of(lengths):
-    hypotheses = Hypotheses(len(lengths), 30, 0, PAD, torch.zeros(0))
-    hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor(lengths), lengths
-    return hypotheses
+    rows = Rows(len(lengths), 30, 0, PAD, torch.zeros(0))
+    rows.grow(torch.tensor(lengths), lengths)
+    return rows
 
 
 def test_what_cannot_matter_is_left_out():

@@ -23,7 +23,7 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import STRATEGIES, Strategy
 from fairseq_specdec.drafting import Drafter, DraftSession
-from fairseq_specdec.engine.draft import Draft
+from fairseq_specdec.engine.state import Draft
 from fairseq_specdec.trace.recorder import settings_of
 
 SENTENCES = sentences(12, seed=7)
@@ -191,10 +191,10 @@ class SourceSession(DraftSession):
     def __init__(self, tokens):
         self.tokens = tokens
 
-    def propose(self, hypotheses, budget=None):
-        return Draft(self.tokens, torch.full_like(hypotheses.lengths, self.tokens.size(1)))
+    def propose(self, rows, budget=None):
+        return Draft(self.tokens, torch.full_like(rows.lengths, self.tokens.size(1)))
 
-    def select(self, rows, rows_cpu):
+    def keep(self, rows, kept):
         self.tokens = self.tokens[rows]
 
 
@@ -202,8 +202,9 @@ class SourceSession(DraftSession):
 def test_a_new_rule_and_a_new_drafter_need_an_entry_alone(backend, monkeypatch):
     """Traces name its flag, every backend verifies its drafts, and the output is stock's."""
     strategy = Strategy(
-        lambda setup: SourceDrafter(), lambda settings: OneTokenRule(), stated=frozenset({"tau"})
-    )
+        "drafts the source", lambda setup: SourceDrafter(), lambda settings: OneTokenRule(),
+        stated=frozenset({"tau"}),
+    )  # fmt: skip
     monkeypatch.setitem(STRATEGIES, "toy", strategy)
     models, words, args = [toy_model()], make_task().tgt_dict, flags(retain_iter_history=True)
     settings = decoding_settings(strategy="toy", backend=backend)

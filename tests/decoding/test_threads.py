@@ -99,9 +99,7 @@ def test_threads_give_what_one_gives(case, count, impatient):
 @pytest.mark.parametrize("free_unpacked", [False, True], ids=["kept", "released"])
 @pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps", "bild-early-exit"])
 def test_threads_share_packed_weights(case, free_unpacked, impatient, monkeypatch):
-    monkeypatch.setattr(linear, "DIRECT", 0)
-    if free_unpacked:
-        monkeypatch.setattr(linear, "SMALL", 0)
+    monkeypatch.setattr(linear, "PACKED_FROM", 0)
     batches = samples()
     expected = [tokens(stock([toys(case).verifier()], sample, flags())) for sample in batches]
     models = [copy.deepcopy(toys(case).verifier())]

@@ -11,7 +11,6 @@ from fairseq import options
 from fairseq_specdec.accelerate import cli as accelerate
 from fairseq_specdec.bench import session
 from fairseq_specdec.conversion import cli as convert
-from fairseq_specdec.costs import cli as costs_cli
 from fairseq_specdec.data import distill, edits, shortlist
 from fairseq_specdec.environment import cli as environment_cli
 from fairseq_specdec.hub import cli as translate_cli
@@ -25,7 +24,6 @@ PARSERS = {
     "fairseq-interactive": options.get_interactive_generation_parser,
     "specdec-accelerate": accelerate.get_parser,
     "specdec-convert": convert.get_parser,
-    "specdec-costs": costs_cli.get_parser,
     "specdec-demo": serve_cli.get_parser,
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
@@ -38,12 +36,11 @@ PARSERS = {
 }
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
-    "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-costs", "specdec-demo",
-    "specdec-edits", "specdec-env", "specdec-serve", "specdec-shortlist",
-    "specdec-trace", "specdec-translate",
+    "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-demo", "specdec-edits",
+    "specdec-env",
+    "specdec-serve", "specdec-shortlist", "specdec-trace", "specdec-translate",
 }  # fmt: skip
 MODULES = {
-    "fairseq_specdec.costs.cli": "specdec-costs",
     "fairseq_specdec.data.distill": "specdec-distill",
     "fairseq_specdec.data.edits": "specdec-edits",
     "fairseq_specdec.data.shortlist": "specdec-shortlist",

@@ -10,7 +10,7 @@ from doc_pages import ROOT, blocks_of
 PAGE = ROOT / "docs" / "adding_a_strategy.md"
 # Folders of the copy that are written to; all others are links.
 CHANGED = ("fairseq_specdec", "tests", "docs")
-FIELD = re.compile(r"^\+    (\w+): [\w\[\]]+ = flag\($", re.M)
+FIELD = re.compile(r"^    (\w+): [\w\[\]]+ = flag\($", re.M)
 
 
 class Part(NamedTuple):

@@ -6,7 +6,7 @@ import functools
 import pytest
 import torch
 from toy_drafter import ToyTask, make_drafter, save_verifier
-from toy_hypotheses import hypotheses_of, open_on
+from toy_hypotheses import open_on, rows_of
 from toy_strategies import check, decode, flags, make_generator, stock, tokens
 from toy_translation import (
     EOS,
@@ -79,7 +79,7 @@ def walk(drafter, judge, rounds=5, max_len=60, seed=4):
         session = open_on(drafter, SOURCES, max_len)
         for _ in range(rounds):
             accepted = [TARGETS[row][:size] for row, size in zip(rows, done)]
-            draft = session.propose(hypotheses_of(accepted))
+            draft = session.propose(rows_of(accepted))
             moves = []
             for i, row in enumerate(rows):
                 size = int(draft.sizes[i])
@@ -94,7 +94,7 @@ def walk(drafter, judge, rounds=5, max_len=60, seed=4):
                 moves.append(int(torch.randint(0, right + 1, (1,), generator=generator)) + 1)
             ahead = [d + m for d, m in zip(done, moves)]
             keep = [i for i, row in enumerate(rows) if ahead[i] < len(TARGETS[row])]
-            session.select(torch.tensor(keep, dtype=torch.long), keep)
+            session.keep(torch.tensor(keep, dtype=torch.long), keep)
             rows, done = [rows[i] for i in keep], [ahead[i] for i in keep]
             if not rows:
                 break

@@ -21,7 +21,7 @@ from toy_translation import (
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import build_generator
-from fairseq_specdec.engine.eager.decoder import DecoderSession
+from fairseq_specdec.engine.torch_decoder import TorchSession
 
 SENTENCES = sentences(16, seed=7)
 FLAGS = {"max_len_a": 0, "max_len_b": 40}
@@ -179,9 +179,11 @@ def test_perfect_heads_need_m_over_k_plus_one_invocations(fluent, monkeypatch, s
     """Section 4: every model invocation is counted, the drafter's too if it had any."""
     model, chosen = fluent
     runs = []
-    run = DecoderSession.run
+    run = TorchSession.run_embedded
     forward = type(model.decoder).forward
-    monkeypatch.setattr(DecoderSession, "run", lambda *a, **k: runs.append(1) or run(*a, **k))
+    monkeypatch.setattr(
+        TorchSession, "run_embedded", lambda *a, **k: runs.append(1) or run(*a, **k)
+    )
     monkeypatch.setattr(
         type(model.decoder), "forward", lambda *a, **k: runs.append(1) or forward(*a, **k)
     )

@@ -9,8 +9,8 @@ from toy_strategies import tokens as tokens_of
 from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
-from fairseq_specdec.engine.eager.kv_cache import KVCache
-from fairseq_specdec.engine.transformer import TransformerWeights
+from fairseq_specdec.engine.torch_decoder import KVCache
+from fairseq_specdec.engine.transformer import Transformer
 
 SENTENCES = sentences(10, seed=7)
 LONG = max(SENTENCES, key=len)
@@ -71,27 +71,27 @@ def test_equals_algorithm_1_sentence_by_sentence(size):
 def test_drafts_with_the_verifiers_own_weights_and_encodes_once(monkeypatch):
     model = toy_early_exit()
     encoded, opened = [], []
-    encode, begin = EncoderWeights.__call__, TransformerWeights.open
+    encode, begin = EncoderWeights.__call__, Transformer.open
 
     def counted(self, *given):
         encoded.append(encode(self, *given))
         return encoded[-1]
 
-    def watched(self, encoder_out, max_len, capacity):
-        session = begin(self, encoder_out, max_len, capacity)
-        opened.append((self, encoder_out, session.layers.cache.layers))
+    def watched(self, encoder_out, max_len, widest):
+        session = begin(self, encoder_out, max_len, widest)
+        opened.append((self, encoder_out, session.cache.layers))
         return session
 
     monkeypatch.setattr(EncoderWeights, "__call__", counted)
-    monkeypatch.setattr(TransformerWeights, "open", watched)
+    monkeypatch.setattr(Transformer, "open", watched)
     generator = generator_of(model, 0.6, 2.0)
     generator.generate([model], make_sample(SENTENCES))
     assert len(encoded) == 1
     (whole_model, _, _), (small, _, layers) = opened
     assert all(source is encoded[0] for _, source, _ in opened)
-    assert whole_model.decoder is model.decoder
-    assert small.decoder.layers == list(model.decoder.layers)[:1]
-    assert small.decoder.output_projection is model.decoder.output_projection
+    assert whole_model.embedding.decoder is model.decoder
+    assert small.encode is None
+    assert small.embedding.decoder.output_projection is model.decoder.output_projection
     assert layers == 1
 
 

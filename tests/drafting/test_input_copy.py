@@ -5,14 +5,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from on_gpu import on_gpu
-from toy_hypotheses import hypotheses_of, open_drafter
+from toy_hypotheses import open_drafter, rows_of
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import InputCopyDrafter, Source
 from fairseq_specdec.drafting.edit_table import Edit, EditTable
 from fairseq_specdec.drafting.input_copy import realigned_place, unique_place
 from fairseq_specdec.drafting.on_host import MAX_SUFFIX
-from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.state import Rows
 
 PAD, EOS = 1, 2
 
@@ -38,7 +38,7 @@ def propose(drafter, sources, outputs, left=True):
     width = max(map(len, sources))
     pads = [[PAD] * (width - len(s)) for s in sources]
     rows = [p + s if left else s + p for p, s in zip(pads, sources)]
-    draft = open_session(drafter, rows).propose(hypotheses_of(outputs, 50))
+    draft = open_session(drafter, rows).propose(rows_of(outputs, 50))
     return [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
 
 
@@ -81,27 +81,28 @@ def test_drafts_can_be_kept_short():
 def test_where_nothing_is_copied_nothing_is_verified():
     drafter = InputCopyDrafter(PAD, EOS)
     session = open_session(drafter, [[7, 8, 7, EOS], [4, 5, 6, EOS]])
-    assert session.propose(hypotheses_of([[9], [4, 9]], 3)).tokens.shape == (2, 0)
-    assert session.propose(hypotheses_of([[9], [4, 5]], 3)).tokens.tolist()[1] == [6, EOS]
+    assert session.propose(rows_of([[9], [4, 9]], 3)).tokens.shape == (2, 0)
+    assert session.propose(rows_of([[9], [4, 5]], 3)).tokens.tolist()[1] == [6, EOS]
 
 
 def test_a_gpu_is_not_asked_for_the_output():
     """It is what the host has read after each iteration."""
     rows = on_gpu(torch.tensor([[7, 8, 7, EOS], [4, 5, 6, EOS]]))
     session = InputCopyDrafter(PAD, EOS).open(Source({"src_tokens": rows}, {}, 9, Stopwatch()))
-    hypotheses = Hypotheses(2, 12, EOS, PAD, rows)
-    hypotheses.tokens = hypotheses.tokens.to("meta")  # has no numbers to ask for
+    outputs = Rows(2, 12, EOS, PAD, rows)
+    outputs.tokens = outputs.tokens.to("meta")  # has no numbers to ask for
     for emitted, drafts in (
         ([[], []], [[7, 8, 7, EOS], [4, 5, 6, EOS]]),
         ([[9], [4, 5]], [[], [6, EOS]]),
     ):
-        for row, tokens in enumerate(emitted):
-            hypotheses.emit(row, tokens)
-        draft = session.propose(hypotheses)
+        sizes = list(map(len, emitted))
+        outputs.grow(torch.tensor(sizes), sizes, emitted)
+        draft = session.propose(outputs)
         proposed = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
         assert proposed == drafts
-    hypotheses.select(torch.tensor([1], device="meta"), [1])
-    assert hypotheses.outputs() == [[EOS, 4, 5]]
+    outputs.tokens, outputs.scores = torch.zeros(2, 12), torch.zeros(2, 12)
+    outputs.keep([1])
+    assert outputs.outputs() == [[EOS, 4, 5]]
 
 
 def test_a_long_text_of_one_word():
@@ -118,7 +119,7 @@ def iterations(source, output, **options):
     made, emitted, have = [], [], 0
     while have < len(output):
         # What stands behind the accepted tokens counts for nothing.
-        hypotheses = hypotheses_of([output])
+        hypotheses = rows_of([output])
         hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor([have]), [have]
         draft = session.propose(hypotheses)
         (words,) = draft.tokens.tolist()
@@ -159,23 +160,21 @@ def test_every_mismatch_is_stepped_over():
 def test_rows_that_stay_keep_their_source_and_their_place():
     source = [[4, 5, 6, 7, 8, EOS], [9, EOS, PAD, PAD, PAD, PAD], [10, 11, 12, 13, EOS, PAD]]
     session = open_session(InputCopyDrafter(PAD, EOS, realign=True), source)
-    session.propose(hypotheses_of([[], [], []]))
+    session.propose(rows_of([[], [], []]))
     assert [session.likely_copied(row) for row in (0, 1)] == [[4, 5, 6, 7, 8], [9]]
-    session.select(torch.tensor([0, 2]), [0, 2])
     for outputs, drafts in (
         ([[4, 99], [10, 11, 99]], [[6, 7, 8, EOS], [13, EOS]]),
         ([[4, 99, 6, 98], [10, 11, 99, 97]], [[8, EOS], [EOS]]),
     ):
-        draft = session.propose(hypotheses_of(outputs))
+        draft = session.propose(rows_of(outputs, origin=[0, 2]))
         proposed = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
         assert proposed == drafts
-    assert session.likely_copied(1) == [10, 11, 12, 13]
 
 
 def test_what_the_loop_can_use_is_cut_by_the_loop():
     session = open_session(InputCopyDrafter(PAD, EOS), [[5, 6, EOS]])
     for budget, sizes in ((0, [0]), (1, [3]), (None, [3])):
-        draft = session.propose(hypotheses_of([[]]), budget)
+        draft = session.propose(rows_of([[]]), budget)
         assert draft.sizes.tolist() == sizes and draft.width == sizes[0]
 
 

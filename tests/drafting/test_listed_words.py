@@ -1,11 +1,11 @@
-"""Drafts from lists of words: each row's best among its own, on both backends and in any batch."""
+"""Drafts from lists of words in the native library: each row's best among its own, in any batch."""
 
 import copy
 
 import pytest
 import torch
 from toy_drafter import ToyTask, make_drafter
-from toy_hypotheses import hypotheses_of, open_on, slow_draft
+from toy_hypotheses import open_on, rows_of, slow_draft
 from toy_translation import (
     EOS,
     FIRST,
@@ -18,7 +18,6 @@ from toy_translation import (
     translate,
 )
 
-from fairseq_specdec.acceptance.sampling import Sampler
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.drafting.native_block import NativeBlockSession
 from fairseq_specdec.engine.backend import choose_backend
@@ -28,8 +27,7 @@ from fairseq_specdec.models.word_list import WordList
 SOURCES = sentences(12, seed=21)
 TARGETS = [ids(translate(s)) for s in SOURCES]
 SIZE = FIRST + WORDS
-BACKENDS = ["torch", pytest.param("native", marks=pytest.mark.skipif(
-    load() is None, reason="the native library is not built"))]  # fmt: skip
+pytestmark = pytest.mark.skipif(load() is None, reason="the native library is not built")
 
 
 def word_list(kinds):
@@ -45,42 +43,48 @@ def listed_toy(kinds, **settings):
     return model
 
 
-def opened(model, backend, sources=SOURCES, number_format="fp32", **more):
+def opened(model, sources=SOURCES, number_format="fp32", backend="native", **more):
     drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, **more))
     chosen = choose_backend(backend, [model], number_format)
     return open_on(drafter, sources, 60, backend=chosen)
 
 
 def listed_draft(model, source, output):
-    """The best listed words by the pass that training uses, one after the other."""
+    """The best listed words by the pass that training uses, one after the other, and the
+    probability of each among the listed ones."""
     net_input = make_sample([source])["net_input"]
-    listed = model.word_list.of(net_input["src_tokens"]).ids
-    return slow_draft(model, net_input, output, lambda logits: int(listed[logits[listed].argmax()]))
+    listed, chances = model.word_list.of(net_input["src_tokens"]).ids, []
+
+    def best(logits):
+        chance, at = logits[listed].softmax(0).max(0)
+        chances.append(float(chance))
+        return int(listed[at])
+
+    return slow_draft(model, net_input, output, best), chances
 
 
 @pytest.mark.parametrize("kinds", [4, 20])
 @pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
-@pytest.mark.parametrize("backend", BACKENDS)
 @torch.no_grad()
-def test_the_best_listed_words_are_drafted(backend, settings, kinds):
+def test_the_best_listed_words_are_drafted(settings, kinds):
     """With 4 kinds of words a batch's lists are a small part of the vocabulary, with 20 not."""
     model = listed_toy(kinds, **settings)
-    session = opened(model, backend)
-    assert isinstance(session, NativeBlockSession) == (backend == "native")
+    session = opened(model)
+    assert isinstance(session, NativeBlockSession)
     rows, done = list(range(len(SOURCES))), [0] * len(SOURCES)
     generator, seen = torch.Generator().manual_seed(4), set()
     while rows:
         accepted = [TARGETS[row][:size] for row, size in zip(rows, done)]
-        draft = session.propose(hypotheses_of(accepted, 70))
+        draft = session.propose(rows_of(accepted, 70))
         for i, row in enumerate(rows):
             drafted = draft.tokens[i].tolist()
-            wanted = listed_draft(model, SOURCES[row], TARGETS[row][: done[i]])
+            wanted, _ = listed_draft(model, SOURCES[row], TARGETS[row][: done[i]])
             assert drafted == wanted, (row, done)
             seen |= set(drafted)
         moves = torch.randint(1, 5, (len(rows),), generator=generator).tolist()
         done = [size + move for size, move in zip(done, moves)]
         keep = [i for i, row in enumerate(rows) if done[i] < len(TARGETS[row])]
-        session.select(torch.tensor(keep, dtype=torch.long), keep)
+        session.keep(torch.tensor(keep, dtype=torch.long), keep)
         rows, done = [rows[i] for i in keep], [done[i] for i in keep]
     session.close()
     assert len(seen) > 2
@@ -100,7 +104,6 @@ def wide_model(number_format):
     return model
 
 
-@pytest.mark.skipif(load() is None, reason="the native library is not built")
 @pytest.mark.parametrize("number_format", ["fp32", "halves", "bf16", "int8", "int7"])
 @torch.no_grad()
 def test_a_row_drafts_the_same_in_any_batch(number_format):
@@ -111,52 +114,41 @@ def test_a_row_drafts_the_same_in_any_batch(number_format):
     drafted = set()
     for last in range(20, 400, 30):
         outputs = [[last + row] for row in range(4)]
-        session = opened(model, "native", sources, packed)
-        together = session.propose(hypotheses_of(outputs)).tokens.tolist()
+        session = opened(model, sources, packed)
+        together = session.propose(rows_of(outputs)).tokens.tolist()
         for row, source in enumerate(sources):
             # Twice, since a row alone has more of the chain's candidates.
-            session = opened(model, "native", [source] * 2, packed)
-            alone = session.propose(hypotheses_of([outputs[row]] * 2)).tokens.tolist()
+            session = opened(model, [source] * 2, packed)
+            alone = session.propose(rows_of([outputs[row]] * 2)).tokens.tolist()
             assert alone == [together[row]] * 2, (row, last)
             drafted |= set(alone[0])
     assert len(drafted) > 15
 
 
-@pytest.mark.skipif(load() is None, reason="the native library is not built")
-@pytest.mark.parametrize("listed", [True, False])
 @torch.no_grad()
-def test_a_chain_chooses_among_the_same_candidates_on_both_backends(listed):
-    """Of 90 or 404 words, more than it has candidates."""
+def test_a_chain_chooses_among_the_same_candidates_on_both_backends():
+    """Of 404 words, more than it has candidates."""
     model = wide_model("fp32")
-    if not listed:
-        model.word_list = None
+    model.word_list = None
     sources, alike, count = [[4, 9, 14, 19]], 0, 0
     for last in range(20, 400, 10):
         drafts = [
-            opened(model, backend, sources).propose(hypotheses_of([[last]])).tokens[0].tolist()
-            for backend in BACKENDS
+            opened(model, sources, backend=backend).propose(rows_of([[last]]))
+            for backend in ("torch", "native")
         ]
-        alike += sum(a == b for a, b in zip(*drafts))
-        count += len(drafts[0])
+        both = [draft.tokens[0].tolist() for draft in drafts]
+        alike += sum(a == b for a, b in zip(*both))
+        count += len(both[0])
     assert alike > 0.9 * count > 0  # the library keeps what it looks up in bf16
 
 
-@pytest.mark.skipif(load() is None, reason="the native library is not built")
 @pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
 @torch.no_grad()
 def test_drafts_end_where_the_best_listed_word_is_unlikely(settings):
     model = listed_toy(4, **settings)
-    sizes = []
-    for backend in ("torch", "native"):
-        session = opened(model, backend, confidence=0.5)
-        sizes.append(session.propose(hypotheses_of([t[:2] for t in TARGETS], 70)).sizes.tolist())
-    assert sizes[0] == sizes[1] and len(set(sizes[0])) > 2
-
-
-@torch.no_grad()
-def test_sampled_drafts_come_from_all_words():
-    model = listed_toy(4)
-    session = opened(model, "torch", sampler=Sampler())
-    draft = session.propose(hypotheses_of([target[:3] for target in TARGETS], 70))
-    assert draft.log_probs.size(2) == SIZE
-    assert set(draft.tokens.flatten().tolist()) - {EOS, *range(FIRST, FIRST + 5)}
+    session = opened(model, confidence=0.5)
+    sizes = session.propose(rows_of([t[:2] for t in TARGETS], 70)).sizes.tolist()
+    for source, target, size in zip(SOURCES, TARGETS, sizes):
+        chances = torch.tensor(listed_draft(model, source, target[:2])[1])
+        assert size == int((chances.cumprod(0) >= 0.5).sum())
+    assert len(set(sizes)) > 2

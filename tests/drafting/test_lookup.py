@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_hypotheses import hypotheses_of, open_drafter
+from toy_hypotheses import open_drafter, rows_of
 
 from fairseq_specdec.drafting import LookupDrafter
 
@@ -40,8 +40,8 @@ def open_session(sources, left=True, **settings):
     return open_drafter(drafter, {"src_tokens": torch.tensor(rows)}, 50, verifier=object())
 
 
-def propose(session, outputs, budget=None):
-    draft = session.propose(hypotheses_of(outputs, 50), budget)
+def propose(session, outputs, budget=None, origin=None):
+    draft = session.propose(rows_of(outputs, 50, origin), budget)
     return [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
 
 
@@ -75,10 +75,8 @@ def test_rows_that_stay_keep_their_text():
     session = open_session([[4, 5, 6, EOS], [9, EOS], [10, 11, 4, 11, 13, EOS]])
     propose(session, [[], [], []])
     assert [session.likely_copied(row) for row in (0, 1)] == [[4, 5, 6], [9]]
-    session.select(torch.tensor([0, 2]), [0, 2])
-    assert propose(session, [[5], [10, 11]]) == [[6, EOS], [4, 11, 13, EOS]]
-    assert propose(session, [[5, 6], [10, 11, 4, 11]]) == [[EOS], [13, EOS]]
-    assert session.likely_copied(1) == [10, 11, 4, 11, 13]
+    assert propose(session, [[5], [10, 11]], origin=[0, 2]) == [[6, EOS], [4, 11, 13, EOS]]
+    assert propose(session, [[5, 6], [10, 11, 4, 11]], origin=[0, 2]) == [[EOS], [13, EOS]]
 
 
 def test_it_drafts_for_beams_and_runs_no_model():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.utils import get_activation_fn
 from toy_blockwise import toy_blockwise
-from toy_hypotheses import hypotheses_of, open_on
+from toy_hypotheses import open_on, rows_of
 from toy_strategies import decode, flags, make_generator
 from toy_translation import PAD, make_sample, sentences, toy_model
 
@@ -27,7 +27,7 @@ def model(tmp_path_factory):
 
 
 def drafts(model, backend, size=4, activation=None):
-    """What follows states of chance: before rows leave, after it, and with little room."""
+    """What follows random states: before rows leave, after it, and with little room."""
     model = copy.deepcopy(model)
     if activation is not None:
         model.decoder.block_heads.activation = get_activation_fn(activation)
@@ -37,16 +37,17 @@ def drafts(model, backend, size=4, activation=None):
     session = open_on(drafter, SOURCES, 9, encoder_out=encoder_out, backend=backend)
     assert isinstance(session, NativeBlockSession) == isinstance(backend, NativeBackend)
     rows = len(SOURCES)
-    tokens = [session.propose(hypotheses_of([[]] * rows)).tokens.tolist()]
-    states = torch.randn(rows, 3, 32, generator=torch.Generator().manual_seed(2))
-    session.commit(torch.tensor([1, 2, 3, 1] * (rows // 4)), states)
-    tokens.append(session.propose(hypotheses_of([[5]] * rows)).tokens.tolist())
-    session.commit(torch.tensor([3, 1, 2, 2] * (rows // 4)), states.flip(0))
+    tokens = [session.propose(rows_of([[]] * rows)).tokens.tolist()]
+    states = torch.randn(rows, 10, 32, generator=torch.Generator().manual_seed(2))
+    session.verifier.states = states
+    tokens.append(
+        session.propose(rows_of([[5] * (1 + n % 3) for n in range(rows)])).tokens.tolist()
+    )
     kept = list(range(1, rows, 2))
-    session.select(torch.tensor(kept), kept)
+    session.keep(torch.tensor(kept), kept)
+    session.verifier.states = states[kept]
     for length in (4, 7, 9):
-        session.commit(torch.ones(len(kept), dtype=torch.long), states[kept] * length)
-        tokens.append(session.propose(hypotheses_of([[5] * length] * len(kept))).tokens.tolist())
+        tokens.append(session.propose(rows_of([[5] * length] * len(kept))).tokens.tolist())
     return tokens
 
 

@@ -3,6 +3,7 @@
 import copy
 from itertools import accumulate
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from toy_strategies import flags
@@ -19,14 +20,13 @@ from toy_translation import (
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
-from fairseq_specdec.decoding.draft_budget import DraftBudget
+from fairseq_specdec.decoding.draft_budget import DraftBudget, Planning
 from fairseq_specdec.decoding.native_chains import NativeChains
 from fairseq_specdec.drafting import DraftOptions, InputCopyDrafter, NarBlockDrafter
 from fairseq_specdec.drafting.input_copy import InputCopySession
 from fairseq_specdec.drafting.mask_count import MaskLimits
 from fairseq_specdec.drafting.native_block import NativeBlockSession
 from fairseq_specdec.drafting.plan import Plan
-from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native import library
 
 SENTENCES = sentences(24, seed=7)
@@ -43,10 +43,8 @@ def drafter_of(kind):
     return NarBlockDrafter(copy.deepcopy(model), options)
 
 
-class NarrowPlans:
+class NarrowPlans(Planning):
     """Plans that hold for chances near the one that they are made for."""
-
-    resumes = True
 
     def __init__(self, random):
         self.random = random
@@ -70,7 +68,9 @@ def why_ended(loop, limits, plan, ends_early, means, start, rounds):
             if any(rounds[number - 1].done):
                 return "row"
             budget.learn(rounds[number - 1])
-        masks = limits.masks(Hypotheses.of(loop.table, lengths), plan.size)
+        masks = limits.masks(
+            SimpleNamespace(shortest=min(lengths), longest=max(lengths)), plan.size
+        )
         holds = number == 0 or plan.low <= budget.acceptance.chance < plan.high
         assert (number < loop.loop.drafts) == (masks > 0 and holds)
         if number == loop.loop.drafts:
@@ -91,25 +91,26 @@ def test_a_call_drafts_and_learns_as_python_would(kind, monkeypatch):
     model, words, ends = toy_model("pre_norm"), make_task().tgt_dict, set()
     speculate, calls = NativeChains.speculate, []
 
-    def begun(session, hypotheses, *given):
+    def begun(session, rows, *given):
         if kind != "iad" and not hasattr(session, "drawn"):
             session.drawn = True
-            session.limits.positions = random.choice([None, *[random.randint(3, 14)] * 3])
-            session.limits.whole_blocks = kind == "gad" and random.random() < 0.5
-            session.limits.row_independent = random.random() < 0.5
-        loop = begin(session, hypotheses, *given)
+            session.limits = session.limits._replace(
+                positions=random.choice([None, *[random.randint(3, 14)] * 3]),
+                whole_blocks=kind == "gad" and random.random() < 0.5,
+                row_independent=random.random() < 0.5,
+            )
+        loop = begin(session, rows, *given)
         if loop is not None:
-            loop.table = hypotheses.tokens
             calls.append((session, loop))
         return loop
 
     def checked(chains, drafts, max_iterations, plan):
-        budget, start = chains.general.budget, list(chains.general.hypotheses.lengths_cpu)
+        budget, start = chains.general.budget, list(chains.general.rows.lengths_cpu)
         means = budget.acceptance
         rounds = speculate(chains, drafts, max_iterations, plan)
         for session, loop in calls:
             limits = getattr(session, "limits", None)
-            limits = limits or MaskLimits(99, session.max_len, 0, None, False, False)
+            limits = limits or MaskLimits(99, session.max_len, 0, None, False)
             ends.add(why_ended(loop, limits, plan, budget.ends_early, means, start, rounds))
         calls.clear()
         return rounds

@@ -32,43 +32,14 @@ def slow(query, key, value, mask):
 
 
 @pytest.mark.parametrize("rows, width", [(1, 1), (1, 5), (4, 1), (4, 5), (4, 20)])
-def test_every_way_gives_the_same(rows, width, monkeypatch):
+def test_attention_is_its_equation(rows, width):
     query, key, value, mask = inputs(rows, width, 7)
-    ways = set()
-    for fused in (attention.prefers_fused, lambda query: False):
-        monkeypatch.setattr(attention, "prefers_fused", fused)
-        ways.add(fused(query))
-        for chosen in (mask, attention.additive(mask, query), None):
-            attended = attention.attend(query, key, value, chosen)
-            wanted = slow(query, key, value, torch.ones_like(mask) if chosen is None else mask)
-            torch.testing.assert_close(attended, wanted)
-    few = rows >= 3 and 1 < width <= 16
-    assert ways == ({False} if few or attention.FUSED is None else {True, False})
+    for chosen in (mask, attention.additive(mask, query), None):
+        attended = attention.attend(query, key, value, chosen)
+        wanted = slow(query, key, value, torch.ones_like(mask) if chosen is None else mask)
+        torch.testing.assert_close(attended, wanted)
 
 
-def test_half_precision_takes_its_softmax_in_fp32():
-    query, key, value, mask = inputs(20, 3, 7, torch.bfloat16)
-    assert not attention.prefers_fused(query)
-    attended = attention.attend(query, key, value, mask)
-    torch.testing.assert_close(
-        attended.double(), slow(query, key, value, mask), atol=0.03, rtol=0.03
-    )
-
-
-def test_the_fused_kernel_is_torch_s_own():
-    there = hasattr(torch.nn.functional, "scaled_dot_product_attention")
-    assert (attention.FUSED is not None) == there == attention.prefers_fused(inputs(1, 1, 7)[0])
-
-
-def test_a_gpu_takes_the_fused_kernel_for_every_size():
-    for rows, width in ((1, 5), (4, 1), (4, 5), (40, 16)):
-        query = inputs(rows, width, 7, torch.bfloat16)[0]
-        assert attention.prefers_fused(on_gpu(query)) == (attention.FUSED is not None)
-
-
-@pytest.mark.skipif(
-    not hasattr(torch.backends.cuda, "cudnn_sdp_enabled"), reason="torch before 2.4"
-)
 @pytest.mark.parametrize("dtype, other", [(torch.float16, True), (torch.float32, False)])
 def test_a_gpu_leaves_out_cudnn_in_16_bits(dtype, other, monkeypatch):
     """From two threads too, of which one leaves while the other is inside."""
@@ -83,7 +54,7 @@ def test_a_gpu_leaves_out_cudnn_in_16_bits(dtype, other, monkeypatch):
             seen.append(cuda.cudnn_sdp_enabled())
         return query
 
-    monkeypatch.setattr(attention, "FUSED", kernel)
+    monkeypatch.setattr(attention.F, "scaled_dot_product_attention", kernel)
     before = cuda.cudnn_sdp_enabled()
     cuda.enable_cudnn_sdp(True)
     try:
@@ -99,23 +70,6 @@ def test_a_gpu_leaves_out_cudnn_in_16_bits(dtype, other, monkeypatch):
         assert seen[-1] and cuda.cudnn_sdp_enabled()
     finally:
         cuda.enable_cudnn_sdp(before)
-
-
-def test_few_queries_of_many_rows_are_no_case_for_the_fused_kernel(monkeypatch):
-    monkeypatch.setattr(attention, "FUSED", object())
-    limits = {torch.float32: 3, torch.float64: 3, torch.bfloat16: 16, torch.float16: 16}
-    for dtype, most in limits.items():
-        for width in (2, 16):
-            fused = [
-                attention.prefers_fused(torch.zeros(n, width, 2, 4, dtype=dtype)) for n in (1, 40)
-            ]
-            fused += [
-                attention.prefers_fused(torch.zeros(n, width, 2, 4, dtype=dtype))
-                for n in (most - 1, most)
-            ]
-            assert fused == [True, False, True, False]
-        for width in (1, 17):
-            assert attention.prefers_fused(torch.zeros(40, width, 2, 4, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

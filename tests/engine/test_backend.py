@@ -1,6 +1,5 @@
 """Which backend is chosen, and what is left to torch."""
 
-import copy
 import logging
 from argparse import Namespace
 
@@ -16,9 +15,9 @@ from fairseq_specdec.engine.backend import (
     choose_backend,
     quickest_format,
 )
-from fairseq_specdec.engine.eager.decoder import DecoderWeights
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.native.decoder import NativeDecoder
+from fairseq_specdec.engine.torch_decoder import TorchDecoder
 
 
 @pytest.fixture
@@ -55,27 +54,6 @@ def test_an_activation_that_is_not_known_runs_on_torch(with_library, caplog):
     with caplog.at_level(logging.INFO):
         assert type(choose_backend("auto", [model])) is Backend
     assert caplog.text.count("sigmoid") == 1
-
-
-@pytest.mark.parametrize(
-    "part, reason",
-    [
-        ("adaptive_softmax", "its vocabulary is an adaptive softmax"),
-        ("c_attn", "its layers have NormFormer's c_attn"),
-        ("w_resid", "its layers have NormFormer's w_resid"),
-    ],
-)
-def test_parts_that_only_torch_runs(part, reason, with_library, caplog):
-    model = copy.deepcopy(toy_model("adaptive"))
-    for each in [model.decoder, *model.decoder.layers]:
-        for name in ("adaptive_softmax", "c_attn", "attn_ln", "ffn_layernorm", "w_resid"):
-            if name != part and hasattr(each, name):
-                setattr(each, name, None)
-    with caplog.at_level(logging.INFO):
-        assert type(choose_backend("auto", [model])) is Backend
-    assert caplog.text.count(reason) == 1
-    with pytest.raises(ValueError, match=rf"--backend native: .*{reason}; use --backend torch"):
-        choose_backend("native", [model])
 
 
 def test_without_the_library(without_library, caplog):
@@ -129,7 +107,7 @@ def test_a_stack_that_is_not_run_is_left_to_torch_alone(with_library, monkeypatc
     assert isinstance(native.decoder(model.decoder, "--path"), NativeDecoder)
     monkeypatch.setattr(backend, "refusal", lambda stack: "it is of no known make")
     with caplog.at_level(logging.INFO):
-        assert isinstance(native.decoder(model.decoder, "--path"), DecoderWeights)
+        assert isinstance(native.decoder(model.decoder, "--path"), TorchDecoder)
     assert "--path: the decoder runs on the torch backend: it is of no known make" in caplog.text
 
 

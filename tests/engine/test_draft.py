@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_specdec.engine.draft import Draft
+from fairseq_specdec.engine.state import Draft
 
 
 def random_draft(seed, rows, width, vocabulary=7):

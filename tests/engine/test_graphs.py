@@ -7,8 +7,8 @@ import pytest
 import torch
 from plain_graphs import PlainRecorder
 
-from fairseq_specdec.engine.eager.static_decoder import RowBuffer, StaticCache
 from fairseq_specdec.engine.graphs import CudaRecorder, Fixed, Graphs, StaticCalls
+from fairseq_specdec.engine.torch_graphs import RowBuffer, StaticCache
 
 LIKE = torch.zeros(1)
 
@@ -153,8 +153,7 @@ def test_a_cache_forgets_its_recordings_when_a_buffer_moves():
         return len(cache.calls._calls)
 
     cache.start(3, 40, LIKE)
-    assert cache.slots[0].shape == (2, 4, 2, 64, 4) and cache.lengths_cpu == [0, 0, 0]
-    assert cache.lengths.tolist() == [0, 0, 0] and recorded() == 1
+    assert cache.slots[0].shape == (2, 4, 2, 64, 4) and recorded() == 1
     for harmless in (
         lambda: cache.start(4, 64, LIKE),
         lambda: cache.start(1, 10, LIKE),
@@ -163,11 +162,11 @@ def test_a_cache_forgets_its_recordings_when_a_buffer_moves():
         harmless()
         assert len(cache.calls._calls) == 1
     for moving in (
-        lambda: cache.keep("source", torch.ones(1, 9), 0, 1),
+        lambda: cache.buffer("source", torch.ones(1, 9), 0, 1),
         lambda: cache.reserve(65),
         lambda: cache.start(5, 10, LIKE),
         lambda: cache.start(5, 10, LIKE.double()),
-        lambda: cache.keep("source", torch.ones(2, 9), 0, 1),
+        lambda: cache.buffer("source", torch.ones(2, 9), 0, 1),
     ):
         moving()
         assert not cache.calls._calls and recorded() == 1

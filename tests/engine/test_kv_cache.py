@@ -1,7 +1,7 @@
 import torch
+from toy_hypotheses import chain_layout
 
-from fairseq_specdec.engine.eager.kv_cache import KVCache
-from fairseq_specdec.engine.layout import Layout, causal_horizon, horizon_mask
+from fairseq_specdec.engine.torch_decoder import KVCache
 
 LIKE = torch.zeros(1)
 
@@ -12,22 +12,16 @@ def entries(rows, width, value):
 
 def write(cache, start, width, value):
     """Write a block at a start per row, as the verifier does; returns the keys of head 0."""
-    cache.reserve(max(start) + width)
-    cache.place(Layout.chain(torch.tensor(start), start, width))
+    cache.place(chain_layout(start, width))
     keys, values = cache.write(0, entries(len(start), width, value))
     assert torch.equal(keys, values)
     return keys[:, 0]
-
-
-def commit(cache, lengths):
-    cache.commit(torch.tensor(lengths), lengths)
 
 
 def test_rejected_tokens_are_overwritten():
     cache = KVCache(1, 2, 1)
     cache.start(2, 8, LIKE)
     write(cache, [0, 0], 4, 1.0)
-    commit(cache, [2, 1])  # rolled back
     seen = write(cache, [2, 1], 2, 2.0)[..., 0]
     assert seen[0].tolist() == [1, 1, 2, 2]
     assert seen[1].tolist() == [1, 2, 2, 1]  # the last slot is stale, and past every horizon
@@ -46,22 +40,11 @@ def test_grows_without_losing_anything():
 def test_selected_rows_keep_their_own_past():
     cache = KVCache(1, 2, 1)
     cache.start(3, 8, LIKE)
-    cache.place(Layout.chain(torch.zeros(3, dtype=torch.long), [0, 0, 0], 2))
+    cache.place(chain_layout([0, 0, 0], 2))
     cache.write(0, torch.arange(3.0).view(3, 1, 1).expand(3, 2, 4))
-    commit(cache, [2, 2, 2])
-    cache.select(torch.tensor([0, 2]), [0, 2])
+    cache.keep(torch.tensor([0, 2]), 2)
     seen = write(cache, [2, 2], 1, 9.0)
     assert seen[..., 0].tolist() == [[0, 0, 9], [2, 2, 9]]
-    assert cache.lengths_cpu == cache.lengths.tolist() == [2, 2]
-
-
-def test_all_rows_may_leave():
-    cache = KVCache(1, 2, 1)
-    cache.start(2, 8, LIKE)
-    write(cache, [0, 0], 2, 1.0)
-    commit(cache, [2, 2])
-    cache.select(torch.zeros(0, dtype=torch.long), [])
-    assert cache.lengths.tolist() == cache.lengths_cpu == []
 
 
 def test_a_smaller_batch_reuses_the_buffers():
@@ -79,19 +62,16 @@ def test_another_number_format_or_device_gets_buffers_of_its_own():
     for like in (LIKE.half(), LIKE, LIKE.to("meta")):
         cache.start(2, 4, like)
         assert cache.slots[0].dtype == like.dtype and cache.slots[0].device == like.device
-        assert cache.lengths.device == like.device
 
 
 def test_a_larger_batch_gets_larger_buffers_and_longer_ones_stay_long():
     cache = KVCache(2, 2, 1)
     assert cache.capacity == 0
-    assert cache.lengths.tolist() == [] and cache.lengths.dtype == torch.long
     cache.start(2, 8, LIKE)
     cache.start(3, 4, LIKE)
     assert [buffer.shape for buffer in cache.slots] == [(2, 3, 2, 8, 1)] * 2
     cache.start(3, 9, LIKE)
-    assert cache.capacity == 9 and cache.lengths_cpu == cache.lengths.tolist() == [0, 0, 0]
-    assert cache.lengths.dtype == torch.long
+    assert cache.capacity == 9
 
 
 def test_a_cache_that_must_grow_doubles():
@@ -113,14 +93,9 @@ def test_blocks_are_placed_on_the_device_of_the_slots():
     cache.start(2, 8, LIKE.to("meta"))
     block = entries(2, 3, 1.0).to("meta")
     for start in ([1, 1], [0, 2]):
-        cache.place(Layout.chain(torch.zeros(2, dtype=torch.long, device="meta"), start, 3))
+        cache.place(chain_layout(start, 3, "meta"))
         keys, values = cache.write(0, block)
         assert keys.shape == values.shape == (2, 2, max(start) + 3, 1) and keys.is_meta
-
-
-def test_each_query_sees_its_own_past_only():
-    mask = horizon_mask(causal_horizon(torch.tensor([2, 0]), 2), 4)[:, 0]
-    assert mask.long().tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]], [[1, 0, 0, 0], [1, 1, 0, 0]]]
 
 
 def test_every_head_gets_its_own_part():
@@ -132,7 +107,7 @@ def test_every_head_gets_its_own_part():
         cache = KVCache(1, heads, dim)
         cache.start(5, 8, LIKE)
         cache.start(2, 8, LIKE)  # fewer rows than the buffers have
-        layout = Layout.chain(torch.tensor(start), start, width)
+        layout = chain_layout(start, width)
         assert (layout.run_from is None) == (start == [0, 2])
         cache.place(layout._replace(upto=7))
         keys, values = cache.write(0, block)

@@ -4,8 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from toy_hypotheses import chain_layout
 
-from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.state import Layout
 
 lengths_of_rows = st.one_of(
     st.lists(st.integers(0, 6), min_size=1, max_size=4),
@@ -33,7 +34,7 @@ def check_run(layout, width):
 
 @given(lengths_of_rows, st.integers(1, 5))
 def test_a_chain_sees_what_is_committed_and_itself(lengths, width):
-    layout = Layout.chain(torch.tensor(lengths), lengths, width)
+    layout = chain_layout(lengths, width)
     expected = [[length + w for w in range(width)] for length in lengths]
     assert layout.positions.tolist() == layout.slots.tolist() == expected
     check_run(layout, width)
@@ -62,8 +63,7 @@ def test_positions_that_end_at_each_rows_last_token(lengths, width):
 @pytest.mark.parametrize("lengths", [[2, 2], [0, 3]])
 def test_places_are_made_on_the_device_of_the_lengths(lengths):
     """ "meta" has shapes and no numbers, and mixes with no other device."""
-    there = torch.zeros(2, dtype=torch.long, device="meta")
-    chain = Layout.chain(there, lengths, 3)
+    chain = chain_layout(lengths, 3, "meta")
     assert chain.mask().shape == (2, 1, 3, chain.upto)
     tensors = [chain.mask(), *(part for part in chain if isinstance(part, torch.Tensor))]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
@@ -72,20 +72,18 @@ def test_places_are_made_on_the_device_of_the_lengths(lengths):
 def test_a_token_that_sees_everything_needs_no_mask():
     """And only such a one: a mask costs an operation in every layer."""
     for lengths, width, alone in (([3, 3], 1, True), ([3, 3], 2, False), ([3, 2], 1, False)):
-        layout = Layout.chain(torch.tensor(lengths), lengths, width)
+        layout = chain_layout(lengths, width)
         assert (layout.mask() is None) == alone
 
 
 def test_only_in_a_chain_positions_are_slots():
-    lengths, at = torch.tensor([2]), torch.tensor([[2, 3]])
-    assert Layout.chain(lengths, [2], 2).in_order and Layout.at(at, [3]).in_order
-    assert not Layout.scattered(at, at, torch.ones(1, 2, 4, dtype=torch.bool)).in_order
+    at = torch.tensor([[2, 3]])
+    assert chain_layout([2], 2).in_order and Layout.at(at, [3]).in_order
+    assert not Layout(at, at.clone(), 4, seen=torch.ones(1, 2, 4, dtype=torch.bool)).in_order
 
 
 def test_scattered_tokens_see_the_slots_of_their_mask():
     positions, slots = torch.tensor([[3, 5], [4, 4]]), torch.tensor([[2, 0], [1, 3]])
     seen = torch.rand(2, 2, 7, generator=torch.Generator().manual_seed(1)) < 0.5
-    layout = Layout.scattered(positions, slots, seen)
-    assert layout.positions is positions and layout.slots is slots
-    assert layout.upto == 7 and layout.run_from is None
+    layout = Layout(positions, slots, 7, seen=seen)
     assert torch.equal(layout.mask(), seen[:, None])

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def everything_packed(monkeypatch):
-    monkeypatch.setattr(linear, "SMALL", 0)
+    monkeypatch.setattr(linear, "PACKED_FROM", 0)
 
 
 def three(width=24):
@@ -38,7 +38,7 @@ def test_weights_are_freed_and_read_back():
     modules = three()
     before = copy.deepcopy(modules)
     product = Linear.of(*modules, free_unpacked=True)
-    assert released(modules) and product.weight is None
+    assert released(modules) and product.packed
     for module, old in zip(modules, before):
         assert torch.equal(module.weight, old.weight)
         (hollow,) = [p for p in module.parameters() if p.shape == old.weight.shape]
@@ -135,10 +135,10 @@ def test_other_classes_are_left_alone():
 
 
 def test_small_fp32_products_keep_their_weight(monkeypatch):
-    monkeypatch.setattr(linear, "SMALL", 24 * 16 + 1)
+    monkeypatch.setattr(linear, "PACKED_FROM", 24 * 16 + 1)
     small, large = nn.Linear(24, 16), nn.Linear(24, 17)
-    assert Linear.of(small, free_unpacked=True).weight is not None and type(small) is nn.Linear
-    assert Linear.of(large, free_unpacked=True).weight is None and type(large) is PackedLinear
+    assert not Linear.of(small, free_unpacked=True).packed and type(small) is nn.Linear
+    assert Linear.of(large, free_unpacked=True).packed and type(large) is PackedLinear
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])

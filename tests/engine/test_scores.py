@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from on_gpu import on_gpu
 
 from fairseq_specdec.acceptance import ExactRule, TopBetaRule
-from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Edits, Scores
+from fairseq_specdec.engine.state import Draft
 
 ROWS, WIDTH, WORDS = 3, 4, 9
 MINUS_INFINITY = float("-inf")

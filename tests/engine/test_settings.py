@@ -11,8 +11,10 @@ from fairseq.quantization_utils import quantize_model_scalar
 from transformer_settings import EXAMPLES, TOGETHER, build, by_engine, by_stock, settings_read
 
 from fairseq_specdec.decoding.builder import check_verifier
+from fairseq_specdec.engine.backend import TORCH, NativeBackend
 from fairseq_specdec.engine.eager import settings
 from fairseq_specdec.engine.eager.settings import FATES, REFUSED, RUN, TRAINING, UNUSED, flag_of
+from fairseq_specdec.engine.native.library import load
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "exactness.md"
 IN_DECODING = {
@@ -56,19 +58,15 @@ def test_a_model_with_it_is_decoded_as_stock_does_or_refused(setting, tmp_path):
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("native", [False, True], ids=["torch", "native"])
 @pytest.mark.parametrize("name", TOGETHER)
-def test_models_with_several_settings_are_decoded_as_stock_does(name, tmp_path):
+def test_models_with_several_settings_are_decoded_as_stock_does(name, native, tmp_path):
+    if native and load() is None:
+        pytest.skip("no native library here")
     model = build(TOGETHER[name], tmp_path)
     check_verifier(model, "--path")
-    torch.testing.assert_close(by_engine(model), by_stock(model), atol=2e-5, rtol=0)
-
-
-def test_keys_of_the_source_have_the_width_of_the_prefix(tmp_path):
-    model = build({"cross_self_attention": True, "encoder_embed_dim": 24}, tmp_path)
-    with pytest.raises(RuntimeError):
-        by_stock(model)
-    with pytest.raises(ValueError, match="--path: --cross-self-attention needs .*, not 24 and 16;"):
-        check_verifier(model, "--path")
+    backend = NativeBackend(load()) if native else TORCH
+    torch.testing.assert_close(by_engine(model, backend), by_stock(model), atol=2e-5, rtol=0)
 
 
 def test_an_unknown_setting_is_refused_where_it_is_used(tmp_path, monkeypatch):

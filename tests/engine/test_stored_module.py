@@ -6,14 +6,14 @@ import io
 import pytest
 import torch
 from torch import nn
+from toy_hypotheses import chain_layout
 from toy_translation import make_sample, sentences, toy_model
 
 from fairseq_specdec.engine.backend import Backend, NativeBackend
 from fairseq_specdec.engine.eager.packed_module import PackedLinear, not_finite
 from fairseq_specdec.engine.eager.stored_module import StoredEmbedding, StoredLinear, restore, store
-from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.engine.transformer import TransformerWeights
+from fairseq_specdec.engine.transformer import Transformer
 
 
 class Tied(nn.Module):
@@ -34,7 +34,7 @@ class Tied(nn.Module):
 
 SENTENCES = sentences(5, seed=11)
 TOKENS = torch.randint(4, 20, (5, 3), generator=torch.Generator().manual_seed(1))
-CHAIN = Layout.chain(torch.zeros(5, dtype=torch.long), [0] * 5, 3)
+CHAIN = chain_layout([0] * 5, 3)
 IDS = torch.tensor([[3, 1], [0, 11]])
 
 
@@ -138,13 +138,12 @@ def test_they_are_packed_to_the_same_bits(shape, number_format):
             if stores:
                 store(model)
             model.load_state_dict(saved)
-            weights = TransformerWeights(model, "", backend=backend)
+            weights = Transformer.read(model, "", backend)
             with torch.no_grad():
                 out = weights.encode(sample["net_input"])
                 session = weights.open(out, 20, 8)
-                embedded = session.embed(TOKENS, CHAIN)
                 logits = session.logits(session.run(TOKENS, CHAIN))
-            results.append((out["encoder_out"][0], embedded, logits))
+            results.append((out["encoder_out"][0], logits))
             left = {type(each) for each in model.modules()}
             assert not left & {StoredLinear, StoredEmbedding}
             assert (PackedLinear in left) == (backend.frees and backend.name == "native")

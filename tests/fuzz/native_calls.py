@@ -158,7 +158,7 @@ class Stack:
         shape = of.Shape(
             calls.size(self.layers, (0, -1, -(2**31), 2**24)), calls.size(self.width),
             calls.size(self.inner), calls.size(self.heads), int(decoder),
-            calls.size(int(decoder), (0, 1)), calls.size(0, (1,)), random.randint(0, 1),
+            calls.size(int(decoder), (0, 1)), random.randint(0, 1),
             calls.size(random.randint(0, 6), (-1, 7)), calls.size(self.source),
             calls.size(self.features),
         )  # fmt: skip

@@ -61,7 +61,7 @@ class Session:
             calls.floats(rows, width, size), calls.integers(rows, width, most=upto - 1),
             calls.maybe(calls.marks(rows, width, upto)),
             calls.maybe(calls.integers(rows, width, most=upto)),
-            calls.maybe(calls.floats(rows, width, size)), calls.size64(wanted), count, read,
+            calls.size64(wanted), count, read,
             calls.floats(rows, wanted, size), states,
         )  # fmt: skip
         if calls.random.random() < calls.odd:
@@ -99,7 +99,7 @@ class Session:
         most = random.randint(1, 4) if drafts or not width else 1
         width = width or int(drafts)
         count, read = self._read()
-        states = calls.floats(most, rows, (width + 1), count * self.stack.width)
+        states = calls.floats(rows, columns, count * self.stack.width)
         hypotheses = self.hypotheses(rows, columns)
         if random.random() < 0.3:
             hypotheses.spent = calls.pointer_of_doubles(rows)
@@ -118,7 +118,8 @@ class Session:
             hypotheses, count, read, calls.size64(most),
             of.StepOutputs(
                 calls.integers(most, rows, 3), calls.maybe(calls.integers(most, rows, width + 1)),
-                calls.pointer_of_doubles(most), states if count else None, 1,
+                calls.pointer_of_doubles(most), states if count else None,
+                calls.size64(columns),
             ),
             0, drafter and drafter.pointer, drafter and drafter.session.pointer,
             loop and ctypes.pointer(loop),
@@ -254,14 +255,14 @@ class Drafter:
 
     def request(self, rows, masks):
         calls, random = self.calls, self.calls.random
-        stride = random.randint(1, 3)
+        stride = 24  # as many columns as hypotheses have
         states = None
         if self.read_layers and random.random() < 0.7:
             states = calls.floats(rows, stride, self.read_layers * self.stack.width)
         return of.DraftRequest(
             calls.size(masks, (0, -1, 2**24, 2**62, -(2**63))),
             calls.size(random.randint(0, 1), ODD_64), calls.integers(rows), states,
-            calls.size(stride, (0, -1, -(2**63))), calls.integers(rows, least=1, most=stride),
+            calls.size(stride, (0, -1, -(2**63))),
             calls.size(random.randint(1, 4), (0, -1, 2**31 - 1)), random.choice((0.0, 0.2, 2.0)),
             calls.maybe(calls.floats(masks + 1)), calls.size(masks, (0, -1, -(2**63))), self.words,
         )  # fmt: skip

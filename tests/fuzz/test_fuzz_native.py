@@ -38,7 +38,7 @@ def settings(random):
     for name in (
         "share_all_embeddings", "share_decoder_input_output_embed", "layernorm_embedding",
         "no_scale_embedding", "no_token_positional_embeddings", "tie_adaptive_weights",
-        "no_decoder_final_norm", "cross_self_attention", "no_cross_attention",
+        "no_decoder_final_norm", "no_cross_attention",
     ):  # fmt: skip
         chosen[name] = random.random() < 0.25
     if random.random() < 0.3:

@@ -15,7 +15,7 @@ from toy_pair import text_of
 from toy_strategies import flags, stock, stock_beams
 from toy_translation import make_sample, make_task, sentences, toy_model, translate
 
-from fairseq_specdec.decoding.loop import Batch
+from fairseq_specdec.decoding.greedy import Batch
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.decoding import Decoding
 

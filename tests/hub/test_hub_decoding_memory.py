@@ -15,8 +15,9 @@ from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.drafting.chain_search import ChainSearch
 from fairseq_specdec.drafting.edit_table import EditTable
 from fairseq_specdec.engine.eager.linear import Linear
+from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.library import Library
-from fairseq_specdec.engine.transformer import TransformerWeights
+from fairseq_specdec.engine.torch_decoder import TorchDecoder
 from fairseq_specdec.hub.decoding import SETTLED, Decodings
 from fairseq_specdec.hub.flags import GENERATION, OWN
 from fairseq_specdec.hub.loading import Loaded
@@ -78,7 +79,7 @@ def translators(monkeypatch):
 
 def test_nothing_is_packed_again_for_other_flags(translators, monkeypatch):
     made = []
-    for kind in (Linear, TransformerWeights, ChainSearch, EditTable):
+    for kind in (Linear, TorchDecoder, NativeDecoder, ChainSearch, EditTable):
         original = kind.__init__
 
         def counted(self, *args, _original=original, **named):

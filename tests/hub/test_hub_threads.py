@@ -10,7 +10,7 @@ from pairwise import half
 from toy_pair import text_of
 from toy_translation import sentences
 
-from fairseq_specdec.decoding.loop import Batch
+from fairseq_specdec.decoding.greedy import Batch
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.threads import workers
 

@@ -12,7 +12,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from toy_pair import text_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
-from fairseq_specdec.decoding.loop import Batch
+from fairseq_specdec.decoding.greedy import Batch
 from fairseq_specdec.hub import Piece, SpeculativeTranslator, Translation
 from fairseq_specdec.hub.loading import Place, find
 

@@ -22,10 +22,7 @@ logger = logging.getLogger(__name__)
 SENTENCES = int(os.environ.get("SPECDEC_LOAD_SENTENCES", 12_000))
 MINUTES = float(os.environ.get("SPECDEC_LOAD_MINUTES", "inf"))
 CHUNK = 480
-# Growth of resident memory after the first tenth, in MiB. At batch 32 the demo's sentences ask for
-# 325 programs of oneDNN at most (see eager/linear.py); some 210 are made within 1,200 sentences,
-# and each takes 0.57 MiB: 66 MiB to come. As they are made, blocks that are freed between them stay
-# in the heap, 30 MiB more from there on (benchmarks/load.md).
+# Growth of resident memory after the first tenth, in MiB (benchmarks/load.md).
 GROWTH = 96
 
 

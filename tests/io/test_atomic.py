@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import re
 import sys
-from types import SimpleNamespace
 
 import pytest
 from fairseq import checkpoint_utils
@@ -20,7 +19,6 @@ from fairseq_specdec.io.atomic import (
     write_text,
 )
 from fairseq_specdec.io.provenance import sha256
-from fairseq_specdec.trace import TraceFile
 
 resource = pytest.importorskip("resource")
 
@@ -148,18 +146,3 @@ def test_text_and_json_are_utf8_with_line_feeds_whatever_the_locale(tmp_path):
 def test_readers_name_the_file(read):
     with pytest.raises(OSError, match=f": '{UNREADABLE}'"):
         read(UNREADABLE)
-
-
-def test_a_trace_names_its_file(tmp_path):
-    path = tmp_path / "t"
-    file = TraceFile(str(path))
-    file.add(SimpleNamespace(to_json=lambda: "x" * 100))
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
-    try:
-        with pytest.raises(OSError, match=f"File too large: '{path}'"):
-            file.publish()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    file.discard()
-    assert list(tmp_path.iterdir()) == []

@@ -41,17 +41,17 @@ def test_a_range_describes_what_it_holds(values, words, within, without):
 
 @dataclasses.dataclass
 class Settings(FairseqDataclass):
-    rate: float = flag(0.5, "how often", SHARE, used_by=("one", "two"))
+    rate: float = flag(0.5, "how often", SHARE)
     kind: str = flag("a", "which kind", ("a", "b"))
     count: int = flag(None, "how many", AT_LEAST_1, otherwise="all")
     quiet: bool = flag(False, "print nothing")
 
 
-def test_the_help_is_made_from_owner_range_and_default():
+def test_the_help_is_made_from_range_and_default():
     parser = argparse.ArgumentParser()
     gen_parser_from_dataclass(parser, Settings())
     helps = {action.dest: action.help for action in parser._actions}
-    assert helps["rate"] == "one, two: how often; from 0 to 1 (default: 0.5)"
+    assert helps["rate"] == "how often; from 0 to 1 (default: 0.5)"
     assert helps["kind"] == "which kind (default: a)"
     assert helps["count"] == "how many; 1 or more (default: all)"
     assert helps["quiet"] == "print nothing (default: off)"

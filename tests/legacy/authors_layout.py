@@ -10,8 +10,8 @@ import functools
 
 import torch
 import torch.nn.functional as F
-from checkpoint_samples import config_of
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from settings_payloads import config_of
 from toy_cache import trained
 from toy_translation import EOS, PAD, ids, make_task, pad_to, sentences, translate
 
@@ -36,9 +36,8 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def logits_of(model, src_tokens, prefix, masks=BLOCK, block=None):
-    """[B, masks, V]: what the drafter says of the tokens behind ``prefix`` (long [B, s]).
-    ``block``: symbols instead of the masks, long [B, masks]."""
+def logits_of(model, src_tokens, prefix, masks=BLOCK):
+    """[B, masks, V]: what the drafter says of the tokens behind ``prefix`` (long [B, s])."""
     table = model.encoder.embed_tokens.weight
     source = F.embedding(src_tokens, table)
     padding = src_tokens.eq(PAD)
@@ -51,8 +50,6 @@ def logits_of(model, src_tokens, prefix, masks=BLOCK, block=None):
     encoded = x
 
     symbols = F.pad(prefix, (0, masks), value=UNK)
-    if block is not None:
-        symbols[:, prefix.size(1) :] = block
     positions = model.decoder.embed_positions.weight[2 : 2 + symbols.size(1)]
     x = F.embedding(symbols, table)
     if model.decoder.source_copy is not None:

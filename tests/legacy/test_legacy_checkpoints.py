@@ -6,8 +6,8 @@ import copy
 import pytest
 import torch
 from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, same_weights
-from checkpoint_samples import config_of
 from fairseq import checkpoint_utils
+from settings_payloads import config_of
 from toy_translation import dictionary, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint

@@ -12,7 +12,7 @@ from authors_layout import (
     authors_drafter,
     logits_of,
 )
-from toy_hypotheses import hypotheses_of, open_on
+from toy_hypotheses import open_on, rows_of
 from toy_translation import (
     EOS,
     PAD,
@@ -64,7 +64,7 @@ def test_drafts_what_the_plain_pass_predicts(copied):
     for known in accepted:
         if len(known) == 3:
             known[1] = UNK  # a real one is a mask like any other
-    hypotheses = hypotheses_of(accepted, 30)
+    hypotheses = rows_of(accepted, 30)
     with torch.no_grad():
         draft = open_on(drafter, SOURCES, 28).propose(hypotheses)
         for row, length in enumerate(lengths):

@@ -85,10 +85,9 @@ def test_the_states_matter(verifier):
 def test_one_product_gives_what_both_projections_do(verifier):
     decoder = attached(verifier).decoder
     states = torch.randn(3, 4, 128)
-    prefix, masks = StateProducts(decoder)(states, torch.tensor([1, 4, 2]))
+    prefix, masks = StateProducts(decoder)(states)
     assert torch.allclose(prefix, decoder.prefix_states(states), atol=1e-5)
-    last = states[torch.arange(3), torch.tensor([0, 3, 1])].unsqueeze(1)
-    assert torch.allclose(masks, decoder.mask_states(last), atol=1e-5)
+    assert torch.allclose(masks, decoder.mask_states(states[:, -1:]), atol=1e-5)
 
 
 def head(path, **settings):
@@ -101,10 +100,9 @@ def test_a_head_has_a_projection_for_each_mask_and_none_of_tokens(verifier):
     assert shapes == {"mask_embedding": (64,), "mask_states.project.weight": (3 * 64, 64)}
     decoder = model.decoder
     states = torch.randn(3, 4, 64)
-    prefix, masks = StateProducts(decoder)(states, torch.tensor([1, 4, 2]))
-    last = states[torch.arange(3), torch.tensor([0, 3, 1])]
+    prefix, masks = StateProducts(decoder)(states)
     assert prefix is None
-    assert torch.allclose(masks.flatten(1), decoder.mask_states(last), atol=1e-5)
+    assert torch.allclose(masks.flatten(1), decoder.mask_states(states[:, -1]), atol=1e-5)
 
 
 def test_the_masks_of_a_head_depend_on_the_last_state_alone(verifier):

@@ -30,7 +30,7 @@ def checkpoint(tmp_path_factory):
 
 
 @pytest.mark.parametrize("first_head", ["identity", "learned"])
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "adaptive"])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_starts_as_the_transformer_it_is_put_on(shape, first_head, tmp_path):
     base = toy_model(shape)
     path = tmp_path / "base.pt"

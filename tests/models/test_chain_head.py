@@ -67,13 +67,12 @@ def test_the_search_picks_what_the_training_pass_scores_best():
         chosen, lengths = search(features, logits, previous)
         # The plain way: teacher-force what was chosen so far, and look at every word.
         tokens = previous.unsqueeze(1)
-        chances, likeliest = [], []
+        chances = []
         for j in range(4):
             embedded = torch.zeros_like(features)
             embedded[:, : j + 1] = decoder.embed_scale * decoder.embed_tokens(tokens)
             scores = decoder.output_layer(decoder.chain(features, embedded))[:, j]
             chances.append(scores.softmax(-1).amax(-1))
-            likeliest.append(scores.log_softmax(-1).topk(3))
             tokens = torch.cat([tokens, scores.argmax(-1, keepdim=True)], 1)
         each = torch.stack(chances, 1)
         few, _ = ChainSearch(decoder, (1, 1))(features, logits, previous)
@@ -81,7 +80,7 @@ def test_the_search_picks_what_the_training_pass_scores_best():
         several, _ = ChainSearch(decoder, (logits.size(-1), 1))(features, logits, previous)
         certain, all_sure = ChainSearch(decoder, (1, 1))(features, logits, previous, 1.0)
         sure, counts = search(features, logits, previous, 0.5)
-        values, ranked = search.rank(features, logits, previous, 3)
+        same, judged = search.judged(features, logits, previous)
         features, logits, previous = map(on_gpu, (features, logits, previous))
         there, all_there = search(features, logits, previous)
         sole_there = ChainSearch(decoder, (1, 1))(features, logits, previous, 1.0)[1]
@@ -98,9 +97,8 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     for row, count in enumerate(counts.tolist()):
         assert sure[row, :count].tolist() == chosen[row, :count].tolist()
     assert none.shape == (5, 0) and zero.tolist() == [0] * 5
-    for j, best in enumerate(likeliest):
-        assert ranked[:, j].tolist() == best.indices.tolist()
-        torch.testing.assert_close(values[:, j], best.values, atol=1e-4, rtol=0)
+    assert same.tolist() == chosen.tolist()
+    torch.testing.assert_close(judged, each, atol=1e-4, rtol=0)
     assert there.tolist() == chosen.tolist() and all_there.tolist() == [4] * 5
     # On a GPU all are chosen, since to stop early would take to wait.
     assert waited.tolist() == chosen.tolist() and counts_there.tolist() == counts.tolist()

@@ -5,9 +5,8 @@ import math
 import pytest
 from served import TEXTS, serving
 
-from fairseq_specdec.costs.passes import PassTimes
 from fairseq_specdec.decoding.draft_budget import AcceptanceMeans
-from fairseq_specdec.decoding.draft_plan import Planner
+from fairseq_specdec.decoding.pace import Pace, Planner
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.serve import batching, service
 from fairseq_specdec.serve.batching import choose, paying, smallest_batch
@@ -30,13 +29,12 @@ def test_a_batch_pays_by_what_a_row_adds(column, widest, smallest):
 
 @pytest.mark.parametrize(
     "settings, rejected, accepted",
-    [({}, 2, 8), ({"strategy": "greedy"}, 2, 2), ({"beam": 2}, 3, 3)],
+    [({}, 2, 7), ({"strategy": "greedy"}, 2, 2), ({"beam": 2}, 3, 3)],
 )
 def test_the_figures_of_a_translator_are_asked(pair, monkeypatch, settings, rejected, accepted):
     """Where drafts of one row are accepted, small batches, which draft less, do not pay."""
-    column = 0.5
-    asked = PassTimes(lambda tokens: 1 + column * (tokens - 1), lambda rows, size: 0.05 * rows)
-    monkeypatch.setattr(batching, "times", lambda *parts: asked)
+    asked = Pace(0.5, 0.05, measured=False)
+    monkeypatch.setattr(batching, "Pace", lambda: asked)
     translator = SpeculativeTranslator.from_pretrained(pair, device="cpu", **settings)
     generator = translator.generator
     parts = generator.parts()

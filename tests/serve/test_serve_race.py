@@ -7,7 +7,7 @@ import threading
 import pytest
 from served import TEXTS, serving
 
-from fairseq_specdec.drafting.nar_block import ReadyNarBlockDrafter
+from fairseq_specdec.drafting.nar_block import NarBlockDrafter
 from fairseq_specdec.hub.stock import stock_translator
 from fairseq_specdec.serve import race
 
@@ -39,7 +39,7 @@ def test_a_demo_races_all_that_the_model_allows(demo):
     (pair,) = data_of(demo)["pairs"]
     names = pair["strategies"]
     assert {"greedy", "iad", "lookup", "gad", "gad++", "nar"} <= set(names) and pair["stock"]
-    assert not {"none", "specdec", "sps", "blockwise", "calm"} & set(names)
+    assert not {"none", "specdec", "sps", "blockwise"} & set(names)
     *events, end = asked(demo, stock=True)
     assert [e["name"] for e in events if e["event"] == "go"] == names
     assert [e["name"] for e in events if e["event"] == "timed"][:-3] == names * race.REPEATS
@@ -77,7 +77,7 @@ def test_failures_are_events(demo, monkeypatch, caplog):
     def fail(*arguments):
         raise RuntimeError(TEXT)
 
-    monkeypatch.setattr(ReadyNarBlockDrafter, "open", fail)
+    monkeypatch.setattr(NarBlockDrafter, "open", fail)
     event = asked(demo, strategies=["gad"])[-1]
     assert event["event"] == "error" and "decoding failed (RuntimeError)" in event["message"]
     assert TEXT not in caplog.text

@@ -11,7 +11,7 @@ import time
 import pytest
 from served import TEXTS, serving, until
 
-from fairseq_specdec.decoding.loop import Batch
+from fairseq_specdec.decoding.greedy import Batch
 
 LANGUAGES = {"source": "src", "target": "tgt"}
 

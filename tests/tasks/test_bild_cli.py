@@ -57,15 +57,6 @@ def test_one_checkpoint_decodes_alone_and_as_its_own_small_model(toy, early_exit
     assert "strategy bild-early-exit: 100 sentences" in log
 
 
-def test_tokens_leave_the_same_checkpoint_early(toy, early_exit):
-    path, _ = early_exit
-    stock = words(generate(toy, path=path, task="translation")[0])
-    task = {"path": path, "task": "translation_specdec", "strategy": "calm"}
-    assert words(generate(toy, exit_threshold=1, **task)[0]) == stock
-    out, log = generate(toy, exit_threshold=0.3, **task)
-    assert out.count("H-") == 100 and "% of the tokens left early, after 1." in log
-
-
 def test_a_small_and_a_big_checkpoint_decode_together(toy, small):
     stock = words(generate(toy, path=toy.v, task="translation")[0])
     task = {"path": toy.v, "task": "translation_specdec", "strategy": "bild"}

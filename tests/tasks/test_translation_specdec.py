@@ -69,7 +69,7 @@ def test_the_hub_takes_a_task_in_both_forms(toy):
 
 @pytest.mark.parametrize("strategy", ["greedy", "gad"])
 def test_models_ready_to_decode_give_their_weights_away(toy, expected, strategy, monkeypatch):
-    monkeypatch.setattr(linear, "SMALL", 0)
+    monkeypatch.setattr(linear, "PACKED_FROM", 0)
     model = hub(toy, strategy=strategy, drafter_path=toy.d if strategy == "gad" else None)
     for _ in range(2):
         assert model.translate(expected[0], beam=1) == expected[1]

@@ -44,3 +44,30 @@ def test_fp16_on_a_cpu(toy, backend):
     flags = {"task": "translation_specdec", "path": toy.v, "batch_size": 16, "backend": backend}
     (line,) = warned("generate", toy.data, fp16=True, **flags)
     assert line.startswith("--fp16: a CPU")
+
+
+@pytest.mark.parametrize(
+    "name, changes, messages",
+    [
+        ("m2m", {}, []),
+        ("m2m", {"langs": None, "lang_pairs": "en-de,en-ro"}, ["--langs en,de,ro"]),
+        ("m2m", {"langs": "ro,de,en"}, ["--langs en,de,ro"]),
+        (
+            "m2m",
+            {"encoder_langtok": None, "decoder_langtok": None},
+            ["--encoder-langtok: training had --encoder-langtok tgt; pass it",
+             "--decoder-langtok: training had --decoder-langtok; pass it"],
+        ),
+        ("m2m", {"encoder_langtok": "src"}, ["training had --encoder-langtok tgt; pass it"]),
+        ("mbart25", {"prepend_bos": True}, ["--prepend-bos: training was without it; leave"]),
+        ("mbart25", {"langs": "en,ro,de"}, ["--langs en,de,ro"]),
+    ],
+)  # fmt: skip
+def test_tokens_of_languages_as_in_training(languages, family, name, changes, messages):
+    model = family(name)
+    flags = {**model.languages, "source_lang": "en", "target_lang": "de", **changes}
+    task, place = model.task + "_specdec", {"path": model.path, "batch_size": 16}
+    lines = warned("generate", languages, task=task, **place, **flags)
+    assert len(lines) == len(messages)
+    for line, message in zip(lines, messages):
+        assert message in line and line.startswith(f"{model.path}: --")

@@ -14,7 +14,6 @@ from ..iteration import Iteration
 from ..native_form import native_tables
 from ..results import SentenceTrace, hypothesis
 from .beams import Beams, EndedHypothesis, Progress
-from .forecasts import Forecasts
 from .lookahead import NOTHING, Lookahead, reach_of_budget, reach_with_torch
 from .native import NativeBeams, reach_natively
 from .observed import observed
@@ -44,12 +43,7 @@ class BeamBatch(OpenBatch):
             return NativeBeams(
                 self.session, tables, policy, rules, start, prefix, self.limits, looking
             )
-        forecasts = None
-        if looking and self.drafts.forecasts:
-            forecasts = Forecasts(self.drafts, start, parts.read_hidden_states, like)
-        return TorchBeams(
-            self.session, policy, rules, start, prefix, self.limits, like, looking, forecasts
-        )
+        return TorchBeams(self.session, policy, rules, start, prefix, self.limits, like, looking)
 
     def _lookaheads(self, native: bool, like: Tensor) -> list[Lookahead]:
         drafts, options, rows = self.drafts, self.parts.options, like.size(0)
@@ -60,7 +54,7 @@ class BeamBatch(OpenBatch):
         elif native:
             reach = reach_natively(self.session)
         else:
-            reach = reach_with_torch(rows, drafts.forecasts, like.is_cuda)
+            reach = reach_with_torch(rows, like.is_cuda)
         if reach == NOTHING:
             return []
         return [Lookahead(drafts.likely_copied(row), reach) for row in range(rows)]

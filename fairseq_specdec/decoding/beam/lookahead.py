@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-import numpy as np
-
 from .prefix_tree import Best, Node
 from .replay import Sentence
 
@@ -18,10 +16,8 @@ _SURE = 0.8
 # Log-probability of a token that is expected since the source has it.
 _COPIED = -0.1
 
-# Longest suffix that two prefixes are compared by, and the shortest that predicts better than a
-# drafter.
+# Longest suffix that two prefixes are compared by.
 _LONGEST = 4
-_TELLING = 2
 
 Ranked = list[tuple[float, int]]
 """Log-probabilities of the likeliest next tokens, falling, and the tokens."""
@@ -50,18 +46,17 @@ class Reach(NamedTuple):
 NOTHING = Reach(0, 0)
 
 
-def reach_with_torch(rows: int, runs_model: bool, on_gpu: bool) -> Reach:
+def reach_with_torch(rows: int, on_gpu: bool) -> Reach:
     """For torch operators, where a pass costs more than what it computes.
 
     Args:
         rows: sentences of the batch.
-        runs_model: drafts take passes of a model, so that fewer of them pay.
         on_gpu: with copied drafts a sentence alone took 0.8 of the time there, batches of 8 1.4 and
             of 16 to 32 3.3 times it (an H200, fp16, CUDA graphs).
     """
     if rows > (1 if on_gpu else 20):
         return NOTHING
-    return Reach(4, max(1, 5 // rows)) if runs_model else Reach(8, 40 // rows, _SURE, 3)
+    return Reach(8, 40 // rows, _SURE, 3)
 
 
 def reach_of_budget(budget: int, rows: int, beam: int) -> Reach:
@@ -72,9 +67,9 @@ def reach_of_budget(budget: int, rows: int, beam: int) -> Reach:
 
 class Lookahead:
     """Drafts of one sentence. What follows a prefix that is not scored is predicted: as what
-    follows a scored prefix with the same last tokens, else as the drafter's forecast or the next
-    token of the source. The search is run ahead on that, and the prefixes that it comes to live on
-    are the draft. They are right as long as the predictions rank the first N candidates right.
+    follows a scored prefix with the same last tokens, else as the next token of the source. The
+    search is run ahead on that, and the prefixes that it comes to live on are the draft. They are
+    right as long as the predictions rank the first N candidates right.
 
     Args:
         source: token ids that the output may copy, without </s>; empty for none.
@@ -86,7 +81,6 @@ class Lookahead:
         self.reach = reach
         self._by_suffix: dict[tuple[int, ...], list[Node]] = {}
         self._fresh: list[Node] = []  # scored, and not among those yet
-        self._forecast: dict[int, Best] = {}
         self._right: float | None = None  # running mean
         self._guess: tuple[Node | None, int | None] = None, None
         # Before the rest of the source is scored, what comes later is hardly known.
@@ -124,16 +118,6 @@ class Lookahead:
         right = float(int(node.best[1][0]) == guess)
         before = right if self._right is None else self._right
         self._right = before + _NEWEST * (right - before)
-
-    def set_forecast(self, depth: int, log_probs: np.ndarray, tokens: np.ndarray) -> None:
-        """A drafter's forecast; it replaces the one before.
-
-        Args:
-            depth: tokens of the prefix that it is made after.
-            log_probs: float32 [K, M], falling.
-            tokens: long [K, M].
-        """
-        self._forecast = {depth + step: pair for step, pair in enumerate(zip(log_probs, tokens))}
 
     def draft(self, sentence: Sentence) -> list[Node]:
         """The prefixes to score, each after its parent: those that the sentence waits for first."""
@@ -210,10 +194,7 @@ class Lookahead:
         if node.best is not None:
             return self._ranked(node.best)
         suffix = _suffix(node)
-        forecast = self._forecast.get(node.depth)
         for size in range(len(suffix), 0, -1):
-            if forecast is not None and size < _TELLING:
-                return self._ranked(forecast)
             scored = self._like(suffix[:size])
             if scored:
                 nearest = min(scored, key=lambda one: abs(one.depth - node.depth))

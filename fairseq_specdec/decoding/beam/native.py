@@ -9,10 +9,10 @@ from torch import Tensor
 
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
-from fairseq_specdec.engine.verifier import VerifierSession
+from fairseq_specdec.engine.transformer import Ensemble
 
 from ..length_limits import LengthLimits
-from ..native_form import point_to_rows
+from ..native_form import native_session, point_to_rows
 from ..policy import DecodingConstraints
 from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import NOTHING, Lookahead, Reach
@@ -22,10 +22,10 @@ from .replay import BeamRules, NoTokenError
 _CACHE = 32 << 20
 
 
-def reach_natively(session: VerifierSession) -> Reach:
+def reach_natively(session: Ensemble) -> Reach:
     """How far to look ahead. A prefix costs what it computes, unless the weights come from memory:
     then about twice the beam is scored in the time of one."""
-    return Reach(1, 2) if session.native_layers().weights.stack.nbytes > _CACHE else NOTHING
+    return Reach(1, 2) if native_session(session).weights.stack.nbytes > _CACHE else NOTHING
 
 
 class NativeBeams:
@@ -34,7 +34,7 @@ class NativeBeams:
 
     def __init__(
         self,
-        session: VerifierSession,
+        session: Ensemble,
         tables: EmbeddingTables,
         policy: DecodingConstraints,
         rules: BeamRules,
@@ -43,12 +43,12 @@ class NativeBeams:
         limits: LengthLimits,
         lookaheads: Sequence[Lookahead] = (),
     ) -> None:
-        layers = session.native_layers()
+        layers = native_session(session)
         self._library = layers.weights.stack.library
         # The library reads these until the end.
-        self._kept = (layers.buffers, tables, session.sessions[0].positions, prefix, limits)
+        self._kept = (layers.buffers, tables, layers.positions, prefix, limits)
         setup = BeamSetup(
-            tables.of(session.sessions[0].positions),
+            tables.of(layers.positions),
             Rules(
                 policy.pad, policy.unk, policy.eos, policy.min_len, 0,
                 policy.unk_penalty, session.temperature,

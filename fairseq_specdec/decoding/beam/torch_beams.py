@@ -6,15 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
+from fairseq_specdec.engine.state import Layout
 from fairseq_specdec.engine.transfer import read_back, to_device
-from fairseq_specdec.engine.verifier import VerifierSession
+from fairseq_specdec.engine.transformer import Ensemble
 
 from ..length_limits import LengthLimits
 from ..policy import DecodingConstraints
 from .beams import EndedHypothesis, Prefix, Progress
-from .forecasts import Forecasts
 from .lookahead import Lookahead
 from .prefix_tree import Node, visible
 from .replay import BeamRules, Sentence
@@ -26,12 +25,11 @@ class TorchBeams:
     Args:
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         like: a tensor with B rows on the device to use.
-        forecasts: of the drafter, given to them; None for none.
     """
 
     def __init__(
         self,
-        session: VerifierSession,
+        session: Ensemble,
         policy: DecodingConstraints,
         rules: BeamRules,
         start: int,
@@ -39,7 +37,6 @@ class TorchBeams:
         limits: LengthLimits,
         like: Tensor,
         lookaheads: Sequence[Lookahead] = (),
-        forecasts: Forecasts | None = None,
     ) -> None:
         self.session = session
         self.policy = policy
@@ -49,7 +46,6 @@ class TorchBeams:
         self.limits = limits
         self.device = like.device
         self.lookaheads = lookaheads
-        self.forecasts = forecasts
         forced = [()] * like.size(0)
         if prefix is not None:
             forced = prefix.masked_fill(prefix == policy.pad, -1).tolist()
@@ -65,9 +61,6 @@ class TorchBeams:
             if not live:
                 break
             self._select(live)
-            ahead = not all(sentence.inside_prefix for sentence in live)
-            if self.forecasts is not None and ahead:
-                self.forecasts.update(live, [self.lookaheads[sentence.row] for sentence in live])
             block = [self._drafted(sentence) for sentence in live]
             for sentence, nodes in zip(live, block):
                 sentence.draft = list(nodes[len(sentence.waiting()) :])
@@ -107,13 +100,9 @@ class TorchBeams:
         """Let the sentences leave the session that are done."""
         if len(live) == len(self._rows):
             return
-        used = [self.sentences[row].tree.slots for row in self._rows]
         keep = [at for at, row in enumerate(self._rows) if not self.sentences[row].done]
         rows = to_device(keep, self.device)
-        self.session.commit(to_device(used, self.device), used)
-        self.session.select(rows, keep)
-        if self.forecasts is not None:
-            self.forecasts.select(rows, keep)
+        self.session.keep(rows, len(keep))
         self.limits = self.limits.select(rows)
         if self.prefix is not None:
             self.prefix = self.prefix.index_select(0, rows)
@@ -124,7 +113,7 @@ class TorchBeams:
         for nodes, sentence in zip(block, live):
             sentence.tree.place(nodes)
         upto = max(sentence.tree.slots for sentence in live) + 1
-        width, upto = self.session.padded(max(map(len, block)), upto)
+        width, upto = self.session.sessions[0].padded(max(map(len, block)), upto)
         numbers = np.zeros((3, len(block), width), dtype=np.int64)
         for row, (nodes, sentence) in enumerate(zip(block, live)):
             count = len(nodes)
@@ -135,10 +124,8 @@ class TorchBeams:
             numbers[2, row, count:] = sentence.tree.slots
         seen = visible(block, width, upto)
         tokens, positions, slots = to_device(torch.from_numpy(numbers), self.device).unbind(0)
-        layout = Layout.scattered(positions, slots, to_device(torch.from_numpy(seen), self.device))
+        layout = Layout(positions, slots, upto, seen=to_device(torch.from_numpy(seen), self.device))
         scores = self.session.score(tokens, layout)
-        if self.forecasts is not None and self.forecasts.reads:
-            self.forecasts.learn(slots, upto, self.session.hidden_states())
         steps = [node.depth for nodes in block for node in nodes]
         listed = self._repeated(block, width) if self.policy.no_repeat_ngram_size else None
         reach = (min(steps), max(steps))

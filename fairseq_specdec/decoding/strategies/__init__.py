@@ -1,10 +1,9 @@
 """One entry for each system of the papers: its drafter, its rule and its flags."""
 
-from fairseq_specdec.config import OWN_FIELDS
+import dataclasses
 
 from .base import Setup, Strategy
 from .blockwise import BLOCKWISE, BLOCKWISE_RELAXED
-from .calm import CALM
 from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
 from .iad import IAD
@@ -26,17 +25,15 @@ STRATEGIES: dict[str, Strategy] = {
     "specdec-heads": BLOCKWISE_RELAXED,
     "bild": BILD,
     "bild-early-exit": BILD_EARLY_EXIT,
-    "calm": CALM,
 }
 
 
 # Flags of some strategies only, and which those are. Another strategy refuses them, unless they are
 # at their default. --block-size is missing: models that are trained under this task have a flag of
 # that name too.
-OWN_FLAGS: dict[str, tuple[str, ...]] = {
-    field.name: field.metadata["used_by"] for field in OWN_FIELDS if field.metadata.get("used_by")
-}
-# Strategies whose drafter is a block drafter.
-BLOCK_DRAFTED = OWN_FLAGS["collapse_repeats"]
+OWN_FLAGS: dict[str, tuple[str, ...]] = {}
+for _name, _strategy in STRATEGIES.items():
+    for _field in dataclasses.fields(_strategy.flags):
+        OWN_FLAGS[_field.name] = (*OWN_FLAGS.get(_field.name, ()), _name)
 
-__all__ = ["BLOCK_DRAFTED", "OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]
+__all__ = ["OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]

@@ -1,7 +1,8 @@
 """A strategy, and what its drafter may be made from."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional
 
 import torch
 
@@ -13,9 +14,9 @@ from fairseq_specdec.acceptance import (
     SamplingRule,
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
-from fairseq_specdec.engine.exits import ExitOptions
-from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
+from fairseq_specdec.engine.number_formats import NUMBER_FORMATS, OF_DRAFTERS
 from fairseq_specdec.engine.once import anew
+from fairseq_specdec.io.flag_values import AT_LEAST_0, flag
 
 # By ``--sampling-verification``.
 SAMPLING_RULES: dict[str, Callable[[Sampler], AcceptanceRule]] = {
@@ -25,6 +26,58 @@ SAMPLING_RULES: dict[str, Callable[[Sampler], AcceptanceRule]] = {
 
 # The generation flags that a strategy with a rule for sampling honours.
 SAMPLING_FLAGS = frozenset({"sampling", "sampling_topk", "sampling_topp"})
+
+
+# ---- flags that several strategies share ---------------------------------------------------------
+
+
+@dataclass
+class NoFlags:
+    """A strategy without flags of its own."""
+
+
+@dataclass
+class BudgetFlags:
+    """Flags of strategies that may draft less than a whole block."""
+
+    draft_budget: Optional[int] = flag(
+        None,
+        "draft tokens of all sentences of a batch together that one verification may be expected "
+        "to reject, where 0 always drafts k, as the papers do; only the output of gad++ depends on "
+        "it",
+        AT_LEAST_0,
+        otherwise="as many as pay by the measured time of passes; gad++ plans for batches of "
+        "--batch-size sentences by a fixed table, so that its output follows from the command",
+    )
+
+
+@dataclass
+class DrafterFlags:
+    """Flags of strategies whose drafter is a model."""
+
+    drafter_dtype: str = flag(
+        "auto",
+        "number format of the drafter: same (as the verifier), fp32, fp16, bf16, (on the native "
+        "backend) int8, or auto (int8 on the native backend, for gad++ and where drafts do not "
+        "change the output, if the processor multiplies bytes; else same)",
+        ("auto", "same", *OF_DRAFTERS),
+    )
+
+
+@dataclass
+class SamplingFlags:
+    """Flags of strategies that verify drafts under ``--sampling``."""
+
+    sampling_verification: str = flag(
+        "block",
+        "under --sampling: block judges the tokens of a draft together (Sun et al. 2024), token "
+        "one by one (Leviathan et al. 2023); the output has the verifier's distribution with both, "
+        "and block accepts at least as many tokens",
+        ("block", "token"),
+    )
+
+
+# ---- strategies ----------------------------------------------------------------------------------
 
 
 class Setup(NamedTuple):
@@ -82,9 +135,12 @@ class Strategy(NamedTuple):
     """What a system of the papers is made of.
 
     Attributes:
+        help: what it drafts and accepts, for the help of ``--strategy``.
         drafter: makes the drafter.
         rule: makes the acceptance rule from the flags; raises ValueError, naming the flags, where
             they contradict one another.
+        flags: dataclass of the flags that it reads, made by ``flag``. Strategies without them
+            refuse them.
         needs_drafter: ``--drafter-path`` must be given (else it must not be).
         honours: generation flags that this strategy can honour though others refuse them.
         sampled_rule: makes the rule under ``--sampling``, which must then be honoured.
@@ -97,12 +153,12 @@ class Strategy(NamedTuple):
             rollbacks (Kim et al. 2023, Algorithm 1 and Table 4).
         verifies: the models of ``--path`` decide what is emitted. Without, they do not run at all,
             and the drafter's tokens are the output.
-        exits: from the flags, when tokens leave before the decoder's last layer; None where all
-            tokens take all layers.
     """
 
+    help: str
     drafter: Callable[[Setup], Drafter]
     rule: Callable[[Any], AcceptanceRule]
+    flags: type[Any] = NoFlags
     needs_drafter: bool = False
     honours: frozenset[str] = frozenset()
     sampled_rule: Callable[[Any, Sampler], AcceptanceRule] | None = None
@@ -111,7 +167,6 @@ class Strategy(NamedTuple):
     planned_chance: float | None = None
     falls_back: bool = False
     verifies: bool = True
-    exits: Callable[[Any], ExitOptions] | None = None
 
 
 def exact_rule(settings: Any) -> AcceptanceRule:

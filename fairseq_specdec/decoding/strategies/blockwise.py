@@ -1,7 +1,8 @@
 """``blockwise``: Blockwise Parallel Decoding (Stern et al. 2018)."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Optional
 
 from fairseq_specdec.acceptance import (
     AcceptanceRule,
@@ -12,9 +13,41 @@ from fairseq_specdec.acceptance import (
 )
 from fairseq_specdec.drafting import BlockwiseHeadsDrafter, Drafter
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.flag_values import AT_LEAST_1, NOT_NEGATIVE, flag
 
-from .base import Setup, Strategy
-from .gad import GAD_RELAXED
+from .base import BudgetFlags, Setup, Strategy
+from .gad import GAD_RELAXED, ToleranceFlags
+
+
+@dataclass
+class BlockwiseFlags(BudgetFlags):
+    """Flags of ``blockwise``."""
+
+    accept_top_k: Optional[int] = flag(
+        None,
+        "accept a draft token that is among the verifier's so many best (top-k selection); 1 is "
+        "exact",
+        AT_LEAST_1,
+        otherwise="exact",
+    )
+    accept_epsilon: Optional[float] = flag(
+        None,
+        "epsilon: accept a draft token whose number is at most this far from the verifier's "
+        "choice, for vocabularies of integers, such as pixels; 0 is exact",
+        NOT_NEGATIVE,
+        otherwise="exact",
+    )
+    min_block_size: int = flag(
+        1,
+        "l: tokens added in every iteration at least, unseen if need be, whatever else decides; at "
+        "most k, and 1 changes nothing",
+        AT_LEAST_1,
+    )
+
+
+@dataclass
+class RelaxedHeadsFlags(BudgetFlags, ToleranceFlags):
+    """Flags of ``specdec-heads``."""
 
 
 def _rule(settings: Any) -> AcceptanceRule:
@@ -62,6 +95,9 @@ def _drafter(setup: Setup) -> Drafter:
     return BlockwiseHeadsDrafter(model, size, setup.tgt_dict.pad())
 
 
-BLOCKWISE = Strategy(_drafter, _rule)
+BLOCKWISE = Strategy("heads of a blockwise_transformer", _drafter, _rule, BlockwiseFlags)
 # The head-based drafter of Xia et al. 2023, Table 2.
-BLOCKWISE_RELAXED = GAD_RELAXED._replace(drafter=_drafter, needs_drafter=False)
+BLOCKWISE_RELAXED = GAD_RELAXED._replace(
+    help="the same heads, top-beta and tau", drafter=_drafter, flags=RelaxedHeadsFlags,
+    needs_drafter=False,
+)  # fmt: skip

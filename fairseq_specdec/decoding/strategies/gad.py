@@ -1,15 +1,83 @@
 """``gad``, ``gad++`` and ``specdec``: a non-autoregressive block drafter (Ge et al. 2022, section
 3.2; Xia et al. 2023), with exact or relaxed verification."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Optional
 
 from fairseq_specdec.acceptance import AcceptanceRule, RegretBudgetRule, TopBetaRule
 from fairseq_specdec.drafting import Drafter, NarBlockDrafter
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.flag_values import AT_LEAST_1, NOT_NEGATIVE, SHARE, flag
 from fairseq_specdec.models.verifier_tables import reads_tables
 
 from ..drafter_file import check_reading, load_drafter
-from .base import SAMPLING_FLAGS, Setup, Strategy, exact_rule, sampling_rule
+from .base import (
+    SAMPLING_FLAGS,
+    BudgetFlags,
+    DrafterFlags,
+    SamplingFlags,
+    Setup,
+    Strategy,
+    exact_rule,
+    sampling_rule,
+)
+
+
+@dataclass
+class BlockFlags(DrafterFlags):
+    """Flags of strategies with a block drafter."""
+
+    collapse_repeats: bool = flag(
+        False,
+        "drop drafted tokens that repeat the one before them, which parallel drafts often do and "
+        "verifiers seldom: more tokens accepted, fewer to verify; gad stays exact",
+    )
+
+
+@dataclass
+class VerifiedFlags(BlockFlags, BudgetFlags):
+    """Flags of strategies that verify a block drafter's tokens."""
+
+    draft_confidence: Optional[float] = flag(
+        None,
+        "end a draft before the first token that, with all before it, is right with less "
+        "probability than this by the drafter's own estimate; gad stays exact",
+        SHARE,
+        otherwise="where verifying more tokens would cost more time than it saves; 0 always drafts "
+        "as many as --draft-budget allows",
+    )
+
+
+@dataclass
+class GadFlags(VerifiedFlags, SamplingFlags):
+    """Flags of ``gad``."""
+
+
+@dataclass
+class ToleranceFlags:
+    """Flags of rules that accept more than the verifier's best token (Xia et al. 2023)."""
+
+    top_beta: int = flag(
+        3, "beta: a draft token must be among the verifier's beta best; 1 is exact", AT_LEAST_1
+    )
+    tau: float = flag(
+        1.0,
+        "tau: a draft token is at most this far (in log-probability) below the verifier's best; 0 "
+        "is exact",
+        NOT_NEGATIVE,
+    )
+    regret_budget: Optional[float] = flag(
+        None,
+        "log-probability that a sentence may give up in all against the verifier's own choices, "
+        "beside the limits on each token; 0 is exact",
+        NOT_NEGATIVE,
+        otherwise="no limit",
+    )
+
+
+@dataclass
+class RelaxedFlags(VerifiedFlags, ToleranceFlags):
+    """Flags of ``gad++``."""
 
 
 def _relaxed_rule(settings: Any) -> AcceptanceRule:
@@ -84,9 +152,10 @@ def _drafter(setup: Setup) -> Drafter:
 
 
 GAD = Strategy(
-    _drafter, exact_rule, needs_drafter=True, honours=SAMPLING_FLAGS, sampled_rule=sampling_rule
-)
+    "drafter, exact verification", _drafter, exact_rule, GadFlags, needs_drafter=True,
+    honours=SAMPLING_FLAGS, sampled_rule=sampling_rule,
+)  # fmt: skip
 GAD_RELAXED = Strategy(
-    _drafter, _relaxed_rule, stated=frozenset({"top_beta", "tau", "regret_budget"}),
-    needs_drafter=True, planned_chance=0.8,
+    "drafter, top-beta and tau", _drafter, _relaxed_rule, RelaxedFlags, needs_drafter=True,
+    stated=frozenset({"top_beta", "tau", "regret_budget"}), planned_chance=0.8,
 )  # fmt: skip

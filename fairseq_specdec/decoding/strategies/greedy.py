@@ -9,4 +9,6 @@ def _drafter(setup: Setup) -> Drafter:
     return NoDrafter()
 
 
-GREEDY = Strategy(_drafter, exact_rule, honours=SAMPLING_FLAGS, sampled_rule=sampling_rule)
+GREEDY = Strategy(
+    "nothing drafted", _drafter, exact_rule, honours=SAMPLING_FLAGS, sampled_rule=sampling_rule
+)

@@ -1,9 +1,43 @@
 """``iad``: Input-guided Aggressive Decoding (Ge et al. 2022, section 3.1)."""
 
+from dataclasses import dataclass
+from typing import Optional
+
 from fairseq_specdec.drafting import Drafter, InputCopyDrafter
 from fairseq_specdec.drafting.edit_table import read_edits
+from fairseq_specdec.io.flag_values import AT_LEAST_0, flag
 
-from .base import Setup, Strategy, exact_rule
+from .base import BudgetFlags, Setup, Strategy, exact_rule
+
+
+@dataclass
+class SuffixFlags(BudgetFlags):
+    """Flags of strategies that search for the end of the output, to find where it goes on."""
+
+    max_suffix: int = flag(
+        3,
+        "longest suffix of the output that is looked for in the source to find where it goes on, "
+        "in tokens, q + 1 of the paper, where 0 is no limit; the output stays exact",
+        AT_LEAST_0,
+    )
+
+
+@dataclass
+class IadFlags(SuffixFlags):
+    """Flags of ``iad``."""
+
+    realign: bool = flag(
+        False,
+        "after a mismatch that leaves no unique place to go on, draft from the likeliest one (a "
+        "token was replaced, or up to 3 were deleted) where the paper decodes a token without a "
+        "draft; the output stays exact",
+        otherwise="off, as the paper",
+    )
+    edits: Optional[str] = flag(
+        None,
+        "file of likely edits, which python -m fairseq_specdec.data.edits writes: they are made in "
+        "the source before it is copied; the output stays exact",
+    )
 
 
 def _drafter(setup: Setup) -> Drafter:
@@ -16,4 +50,4 @@ def _drafter(setup: Setup) -> Drafter:
     return InputCopyDrafter(pad, setup.eos, settings.block_size, settings.realign, limit, edits)
 
 
-IAD = Strategy(_drafter, exact_rule, joined_dictionary=True)
+IAD = Strategy("the source is the draft", _drafter, exact_rule, IadFlags, joined_dictionary=True)

@@ -3,6 +3,7 @@
 from fairseq_specdec.drafting import Drafter, LookupDrafter
 
 from .base import Setup, Strategy, exact_rule
+from .iad import SuffixFlags
 
 # Draft tokens of an iteration unless --block-size is given.
 WINDOW = 32
@@ -19,4 +20,6 @@ def _drafter(setup: Setup) -> Drafter:
     )
 
 
-LOOKUP = Strategy(_drafter, exact_rule)
+LOOKUP = Strategy(
+    "what followed the last tokens where they occurred before", _drafter, exact_rule, SuffixFlags
+)

@@ -9,7 +9,7 @@ from fairseq_specdec.errors import UsageError
 
 from ..drafter_file import load_drafter
 from .base import Setup, Strategy
-from .gad import block_size_of
+from .gad import BlockFlags, block_size_of
 
 
 def _rule(settings: Any) -> AcceptanceRule:
@@ -17,8 +17,7 @@ def _rule(settings: Any) -> AcceptanceRule:
 
 
 def _drafter(setup: Setup) -> Drafter:
-    settings, passes = setup.settings, setup.settings.nar_iterations
-    path = settings.drafter_path
+    settings, path = setup.settings, setup.settings.drafter_path
     if len(setup.models) > 1:
         raise UsageError(
             "--path",
@@ -32,21 +31,21 @@ def _drafter(setup: Setup) -> Drafter:
             f"the drafter {path} reads its verifier's states, and no verifier runs",
             "use a drafter with an encoder (--arch spec_drafter_base), or --strategy gad",
         )
-    if passes > 1 and model.decoder.chain is not None:
-        raise UsageError(
-            f"--nar-iterations {passes}",
-            f"the drafter {path} has a chain head, which chooses the tokens of a block from "
-            "the left",
-            "use 1, or a drafter without --chain-width",
-        )
     options = setup.draft_options(
         block_size_of(setup, model),
         dtype=setup.dtype,
         collapse_repeats=settings.collapse_repeats,
         row_independent=True,
-        unverified_passes=passes,
+        verified=False,
     )
     return NarBlockDrafter(model, options)
 
 
-NAR = Strategy(_drafter, _rule, needs_drafter=True, verifies=False)
+NAR = Strategy(
+    "the drafter alone, not lossless",
+    _drafter,
+    _rule,
+    BlockFlags,
+    needs_drafter=True,
+    verifies=False,
+)

@@ -5,13 +5,24 @@ Speculative sampling: Leviathan et al. 2023, Chen et al. 2023. Big Little Decode
 
 import logging
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq_specdec.acceptance import AcceptanceRule, RollbackRule, Sampler
 from fairseq_specdec.drafting import AutoregressiveDrafter, Drafter, EarlyExitDrafter
+from fairseq_specdec.io.flag_values import NOT_NEGATIVE, SHARE, flag
 
 from ..drafter_file import load_small_model
-from .base import SAMPLING_FLAGS, Setup, Strategy, exact_rule, sampling_rule
+from .base import (
+    SAMPLING_FLAGS,
+    BudgetFlags,
+    DrafterFlags,
+    SamplingFlags,
+    Setup,
+    Strategy,
+    exact_rule,
+    sampling_rule,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +34,34 @@ BILD_WINDOW = 10
 
 # Thresholds of the fallback and of the rollback policy (Kim et al. 2023).
 _THRESHOLDS = frozenset({"alpha_fb", "alpha_rb"})
+
+
+@dataclass
+class SpsFlags(DrafterFlags, BudgetFlags, SamplingFlags):
+    """Flags of ``sps``."""
+
+
+@dataclass
+class ThresholdFlags:
+    """Flags of ``bild-early-exit``."""
+
+    alpha_fb: float = flag(
+        0.6,
+        "alpha_FB, the fallback threshold: the small model hands over to the big one where its "
+        "largest probability is below this (0: never, 1: always)",
+        SHARE,
+    )
+    alpha_rb: float = flag(
+        2.0,
+        "alpha_RB, the rollback threshold: the big model drops the first draft token whose -log p "
+        "is above this, and all after it (0: all tokens, inf: none)",
+        NOT_NEGATIVE,
+    )
+
+
+@dataclass
+class BildFlags(DrafterFlags, ThresholdFlags):
+    """Flags of ``bild``."""
 
 
 def _rollback(settings: Any) -> AcceptanceRule:
@@ -82,14 +121,17 @@ def _early_exit_drafter(setup: Setup) -> Drafter:
 
 
 SPS = Strategy(
-    _sps_drafter, exact_rule, needs_drafter=True, honours=SAMPLING_FLAGS,
+    "speculative sampling with a small autoregressive model; exact without --sampling",
+    _sps_drafter, exact_rule, SpsFlags, needs_drafter=True, honours=SAMPLING_FLAGS,
     sampled_rule=sampling_rule, falls_back=True,
 )  # fmt: skip
 BILD = Strategy(
-    _bild_drafter, _rollback, needs_drafter=True, honours=SAMPLING_FLAGS,
-    sampled_rule=_sampled_rollback, stated=_THRESHOLDS, falls_back=True,
+    "Big Little Decoder with a small model", _bild_drafter, _rollback, BildFlags,
+    needs_drafter=True, honours=SAMPLING_FLAGS, sampled_rule=_sampled_rollback,
+    stated=_THRESHOLDS, falls_back=True,
 )  # fmt: skip
 BILD_EARLY_EXIT = Strategy(
-    _early_exit_drafter, _rollback, honours=SAMPLING_FLAGS, sampled_rule=_sampled_rollback,
-    stated=_THRESHOLDS, falls_back=True,
+    "the same, with the first layers of an early_exit_transformer as the small model",
+    _early_exit_drafter, _rollback, ThresholdFlags, honours=SAMPLING_FLAGS,
+    sampled_rule=_sampled_rollback, stated=_THRESHOLDS, falls_back=True,
 )  # fmt: skip

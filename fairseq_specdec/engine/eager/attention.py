@@ -1,26 +1,12 @@
-"""Scaled dot-product attention, by whichever way is fastest here, on old and new torch."""
+"""Scaled dot-product attention."""
 
 import contextlib
-import math
 import threading
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-FUSED = getattr(F, "scaled_dot_product_attention", None)
-
-
-# Up to so many queries a row, and from so many rows on, two batched products are faster on a
-# processor than torch's fused kernel, which makes a small product of every head of every row.
-# Measured in fp32, 2 threads, 4 heads, 40 keys, microseconds fused and not: 14 and 18 (1 row, 3
-# queries), 38 and 26 (4 rows), 64 and 36 (8 rows), 484 and 110 (32 rows).
-_FEW_QUERIES = 16
-_ROWS = 3
-_ROWS_IN_HALF = 16
-
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -52,17 +38,7 @@ class _OtherKernels:
                 torch.backends.cuda.enable_cudnn_sdp(self._before)
 
 
-_KERNELS: AbstractContextManager[None] = contextlib.nullcontext()
-if hasattr(torch.backends.cuda, "cudnn_sdp_enabled"):  # torch 2.4 or newer
-    _KERNELS = _OtherKernels()
-
-
-def prefers_fused(query: Tensor) -> bool:
-    """Whether torch's fused kernel is there and the best choice for queries [B, W, H, D]."""
-    rows, width = query.shape[:2]
-    if FUSED is None or query.is_cuda or width == 1 or width > _FEW_QUERIES:
-        return FUSED is not None
-    return rows < (_ROWS if query.dtype in (torch.float32, torch.float64) else _ROWS_IN_HALF)
+_KERNELS = _OtherKernels()
 
 
 def additive(mask: Tensor, like: Tensor) -> Tensor:
@@ -96,16 +72,6 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
         [B, W, H D].
     """
     q = query.transpose(1, 2)
-    if prefers_fused(query):
-        assert FUSED is not None
-        with _KERNELS if q.is_cuda and q.dtype in _HALVES else contextlib.nullcontext():
-            out = FUSED(q, key, value, attn_mask=mask)
-    else:
-        scores = torch.matmul(q * (1 / math.sqrt(q.size(-1))), key.transpose(2, 3))
-        if mask is not None and mask.dtype == torch.bool:
-            scores.masked_fill_(~mask, float("-inf"))
-        elif mask is not None:
-            scores += mask
-        out = torch.matmul(torch.softmax(scores.float(), -1).to(value.dtype), value)
-    joined: Tensor = out.transpose(1, 2).flatten(2)
-    return joined
+    with _KERNELS if q.is_cuda and q.dtype in _HALVES else contextlib.nullcontext():
+        out = F.scaled_dot_product_attention(q, key, value, attn_mask=mask)
+    return out.transpose(1, 2).flatten(2)

@@ -1,5 +1,7 @@
 """Modules of a model whose weights exist only packed, in the engine's products."""
 
+import ctypes
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -154,6 +156,16 @@ def packed_product_of(modules: tuple[nn.Module, ...]) -> Product | None:
             return None
         start = module._packed.rows.stop
     return product if start == product.size else None
+
+
+def give_back_freed_memory() -> None:
+    """Return free memory to the operating system, where the C library is glibc.
+
+    Freed weights leave gaps between the blocks still in use, too small for the next allocations.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def only_decodes(model: nn.Module) -> bool:

@@ -76,12 +76,7 @@ _LAYER_PARTS = {
 _ENCODER_LAYER = _kind(f"{_LAYER}EncoderLayer {_LAYER}EncoderLayerBase", "", _LAYER_PARTS)
 _DECODER_LAYER = _kind(
     f"{_LAYER}DecoderLayer {_LAYER}DecoderLayerBase",
-    "c_attn w_resid",
-    {
-        **_LAYER_PARTS,
-        **dict.fromkeys(("encoder_attn_layer_norm", "attn_ln", "ffn_layernorm"), _NORM),
-        "encoder_attn": _ATTENTION,
-    },
+    children={**_LAYER_PARTS, "encoder_attn_layer_norm": _NORM, "encoder_attn": _ATTENTION},
 )
 
 
@@ -90,20 +85,6 @@ def _stack(layer: Kind) -> Kind:
     return Kind(frozenset(lists.split()), frozenset(), {EVERY: layer})
 
 
-_BAND = _kind(
-    "torch.nn.modules.container.Sequential",
-    children={"0": _LINEAR, "1": _kind("torch.nn.modules.dropout.Dropout"), "2": _LINEAR},
-)
-_ADAPTIVE_SOFTMAX = _kind(
-    "fairseq.modules.adaptive_softmax.AdaptiveSoftmax",
-    "version",
-    {
-        "head": _LINEAR,
-        "tail": _stack(_BAND),
-        "dropout_module": _DROPOUT,
-        "lsm": _kind("torch.nn.modules.activation.LogSoftmax"),
-    },
-)
 _EMBEDDING_PARTS = {
     "embed_tokens": _EMBEDDING,
     "embed_positions": _POSITIONS,
@@ -117,7 +98,7 @@ _STACK_PARTS = {
     "layer_norm": _NORM,
     "project_out_dim": _LINEAR,
     "output_projection": _LINEAR,
-    "adaptive_softmax": _ADAPTIVE_SOFTMAX,
+    "adaptive_softmax": _kind(""),
 }
 _ENCODER = _kind(
     "fairseq.models.transformer.transformer_encoder.TransformerEncoder "
@@ -176,9 +157,16 @@ _STOCK_MODELS = (TransformerModelBase, BaseFairseqModel, S2TTransformerModel)
 
 # The flags that make parts which are not run.
 _FLAG_OF_CLASS = {
+    "AdaptiveSoftmax": "--adaptive-softmax-cutoff",
     "BaseLayer": "--base-layers",
     "IntEmbedding": "--quant-noise-scalar",
     "IntLinear": "--quant-noise-scalar",
+}
+_FLAG_OF_PART = {
+    "c_attn": "--scale-heads",
+    "attn_ln": "--scale-attn",
+    "ffn_layernorm": "--scale-fc",
+    "w_resid": "--scale-resids",
 }
 # They do nothing in evaluation: noise on the weights, and a backward pass with less memory.
 _IDLE_HOOK = ("fairseq.modules.quant_noise", "_forward_pre_hook")
@@ -229,6 +217,11 @@ def _dropout(dropout: Any, path: str) -> Iterator[str]:
         yield _named(f"{path}, which is left on in decoding", "--retain-dropout")
 
 
+def _decoder_layer(layer: Any, path: str) -> Iterator[str]:
+    if layer.cross_self_attention:
+        yield _named(path, "--cross-self-attention")
+
+
 def _convolution(convolution: Any, path: str) -> Iterator[str]:
     if convolution.groups != 1 or convolution.dilation != (1,):
         yield f"{path} in groups or dilated"
@@ -240,6 +233,7 @@ _WITHOUT_PARTS = {
     id(_ATTENTION): _attention,
     id(_CONVOLUTION): _convolution,
     id(_DROPOUT): _dropout,
+    id(_DECODER_LAYER): _decoder_layer,
 }
 
 
@@ -249,13 +243,13 @@ def _within(module: Any, kind: Kind, path: str) -> Iterator[str]:
     tensors = [*module._parameters.items(), *module._buffers.items()]
     for name, tensor in tensors:
         if tensor is not None and name not in kind.tensors:
-            yield f"{path}.{name}"
+            yield _named(f"{path}.{name}", _FLAG_OF_PART.get(name))
     for name, child in module._modules.items():
         known = kind.children.get(name, kind.children.get(EVERY))
         if child is None:
             continue
         if known is None:
-            yield f"{path}.{name}"
+            yield _named(f"{path}.{name}", _FLAG_OF_PART.get(name))
         else:
             yield from _parts_not_run(child, known, f"{path}.{name}")
 
@@ -310,17 +304,7 @@ def check_model(model: Any, name: str) -> None:
         if method in vars(model) or getattr(type(model), method) not in stock:
             _refuse(iter([f"{method}() of a {type(model).__name__}"]), name)
     check_decoder(model.decoder, name)
-    cfg = model.decoder.cfg
-    check_settings(cfg, name)
-    widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim
-    if cfg.cross_self_attention and widths[0] != widths[1]:
-        raise UsageError(
-            name,
-            "--cross-self-attention needs encoder and decoder of one width, not {} and {}".format(
-                *widths
-            ),
-            "fairseq cannot decode it either",
-        )
+    check_settings(model.decoder.cfg, name)
 
 
 def _check_widths(decoder: Any, name: str) -> None:

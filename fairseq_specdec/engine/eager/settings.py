@@ -43,9 +43,9 @@ _FATES: dict[str, str] = {
     "share_all_embeddings": RUN,
     "merge_src_tgt_embed": RUN,
     "no_token_positional_embeddings": RUN,
-    "adaptive_softmax_cutoff": RUN,
-    "adaptive_softmax_dropout": TRAINING,
-    "adaptive_softmax_factor": RUN,
+    "adaptive_softmax_cutoff": REFUSED,
+    "adaptive_softmax_dropout": UNUSED,
+    "adaptive_softmax_factor": UNUSED,
     "tie_adaptive_weights": UNUSED,
     "tie_adaptive_proj": UNUSED,
     "layernorm_embedding": RUN,
@@ -53,7 +53,7 @@ _FATES: dict[str, str] = {
     "checkpoint_activations": TRAINING,
     "offload_activations": TRAINING,
     "no_cross_attention": RUN,
-    "cross_self_attention": RUN,
+    "cross_self_attention": REFUSED,
     "quant_noise.pq": RUN,
     "quant_noise.pq_block_size": TRAINING,
     "quant_noise.scalar": REFUSED,
@@ -65,10 +65,10 @@ _FATES: dict[str, str] = {
     "export": RUN,
     "no_decoder_final_norm": RUN,
     # Read by fairseq's layers, but no fields of its configuration.
-    "scale_attn": RUN,
-    "scale_fc": RUN,
-    "scale_heads": RUN,
-    "scale_resids": RUN,
+    "scale_attn": REFUSED,
+    "scale_fc": REFUSED,
+    "scale_heads": REFUSED,
+    "scale_resids": REFUSED,
 }
 
 

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from ..eager.packed_heads import PackedHeads
-from ..layout import Layout
+from ..session import Embedding, Session
+from ..state import Layout
 from .pointers import pointer
 from .stack import NativeStack
 from .structures import RunCall
 
 
 class NativeDecoder:
-    """Weights, as ``engine.eager.DecoderWeights``; sessions share them.
+    """Weights, as ``TorchDecoder``; sessions share them.
 
     Args:
         decoder: fairseq ``TransformerDecoder`` or any module with its attributes, without a reason
@@ -43,7 +44,7 @@ class NativeDecoder:
         learned = outputs is not None and outputs.first_is_learned
         self.first_head = PackedHeads(outputs, 1, 1, linear) if learned else None
         # Sessions that are over; list operations are atomic, so threads may share it.
-        self._spare: list[NativeBuffers] = []
+        self.spare: list[NativeBuffers] = []
 
     @property
     def plain(self) -> bool:
@@ -51,30 +52,26 @@ class NativeDecoder:
         return self.project_out is None and self.first_head is None
 
     def open(
-        self, encoder_out: Tensor, padding_mask: Tensor | None, capacity: int
-    ) -> NativeDecoderSession:
-        """Begin a batch.
-
-        Args:
-            encoder_out: [S, B, C], as fairseq's encoders give it.
-            padding_mask: bool [B, S], True at padding, or None.
-            capacity: cache slots to prepare.
-        """
-        source = encoder_out.transpose(0, 1).float().contiguous()
+        self,
+        encoder_out: dict[str, Any],
+        capacity: int,
+        embedding: Embedding | None = None,
+        positions: Tensor | None = None,
+    ) -> NativeSession:
+        """Begin a batch; arguments as of ``TorchDecoder.open``."""
+        source = encoder_out["encoder_out"][0].transpose(0, 1).float().contiguous()
+        masks = encoder_out["encoder_padding_mask"]
         rows, length, size = source.shape
         try:
-            buffers = self._spare.pop()
+            buffers = self.spare.pop()
         except IndexError:
             buffers = NativeBuffers(self.stack)
-        mask = None if padding_mask is None else padding_mask.contiguous()
+        mask = masks[0].contiguous() if len(masks) else None
         self.stack.library.call(
             "specdec_session_open", buffers.pointer, rows, length, size, pointer(source),
             pointer(mask, torch.bool), capacity,
         )  # fmt: skip
-        return NativeDecoderSession(self, buffers, Committed(rows, capacity))
-
-    def give_back(self, buffers: NativeBuffers) -> None:
-        self._spare.append(buffers)
+        return NativeSession(self, buffers, rows, embedding, positions)
 
     def finish(self, x: Tensor) -> Tensor:
         """[B, W, C'], what ``logits`` reads, of the last layer's normed output [B, W, C]."""
@@ -95,80 +92,66 @@ class NativeBuffers:
         weakref.finalize(self, stack.library.free, "specdec_session_free", self.pointer)
 
 
-class Committed:
-    """How many slots of each row are committed; the library keeps the cache itself.
+class NativeSession(Session[NativeDecoder]):
+    """One batch of a ``NativeDecoder``.
 
-    Attributes:
-        lengths: long [B].
-        lengths_cpu: the same numbers as Python ints.
-        capacity: slots that blocks may write to.
+    Args:
+        buffers: opened for so many ``rows``.
+        embedding, positions: as of ``Session``.
     """
 
-    def __init__(self, rows: int, capacity: int) -> None:
-        self.lengths = torch.zeros(rows, dtype=torch.long)
-        self.lengths_cpu = [0] * rows
-        self.capacity = capacity
-
-    def reserve(self, slots: int) -> None:
-        """The library grows its cache when a block needs it."""
-        self.capacity = max(self.capacity, slots)
-
-
-class NativeDecoderSession:
-    """One batch of a decoder, as ``engine.eager.DecoderSession``. ``hidden_states``: [B, W, n C],
-    of the layers to read at the block last run; None without. ``cache``: the committed lengths."""
-
-    def __init__(self, weights: NativeDecoder, buffers: NativeBuffers, cache: Committed) -> None:
-        self.weights = weights
-        self.buffers = buffers
-        self.cache = cache
-        self.hidden_states: Tensor | None = None
-
-    def run(
+    def __init__(
         self,
-        x: Tensor,
-        layout: Layout,
-        mask: Tensor | None,
-        layer_bias: Tensor | None = None,
-        wanted: int | None = None,
+        weights: NativeDecoder,
+        buffers: NativeBuffers,
+        rows: int,
+        embedding: Embedding | None,
+        positions: Tensor | None,
+    ) -> None:
+        super().__init__(weights, embedding, positions)
+        self.buffers = buffers
+        self.rows = rows
+
+    def run_embedded(
+        self, x: Tensor, layout: Layout, layer_bias: Tensor | None = None, wanted: int | None = None
     ) -> Tensor:
-        """Run a block, arguments and result as for ``engine.eager.DecoderSession``."""
+        assert layer_bias is None, "``refusal`` leaves such a decoder to torch"
         weights, stack = self.weights, self.weights.stack
         x = x.float().contiguous()
         rows, width, size = x.shape
-        slots = layout.slots.contiguous()
-        if layer_bias is not None:
-            layer_bias = layer_bias.float().expand_as(x).contiguous()
+        slots, mask = layout.slots.contiguous(), layout.mask()
         if mask is not None:
             mask = mask.squeeze(1).expand(rows, width, layout.upto).contiguous()
         kept = width if wanted is None else wanted
         features = torch.empty(rows, kept, size)
         count = len(weights.read_layers)
         states = torch.empty(rows, width, count * size) if count else None
-        places = None if layout.seen is None else layout.positions.contiguous()
+        places = None if layout.in_order else layout.positions.contiguous()
         call = RunCall(
             rows, width, layout.upto, size, pointer(x), pointer(slots, torch.long),
-            pointer(mask, torch.bool), pointer(places, torch.long), pointer(layer_bias),
-            kept, count, weights.read, pointer(features), pointer(states),
+            pointer(mask, torch.bool), pointer(places, torch.long), kept,
+            count, weights.read, pointer(features), pointer(states),
         )  # fmt: skip
         stack.library.call("specdec_session_run", self.buffers.pointer, ctypes.byref(call))
-        self.hidden_states = states
+        if states is not None:
+            self.keep_states(layout, states)
         return weights.finish(features)
+
+    def states_for(self, columns: int) -> Tensor | None:
+        """``states`` with room for so many columns, for the library to write; None without layers
+        to read."""
+        size = len(self.weights.read_layers) * self.weights.stack.width
+        return self.reserve_states(columns, self.rows, size, torch.empty(0)) if size else None
 
     def logits(self, features: Tensor) -> Tensor:
         return self.weights.stack.logits(features)
 
-    def commit(self, lengths: Tensor, lengths_cpu: list[int]) -> None:
-        """Keep so many slots of each row (long [B], and as Python ints); roll back the rest."""
-        self.cache.lengths = lengths
-        self.cache.lengths_cpu = lengths_cpu
-
-    def select(self, rows: Tensor, rows_cpu: list[int]) -> None:
+    def keep(self, rows: Tensor, count: int) -> None:
+        super().keep(rows, count)
+        self.rows = count
         self.weights.stack.library.call(
-            "specdec_session_select", self.buffers.pointer, len(rows_cpu), pointer(rows, torch.long)
+            "specdec_session_select", self.buffers.pointer, count, pointer(rows, torch.long)
         )
-        self.cache.lengths = self.cache.lengths.index_select(0, rows)
-        self.cache.lengths_cpu = [self.cache.lengths_cpu[row] for row in rows_cpu]
 
     def close(self) -> None:
-        self.weights.give_back(self.buffers)
+        self.weights.spare.append(self.buffers)

@@ -10,10 +10,8 @@ import torch
 from fairseq import utils
 from torch import Tensor, nn
 
-from ..eager.allocator import give_back_freed_memory
-from ..eager.packed_module import PackedModule
+from ..eager.packed_module import PackedModule, give_back_freed_memory
 from ..eager.stored_module import stored_numbers
-from ..work import Work
 from .library import Library
 from .linear import NativeLinear, floats
 from .pointers import pointer
@@ -57,6 +55,8 @@ def refusal(stack: Any) -> str | None:
         return "its layers are of several kinds"
     if _code(layers[0].activation_fn) not in _known_activations():
         return f"its activation {getattr(layers[0].activation_fn, '__name__', '')} is not run there"
+    if getattr(stack, "positions_in_every_layer", False):
+        return "its positions are added before every layer"
     same = {
         (
             layer.self_attn.num_heads,
@@ -65,15 +65,9 @@ def refusal(stack: Any) -> str | None:
             bool(layer.normalize_before),
             _code(layer.activation_fn),
             getattr(layer, "encoder_attn", None) is None,
-            bool(getattr(layer, "cross_self_attention", False)),
         )
         for layer in layers
     }
-    if getattr(stack, "adaptive_softmax", None) is not None:
-        return "its vocabulary is an adaptive softmax"
-    for name in ("c_attn", "attn_ln", "ffn_layernorm", "w_resid"):
-        if any(getattr(layer, name, None) is not None for layer in layers):
-            return f"its layers have NormFormer's {name}"
     if len(same) > 1:
         return "its layers differ in size or parts"
     return None
@@ -83,7 +77,7 @@ def _shape(stack: Any) -> Shape:
     """Of an encoder or decoder; without layers, of a decoder's norm and vocabulary."""
     if not len(stack.layers):
         width = stack.output_projection.in_features
-        return Shape(0, width, 1, 1, 1, 0, 0, 1, 0, width, width)
+        return Shape(0, width, 1, 1, 1, 0, 1, 0, width, width)
     first = stack.layers[0]
     decoder = hasattr(first, "encoder_attn")
     cross = decoder and first.encoder_attn is not None
@@ -96,7 +90,6 @@ def _shape(stack: Any) -> Shape:
         first.self_attn.num_heads,
         int(decoder),
         int(cross),
-        int(decoder and bool(first.cross_self_attention)),
         int(bool(first.normalize_before)),
         _known_activations()[_code(first.activation_fn)],
         first.encoder_attn.k_proj.in_features if cross else width,
@@ -112,10 +105,7 @@ class NativeStack:
         width: C.
         words: V, 0 without a vocabulary.
         nbytes: of the packed weights.
-        layer_work: of a pass, a row, but for ``end_work``.
-        end_work: of the last layer what follows its keys and values, which only rows take whose
-            features are wanted.
-        vocabulary_work: of these rows.
+        wide_bytes: of these, of those stored as float32.
 
     Args:
         stack: a fairseq encoder or decoder without a reason for ``refusal``.
@@ -136,10 +126,8 @@ class NativeStack:
         self.library = library
         self.frees = free_unpacked
         self.number_format = number_format
-        self.nbytes = 0
+        self.nbytes = self.wide_bytes = 0
         self._products: list[NativeLinear] = []
-        self.layer_work, self.end_work, self.vocabulary_work = Work(), Work(), Work()
-        self._last = len(stack.layers) - 1
         shape = _shape(stack)
         self.width = shape.width
         self.pointer = ctypes.c_void_p()
@@ -152,9 +140,6 @@ class NativeStack:
         self.words = 0
         if getattr(stack, "output_projection", None) is not None:
             self.words = self._vocabulary(stack, encoder)
-        self.layer_work.breadth = max(0, shape.layers - 1) * shape.width
-        self.end_work.breadth = shape.width
-        self.vocabulary_work.breadth = self.words / 10
         library.call("specdec_stack_finish", self.pointer)
         if self.frees:
             give_back_freed_memory()
@@ -183,11 +168,8 @@ class NativeStack:
         product = NativeLinear.of(self.library, modules, self.number_format)
         self._products.append(product)  # whose memory may be borrowed
         self.nbytes += product.nbytes
-        if part != _CROSS_KEY_VALUE:  # once a source, not in a pass
-            work = self.end_work if layer == self._last and part != _QKV else self.layer_work
-            if part == _VOCABULARY:
-                work = self.vocabulary_work
-            work.add(product.stored, product.size * product.width, product.nbytes)
+        if product.stored == "fp32":
+            self.wide_bytes += product.nbytes
         self.library.call("specdec_stack_matrix", self.pointer, layer, part, product.pointer)
         return product
 

@@ -12,7 +12,7 @@ def _fields(*runs: tuple[str, Any]) -> list[tuple[str, Any]]:
 
 class Shape(Structure):
     _fields_ = _fields(
-        ("layers width inner heads decoder cross joined pre_norm activation source features", c_int)
+        ("layers width inner heads decoder cross pre_norm activation source features", c_int)
     )
 
 
@@ -25,7 +25,7 @@ class MatrixParts(Structure):
 
 class RunCall(Structure):
     _fields_ = _fields(
-        ("rows width upto size", c_int64), ("x slots allowed places bias", c_void_p),
+        ("rows width upto size", c_int64), ("x slots allowed places", c_void_p),
         ("wanted read_count", c_int64), ("read", POINTER(c_int32)), ("features states", c_void_p),
     )  # fmt: skip
 
@@ -60,15 +60,13 @@ class Hypotheses(Structure):
 
 
 class StepOutputs(Structure):
-    _fields_ = _fields(
-        ("outcomes choices seconds states", c_void_p), ("states_per_iteration", c_int64)
-    )
+    _fields_ = _fields(("outcomes choices seconds states", c_void_p), ("state_stride", c_int64))
 
 
 class DraftRequest(Structure):
     _fields_ = _fields(
         ("masks first", c_int64), ("cached states", c_void_p), ("state_stride", c_int64),
-        ("sizes", c_void_p), ("candidates", c_int32), ("confidence", c_float),
+        ("candidates", c_int32), ("confidence", c_float),
         ("costs", c_void_p), ("token_stride", c_int64), ("words", c_void_p),
     )  # fmt: skip
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 from fairseq import utils
 from fairseq.models.transformer import TransformerModel, base_architecture
+from toy_hypotheses import chain_layout
 from toy_translation import EOS, PAD, SHAPES, WORDS, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.engine.backend import TORCH, NativeBackend
-from fairseq_specdec.engine.layout import Layout
-from fairseq_specdec.engine.native.decoder import NativeDecoderSession
+from fairseq_specdec.engine.native.decoder import NativeSession
 from fairseq_specdec.engine.native.stack import refusal
-from fairseq_specdec.engine.transformer import TransformerWeights
+from fairseq_specdec.engine.state import Layout
+from fairseq_specdec.engine.transformer import Transformer
 
 SENTENCES = sentences(7, seed=3)
 # (embedding width, heads, feed-forward width): head widths 8 to 128, and what no vector divides.
@@ -46,7 +47,7 @@ def random_model(width, heads, inner, **more):
 
 
 def opened(model, backend, sample, read_layers=(), capacity=4):
-    weights = TransformerWeights(model, "--path", read_layers, backend=backend)
+    weights = Transformer.read(model, "--path", backend, read_layers)
     return weights.open(weights.encode(sample["net_input"]), 60, capacity)
 
 
@@ -61,7 +62,7 @@ def random_tokens(generator, rows, width):
 
 def scored(session, tokens, layout):
     features = session.run(tokens, layout)
-    return session.logits(features), session.layers.hidden_states
+    return session.logits(features)
 
 
 def agree(sessions, generator, seed):
@@ -70,18 +71,17 @@ def agree(sessions, generator, seed):
     for step in range(6):
         rows, width = len(lengths), int(torch.randint(1, 9, (1,), generator=generator))
         tokens = random_tokens(generator, rows, width)
-        layout = Layout.chain(torch.tensor(lengths), lengths, width)
-        (ours, states), (theirs, expected) = (scored(s, tokens, layout) for s in sessions)
+        layout = chain_layout(lengths, width)
+        ours, theirs = (scored(session, tokens, layout) for session in sessions)
         torch.testing.assert_close(ours, theirs, atol=3e-5, rtol=1e-5)
+        states, expected = (session.states[:, : layout.upto] for session in sessions)
         torch.testing.assert_close(states, expected, atol=3e-5, rtol=1e-5)
         kept = torch.randint(1, width + 1, (rows,), generator=generator).tolist()
         lengths = [have + more for have, more in zip(lengths, kept)]
-        for session in sessions:
-            session.commit(torch.tensor(lengths), list(lengths))
         if step in (1, 3):
             stay = [row for row in range(rows) if (row + seed) % 3 != 0]
             for session in sessions:
-                session.select(torch.tensor(stay), stay)
+                session.keep(torch.tensor(stay), len(stay))
             lengths = [lengths[row] for row in stay]
 
 
@@ -114,7 +114,7 @@ def test_every_activation_scores_as_on_torch(activation, native):
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         sessions = [opened(model, b, make_sample(SENTENCES), (1,)) for b in (native, TORCH)]
-        assert isinstance(sessions[0].layers, NativeDecoderSession)
+        assert isinstance(sessions[0], NativeSession)
         agree(sessions, generator, 1)
 
 
@@ -130,7 +130,7 @@ def test_activations_of_extreme_numbers_are_as_on_torch(value, native):
         inputs = make_sample(SENTENCES)["net_input"]
         with torch.no_grad():
             mine, theirs = (
-                TransformerWeights(model, "--path", backend=each).encode(inputs)["encoder_out"][0]
+                Transformer.read(model, "--path", each).encode(inputs)["encoder_out"][0]
                 for each in (native, TORCH)
             )
         words = inputs["src_tokens"].t() != PAD
@@ -138,24 +138,22 @@ def test_activations_of_extreme_numbers_are_as_on_torch(value, native):
 
 
 @pytest.mark.parametrize("wanted", [None, 1, 3])
-@pytest.mark.parametrize("biased", [True, False])
-def test_a_block_of_masks_runs_as_on_torch(wanted, biased, native):
+def test_a_block_of_masks_runs_as_on_torch(wanted, native):
     """As block drafters run: masks see one another, and only their features are wanted."""
     model, sample = toy_model("pre_norm"), make_sample(SENTENCES)
     generator = torch.Generator().manual_seed(4)
     rows, width, size = len(SENTENCES), 5, model.decoder.embed_dim
     x = torch.randn(rows, width, size, generator=generator)
-    bias = torch.randn(rows, width, size, generator=generator) if biased else None
     lengths = torch.arange(rows) % 3
     slots = lengths.unsqueeze(1) + torch.arange(width)
-    mask = (torch.arange(9) < 4 + slots[:, :1]).view(rows, 1, 1, 9).expand(rows, 1, width, 9)
+    seen = (torch.arange(9) < 4 + slots[:, :1]).view(rows, 1, 9).expand(rows, width, 9)
     by_backend = []
     for backend in (native, TORCH):
         with torch.no_grad():
             session = opened(model, backend, sample, capacity=16)
             prefix = torch.full((rows, 3), EOS)
-            session.run(prefix, Layout.chain(torch.zeros(rows, dtype=torch.long), [0] * rows, 3))
-            features = session.layers.run(x, Layout(slots, slots, 9), mask, bias, wanted)
+            session.run(prefix, chain_layout([0] * rows, 3))
+            features = session.run_embedded(x, Layout(slots, slots, 9, seen=seen), wanted=wanted)
             assert features.shape == (rows, wanted or width, size)
             by_backend.append(features)
     torch.testing.assert_close(*by_backend, atol=3e-5, rtol=1e-5)
@@ -189,8 +187,8 @@ def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_fo
                 for width in widths:
                     block = random_tokens(generator, rows, width)
                     block[0] = tokens[0, at : at + width]
-                    layout = Layout.chain(torch.full((rows,), at), [at] * rows, width)
-                    logits, _ = scored(session, block, layout)
+                    layout = chain_layout([at] * rows, width)
+                    logits = scored(session, block, layout)
                     pieces.append(logits[0])
                     at += width
                 pieces = torch.cat(pieces)
@@ -216,25 +214,24 @@ def test_rejected_slots_leave_no_trace(native):
     generator = torch.Generator().manual_seed(2)
     rows = len(SENTENCES)
     first, second = random_tokens(generator, rows, 3), random_tokens(generator, rows, 4)
-    zero, three = torch.zeros(rows, dtype=torch.long), torch.full((rows,), 3)
     with torch.no_grad():
         logits = []
         for junk in (None, 9):
             session = opened(model, native, sample)
-            session.run(first, Layout.chain(zero, [0] * rows, 3))
+            session.run(first, chain_layout([0] * rows, 3))
             if junk:
                 tokens = random_tokens(generator, rows, junk)
-                session.run(tokens, Layout.chain(three, [3] * rows, junk))
-            layout = Layout.chain(three, [3] * rows, 4)
-            logits.append(scored(session, second, layout)[0])
+                session.run(tokens, chain_layout([3] * rows, junk))
+            layout = chain_layout([3] * rows, 4)
+            logits.append(scored(session, second, layout))
     assert torch.equal(*logits)
 
 
 def test_buffers_serve_the_next_batch(native):
     model = toy_model()
-    weights = TransformerWeights(model, "--path", backend=native)
+    weights = Transformer.read(model, "--path", native)
     tokens = torch.full((1, 1), EOS)
-    layout = Layout.chain(torch.zeros(1, dtype=torch.long), [0], 1)
+    layout = chain_layout([0], 1)
     logits = []
     with torch.no_grad():
         for source in (SENTENCES[0], SENTENCES[1], SENTENCES[0]):
@@ -249,20 +246,18 @@ def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
     """Many rows of few slots, then few rows of many, whose cache also grows: as if each came first.
     Heads 25 wide leave padding in the cache, which must stay 0."""
     model = random_model(50, 2, 33)
-    reused = TransformerWeights(model, "--path", backend=native)
+    reused = Transformer.read(model, "--path", native)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for rows, slots in ((7, 4), (1, 70), (3, 20), (7, 4), (2, 40), (5, 90), (1, 4)):
             sample, logits = make_sample(SENTENCES[:rows]), []
             tokens = random_tokens(generator, rows, 60)
-            for weights in (reused, TransformerWeights(model, "--path", backend=native)):
+            for weights in (reused, Transformer.read(model, "--path", native)):
                 session = weights.open(weights.encode(sample["net_input"]), 200, slots)
                 for begin in range(0, 60, 20):
                     lengths = [begin] * rows
-                    layout = Layout.chain(torch.tensor(lengths), lengths, 20)
-                    logits.append(scored(session, tokens[:, begin : begin + 20], layout)[0])
-                    ends = [begin + 20] * rows
-                    session.commit(torch.tensor(ends), ends)
+                    layout = chain_layout(lengths, 20)
+                    logits.append(scored(session, tokens[:, begin : begin + 20], layout))
                 session.close()
             assert all(map(torch.equal, logits[:3], logits[3:])), (rows, slots)
 
@@ -270,7 +265,10 @@ def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
 @pytest.mark.parametrize("slot", [-1, 1 << 40])
 def test_slots_out_of_range_are_refused(slot, native):
     session = opened(toy_model(), native, make_sample(SENTENCES[:1]))
-    layout = Layout(torch.zeros(1, 1, dtype=torch.long), torch.tensor([[slot]]), 1)
+    layout = Layout(
+        torch.zeros(1, 1, dtype=torch.long), torch.tensor([[slot]]), 1,
+        seen=torch.ones(1, 1, 1, dtype=torch.bool),
+    )  # fmt: skip
     with torch.no_grad(), pytest.raises(ValueError, match="slot"):
         session.run(torch.full((1, 1), EOS), layout)
 
@@ -279,4 +277,4 @@ def test_rows_to_keep_are_checked(native):
     session = opened(toy_model(), native, make_sample(SENTENCES[:3]))
     for rows in ([0, 3], [1, 0], [-1], [1, 1]):
         with pytest.raises(ValueError, match="ascending row numbers"):
-            session.select(torch.tensor(rows), rows)
+            session.keep(torch.tensor(rows), len(rows))

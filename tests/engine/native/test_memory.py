@@ -10,7 +10,7 @@ from resident import dictionary, random_model, resident
 
 from fairseq_specdec.engine.backend import NativeBackend
 from fairseq_specdec.engine.native.library import FOLDER
-from fairseq_specdec.engine.transformer import TransformerWeights
+from fairseq_specdec.engine.transformer import Transformer
 
 SCRIPT = pathlib.Path(__file__).with_name("resident.py")
 MOST = 1.15  # times the packed weights, beside the cache
@@ -41,9 +41,10 @@ def test_many_short_sentences_and_then_long_ones_do_not_multiply(loaded):
     """The cache of 256 rows of 16 slots takes 8 MiB, that of a row of 2,048 slots 4 MiB, and one of
     256 such rows would take 1 GiB."""
     model = random_model(128, dictionary(100), False)
-    weights = TransformerWeights(model, "--path", backend=NativeBackend(loaded))
+    weights = Transformer.read(model, "--path", NativeBackend(loaded))
     sizes = []
     for rows, slots in ((256, 16), (1, 2048), (256, 16)):
-        weights.layers.open(torch.zeros(2, rows, 128), None, slots).close()
+        source = {"encoder_out": [torch.zeros(2, rows, 128)], "encoder_padding_mask": []}
+        weights.decoder.open(source, slots).close()
         sizes.append(resident())
     assert sizes[2] - sizes[0] < 64

@@ -5,22 +5,22 @@ import copy
 import pytest
 import torch
 from torch import nn
+from toy_hypotheses import chain_layout
 from toy_strategies import decode, make_generator, toys
 from toy_translation import SHAPES, make_sample, sentences, toy_model
 
 from fairseq_specdec.engine.backend import NativeBackend
 from fairseq_specdec.engine.eager.packed_module import PackedModule
-from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.number_formats import PACKED
-from fairseq_specdec.engine.transformer import TransformerWeights
+from fairseq_specdec.engine.transformer import Transformer
 
 SENTENCES = sentences(5, seed=11)
 
 
 def chain(width):
     rows = len(SENTENCES)
-    return Layout.chain(torch.zeros(rows, dtype=torch.long), [0] * rows, width)
+    return chain_layout([0] * rows, width)
 
 
 @pytest.mark.parametrize("size, width", [(1, 1), (7, 3), (40, 24), (33, 130), (70, 65)])
@@ -67,11 +67,11 @@ def test_freed_models_give_the_bits_of_kept_ones(loaded, shape, number_format):
     for free in (False, True):
         mine = copy.deepcopy(model)
         backend = NativeBackend(loaded, number_format, frees=free)
-        weights = TransformerWeights(mine, "", backend=backend)
+        weights = Transformer.read(mine, "", backend)
         with torch.no_grad():
             out = weights.encode(sample["net_input"])
             session = weights.open(out, 20, 8)
-            embedded = session.embed(tokens, chain(3))
+            embedded = session.embedding(tokens, chain(3), session.positions)
             logits = session.logits(session.run(tokens, chain(3)))
         results.append((out["encoder_out"][0], embedded, logits))
     assert all(torch.equal(kept, gone) for kept, gone in zip(*results))
@@ -84,7 +84,7 @@ def test_a_second_reading_shares_the_products(loaded):
         model = copy.deepcopy(toy_model("pre_norm"))
         backend = NativeBackend(loaded, number_format, frees=True)
         for _ in range(2):
-            TransformerWeights(model, "", backend=backend)
+            Transformer.read(model, "", backend)
             first = model.decoder.layers[0].fc1
             product = first._packed.product
             assert NativeLinear.of(loaded, (first,), number_format) is product
@@ -170,7 +170,7 @@ def test_parts_of_another_product_are_refused(loaded, kind):
 def test_a_second_reading_shares_the_rounded_vocabulary(loaded):
     model = copy.deepcopy(toy_model("pre_norm"))
     first, second = (
-        TransformerWeights(model, "", backend=NativeBackend(loaded, "int8", frees=True)).layers
+        Transformer.read(model, "", NativeBackend(loaded, "int8", frees=True)).decoder
         for _ in range(2)
     )
     words, size = first.stack.words, first.stack.width

@@ -10,6 +10,7 @@ import threading
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel, base_architecture
+from toy_hypotheses import chain_layout
 from toy_strategies import flags
 from toy_translation import (
     EOS,
@@ -26,7 +27,6 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.engine.backend import TORCH, NativeBackend
-from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.structures import (
     BeamSetup,
@@ -43,7 +43,7 @@ from fairseq_specdec.engine.native.structures import (
     VerifyCall,
 )
 from fairseq_specdec.engine.native.structures import Hypotheses as HypothesesView
-from fairseq_specdec.engine.transformer import TransformerWeights
+from fairseq_specdec.engine.transformer import Transformer
 
 SOURCES = pathlib.Path(native_package.__path__[0]) / "src"
 WIDTH, INNER, SOURCE, FEATURES, WORDS = 8, 12, 6, 10, 20
@@ -74,7 +74,7 @@ class Stack:
 
     def __init__(self, library):
         self.library, self.kept, self.pointer = library, [], ctypes.c_void_p()
-        shape = Shape(1, WIDTH, INNER, 2, 1, 1, 0, 1, 0, SOURCE, FEATURES)
+        shape = Shape(1, WIDTH, INNER, 2, 1, 1, 1, 0, SOURCE, FEATURES)
         library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(self.pointer))
 
     def matrix(self, number, size):
@@ -120,22 +120,10 @@ def test_a_norm_of_another_size_is_refused(name, loaded):
         Stack(loaded).filled(name, WIDTH + 1)
 
 
-@pytest.mark.parametrize(
-    "decoder, cross, joined, source, why",
-    [
-        (0, 1, 0, SOURCE, "an encoder that reads encoder states"),
-        (0, 0, 1, WIDTH, "an encoder that reads encoder states"),
-        (1, 0, 1, SOURCE, "wrong size: encoder states before the self-attention's own"),
-        (1, 1, 1, SOURCE, "wrong size: encoder states before the self-attention's own"),
-    ],
-)
-def test_encoder_states_that_cannot_be_read_are_refused(
-    decoder, cross, joined, source, why, loaded
-):
-    shape = Shape(1, WIDTH, INNER, 2, decoder, cross, joined, 1, 0, source, FEATURES)
-    pointer = ctypes.c_void_p()
-    with pytest.raises(ValueError, match=why):
-        loaded.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(pointer))
+def test_an_encoder_that_reads_encoder_states_is_refused(loaded):
+    shape = Shape(1, WIDTH, INNER, 2, 0, 1, 1, 0, SOURCE, FEATURES)
+    with pytest.raises(ValueError, match="an encoder that reads encoder states"):
+        loaded.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(ctypes.c_void_p()))
 
 
 def odd_model(**settings):
@@ -166,21 +154,20 @@ def test_a_vocabulary_that_reads_another_width_is_refused(settings, loaded):
         model(**inputs, prev_output_tokens=torch.ones(2, 1).long())
     for backend in (NativeBackend(loaded), TORCH):
         with pytest.raises(ValueError, match="--path: decoder.output_projection reads"):
-            TransformerWeights(model, "--path", backend=backend)
+            Transformer.read(model, "--path", backend)
 
 
-@pytest.mark.parametrize("flag", ["cross_self_attention", "decoder_normalize_before"])
 @pytest.mark.parametrize("value, meaning", [({"a": 1}, True), ({}, False), ([[]], True)], ids=str)
-def test_a_flag_that_is_no_boolean_is_what_fairseq_takes_it_for(flag, value, meaning, loaded):
+def test_a_flag_that_is_no_boolean_is_what_fairseq_takes_it_for(value, meaning, loaded):
     """Checkpoints of old layouts hold any plain value there."""
-    one, other = (odd_model(**{flag: each}) for each in (value, meaning))
+    one, other = (odd_model(decoder_normalize_before=each) for each in (value, meaning))
     inputs = make_sample(sentences(2, seed=1))["net_input"]
     for backend in (NativeBackend(loaded), TORCH):
         states = []
         for model in (one, other):
-            weights = TransformerWeights(model, "--path", backend=backend)
+            weights = Transformer.read(model, "--path", backend)
             session = weights.open(weights.encode(inputs), 20, 4)
-            layout = Layout.chain(torch.zeros(2, dtype=torch.long), [0] * 2, 1)
+            layout = chain_layout([0] * 2, 1)
             states.append(session.run(torch.full((2, 1), EOS), layout))
         assert torch.equal(*states)
 
@@ -193,7 +180,7 @@ def test_rows_of_another_width_are_refused(loaded):
 
 def test_a_row_of_padding_alone_is_encoded(loaded):
     """A thread's first batch: there was no memory yet that the empty row could look at."""
-    weights = TransformerWeights(odd_model(), "--path", backend=NativeBackend(loaded))
+    weights = Transformer.read(odd_model(), "--path", NativeBackend(loaded))
     inputs, encoded = make_sample(sentences(2, seed=1))["net_input"], []
     inputs["src_tokens"] = torch.cat(
         [torch.ones_like(inputs["src_tokens"][:1]), inputs["src_tokens"]]
@@ -213,7 +200,7 @@ HUGE = (2**31 - 1, 2**24, 0, -1)
 def session(loaded):
     """A session of a small decoder, opened for two rows."""
     model = odd_model(share_all_embeddings=True)
-    weights = TransformerWeights(model, "--path", backend=NativeBackend(loaded))
+    weights = Transformer.read(model, "--path", NativeBackend(loaded))
     return weights.open(weights.encode(make_sample(sentences(2, seed=1))["net_input"]), 20, 4)
 
 
@@ -226,7 +213,7 @@ def test_batches_of_impossible_size_are_refused(which, count, session, loaded):
     states = torch.zeros(16)
     with pytest.raises(ValueError, match="an empty batch"):
         loaded.call(
-            "specdec_session_open", session.layers.buffers.pointer, rows, source, 16,
+            "specdec_session_open", session.buffers.pointer, rows, source, 16,
             states.data_ptr(), None, capacity,
         )  # fmt: skip
 
@@ -236,13 +223,13 @@ def test_batches_of_impossible_size_are_refused(which, count, session, loaded):
 def test_blocks_of_impossible_size_are_refused(field, value, session, loaded):
     x, slots, features = torch.zeros(2, 1, 16), torch.zeros(2, 1).long(), torch.zeros(2, 1, 16)
     call = RunCall(
-        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, None, 1, 0, None,
+        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, 1, 0, None,
         features.data_ptr(),
     )  # fmt: skip
-    loaded.call("specdec_session_run", session.layers.buffers.pointer, ctypes.byref(call))
+    loaded.call("specdec_session_run", session.buffers.pointer, ctypes.byref(call))
     setattr(call, field, value)
     with pytest.raises(ValueError):
-        loaded.call("specdec_session_run", session.layers.buffers.pointer, ctypes.byref(call))
+        loaded.call("specdec_session_run", session.buffers.pointer, ctypes.byref(call))
 
 
 @pytest.mark.parametrize("count, layer", [(3, 1), (-1, 1), (2**62, 1), (1, 0), (1, 2)])
@@ -250,11 +237,11 @@ def test_layers_to_read_are_checked(count, layer, session, loaded):
     x, slots, features = torch.zeros(2, 1, 16), torch.zeros(2, 1).long(), torch.zeros(2, 1, 16)
     read = (ctypes.c_int32 * 1)(layer)
     call = RunCall(
-        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, None, 1, count, read,
+        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, 1, count, read,
         features.data_ptr(), features.data_ptr(),
     )  # fmt: skip
     with pytest.raises(ValueError, match="to read"):
-        loaded.call("specdec_session_run", session.layers.buffers.pointer, ctypes.byref(call))
+        loaded.call("specdec_session_run", session.buffers.pointer, ctypes.byref(call))
 
 
 @pytest.mark.parametrize("changed", ["places", "vocabulary", "width"])
@@ -262,13 +249,13 @@ def test_tables_of_another_size_are_refused(changed, session, loaded):
     """A table of no positions was read before its first row."""
     table, places = torch.zeros(WORDS, 16), torch.zeros(1, 16)
     embedding = Embedding(
-        table.data_ptr(), None, places.data_ptr(), session.weights.layers.stack.words, 1, 16, 1.0
+        table.data_ptr(), None, places.data_ptr(), session.weights.stack.words, 1, 16, 1.0
     )
     setattr(embedding, changed, 0)
     setup, beams = BeamSetup(embedding, Rules(0, 1, 2, 1, 10), 2, 2), ctypes.c_void_p()
     with pytest.raises(ValueError, match="a table of another size"):
         loaded.call(
-            "specdec_beams_new", session.layers.buffers.pointer, ctypes.byref(setup),
+            "specdec_beams_new", session.buffers.pointer, ctypes.byref(setup),
             ctypes.byref(beams),
         )  # fmt: skip
 
@@ -293,12 +280,12 @@ def test_impossible_prefixes_are_refused(token, width, message, session, loaded)
 
 @pytest.mark.parametrize("steps, reach, count", [(2**31 - 1, 1, 0), (1, 2**20, 0), (1, 1, -1)])
 def test_impossible_looks_ahead_are_refused(steps, reach, count, session, loaded):
-    words = session.weights.layers.stack.words
+    words = session.weights.stack.words
     table = torch.zeros(words, 16)
     embedding = Embedding(table.data_ptr(), None, None, words, 0, 16, 1.0)
     setup, beams = BeamSetup(embedding, Rules(0, 1, 2, 1, 10), 2, 2), ctypes.c_void_p()
     loaded.call(
-        "specdec_beams_new", session.layers.buffers.pointer, ctypes.byref(setup),
+        "specdec_beams_new", session.buffers.pointer, ctypes.byref(setup),
         ctypes.byref(beams),
     )  # fmt: skip
     with pytest.raises(ValueError, match="impossible"):
@@ -310,8 +297,8 @@ class Small:
     """Two rows of a small decoder's session, and buffers for calls on it."""
 
     def __init__(self, library, session):
-        self.library, self.pointer = library, session.layers.buffers.pointer
-        self.stack = session.weights.layers.stack
+        self.library, self.pointer = library, session.buffers.pointer
+        self.stack = session.weights.stack
         self.kept = [torch.zeros(self.stack.words, 16), torch.zeros(2, 12).long()]
         self.kept += [torch.zeros(2, 12), torch.zeros(64).long(), torch.zeros(64).double()]
         table, tokens, scores, self.numbers, self.seconds = (each.data_ptr() for each in self.kept)
@@ -359,7 +346,7 @@ def test_layers_to_read_need_room(small, loaded):
     with pytest.raises(ValueError, match="layers to read without room"):
         small.verify(call)
     x, slots = torch.zeros(2, 1, 16), torch.zeros(2, 1).long()
-    block = RunCall(2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, None, 1, 1, read,
+    block = RunCall(2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, 1, 1, read,
                     x.data_ptr())  # fmt: skip
     with pytest.raises(ValueError, match="layers to read without room"):
         loaded.call("specdec_session_run", small.pointer, ctypes.byref(block))
@@ -458,9 +445,7 @@ def test_drafts_of_impossible_sizes_are_refused(part, name, value, small, loaded
     cached, tokens = torch.zeros(2).long(), torch.zeros(16).long()
     call = DraftCall(
         small.embedding, small.hypotheses,
-        DraftRequest(
-            1, 1, cached.data_ptr(), small.seconds, 1, cached.data_ptr(), 1, 0.0, None, 1
-        ),
+        DraftRequest(1, 1, cached.data_ptr(), small.seconds, 1, 1, 0.0, None, 1),
         tokens.data_ptr(), tokens.data_ptr(),
     )  # fmt: skip
     loaded.call("specdec_draft", drafter, session, ctypes.byref(call))

@@ -187,6 +187,12 @@ void DraftRequest::check() const {
           "rows that are impossibly far apart");
 }
 
+const float* DraftRequest::last_state(const Hypotheses& hypotheses, int row, int wide) const {
+  const int length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
+  require(length < state_stride, "hidden states of another number than tokens");
+  return states + (row * state_stride + length) * wide;
+}
+
 BlockDrafter::BlockDrafter(const Stack& stack, const float* embedding, int pad)
     : stack(stack), mask(stack.shape.width), pad(pad) {
   std::copy_n(embedding, stack.shape.width, mask.data());
@@ -246,35 +252,29 @@ void embed(const BlockDrafter& drafter, const DraftCall& call, const Columns& co
 }
 
 // Add the products of the verifier's hidden states to x, of tokens and masks.
-void add_states(const BlockDrafter& drafter, const Columns& columns, const DraftRequest& request,
+void add_states(const BlockDrafter& drafter, const Columns& columns, const DraftCall& call,
                 float* x) {
   static thread_local Buffer<float> normed_states, added_states;
   const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
   const Norm plain{};
-  for (size_t row = 0; row < columns.first.size(); row++) {
-    const int size = bounded(request.sizes[row], 1, "hidden states of an impossible number");
-    const int fresh = columns.fresh[row];
-    // Before the first draft nothing predicted the start symbol.
-    const int shift = request.cached[row] == 0 && request.first == 1 ? 1 : 0;
-    const int count = std::min(size, fresh - shift);
-    require(size >= 1 && size <= request.state_stride && count >= 1,
-            "hidden states of another number than tokens");
+  for (int row = 0; row < static_cast<int>(columns.first.size()); row++) {
+    const int fresh = columns.fresh[row], size = std::max(fresh, 1);
+    const float* states = call.request.last_state(call.hypotheses, row, wide) - (size - 1) * wide;
     float* normed = normed_states.reserve(static_cast<size_t>(size) * wide);
     float* added = added_states.reserve(static_cast<size_t>(size) * 2 * width);
-    const float* states = request.states + row * request.state_stride * wide;
     normalise(plain, size * drafter.read_layers, width, states, normed);
     multiply(*drafter.of_states, size, normed, wide, added, 2 * width, After::kStore);
     float* mine = x + columns.first[row] * width;
-    for (int i = 0; i < count; i++)
-      for (int c = 0; c < width; c++) mine[(i + shift) * width + c] += added[i * 2 * width + c];
+    for (int i = 0; i < fresh; i++)
+      for (int c = 0; c < width; c++) mine[i * width + c] += added[i * 2 * width + c];
     const float* last = added + (size - 1) * 2 * width + width;
-    for (int64_t k = 0; k < request.masks; k++)
+    for (int64_t k = 0; k < call.request.masks; k++)
       for (int c = 0; c < width; c++) mine[(fresh + k) * width + c] += last[c];
   }
 }
 
 // The same without layers: what the last state of each row adds to its masks.
-void add_heads(const BlockDrafter& drafter, int rows, const DraftRequest& request, float* x) {
+void add_heads(const BlockDrafter& drafter, int rows, const DraftCall& call, float* x) {
   static thread_local Buffer<float> last_states, inner_states, added_states;
   const HiddenLayer& hidden = drafter.hidden;
   const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
@@ -283,9 +283,7 @@ void add_heads(const BlockDrafter& drafter, int rows, const DraftRequest& reques
   float* added = added_states.reserve(static_cast<size_t>(rows) * heads);
   const float* read = last;
   for (int row = 0; row < rows; row++) {
-    const int64_t size = request.sizes[row];
-    require(size >= 1 && size <= request.state_stride, "hidden states of an impossible number");
-    const float* state = request.states + (row * request.state_stride + size - 1) * wide;
+    const float* state = call.request.last_state(call.hypotheses, row, wide);
     float* mine = last + static_cast<size_t>(row) * wide;
     if (hidden.product == nullptr)
       normalise(Norm{}, drafter.read_layers, width, state, mine);
@@ -301,7 +299,7 @@ void add_heads(const BlockDrafter& drafter, int rows, const DraftRequest& reques
     read = units;
   }
   multiply(*drafter.of_states, rows, read, inner, added, heads, After::kStore);
-  const int64_t size = request.masks * width;
+  const int64_t size = call.request.masks * width;
   for (int row = 0; row < rows; row++) {
     float* mine = x + row * size;
     for (int64_t i = 0; i < size; i++) mine[i] += added[int64_t{row} * heads + i];
@@ -376,15 +374,15 @@ const float* run_masks(const BlockDrafter& drafter, Session& session, const Draf
   embed(drafter, call, columns, x);
   if (request.states != nullptr && drafter.read_layers > 0) {
     if (drafter.sees_tokens())
-      add_states(drafter, columns, request, x);
+      add_states(drafter, columns, call, x);
     else
-      add_heads(drafter, session.rows(), request, x);
+      add_heads(drafter, session.rows(), call, x);
   }
   const Block block{static_cast<int>(total), columns.row.data(), columns.slot.data(),
                     Visibility{columns.upto.data()}};
   float* of_masks = features.reserve(static_cast<size_t>(session.rows()) * request.masks * width);
   const uint8_t* wanted = drafter.sees_tokens() ? columns.wanted.data() : nullptr;
-  session.run(block, x, of_masks, {nullptr, wanted, {}, nullptr});
+  session.run(block, x, of_masks, {wanted, {}, nullptr});
   return of_masks;
 }
 
@@ -395,7 +393,9 @@ void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call)
   static thread_local Buffer<float> of_mask;
   const DraftRequest& request = call.request;
   const int rows = session.rows(), masks = static_cast<int>(request.masks);
-  if (drafter.hidden.product != nullptr && request.states == nullptr) {
+  const int64_t* lengths = call.hypotheses.lengths;
+  const bool unread = request.states == nullptr || *std::min_element(lengths, lengths + rows) == 0;
+  if (drafter.hidden.product != nullptr && unread) {
     std::fill_n(call.sizes, rows, 0);  // blockwise heads have nothing to read yet
     return;
   }
@@ -441,19 +441,14 @@ bool Proposer::learn() {
   const DraftRequest& request = loop_.request;
   const bool judges = loop_.copy == nullptr && (request.confidence > 0 || request.costs != nullptr);
   int64_t accepted = 0, stopped = 0, rows = 0;
-  fresh_.resize(rows_);
   for (int row = 0; row < rows_; row++) {
     const int64_t *outcome = outcomes + 3 * row, kept = outcome[2];
-    fresh_[row] = outcome[0];
     const int64_t wanted = judges ? loop_.block : loop_.sizes[last + row];
     if (wanted == 0) continue;
     accepted += kept;
     stopped += kept < wanted;
     rows++;
   }
-  loop_.request.states = outputs_.states;
-  loop_.request.state_stride = loop_.block + 1;
-  loop_.request.sizes = fresh_.data();
   if (rows > 0) {
     loop_.accepted += loop_.forgets * (static_cast<double>(accepted) / rows - loop_.accepted);
     loop_.stopped += loop_.forgets * (static_cast<double>(stopped) / rows - loop_.stopped);

@@ -48,11 +48,10 @@ struct DraftRequest {
   int64_t masks;          // K
   int64_t first;          // position of the first token: 1 after a start symbol
   const int64_t* cached;  // [B], slots that the drafter's cache holds
-  // Hidden states of the tokens accepted since the last draft, [B][stride][read_layers x width];
-  // null before the first verification. sizes [B]: so many count.
+  // The verifier's hidden states [B][state_stride][read_layers x width], as of StepOutputs; zeros
+  // where nothing predicted a token; null for a drafter that reads none.
   const float* states;
   int64_t state_stride;
-  const int64_t* sizes;
   int32_t candidates;    // of each mask that the chain chooses among
   float confidence;      // end a draft before the first token that is less sure than this; 0: never
   // [masks + 1], what verifying 0, 1, ... tokens costs, in tokens: a draft ends where those expected
@@ -62,6 +61,8 @@ struct DraftRequest {
   const WordList* words;  // of the session's rows; null: any word is drafted
 
   void check() const;  // throws std::invalid_argument for what no draft begins with
+  // The state that predicted a row's last token. Throws std::invalid_argument: it is out of range.
+  const float* last_state(const Hypotheses& hypotheses, int row, int wide) const;
 };
 
 // A draft after the hypotheses, and where its tokens [B][token_stride] and sizes [B] go.
@@ -120,7 +121,6 @@ class Proposer {
   DraftLoop& loop_;
   const StepOutputs& outputs_;
   const Rules& rules_;
-  std::vector<int64_t> fresh_;  // [B], tokens emitted in the last iteration
 };
 
 }  // namespace specdec

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -57,10 +56,6 @@ const char* const kPartNames[] = {"self-attention's input",
                                   "fc2",
                                   "vocabulary"};
 
-void add(size_t count, const float* more, float* x) {
-  for (size_t i = 0; i < count; i++) x[i] += more[i];
-}
-
 // One sublayer around `body(input, x)`, which adds its result to x: the norm comes first or last.
 template <typename Body>
 void sublayer(const Shape& shape, const Norm& norm, int tokens, float* x, Scratch& scratch,
@@ -89,36 +84,6 @@ void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, 
                       After::kAdd);
            });
 }
-
-// What tokens see where slots of their source stand before their own.
-class Joined {
- public:
-  // before: of each token, its source's slots, all of which it sees; `front` at most.
-  Visibility after_source(const Visibility& own, const std::vector<int>& before, int front) {
-    Visibility visible{};
-    visible.stride = own.stride + front;
-    if (own.allowed != nullptr) allowed_.resize(before.size() * visible.stride, 1);
-    if (own.path != nullptr) path_.resize(before.size() * visible.stride);
-    for (size_t i = 0; i < before.size(); i++) {
-      const int source = before[i], upto = own.upto[i];
-      const size_t at = i * visible.stride;
-      upto_.push_back(source + upto);
-      if (own.allowed != nullptr)
-        std::copy_n(own.allowed + i * own.stride, upto, &allowed_[at + source]);
-      if (own.path == nullptr) continue;
-      std::iota(&path_[at], &path_[at] + source, 0);
-      for (int t = 0; t < upto; t++) path_[at + source + t] = source + own.path[i * own.stride + t];
-    }
-    visible.upto = upto_.data();
-    if (own.allowed != nullptr) visible.allowed = allowed_.data();
-    if (own.path != nullptr) visible.path = path_.data();
-    return visible;
-  }
-
- private:
-  std::vector<int> upto_, path_;
-  std::vector<uint8_t> allowed_;
-};
 
 // The wanted tokens of a block.
 class Narrowed {
@@ -170,9 +135,7 @@ Stack::Stack(const Shape& shape) : shape(shape) {
   require(shape.width % shape.heads == 0, "the width is no multiple of the number of heads");
   require(shape.activation >= 0 && shape.activation < static_cast<int>(Activation::kCount),
           "an activation of unknown kind");
-  require(shape.decoder || !shape.reads_source(), "an encoder that reads encoder states");
-  require(!shape.joined || shape.source == shape.width,
-          "wrong size: encoder states before the self-attention's own");
+  require(shape.decoder || !shape.cross, "an encoder that reads encoder states");
   layers.resize(shape.layers);
 }
 
@@ -277,15 +240,14 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   for (std::vector<KeyValues>* caches : {&self_, &cross_})
     while (caches->size() < static_cast<size_t>(shape.layers))
       caches->emplace_back(shape.heads, head);
-  front_ = shape.joined ? source : 0;
-  most_slots_ = std::max(most_slots_, front_ + capacity);
-  for (KeyValues& cache : self_) cache.make_room(rows, front_ + capacity, most_slots_);
+  most_slots_ = std::max(most_slots_, capacity);
+  for (KeyValues& cache : self_) cache.make_room(rows, capacity, most_slots_);
   for (KeyValues& cache : cross_)
     if (shape.cross) cache.make_room(rows, source, source);
-  capacity_ = self_.empty() ? capacity : self_[0].capacity() - front_;
+  capacity_ = self_.empty() ? capacity : self_[0].capacity();
   const Ragged ragged(rows, source, hidden);
   const int tokens = ragged.tokens();
-  if (tokens < rows * source && shape.reads_source()) {
+  if (tokens < rows * source && shape.cross) {
     float* kept = scratch_.x.reserve(static_cast<size_t>(tokens) * wide);
     ragged.gather(states, wide, kept);
     states = kept;
@@ -293,27 +255,22 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   places_.assign(rows, {});
   source_.resize(rows);
   for (int row = 0; row < rows; row++) source_[row] = ragged.length(row);
-  for (int i = 0; i < shape.layers; i++) write_source(i, ragged, states);
+  for (int i = 0; shape.cross && i < shape.layers; i++) write_source(i, ragged, states);
   physical_.resize(rows);
   for (int row = 0; row < rows; row++) physical_[row] = row;
 }
 
-// Keys and values of encoder states: for the cross-attention, and before the self-attention's own.
+// Keys and values of encoder states for the cross-attention.
 void Session::write_source(int layer, const Ragged& ragged, const float* states) {
-  const Shape& shape = stack.shape;
-  const auto put = [&](Part part, std::vector<KeyValues>& caches) {
-    const Matrix& product = *stack.layers[layer].parts[part];
-    const int tokens = ragged.tokens(), wide = product.out();
-    float* fused = scratch_.fused.reserve(static_cast<size_t>(tokens) * wide);
-    multiply(product, tokens, states, shape.source, fused, wide, After::kStore);
-    for (int row = 0; row < static_cast<int>(source_.size()); row++)
-      for (int t = 0; t < source_[row]; t++) {
-        const float* end = fused + (ragged.first[row] + t + 1) * wide;
-        caches[layer].put(row, t, end - 2 * shape.width, end - shape.width);
-      }
-  };
-  if (shape.cross) put(kCrossKeyValue, cross_);
-  if (shape.joined) put(kSelfQueryKeyValue, self_);
+  const Matrix& product = *stack.layers[layer].parts[kCrossKeyValue];
+  const int tokens = ragged.tokens(), width = stack.shape.width;
+  float* fused = scratch_.fused.reserve(static_cast<size_t>(tokens) * 2 * width);
+  multiply(product, tokens, states, stack.shape.source, fused, 2 * width, After::kStore);
+  for (int row = 0; row < static_cast<int>(source_.size()); row++)
+    for (int t = 0; t < source_[row]; t++) {
+      const float* keys = fused + (ragged.first[row] + t) * 2 * width;
+      cross_[layer].put(row, t, keys, keys + width);
+    }
 }
 
 void Session::reserve(int capacity) {
@@ -321,16 +278,15 @@ void Session::reserve(int capacity) {
     capacity_ = std::max(capacity, capacity_);
     return;
   }
-  const Shape& shape = stack.shape;
   const int slots = std::max(capacity, 2 * capacity_), rows = static_cast<int>(source_.size());
   for (KeyValues& cache : self_) {
-    KeyValues grown(shape.heads, stack.head_width());
-    grown.make_room(rows, front_ + slots, front_ + slots);
+    KeyValues grown(stack.shape.heads, stack.head_width());
+    grown.make_room(rows, slots, slots);
     grown.copy_from(cache, rows, cache.capacity());
     cache = std::move(grown);
   }
-  capacity_ = self_[0].capacity() - front_;
-  most_slots_ = std::max(most_slots_, front_ + capacity_);
+  capacity_ = self_[0].capacity();
+  most_slots_ = std::max(most_slots_, capacity_);
 }
 
 void Session::select(int count, const int64_t* rows) {
@@ -366,8 +322,7 @@ void Session::write(int layer, const Block& block, const float* fused) {
   const int width = stack.shape.width;
   for (int i = 0; i < block.tokens; i++) {
     const float* mine = fused + static_cast<size_t>(i) * 3 * width;
-    self_[layer].put(physical_[block.row[i]], before(block.row[i]) + block.slot[i], mine + width,
-                     mine + 2 * width);
+    self_[layer].put(physical_[block.row[i]], block.slot[i], mine + width, mine + 2 * width);
   }
 }
 
@@ -424,16 +379,9 @@ void Session::run(const Block& whole, const float* embedded, float* features,
   float* attended = scratch_.attended.reserve(size);
   float* fused = scratch_.fused.reserve(3 * size);
   std::copy_n(embedded, size, x);
-  Joined joined;
-  if (shape.joined) {
-    std::vector<int> sources;
-    for (int t = 0; t < block.tokens; t++) sources.push_back(before(block.row[t]));
-    block.visible = joined.after_source(whole.visible, sources, front_);
-  }
   Narrowed narrowed;
   for (int i = 0; i < final; i++) {
     const Layer& layer = stack.layers[i];
-    if (extras.bias != nullptr && i > 0) add(size, extras.bias, x);
     if (shape.pre_norm) normalise(layer.norms[kSelfNorm], block.tokens, width, x, normed);
     multiply(*layer.parts[kSelfQueryKeyValue], block.tokens, shape.pre_norm ? normed : x, width,
              fused, 3 * width, After::kStore);

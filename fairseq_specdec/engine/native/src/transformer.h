@@ -41,13 +41,10 @@ struct Shape {
   int layers, width, inner, heads;
   int decoder;   // may have sessions
   int cross;     // has cross-attention
-  int joined;    // the self-attention's keys stand after keys of the encoder states
   int pre_norm;  // else norms come after the residual sum
   int activation;
   int source;    // width of the encoder states that a decoder reads
   int features;  // width of what the vocabulary reads: another than `width` behind a projection
-
-  bool reads_source() const { return cross || joined; }
 };
 
 // Rows and columns of a matrix.
@@ -103,7 +100,6 @@ struct Block {
 
 // What a run does besides; each of it may be left out.
 struct RunExtras {
-  const float* bias = nullptr;      // [tokens][width], added before every layer but the first
   const uint8_t* wanted = nullptr;  // marks the tokens whose features are wanted; null for all
   std::vector<int> read;  // layers, counted from 1, whose outputs go side by side into states
   float* states = nullptr;
@@ -136,8 +132,6 @@ class Session {
   const Stack& stack;
 
  private:
-  // Slots of the self-attention that a row's source takes, before those of its tokens.
-  int before(int row) const { return stack.shape.joined ? source_[physical_[row]] : 0; }
   void write_source(int layer, const Ragged& ragged, const float* states);
   void write(int layer, const Block& block, const float* fused);
   void cross_attention(int layer, const Block& block, float* x);
@@ -149,8 +143,7 @@ class Session {
   std::vector<int> physical_;  // of live rows: where their caches lie
   std::vector<int> source_;    // of all rows: their tokens without padding
   std::vector<std::vector<int>> places_;  // of all rows: of their first slots
-  int front_ = 0;       // most slots that a source takes
-  int capacity_ = 0;    // slots of a row after those
+  int capacity_ = 0;    // slots of a row
   int most_slots_ = 0;  // that a batch ever had
   Scratch scratch_;
 };

@@ -20,7 +20,6 @@ struct RunCall {
   // [rows][width], places of the tokens in their sequences, where slots are taken in any order:
   // then a token attends to what it is allowed to in the order of places; or null
   const int64_t* places;
-  const float* bias;  // [rows][width][C], or null
   int64_t wanted;     // last columns whose features are wanted
   int64_t read_count;
   const int32_t* read;
@@ -73,7 +72,7 @@ void run(Session& session, const RunCall& call) {
     block.visible.allowed = call.allowed;
   block.visible.stride = static_cast<size_t>(call.upto);
   session.run(block, call.x, call.features,
-              {call.bias, call.wanted < call.width ? wanted.data() : nullptr, read, call.states});
+              {call.wanted < call.width ? wanted.data() : nullptr, read, call.states});
 }
 
 struct VerifyCall {
@@ -208,7 +207,7 @@ SPECDEC_API int specdec_session_open(void* session, int rows, int source, int wi
     auto& self = *static_cast<Session*>(session);
     for (int count : {rows, source, capacity}) bounded(count, 1, "an empty batch");
     bounded(int64_t{rows} * source, 1, "a batch of impossible size");
-    require(!self.stack.shape.reads_source() || width == self.stack.shape.source,
+    require(!self.stack.shape.cross || width == self.stack.shape.source,
             "encoder states of another width than the decoder reads");
     self.open(rows, source, states, hidden, capacity);
   });

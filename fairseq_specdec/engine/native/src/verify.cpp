@@ -167,6 +167,8 @@ class Iteration {
       total_ += size + 1;
     }
     bounded(longest, 0, "impossible lengths");
+    require(call_.outputs.states == nullptr || longest + 1 < call_.outputs.state_stride,
+            "no room for the hidden states");
     bounded(total_, 1, "impossible lengths");
     session_.reserve(static_cast<int>(longest) + 1);
   }
@@ -181,7 +183,7 @@ class Iteration {
                       Visibility{entries_.upto.data()}};
     features_ = features.reserve(size);
     states_ = call_.outputs.states == nullptr ? nullptr : states.reserve(size * call_.read.size());
-    session_.run(block, x, features_, {nullptr, nullptr, call_.read, states_});
+    session_.run(block, x, features_, {nullptr, call_.read, states_});
     logits_ = logits.reserve(static_cast<size_t>(total_) * words_);
   }
 
@@ -233,13 +235,15 @@ class Iteration {
     return true;
   }
 
-  // Only now: those of the iteration before are still the caller's where this one is left to it.
   void store() {
     std::copy(spent_.begin(), spent_.end(), call_.hypotheses.spent);
     const size_t wide = call_.read.size() * width_;
-    for (int row = 0; row < rows_ && call_.outputs.states != nullptr; row++)
+    const StepOutputs& outputs = call_.outputs;
+    for (int row = 0; row < rows_ && outputs.states != nullptr; row++) {
+      const int64_t column = row * outputs.state_stride + call_.hypotheses.lengths[row] + 1;
       std::copy_n(states_ + entries_.first[row] * wide, (call_.drafts.sizes[row] + 1) * wide,
-                  call_.outputs.states + row * (call_.drafts.width + 1) * wide);
+                  outputs.states + column * wide);
+    }
   }
 
   Session& session_;
@@ -280,8 +284,6 @@ int verify(Session& session, Verification call, const Propose& propose, int max_
     if (ended) return done + 1;
     now.outcomes += 3 * rows;
     if (now.choices != nullptr) now.choices += entries;
-    if (now.states != nullptr && now.states_per_iteration)
-      now.states += entries * call.read.size() * call.embedding.width;
   }
   return max_iterations;
 }

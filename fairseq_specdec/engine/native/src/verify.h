@@ -97,8 +97,10 @@ struct StepOutputs {
   int64_t* outcomes;  // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
   int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries reached; or null
   double* seconds;   // [iterations]
-  float* states;     // [iterations][B][N + 1][read layers x width]; or null
-  int64_t states_per_iteration;  // 1 if states has room for each iteration, 0 for the last one
+  // [B][state_stride][read layers x width], or null: entry c is the hidden state that predicted the
+  // token in column c of the hypothesis
+  float* states;
+  int64_t state_stride;
 };
 
 // Drafts for the next iteration; false where there is nothing more to draft.

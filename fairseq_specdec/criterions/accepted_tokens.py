@@ -12,10 +12,10 @@ from fairseq_specdec.errors import UsageError
 
 from ..checkpoints.verifier import load_models
 from ..config import decoding_settings
+from ..decoding.builder import Overrides, build_generator
+from ..decoding.drafter_file import check_reading
+from ..decoding.stats import DecodingStats
 from ..drafting import DraftOptions, NarBlockDrafter
-from .builder import Overrides, build_generator
-from .drafter_file import check_reading
-from .stats import DecodingStats
 
 
 class AcceptedTokens:

@@ -9,9 +9,8 @@ import textwrap
 from collections.abc import Iterator
 
 from fairseq_specdec.config import OWN_FIELDS
+from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.errors import UsageError
-
-from .strategies import OWN_FLAGS, STRATEGIES
 
 TASK = "translation_specdec"
 INDENT = " " * 6

@@ -8,9 +8,9 @@ from toy_blockwise import save_checkpoint
 from toy_translation import ids, make_sample, make_task, pad_to, sentences, toy_drafter, toy_model
 from toy_translation import translate as translation
 
+from fairseq_specdec.criterions import accepted_tokens
+from fairseq_specdec.criterions.accepted_tokens import AcceptedTokens
 from fairseq_specdec.criterions.glancing_block_loss import GlancingBlockLoss
-from fairseq_specdec.decoding import accepted_tokens
-from fairseq_specdec.decoding.accepted_tokens import AcceptedTokens
 
 EOS = 2
 

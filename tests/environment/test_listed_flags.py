@@ -6,9 +6,9 @@ import pytest
 from fairseq.tasks.translation import TranslationConfig
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.decoding.listed_flags import listed
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.environment.cli import cli_main
+from fairseq_specdec.environment.listed_flags import listed
 
 
 def flags_in(text):

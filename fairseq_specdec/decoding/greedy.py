@@ -1,0 +1,257 @@
+"""Greedy decoding of one batch: propose, lay out, score, constrain, advance, read back.
+
+Greedy search emits the verifier's likeliest token; with drafts one pass of the verifier decides
+several tokens (Ge et al. 2022, Algorithm 1). The acceptance rule says which draft tokens are kept.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_specdec.drafting.base import SilentSession
+from fairseq_specdec.drafting.plan import Plan
+from fairseq_specdec.engine.scores import Edits, Scores
+from fairseq_specdec.engine.state import Draft, Layout, Rows
+
+from .batch import OpenBatch
+from .failures import refuse_sentence
+from .iteration import Iteration
+from .native_chains import NativeChains
+
+
+class Batch(OpenBatch):
+    """The live rows of one batch. Rows that reach </s> leave it. ``close`` ends it.
+
+    Attributes:
+        rows: the outputs of the live sentences.
+        rule: for this batch.
+        prefix: long [B, P] forced first tokens, padded on the right; or None.
+    """
+
+    widest = 32  # the cache grows where a draft is longer
+
+    def begin(self, src_tokens: Tensor, start: int, prefix: Tensor | None) -> None:
+        parts, count = self.parts, len(src_tokens)
+        self.rows = Rows(count, self.max_len + 3, start, parts.policy.pad, src_tokens)
+        self.rule = parts.rule.open(count, src_tokens.device)
+        self.prefix = prefix
+        self._forced: Draft | None = None
+        if prefix is not None and self.rule.keeps_forced:
+            self._forced = parts.policy.forced_draft(prefix, self.limits)
+        self.native = None if parts.native is None else NativeChains(parts.native, self)
+        self.rounds = 0
+
+    def iterate(self, max_iterations: int = 1) -> None:
+        """One iteration for every live row, or several; then rows leave that have ended.
+        ``max_iterations``: the native library may do up to so many iterations, until a row ends."""
+        rounds: list[Iteration] = []
+        draft = None
+        if self.native is not None:
+            max_iterations = min(max_iterations, self.max_len + 1 - self.rows.longest)
+            rounds, draft = self.native.run(max_iterations)
+        for done in rounds or [self.step(draft)]:
+            self._book(done)
+        self._leave(done.done)
+
+    def step(self, draft: Draft | None = None) -> Iteration:
+        """One iteration for every live row, with any drafter, rule and verifier; the host waits
+        once for the device. ``draft``: to verify; None for the forced one or the drafter's."""
+        rows, timer = self.rows, self.stats.stopwatch
+        # On a GPU the clock would wait for it.
+        timed = self.parts.options.keep_trace or not rows.tokens.is_cuda
+        before = timer.lap() if timed else (0.0, 0.0, 0.0)
+        # Propose.
+        draft = draft or self.take_forced() or self.propose(self.plan())
+        with timer("verifier"):
+            # Lay out. The last token comes first: its keys and values are in no cache yet.
+            rows.reserve(draft.width + 1)
+            tokens = torch.cat([rows.last(), draft.tokens], 1) if draft.width else rows.last()
+            layout = Layout.chain(rows, draft.width + 1)
+            # Score and constrain, unless the drafts end all sentences; on a GPU that is not asked.
+            edits = self._edits(draft)
+            ended, scores = self._ended(draft, edits), None
+            if ended is None or ended.is_cuda or not bool(ended.all()):
+                scores = self.session.score(tokens, layout)
+                scores.edit(edits)
+            # Advance, and read back.
+            done = self._advance(draft, layout.slots, scores, ended)
+        if timed:
+            now = timer.lap()
+            spent = (now[0] - before[0], now[1] - before[1], now[2] - before[2])
+            done = done._replace(seconds=spent)
+        return done._replace(passes=draft.passes, forced=draft.forced)
+
+    def plan(self) -> Plan:
+        """How much the next iteration drafts."""
+        plan = self.budget.plan(len(self.rows.lengths_cpu))
+        if self.budget.over and not self.drafts.never_drafts:
+            self.drafts.close()
+            self.drafts = SilentSession()
+        return plan
+
+    def take_forced(self) -> Draft | None:
+        """The draft of the first iteration, where outputs must begin with a prefix; then None."""
+        draft, self._forced = self._forced, None
+        return draft
+
+    def propose(self, plan: Plan) -> Draft:
+        """What the drafter proposes, within the plan and the length limit."""
+        rows, limits = self.rows, self.limits
+        with self.stats.stopwatch("drafter"):
+            costs = (plan.costs,) if self.budget.ends_early else ()
+            draft = self.drafts.propose(rows, plan.size, *costs)
+            # A draft may reach the length limit, not pass it: there only </s> can follow.
+            max_tokens = limits.longest - rows.shortest
+            if plan.size is not None:
+                max_tokens = min(max_tokens, plan.size)
+            near = rows.longest + draft.width > limits.shortest
+            return draft.limited(max_tokens, limits.of_rows - rows.lengths if near else None)
+
+    def _edits(self, draft: Draft) -> Edits:
+        """The decoding constraints on the draft's tokens and the bonus token."""
+        rows, policy = self.rows, self.parts.policy
+        if policy.reads_hypotheses and draft.width > 0:
+            columns = torch.arange(1, draft.width + 1, device=draft.tokens.device)
+            rows.tokens.scatter_(1, rows.lengths.unsqueeze(1) + columns, draft.tokens)
+        return policy.edits(rows, draft.width + 1, self.limits, self.prefix)
+
+    def _ended(self, draft: Draft, edits: Edits) -> Tensor | None:
+        """Bool [B], rows whose draft is the rest of the sentence, unverified: the rule trusts it
+        and the constraints allow it. None where the rule trusts no endings."""
+        if not self.rule.trusts_endings or draft.scores is None or draft.width == 0:
+            return None
+        sizes = draft.sizes.unsqueeze(1)
+        last = draft.tokens.gather(1, (sizes - 1).clamp(min=0))
+        ended = ((last == self.parts.policy.eos) & (sizes > 0)).squeeze(1)
+        allowed = edits.allow(draft.tokens)
+        allowed |= torch.arange(draft.width, device=sizes.device) >= sizes
+        return ended & allowed.all(1)
+
+    def _advance(
+        self, draft: Draft, after: Tensor, scores: Scores | None, ended: Tensor | None
+    ) -> Iteration:
+        """Add the accepted draft tokens and the bonus token to every row, and read back what the
+        host needs of it: the iteration's one synchronisation.
+
+        Args:
+            draft: N draft tokens per row.
+            after: long [B, N + 1], where the last token and the draft stand.
+            scores: of N + 1 entries; None where all rows have ended.
+            ended: bool [B], rows that their draft ends, unverified; or None.
+        """
+        rows, traced = self.rows, self.parts.options.keep_trace
+        counts = bonus = draft.sizes
+        if scores is not None:
+            counts, bonus = self.rule.accept(draft, scores)
+        if ended is not None:
+            counts = torch.where(ended, draft.sizes, counts)
+        emitted = bonus.unsqueeze(1)
+        if draft.width > 0:
+            emitted = torch.cat([draft.tokens, emitted], 1)
+            emitted = emitted.scatter(1, counts.unsqueeze(1), bonus.unsqueeze(1))
+        sizes, done = emitted_sizes(emitted, counts, self.parts.policy.eos)
+        # Columns after the emitted ones are overwritten by later iterations.
+        rows.tokens.scatter_(1, after + 1, emitted)
+        # On a GPU the largest size would cost a synchronisation.
+        reached = emitted.size(1) if emitted.is_cuda else int(sizes.max())
+        own = None if scores is None else scores.of(emitted[:, :reached])
+        if ended is not None and draft.scores is not None:
+            drafted = F.pad(draft.scores, (0, 1))[:, :reached]
+            own = drafted if own is None else torch.where(ended.unsqueeze(1), drafted, own)
+        assert own is not None
+        rows.scores.scatter_(1, after[:, :reached], own)
+        finite = own > float("-inf")  # neither NaN nor -inf is a token's log-probability
+        if emitted.size(1) == 1:
+            broken = ~finite
+        else:
+            inside = torch.arange(reached, device=sizes.device) < sizes.unsqueeze(1)
+            broken = (inside > finite).any(1, keepdim=True)
+
+        table = [sizes, done, counts, broken.squeeze(1), draft.sizes]
+        table += [] if ended is None else [ended]
+        blocks = [emitted] if traced or emitted.is_cuda else []
+        if traced:
+            blocks += [emitted if scores is None else scores.best(), draft.tokens]
+        read = torch.cat([torch.stack(table, 1), *blocks], 1).tolist()
+        at, width = len(table), draft.width + 1
+        added, ends, kept, lost, proposed, *trusted = list(zip(*read))[:at]
+        kept = tuple(map(min, kept, added))
+        iteration = Iteration(added, ends, kept, lost, proposed)
+        if trusted:
+            iteration = iteration._replace(unverified=list(map(bool, trusted[0])))
+        pairs = list(zip(read, iteration.sizes))
+        words = [row[at : at + size] for row, size in pairs] if blocks else None
+        rows.grow(sizes, iteration.sizes, words)
+        if not traced or words is None:
+            return iteration
+        best, drafts = at + width, at + 2 * width
+        return iteration._replace(
+            emitted=words,
+            choices=[row[best : best + size] for row, size in pairs],
+            drafts=[row[drafts : drafts + n] for row, n in zip(read, iteration.proposed)],
+        )
+
+    def _book(self, done: Iteration) -> None:
+        """Take note of an iteration that was done."""
+        if any(done.broken):
+            self._refuse(done)
+        if self.parts.options.keep_trace:
+            self.iterations.append(done._replace(rows=self.rows.origin))
+        self.rounds += done.times
+        self.stats.count(done)
+        if not done.forced:
+            self.budget.learn(done)
+
+    def _leave(self, done: Sequence[int]) -> None:
+        """Let the rows leave that have ended."""
+        rows, keep = self.rows, []
+        for row, ended in enumerate(done):
+            if ended:
+                self.end(rows, row, self.rounds)
+            else:
+                keep.append(row)
+        if len(keep) == len(done):
+            return
+        kept = rows.keep(keep)
+        if keep:
+            self.limits = self.limits.select(kept)
+            if self.prefix is not None:
+                self.prefix = self.prefix.index_select(0, kept)
+            self.session.keep(kept, len(keep))
+            self.drafts.keep(kept, keep)
+            self.rule.select(kept)
+
+    def _refuse(self, done: Iteration) -> None:
+        """Raise for the first row that was given a token without a log-probability."""
+        row, rows = list(map(bool, done.broken)).index(True), self.rows
+        end = rows.lengths_cpu[row]
+        start = end - done.sizes[row]
+        scores = rows.scores[row, start:end].tolist()
+        at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
+        models, broken = self.parts.verifier.models, scores[at] != scores[at]
+        refuse_sentence(models, broken, start + at, rows.origin[row])
+
+    def close(self) -> None:
+        """Keep what was learnt of drafts, return the caches, and stop the clock."""
+        self.budget.close()
+        super().close()
+
+
+def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> tuple[Tensor, Tensor]:
+    """How many tokens an iteration adds; </s> accepted inside a draft ends the sentence there.
+
+    Args:
+        emitted: long [B, K+1], accepted tokens, the bonus token, then anything.
+        counts: long [B], accepted tokens.
+
+    Returns:
+        (long [B], 1 .. K+1; bool [B], whether the sentence ended).
+    """
+    width = emitted.size(1)
+    if width == 1:  # fewer kernels to launch
+        return counts + 1, (emitted == eos).squeeze(1)
+    columns = torch.arange(width, device=emitted.device)
+    first = torch.where(emitted == eos, columns, width).amin(1)
+    return torch.minimum(first, counts) + 1, first <= counts

@@ -1,0 +1,152 @@
+"""What the sessions of all backends share: a batch of a decoder, run over blocks of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from .eager.positions import position_rows
+from .state import Layout
+
+Product = Callable[[Tensor], Tensor]
+
+
+class Embedding:
+    """What a decoder does before its layers: tokens, and positions.
+
+    Args:
+        decoder: fairseq ``TransformerDecoder`` or any module with its attributes.
+        linear: makes a product of a weight and a bias.
+    """
+
+    def __init__(self, decoder: Any, linear: Callable[[Tensor, Tensor | None], Product]) -> None:
+        self.decoder = decoder
+        products = (decoder.quant_noise, decoder.project_in_dim)
+        self.products = [linear(x.weight, x.bias) for x in products if x is not None]
+        self._positions: Tensor | None = None
+
+    def positions(self, count: int, like: Tensor) -> Tensor | None:
+        """[count or more, C], the embeddings of positions 0, 1, ...; None for a model without.
+        Raises UsageError: learned positions are fewer."""
+        decoder = self.decoder
+        if decoder.embed_positions is None:
+            return None
+        table = self._positions
+        if table is None or table.size(0) < count:
+            table = position_rows(decoder.embed_positions, decoder.padding_idx, count).to(like)
+            self._positions = table  # if two threads compute it, either result will do
+        return table
+
+    def __call__(self, tokens: Tensor, layout: Layout, positions: Tensor | None) -> Tensor:
+        """[B, W, C] of tokens (long [B, W]) at the positions of a layout, whose embeddings are
+        given: [count, C], the last of which serves all further ones."""
+        decoder = self.decoder
+        x: Tensor = decoder.embed_scale * decoder.embed_tokens(tokens)
+        for product in self.products:
+            x = product(x)
+        if positions is not None:
+            x = x + _rows_of(positions, layout)
+        return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
+
+
+def _rows_of(table: Tensor, layout: Layout) -> Tensor:
+    """[B or 1, W, C]."""
+    count, first = table.size(0), layout.run_from
+    if first is not None and layout.in_order and layout.upto <= count:
+        return table[first : layout.upto].unsqueeze(0)
+    places = layout.positions
+    return F.embedding(places.clamp(max=count - 1) if layout.upto > count else places, table)
+
+
+Weights = TypeVar("Weights")
+
+
+class Session(Generic[Weights]):
+    """One batch of a decoder: its cache, and keys and values of the source. It knows nothing of
+    lengths: what a block sees is in its layout.
+
+    Attributes:
+        weights: of the decoder; sessions of many threads share them.
+        positions: [count, C], embeddings of positions; None for a decoder without, or one whose
+            blocks come embedded.
+        states: [B, T, n C], hidden states of the layers to read, side by side, at the column of the
+            token that they predicted; zeros where nothing was predicted. None without such layers.
+
+    Args:
+        embedding: of the decoder, for ``run``; or None.
+        positions: as the attribute.
+    """
+
+    def __init__(
+        self, weights: Weights, embedding: Embedding | None = None, positions: Tensor | None = None
+    ) -> None:
+        self.weights = weights
+        self.embedding = embedding
+        self.positions = positions
+        self.states: Tensor | None = None
+
+    def run(self, tokens: Tensor, layout: Layout) -> Tensor:
+        """Write a block (long [B, W]) to the cache and attend; [B, W, C'] for ``logits``."""
+        assert self.embedding is not None, "the blocks of this decoder come embedded"
+        return self.run_embedded(self.embedding(tokens, layout, self.positions), layout)
+
+    def run_embedded(
+        self, x: Tensor, layout: Layout, layer_bias: Tensor | None = None, wanted: int | None = None
+    ) -> Tensor:
+        """Write a block to the cache and attend.
+
+        Args:
+            x: [B, W, C].
+            layout: its places.
+            layer_bias: [B, W, C], added to the input of every layer but the first; or None.
+            wanted: only the last so many positions are wanted; the last layer keeps the keys and
+                values of the others and computes nothing else for them. Not with layers to read.
+
+        Returns:
+            [B, W, C'] ([B, wanted, C']), ready for ``logits``.
+        """
+        raise NotImplementedError
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[.., V] of features [.., C']."""
+        raise NotImplementedError
+
+    def replay(
+        self, tokens: Tensor, layout: Layout, finish: Callable[[Any, Tensor], Tensor]
+    ) -> Tensor | None:
+        """``finish(self, run(tokens, layout))`` by a CUDA graph; None where there is none for these
+        shapes."""
+        return None
+
+    def padded(self, width: int, upto: int) -> tuple[int, int]:
+        """To how many columns, and slots to look at, a block of scattered tokens has to be filled
+        up for ``replay``."""
+        return width, upto
+
+    def reserve_states(self, columns: int, rows: int, size: int, like: Tensor) -> Tensor:
+        """``states`` with room for so many columns of B ``rows``, n C = ``size``."""
+        if self.states is None:
+            self.states = like.new_zeros(rows, columns, size)
+        elif self.states.size(1) < columns:
+            more = max(columns, 2 * self.states.size(1)) - self.states.size(1)
+            self.states = F.pad(self.states, (0, 0, 0, more))
+        return self.states
+
+    def keep_states(self, layout: Layout, read: Tensor) -> None:
+        """Store the hidden states [B, W, n C] of a block in ``states``; in any other order than
+        that of the positions nobody reads them."""
+        if layout.in_order:
+            states = self.reserve_states(layout.upto + 1, read.size(0), read.size(2), read)
+            at = (layout.positions + 1).unsqueeze(2).expand(read.shape)
+            states.scatter_(1, at, read)
+
+    def keep(self, rows: Tensor, count: int) -> None:
+        """Keep only these rows (``count`` ascending numbers, long [count] on the device)."""
+        if self.states is not None:
+            self.states = self.states.index_select(0, rows)
+
+    def close(self) -> None:
+        """End the batch; other batches may use its buffers."""

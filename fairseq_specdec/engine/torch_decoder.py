@@ -1,0 +1,316 @@
+"""A fairseq Transformer decoder with torch operators, run over blocks of tokens after a cache.
+
+In incremental mode a stock ``TransformerDecoder`` looks at the last token only and applies no
+causal mask, so it cannot score a block. Its weights can: here they are read once (queries, keys
+and values fused into one product) and run over [cached prefix + block].
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .eager.attention import additive, attend
+from .eager.linear import Linear
+from .eager.norm import Norm
+from .eager.packed_heads import PackedHeads
+from .eager.parts import check_stack
+from .eager.vocabulary import vocabulary_product
+from .session import Embedding, Session
+from .state import Layout
+
+
+class _Layer:
+    """The weights of one decoder layer, as products to call."""
+
+    def __init__(self, layer: Any, free_unpacked: bool) -> None:
+        of = functools.partial(Linear.of, free_unpacked=free_unpacked)
+        self.pre_norm = layer.normalize_before
+        self.heads = layer.self_attn.num_heads
+        attention = layer.self_attn
+        self.qkv = of(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = of(attention.out_proj)
+        attention = layer.encoder_attn
+        self.crosses = attention is not None
+        if self.crosses:
+            self.cross_query = of(attention.q_proj)
+            self.cross_key_value = of(attention.k_proj, attention.v_proj)
+            self.cross_out = of(attention.out_proj)
+            self.cross_norm = Norm(layer.encoder_attn_layer_norm)
+        self.fc1 = of(layer.fc1)
+        self.fc2 = of(layer.fc2)
+        self.activation = layer.activation_fn
+        self.self_norm = Norm(layer.self_attn_layer_norm)
+        self.final_norm = Norm(layer.final_layer_norm)
+
+    def read_source(self, source: Tensor) -> Tensor | None:
+        """Keys and values [2, B, H, S, D] of the encoder's output [B, S, C]; None for a layer that
+        does not attend to it."""
+        if not self.crosses:
+            return None
+        both: Tensor = self.cross_key_value(source).unflatten(2, (2, self.heads, -1))
+        return both.permute(2, 0, 3, 1, 4).contiguous()
+
+    def attend(
+        self, x: Tensor, cache: KVCache, index: int, mask: Tensor | None, wanted: int
+    ) -> Tensor:
+        """The first sublayer, with its residual and norm: [B, wanted, C] of [B, W, C]."""
+        residual, size = x, self.out.size
+        if self.pre_norm:
+            x = self.self_norm(x)
+        fused = self.qkv(x)
+        keys, values = cache.write(index, fused[..., size:])
+        if wanted < x.size(1):
+            fused, residual = fused[:, -wanted:], residual[:, -wanted:]
+            mask = None if mask is None else mask[:, :, -wanted:]
+        query = fused[..., :size].unflatten(2, (self.heads, -1))
+        x = residual + self.out(attend(query, keys, values, mask))
+        return x if self.pre_norm else self.self_norm(x)
+
+    def attend_to_source(self, x: Tensor, cross: Tensor | None, mask: Tensor | None) -> Tensor:
+        """The second sublayer, with its residual and norm (``cross``: [2, B, H, S, D])."""
+        if cross is None:
+            return x
+        residual = x
+        if self.pre_norm:
+            x = self.cross_norm(x)
+        query = self.cross_query(x).unflatten(2, (self.heads, -1))
+        x = residual + self.cross_out(attend(query, cross[0], cross[1], mask))
+        return x if self.pre_norm else self.cross_norm(x)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """The third sublayer, with its residual and norm."""
+        residual = x
+        if self.pre_norm:
+            x = self.final_norm(x)
+        x = residual + self.fc2(self.fc1.activated(x, self.activation))
+        return x if self.pre_norm else self.final_norm(x)
+
+
+def layer_bytes(decoder: Any) -> int:
+    """Bytes of the weights of a decoder's layers."""
+    parameters = (each for layer in decoder.layers for each in layer.parameters())
+    return sum(each.numel() * each.element_size() for each in parameters)
+
+
+class KVCache:
+    """Keys and values of every layer of one decoder, preallocated.
+
+    Slots that no layout shows are stale and are overwritten by later writes. They are finite
+    numbers (never uninitialised memory), because a masked NaN would still make the attention NaN.
+
+    The buffers outlive a batch: ``start`` reuses them when they are large enough. Each head's slots
+    are contiguous, so that attention is one batch of products over all heads of all rows.
+
+    Attributes:
+        slots: for each layer keys and values [2, rows, H, capacity, D].
+
+    Args:
+        heads: H, attention heads of a layer.
+        dim: D, size of a key of one head.
+    """
+
+    def __init__(self, layers: int, heads: int, dim: int) -> None:
+        self.layers, self.heads, self.dim = layers, heads, dim
+        self.slots: list[Tensor] = []
+        self.used = 0  # slots that this batch has looked at
+        self._flat: Tensor | None = None
+
+    @property
+    def capacity(self) -> int:
+        return self.slots[0].size(3) if self.slots else 0
+
+    def start(self, rows: int, capacity: int, like: Tensor) -> None:
+        """Begin a batch of ``rows`` rows, of up to ``capacity`` slots at first, in the number
+        format and on the device of ``like``."""
+        self.used = 0
+        if len(self.slots) == self.layers > 0:
+            _, have, _, most, _ = self.slots[0].shape
+            same = self.slots[0].dtype == like.dtype and self.slots[0].device == like.device
+            if same and have >= rows and most >= capacity:
+                return
+        shape = (2, rows, self.heads, max(capacity, self.capacity), self.dim)
+        self.slots = [like.new_zeros(shape) for _ in range(self.layers)]
+
+    def reserve(self, slots: int) -> None:
+        """Make room for ``slots`` slots in every row, doubling the capacity when it must grow."""
+        old = self.capacity
+        if slots > old and self.layers:
+            self.slots = [F.pad(each, (0, 0, 0, max(slots, 2 * old) - old)) for each in self.slots]
+
+    def place(self, layout: Layout) -> None:
+        """Set the slots of the next writes, in all layers."""
+        self.reserve(layout.upto)
+        self.used = max(self.used, layout.upto)
+        self._from, self._upto = layout.run_from, layout.upto
+        if layout.run_from is None and self.slots:
+            _, rows, heads, capacity, _ = self.slots[0].shape
+            first = torch.arange(2 * rows * heads, device=layout.slots.device) * capacity
+            first = first.view(2, rows, heads, 1)[:, : layout.slots.size(0)]
+            self._flat = (first + layout.slots.unsqueeze(1)).view(-1)
+
+    def write(self, layer: int, entries: Tensor) -> tuple[Tensor, Tensor]:
+        """Store keys and values in the slots that ``place`` set, and return those to attend to.
+        ``entries``: [B, W, 2 H D], keys of all heads, then values. Returns keys and values, each
+        [B, H, T, D], views of the buffer's first ``upto`` slots."""
+        buffer = self.slots[layer]
+        rows, width = entries.size(0), entries.size(1)
+        entries = entries.unflatten(2, (2, self.heads, self.dim)).permute(2, 0, 3, 1, 4)
+        if self._from is not None:
+            buffer[:, :rows, :, self._from : self._from + width] = entries
+        else:
+            assert self._flat is not None
+            flat = buffer.view(-1, self.dim)
+            flat.index_copy_(0, self._flat, entries.reshape(-1, self.dim))
+        seen = buffer[:, :rows, :, : self._upto]
+        return seen[0], seen[1]
+
+    def keep(self, rows: Tensor, count: int) -> None:
+        """Move these rows (``count`` ascending numbers) to the front."""
+        for buffer in self.slots:
+            buffer[:, :count, :, : self.used] = buffer[:, :, :, : self.used].index_select(1, rows)
+
+
+class TorchDecoder:
+    """The layers and projections of one decoder, laid out for decoding; nothing of it changes.
+
+    Sessions share it: ``open`` begins one.
+
+    Args:
+        decoder: fairseq ``TransformerDecoder`` or any module with its attributes.
+        name: what to call the model in errors, e.g. ``--path verifier.pt``.
+        read_layers: layers, counted from 1, whose hidden states a session keeps, side by side; the
+            last layer's have passed the final norm.
+        free_unpacked: free the decoder's weights that were packed, as ``Linear.of``.
+    """
+
+    def __init__(
+        self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
+    ) -> None:
+        check_stack(decoder, name)
+        self.layers = [_Layer(layer, free_unpacked) for layer in decoder.layers]
+        self.final_norm = decoder.layer_norm
+        self.project_out = decoder.project_out_dim
+        self.vocabulary = vocabulary_product(decoder, free_unpacked)
+        # A blockwise model's output is that of its head 1.
+        outputs = getattr(decoder, "block_heads", None)
+        learned = outputs is not None and outputs.first_is_learned
+        self.first_head = PackedHeads(outputs, 1, 1) if learned else None
+        self.width = self.layers[0].out.size if self.layers else decoder.embed_dim
+        self.heads = self.layers[0].heads if self.layers else 1
+        self.read_layers = frozenset(read_layers)
+        # Caches of sessions that are over; list operations are atomic, so threads may share it.
+        self.spare: list[KVCache] = []
+
+    def open(
+        self,
+        encoder_out: dict[str, Any],
+        capacity: int,
+        embedding: Embedding | None = None,
+        positions: Tensor | None = None,
+    ) -> TorchSession:
+        """Begin a batch.
+
+        Args:
+            encoder_out: as fairseq's encoders give it.
+            capacity: cache slots to prepare.
+            embedding, positions: as of ``Session``.
+        """
+        source = encoder_out["encoder_out"][0].transpose(0, 1).contiguous()
+        masks = encoder_out["encoder_padding_mask"]
+        try:
+            cache = self.spare.pop()
+        except IndexError:
+            cache = self._new_cache()
+        cache.start(source.size(0), capacity, source)
+        return self._session(cache, source, masks[0] if len(masks) else None, embedding, positions)
+
+    def _new_cache(self) -> KVCache:
+        return KVCache(len(self.layers), self.heads, self.width // self.heads)
+
+    def _session(self, *parts: Any) -> TorchSession:
+        return TorchSession(self, *parts)
+
+    def finish(self, x: Tensor) -> Tensor:
+        """[B, W, C'], what ``vocabulary`` reads, of the last layer's normed output [B, W, C]."""
+        if self.project_out is not None:
+            x = F.linear(x, self.project_out.weight, self.project_out.bias)
+        if self.first_head is not None:
+            x = self.first_head(x).squeeze(-2)
+        return x
+
+
+class TorchSession(Session[TorchDecoder]):
+    """One batch of a ``TorchDecoder``.
+
+    Args:
+        cache: for B rows.
+        source: [B, S, C], the encoder's output.
+        padding: bool [B, S], True at padding, or None.
+        embedding, positions: as of ``Session``.
+    """
+
+    def __init__(
+        self,
+        weights: TorchDecoder,
+        cache: KVCache,
+        source: Tensor,
+        padding: Tensor | None,
+        embedding: Embedding | None = None,
+        positions: Tensor | None = None,
+    ) -> None:
+        super().__init__(weights, embedding, positions)
+        self.cache = cache
+        # Keys and values of the source are computed once a batch.
+        self.cross = [layer.read_source(source) for layer in weights.layers]
+        self.cross_mask: Tensor | None = None
+        # Whether a GPU's mask hides anything is not asked: encoders give none where it does not.
+        if padding is not None and (padding.is_cuda or bool(padding.any())):
+            self.cross_mask = ~padding[:, None, None, :]
+            if padding.is_cuda:
+                self.cross_mask = additive(self.cross_mask, source)
+
+    def run_embedded(
+        self, x: Tensor, layout: Layout, layer_bias: Tensor | None = None, wanted: int | None = None
+    ) -> Tensor:
+        weights, mask = self.weights, layout.mask()
+        if x.is_cuda and mask is not None:
+            mask = additive(mask, x)
+        self.cache.place(layout)
+        read: list[Tensor] = []
+        final = len(weights.layers)
+        for i, layer in enumerate(weights.layers, start=1):
+            if layer_bias is not None and i > 1:
+                x = x + layer_bias
+            width = x.size(1) if wanted is None or i < final else wanted
+            x = layer.attend(x, self.cache, i - 1, mask, width)
+            x = layer.attend_to_source(x, self.cross[i - 1], self.cross_mask)
+            x = layer.feed_forward(x)
+            if i in weights.read_layers and i < final:
+                read.append(x)
+        if weights.final_norm is not None:
+            x = weights.final_norm(x)
+        if final in weights.read_layers:
+            read.append(x)
+        if read:
+            self.keep_states(layout, torch.cat(read, -1))
+        return weights.finish(x)
+
+    def logits(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.weights.vocabulary(features)
+        return logits
+
+    def keep(self, rows: Tensor, count: int) -> None:
+        super().keep(rows, count)
+        self.cache.keep(rows, count)
+        self.cross = [None if each is None else each.index_select(1, rows) for each in self.cross]
+        if self.cross_mask is not None:
+            self.cross_mask = self.cross_mask.index_select(0, rows)
+
+    def close(self) -> None:
+        self.weights.spare.append(self.cache)

@@ -1,0 +1,409 @@
+"""How much to draft: what emits most tokens in its time, by times that were measured or are set."""
+
+import types
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from on_gpu import on_gpu
+from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
+from toy_translation import assert_diverse, make_sample, sentences
+
+from fairseq_specdec.decoding import pace as module
+from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.draft_budget import (
+    LONGEST,
+    AcceptanceHistory,
+    AcceptanceMeans,
+    DraftBudget,
+    FewRejections,
+    OnePlan,
+)
+from fairseq_specdec.decoding.iteration import Iteration
+from fairseq_specdec.decoding.pace import (
+    CHANCES,
+    LeastTimes,
+    Pace,
+    Planner,
+    RelaxedTable,
+    expected,
+    planning_for,
+)
+from fairseq_specdec.drafting.base import DraftOptions
+from fairseq_specdec.drafting.chain_search import chain_candidates
+from fairseq_specdec.drafting.plan import NOTHING
+from fairseq_specdec.engine.native import library
+
+SENTENCES = sentences(12, seed=7)
+ROWS = (1, 2, 4, 8, 32)
+
+
+def fixed(column, share):
+    return Pace(column, share, measured=False)
+
+
+TIMES = {
+    "line": fixed(0.2, 0.4),
+    "free drafts": fixed(0.3, 0.0),
+    "free passes": fixed(0.0, 0.3),
+    "dear": fixed(1.0, 1.0),
+}
+
+# ---- times ---------------------------------------------------------------------------------------
+
+
+def iteration(rows=1, drafted=0, verifying=1.0, drafting=0.0, passes=0, times=1):
+    columns = [1] * rows, [0] * rows, [0] * rows, [0] * rows, [drafted] * rows
+    seconds = (drafting + verifying, drafting, verifying)
+    return Iteration(*columns, passes, seconds, times=times)
+
+
+def seconds_of(tokens):
+    return 1e-3 * (1 + 0.25 * (tokens - 1))
+
+
+def timed(seconds, places, often=200):
+    times = LeastTimes(0.06)
+    for count in [1, 1, *places]:
+        times.observe(count, seconds(times.place(count)), often)
+    times.fit()
+    return times
+
+
+@given(st.lists(st.integers(1, 400), min_size=3, max_size=30))
+def test_known_times_are_given_back_and_grow_with_the_tokens(places):
+    times = timed(lambda place: 1e-3 * place**0.5, places)
+    for count in places:
+        place = times.place(count)
+        assert place <= count < 1.15 * place + 1
+        assert times.at(place) == pytest.approx(1e-3 * place**0.5, rel=0.02)
+    line = times.at(np.arange(1, 500))
+    assert (line[1:] >= line[:-1] - 1e-12).all() and line[0] > 0
+
+
+def test_what_was_timed_seldom_is_likely_too_long():
+    seldom, often = (timed(lambda place: 1e-3 * place, [8], n).at(8) for n in (3, 300))
+    assert 1.42e-3 < seldom < 0.6 * often and often == pytest.approx(8e-3, rel=0.05)
+    disturbed = timed(lambda place: 1e-3 * (9 if place == 4 else place), [4, 6])
+    assert disturbed.at(4) <= 4e-3
+
+
+def test_the_least_times_count_and_are_forgotten_slowly():
+    times = LeastTimes(0.06)
+    for i in range(400):  # three of four passes are disturbed
+        times.observe(4, 1e-3 if i % 4 == 2 else 3e-3)
+    assert times.least[4] < 1.2e-3
+    for _ in range(400):  # another frequency
+        times.observe(4, 1.5e-3)
+    assert times.least[4] == pytest.approx(1.5e-3, rel=0.01)
+    times.observe(4, 0.9e-3)
+    assert times.least[4] == 0.9e-3
+
+
+def test_beyond_what_is_known_times_grow_as_was_guessed():
+    times = LeastTimes(0.5)
+    assert times.at(3) == 2.0  # in passes over one token
+    for count in (4, 4, 4, 5):
+        times.observe(count, 1e-3 * count, 1000)
+    times.fit()
+    assert times.at(1) == pytest.approx(4e-3 / 2.5)
+    assert times.at(15) == pytest.approx(5e-3 * (1 + 0.5 * 14) / 3, rel=0.01)
+    times.observe(12, 12e-3, 1000)
+    times.fit()
+    assert times.at(20) == pytest.approx(20e-3, rel=0.02)
+
+
+def test_drafts_are_timed_by_their_tokens_or_by_their_steps():
+    block, steps = Pace(0.06, 0.5), Pace(0.06, 0.5)
+    for _ in range(4):
+        block.observe(iteration(2, 5, 1e-3, 4e-4), 5)
+        steps.observe(iteration(2, 4, 1e-3, 8e-4, passes=4), 4)
+    assert block.refit() and steps.refit()
+    assert block.drafting(2, 5) == pytest.approx(4e-4) == block.drafting(5, 2)
+    assert steps.drafting(2, 4) == pytest.approx(8e-4) and steps.drafting(2, 2) < 5e-4
+    assert block.drafting(2, 0) == steps.drafting(2, 0) == 0
+
+
+def planned_by(seconds, draft, chance=0.8, live=1, disturbed=lambda i: 1.0):
+    """What is drafted in the end, by a clock that takes so long for a pass and a draft."""
+    planner = Planner(Pace(0.06, 0.5), 10)
+    budget = DraftBudget(planner, AcceptanceHistory(chance))
+    for i in range(2000):
+        budget.acceptance = AcceptanceMeans.of(chance)
+        if i % 20 == 0:
+            budget = DraftBudget(planner, AcceptanceHistory(chance))
+        plan = budget.plan(live)
+        factor = disturbed(i)
+        done = iteration(
+            live, plan.size, factor * seconds(live * (1 + plan.size)), factor * draft * plan.size
+        )
+        budget.learn(done)
+    return planner.plan(live, chance).size
+
+
+def share_of_best(seconds, draft, size, chance=0.8):
+    """Of the rate of the best size that of another."""
+    rates = [expected(chance, each) / (seconds(1 + each) + draft * each) for each in range(11)]
+    return rates[size] / max(rates)
+
+
+def test_measured_times_decide():
+    assert share_of_best(seconds_of, 1e-5, planned_by(seconds_of, 1e-5)) > 0.9
+    assert planned_by(seconds_of, 1e-2) == 0
+    assert planned_by(lambda tokens: 1e-3 * tokens, 1e-5) == 0
+    assert share_of_best(lambda tokens: 1e-3, 0.0, planned_by(lambda tokens: 1e-3, 0.0)) > 0.9
+
+
+def test_a_neighbours_load_changes_no_decision():
+    noise = lambda i: 1.0 + 0.9 * ((i * 7919) % 10 < 6)  # noqa: E731
+    for seconds in (seconds_of, lambda tokens: 1e-3 * tokens):
+        assert share_of_best(seconds, 1e-5, planned_by(seconds, 1e-5, disturbed=noise)) > 0.9
+
+
+def test_passes_without_drafts_are_timed_now_and_then():
+    """A drafter that is a model goes on after these, and they are no rest."""
+    planner = Planner(Pace(0.06, 0.1), 4, resumes=False)
+    budget, probes = DraftBudget(planner, AcceptanceHistory(0.9)), []
+    for i in range(6000):
+        plan = budget.plan(3)
+        if plan.size == 0:
+            probes.append((i, plan.iterations))
+        budget.learn(iteration(3, plan.size, 1e-3, 1e-4))
+        assert not budget.over and budget.rested == 0
+        budget.acceptance = AcceptanceMeans.of(0.9)
+    assert probes[0] == (0, 4) and 12 <= len(probes) <= 6000 / 128
+
+
+def test_what_is_not_measured_stays():
+    planner = Planner(fixed(0.1, 0.1), 4)
+    before = planner.plan(1, 0.9)
+    planner.observe(iteration(1, 4, 100.0), 4)
+    assert planner.plan(1, 0.9) is before and planner.probe(1) is None
+
+
+# ---- plans ---------------------------------------------------------------------------------------
+
+
+def rate(times, live, chance, size):
+    """Tokens of a row per second, by definition."""
+    emitted = sum(chance**j for j in range(size + 1))
+    return emitted / (times.verifying(live * (1 + size)) + times.drafting(live, size))
+
+
+@pytest.mark.parametrize("live", ROWS)
+@pytest.mark.parametrize("name", TIMES)
+def test_a_plan_is_the_best_size_where_it_pays(name, live):
+    times = TIMES[name]
+    planner = Planner(times, 20)
+    for chance in CHANCES:
+        planned = planner.plan(live, chance).size
+        rates = [rate(times, live, chance, size) for size in range(21)]
+        if planned:
+            assert rates[planned] == pytest.approx(max(rates))
+        else:
+            assert max(rates) <= (1.11 if live > 1 else 1.06) * rates[0]
+
+
+@pytest.mark.parametrize("ends_early", [False, True])
+@pytest.mark.parametrize("name", ["line", "free drafts", "dear"])
+def test_plans_grow_with_the_chance_and_shrink_with_the_rows(name, ends_early):
+    planner = Planner(TIMES[name], 20, ends_early)
+    for live in ROWS:
+        sizes = [planner.plan(live, chance).size for chance in CHANCES]
+        assert sizes == sorted(sizes) and sizes[0] == 0
+    for chance in (0.5, 0.8, 0.98):
+        sizes = [planner.plan(live, chance).size for live in ROWS]
+        assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_whole_drafts_or_none(name):
+    planner = Planner(TIMES[name], 7, whole=True)
+    for chance in CHANCES:
+        plan = planner.plan(2, chance)
+        gain = rate(TIMES[name], 2, chance, 7) / rate(TIMES[name], 2, chance, 0)
+        assert plan.size == (7 if gain > 1.1 else 0) and plan.trial in (0, 7)
+
+
+def test_no_plan_is_longer_than_the_drafter_drafts():
+    for longest in (0, 1, 7, 10**6):
+        planner = Planner(fixed(0.0, 0.0), longest)
+        assert planner.plan(1, 0.99).size == min(longest, LONGEST)
+
+
+@pytest.mark.parametrize("ends_early", [False, True])
+@pytest.mark.parametrize("name", TIMES)
+def test_a_plan_holds_around_its_chance(name, ends_early):
+    planner = Planner(TIMES[name], 20, ends_early)
+    for live in (1, 4):
+        for chance in CHANCES:
+            plan = planner.plan(live, chance)
+            assert plan.low <= chance < plan.high
+            assert planner.plan(live, chance + 1e-9) == plan
+            for other in CHANCES:
+                if plan.low <= other < plan.high:
+                    there = planner.plan(live, other)
+                    assert (there.size > 0) == (plan.size > 0)
+                    if not ends_early:
+                        kept = rate(TIMES[name], live, other, plan.size)
+                        assert kept >= 0.979 * rate(TIMES[name], live, other, there.size)
+
+
+def test_costs_are_the_tokens_of_the_time_that_verification_takes():
+    times = TIMES["line"]
+    for live in (1, 3):
+        plan = Planner(times, 20).plan(live, 0.9)
+        a_second = rate(times, live, 0.9, plan.size)
+        assert len(plan.costs) == plan.size + 1 and plan.costs[0] == 0
+        for size, cost in enumerate(plan.costs):
+            longer = times.verifying(live * (1 + size)) - times.verifying(live)
+            assert cost == pytest.approx(a_second * longer / live)
+
+
+def test_tries_are_the_rarer_the_more_they_lose():
+    times = TIMES["line"]
+    planner = Planner(times, 20)
+    rests = [planner.plan(live, 0.2).rest for live in ROWS]
+    assert rests == sorted(rests) and rests[0] < rests[-1]
+    for live in ROWS:
+        plan = planner.plan(live, 0.2)
+        took = times.verifying(live * (1 + plan.trial)) + times.drafting(live, plan.trial)
+        lost = took - expected(0.2, plan.trial) * times.verifying(live)
+        assert lost <= 0.011 * plan.rest * times.verifying(live)
+        assert plan.trial > 0
+    assert Planner(times, 20, resumes=False).plan(1, 0.2).rest > rests[0]
+
+
+# ---- generators ----------------------------------------------------------------------------------
+
+
+def ready(case, **settings):
+    """A generator that has read its weights."""
+    made = make_generator(case, **{"draft_budget": None, **settings})
+    made.parts()
+    return made
+
+
+@pytest.mark.parametrize("case", ["gad", "gad-attached", "iad", "sps", "blockwise"])
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_times_are_measured_and_the_output_stays(case, backend, monkeypatch):
+    if backend == "native" and library.load() is None:
+        pytest.skip(library.why_not())
+    monkeypatch.setattr(module, "TIMED", True)
+    made = ready(case, backend=backend)
+    for _ in range(3):
+        ours = tokens(decode(made, make_sample(SENTENCES)))
+    theirs = tokens(stock(made.models, make_sample(SENTENCES), flags()))
+    assert ours == theirs
+    assert_diverse(theirs)
+    pace = made.parts().planning.pace
+    assert pace.measured and len(pace.passes.least) > 5 and min(pace.passes.least.values()) > 0
+
+
+@pytest.mark.parametrize(
+    "settings, kind",
+    [({}, Planner), ({"draft_budget": 24}, FewRejections), ({"draft_budget": 0}, type(None))],
+)
+def test_a_budget_that_is_asked_for_decides(settings, kind):
+    assert type(ready("gad", **settings).parts().planning) is kind
+
+
+@pytest.mark.parametrize("case, whole", [("gad", True), ("sps", False), ("iad", False)])
+def test_a_gpu_drafts_whole_blocks_and_is_not_timed(case, whole, monkeypatch):
+    monkeypatch.setattr(module, "TIMED", True)
+    generator = make_generator(case, draft_budget=None, backend="torch")
+    parts, model = ready(case, backend="torch").parts(), TOYS[case].verifier()
+    weight = on_gpu(torch.zeros(1))
+    card = types.SimpleNamespace(parameters=lambda: iter([weight]), decoder=model.decoder)
+    verifier = types.SimpleNamespace(models=[card])
+    given = (generator.drafter, parts.drafter, generator.options)
+    there, here = planning_for(verifier, *given), planning_for(parts.verifier, *given)
+    assert (there.whole, there.pace.measured) == (whole, False)
+    assert (here.whole, here.pace.measured) == (False, True)
+    assert not planning_for(parts.verifier, *given, sampled=True).pace.measured
+
+
+def test_drafts_end_where_a_token_does_not_pay_unless_a_flag_sets_where():
+    if library.load() is None:
+        pytest.skip(library.why_not())
+    drafted = []
+    for backend in ("native", "torch"):
+        for least in (None, 0.0):
+            made = make_generator(
+                "gad-attached", draft_budget=None, draft_confidence=least, backend=backend,
+                overrides=Overrides(planning=Planner(fixed(0.1, 0.01), 4, True)),
+            )  # fmt: skip
+            decode(made, make_sample(SENTENCES[:1]))
+            drafted.append(made.stats.drafted / made.stats.iterations)
+    assert drafted[0] < drafted[1] and drafted[2] < drafted[3]
+    assert drafted[0] == pytest.approx(drafted[2]) and drafted[1] == pytest.approx(drafted[3])
+    assert ready("gad++", draft_confidence=None).parts().drafter.options.confidence == 0.0
+
+
+# ---- relaxed rules: what is drafted follows from the command -------------------------------------
+
+
+def texts(generator, sources, size):
+    return tokens(decode(generator, {**make_sample(sources), "batch_size": size}))
+
+
+def relaxed(**settings):
+    return make_generator("gad++", lossless=False, **settings)
+
+
+def test_one_plan_holds_for_any_rows_and_chance():
+    budget = DraftBudget(OnePlan(FewRejections(4), 8, 0.8))
+    asked = [budget.plan(8)]
+    budget.acceptance = AcceptanceMeans.of(0.1)
+    asked += [budget.plan(live) for live in (8, 3, 1)]
+    assert asked[0].size > 0 and asked == asked[:1] * 4
+    more = OnePlan(FewRejections(4), 2, 0.8).plan(8, 0.8)
+    assert more.size > asked[0].size
+
+
+def test_a_table_says_what_relaxed_rules_draft(monkeypatch):
+    monkeypatch.setattr(module, "TIMED", True)
+    assert isinstance(relaxed(draft_budget=None).parts().planning, RelaxedTable)
+    assert RelaxedTable(10).plan(1, 0.8).size == 5
+    assert RelaxedTable(3).plan(1, 0.8).size == 3
+    assert RelaxedTable(10).plan(2, 0.8) is RelaxedTable(10, quick=True).plan(1, 0.8) is NOTHING
+    card = RelaxedTable(10, on_gpu=True).plan(32, 0.8)
+    assert card.size == 10 and not any(card.costs)
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_the_size_of_a_full_batch_decides(backend):
+    if backend == "native" and library.load() is None:
+        pytest.skip(library.why_not())
+    drafted = []
+    for size in (None, 12, 2):
+        made = relaxed(draft_budget=6, backend=backend)
+        texts(made, SENTENCES, size)
+        drafted.append(made.stats.drafted / made.stats.iterations)
+    assert drafted[0] == drafted[1] < drafted[2]
+
+
+@pytest.mark.parametrize("case", ["gad++", "gad++-budget"])
+def test_the_text_depends_on_no_other_sentence(case):
+    if library.load() is None:
+        pytest.skip(library.why_not())
+
+    def drafted(sources, budget=9):
+        made = make_generator(case, lossless=False, draft_budget=budget, backend="native")
+        return texts(made, sources, 4)
+
+    alone = [drafted([source])[0] for source in SENTENCES]
+    assert drafted(SENTENCES) == alone
+    assert drafted(SENTENCES[::-1])[::-1] == alone
+    assert alone != drafted(SENTENCES, 1)  # drafts do matter
+
+
+def test_drafts_of_a_row_have_as_many_candidates_beside_others():
+    options = DraftOptions(4, 1, 2)
+    assert chain_candidates(options)[0] > chain_candidates(options)[1]
+    one, several = chain_candidates(DraftOptions(4, 1, 2, row_independent=True))
+    assert one == several == chain_candidates(options)[0]
+    assert relaxed().drafter.options.row_independent
+    assert not make_generator("gad").drafter.options.row_independent
