@@ -89,6 +89,8 @@ class Batch(OpenBatch):
         if self.budget.over and not self.drafts.never_drafts:
             self.drafts.close()
             self.drafts = SilentSession()
+        if self.drafts.never_drafts:
+            self.session.sessions[0].reads = False
         return plan
 
     def take_forced(self) -> Draft | None:

@@ -73,7 +73,8 @@ class Session(Generic[Weights]):
         positions: [count, C], embeddings of positions; None for a decoder without, or one whose
             blocks come embedded.
         states: [B, T, n C], hidden states of the layers to read, side by side, at the column of the
-            token that they predicted; zeros where nothing was predicted. None without such layers.
+            token that they predicted; zeros at the start symbol's. None without such layers.
+        reads: hidden states are kept; set it to False where nobody reads them any more.
 
     Args:
         embedding: of the decoder, for ``run``; or None.
@@ -87,6 +88,7 @@ class Session(Generic[Weights]):
         self.embedding = embedding
         self.positions = positions
         self.states: Tensor | None = None
+        self.reads = True
 
     def run(self, tokens: Tensor, layout: Layout) -> Tensor:
         """Write a block (long [B, W]) to the cache and attend; [B, W, C'] for ``logits``."""
@@ -129,7 +131,8 @@ class Session(Generic[Weights]):
     def reserve_states(self, columns: int, rows: int, size: int, like: Tensor) -> Tensor:
         """``states`` with room for so many columns of B ``rows``, n C = ``size``."""
         if self.states is None:
-            self.states = like.new_zeros(rows, columns, size)
+            self.states = like.new_empty(rows, columns, size)
+            self.states[:, 0] = 0.0
         elif self.states.size(1) < columns:
             more = max(columns, 2 * self.states.size(1)) - self.states.size(1)
             self.states = F.pad(self.states, (0, 0, 0, more))
@@ -138,14 +141,14 @@ class Session(Generic[Weights]):
     def keep_states(self, layout: Layout, read: Tensor) -> None:
         """Store the hidden states [B, W, n C] of a block in ``states``; in any other order than
         that of the positions nobody reads them."""
-        if layout.in_order:
+        if layout.in_order and self.reads:
             states = self.reserve_states(layout.upto + 1, read.size(0), read.size(2), read)
             at = (layout.positions + 1).unsqueeze(2).expand(read.shape)
             states.scatter_(1, at, read)
 
     def keep(self, rows: Tensor, count: int) -> None:
         """Keep only these rows (``count`` ascending numbers, long [count] on the device)."""
-        if self.states is not None:
+        if self.states is not None and self.reads:
             self.states = self.states.index_select(0, rows)
 
     def close(self) -> None:

@@ -297,7 +297,7 @@ class TorchSession(Session[TorchDecoder]):
             x = weights.final_norm(x)
         if final in weights.read_layers:
             read.append(x)
-        if read:
+        if read and self.reads:
             self.keep_states(layout, torch.cat(read, -1))
         return weights.finish(x)
 

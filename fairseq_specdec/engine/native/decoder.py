@@ -124,7 +124,7 @@ class NativeSession(Session[NativeDecoder]):
             mask = mask.squeeze(1).expand(rows, width, layout.upto).contiguous()
         kept = width if wanted is None else wanted
         features = torch.empty(rows, kept, size)
-        count = len(weights.read_layers)
+        count = len(weights.read_layers) if self.reads else 0
         states = torch.empty(rows, width, count * size) if count else None
         places = None if layout.in_order else layout.positions.contiguous()
         call = RunCall(
@@ -138,9 +138,9 @@ class NativeSession(Session[NativeDecoder]):
         return weights.finish(features)
 
     def states_for(self, columns: int) -> Tensor | None:
-        """``states`` with room for so many columns, for the library to write; None without layers
-        to read."""
-        size = len(self.weights.read_layers) * self.weights.stack.width
+        """``states`` with room for so many columns, for the library to write; None where
+        nothing is read."""
+        size = len(self.weights.read_layers) * self.weights.stack.width if self.reads else 0
         return self.reserve_states(columns, self.rows, size, torch.empty(0)) if size else None
 
     def logits(self, features: Tensor) -> Tensor:
