@@ -1,228 +1,181 @@
-"""The chains of a batch in the native library: many iterations in one call.
+"""Greedy decoding of a batch in the native library: many iterations in one call.
 
-What the general step does in some thirty operators of a few microseconds each (embed, score,
+What ``Batch.step`` does in some thirty operators of a few microseconds each (embed, score,
 constrain, accept, emit) is one call here, with the drafts of a native drafter too. Ties of the best
-tokens, and all that has no native form, are left to the general step, whose answers it must equal.
-The rules are those of Ge et al. 2022: exact (equations 5 and 7), or top-beta and tau (equations 8
-and 9), the latter within a regret budget or not.
+tokens, and all that has no native form, are left to that step, whose answers it must equal. The
+rules are those of Ge et al. 2022: exact (equations 5 and 7), or top-beta and tau (equations 8 and
+9), the latter within a regret budget or not.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from fairseq_specdec.drafting.base import NativeDrafts
-from fairseq_specdec.drafting.native_loop import LoopDrafts
-from fairseq_specdec.drafting.plan import Plan
-from fairseq_specdec.engine.native.pointers import pointer
-from fairseq_specdec.engine.native.structures import Drafts, StepOutputs, VerifyCall
-from fairseq_specdec.engine.native.structures import Hypotheses as HypothesesView
+from fairseq_specdec.engine.native.pointers import hypotheses_of, pointer
+from fairseq_specdec.engine.native.structures import Drafting, Drafts, StepOutputs, VerifyCall
 from fairseq_specdec.engine.state import Draft
 
-from .draft_budget import FORGETS
 from .iteration import Iteration
 from .native_form import NativeForm, native_session, point_to_rows
 
-# Iterations of one call that drafts.
-_MOST_WITH_DRAFTS = 64
-
-
-class _Answer(NamedTuple):
-    """Room for what the library writes, as in ``specdec::StepOutputs``."""
-
-    rows: int
-    width: int
-    outcomes: Any
-    choices: Any
-    seconds: Any
+# Iterations of one call that drafts: then the plan is made anew.
+_MOST_WITH_DRAFTS = 16
 
 
 class NativeChains:
-    """Decodes the chains of one batch several iterations at a time, as far as it can. ``general``:
-    the ``greedy.Batch``; its drafts are asked for where they have no native form."""
+    """Decodes a ``greedy.Batch`` several iterations at a time, as far as it can. ``batch``: whose
+    rows it reads and writes; its drafts are asked for where they have no native form."""
 
-    def __init__(self, form: NativeForm, general: Any) -> None:
-        self.general = general
-        self.session = session = native_session(general.session)
+    def __init__(self, form: NativeForm, batch: Any) -> None:
+        self.batch = batch
+        self.session = session = native_session(batch.session)
         self.call = VerifyCall(embedding=form.tables.of(session.positions), rules=form.rules)
         self.call.read = session.weights.read
         self.undecided: Draft | None = None
 
     def run(self, max_iterations: int) -> tuple[list[Iteration], Draft | None]:
-        """Do iterations, until a row ends or the general step must decide.
+        """Do iterations, until a row ends or ``Batch.step`` must decide.
 
         Returns:
-            (the iterations, whose tokens are in the hypotheses; where there are none, the draft
-            that the general step is to verify, or None for it to draft too).
+            (the iterations, whose tokens are in the rows; where there are none, the draft that
+            ``step`` is to verify).
         """
-        draft, self.undecided = self.undecided, None
+        batch, draft = self.batch, self.undecided
         if draft is not None:
+            self.undecided = None
             return [], draft
-        general = self.general
-        draft = general.take_forced()
-        if draft is not None:
-            rounds = [done._replace(forced=True) for done in self.verify(draft, 1)]
-            return rounds, None if rounds else draft
-        plan = general.plan()
-        max_iterations = min(max_iterations, plan.iterations or max_iterations)
-        drafts = general.drafts.native_form() if plan.size != 0 else None
-        if drafts is not None:
-            rounds = self.speculate(drafts, max_iterations, plan)
-            if rounds:
-                return rounds, None
-            if self.undecided is not None:
-                return self.run(max_iterations)
-        started = time.perf_counter()
-        draft = general.propose(plan)
-        drafting = time.perf_counter() - started
-        if plan.size != 0 and not general.drafts.never_drafts:
+        draft, drafting, seconds = batch.take_forced(), None, 0.0
+        if draft is None:
+            plan = batch.plan()
+            max_iterations = min(max_iterations, plan.iterations or max_iterations)
+            if plan.size != 0:
+                drafting = batch.drafts.native_form(batch.rows, plan.size, plan.costs)
+            if drafting is None:
+                started = time.perf_counter()
+                draft = batch.propose(plan)
+                seconds = time.perf_counter() - started
+                if plan.size != 0 and not batch.drafts.never_drafts:
+                    max_iterations = 1
+            else:
+                max_iterations = min(max_iterations, _MOST_WITH_DRAFTS)
+        else:
             max_iterations = 1
-        rounds = self.verify(draft, max_iterations, drafting)
-        return rounds, None if rounds else draft
+        with batch.stats.stopwatch("verifier"):
+            if draft is not None:
+                rounds = self._verify(draft, max_iterations, seconds)
+            else:
+                assert drafting is not None
+                rounds = self._speculate(drafting, max_iterations)
+        if rounds:
+            added = [sum(sizes) for sizes in zip(*(done.added for done in rounds))]
+            batch.rows.grow(torch.tensor(added), added)
+            return rounds, None
+        draft, self.undecided = self.undecided, None
+        return rounds, draft
 
-    def verify(self, draft: Draft, max_iterations: int, drafting: float = 0.0) -> list[Iteration]:
-        """Score a chain, accept, and add what follows to the hypotheses.
-
-        Args:
-            draft: N draft tokens per row.
-            max_iterations: without drafts, do so many iterations, until a row ends.
-            drafting: seconds that the draft took.
-
-        Returns:
-            The iterations done; none where the general step must decide.
-        """
-        rows, width = draft.tokens.shape
-        self.general.rows.reserve(width + max_iterations)
-        tokens = draft.tokens if draft.tokens.stride(1) == 1 else draft.tokens.contiguous()
-        sizes = draft.sizes.contiguous()
+    def _verify(self, draft: Draft, max_iterations: int, seconds: float) -> list[Iteration]:
+        """Verify a draft, which took so many ``seconds``; without one, do several iterations.
+        ``undecided`` is the draft where there are no iterations."""
+        self.batch.rows.reserve(draft.width + 1)
+        tokens, sizes = draft.tokens.contiguous(), draft.sizes.contiguous()
+        count, width = tokens.shape
         drafts = Drafts(
-            rows, width, pointer(tokens, torch.long, rows_apart=True), tokens.stride(0),
-            pointer(sizes, torch.long),
-        )  # fmt: skip
-        with self.general.stats.stopwatch("verifier"):
-            answer = self._call(drafts, max_iterations)
-            pairs = zip(tokens.tolist(), sizes.tolist())
-            proposed = [tokens[:size] for tokens, size in pairs]
-            done, rounds = self.call.done, []
-            alike = 0 if width or len(answer.choices) else done - 1
-            if alike > 0:  # a token each, and no row ended
-                zeros = [0] * rows
-                seconds = (0.0, 0.0, min(answer.seconds[:alike]))
-                rounds.append(
-                    Iteration([1] * rows, zeros, zeros, zeros, zeros, 0, seconds, times=alike)
-                )
-            rounds += [
-                self._iteration(answer, i, proposed, 0.0 if i else drafting, draft.passes)
-                for i in range(max(alike, 0), done)
-            ]
-            self._take_in(rounds)
-        return rounds
-
-    def speculate(self, drafts: NativeDrafts, max_iterations: int, plan: Plan) -> list[Iteration]:
-        """Draft and verify by turns in one call, until a row ends or the plan no longer holds.
-
-        Args:
-            drafts: of the batch's drafter.
-            max_iterations: iterations, 1 or more.
-            plan: what an iteration drafts.
-
-        Returns:
-            The iterations done. ``undecided`` is then a draft that the general step must verify
-            next, if there is one.
-        """
-        rows, acceptance = self.general.rows, self.general.budget.acceptance
-        started = time.perf_counter()
-        max_iterations = min(max_iterations, _MOST_WITH_DRAFTS)
-        rows.reserve(1)
-        loop = drafts.begin_loop(rows, max_iterations, plan, (*acceptance, FORGETS))
-        if loop is None:
+            count, width, pointer(tokens, torch.long), width, pointer(sizes, torch.long)
+        )
+        answer, done = self._call(drafts, None, max_iterations), self.call.done
+        if done == 0:
+            self.undecided = draft
             return []
-        empty = Drafts(len(rows.lengths_cpu), loop.loop.block)
-        answer = self._call(empty, max_iterations, drafts, loop)
-        drafts.end_loop(loop)
+        # Without drafts, all but the last add a token to each row, and none ends.
+        alike, rounds = 0 if width or answer.choices else done - 1, []
+        if alike > 0:
+            zeros, least = [0] * count, min(answer.seconds[1 : 2 * alike : 2])
+            ones, spent = [1] * count, (0.0, 0.0, least)
+            rounds.append(Iteration(ones, zeros, zeros, zeros, zeros, 0, spent, times=alike))
+        answer.drafts = tokens.view(-1).tolist() * done
+        answer.seconds[2 * alike] = seconds
+        rounds += [answer.iteration(i) for i in range(alike, done)]
+        return [one._replace(passes=draft.passes, forced=draft.forced) for one in rounds]
+
+    def _speculate(self, drafting: Drafting, max_iterations: int) -> list[Iteration]:
+        """Draft and verify by turns. ``undecided`` is then the draft that ``step`` must verify
+        next, if there is one."""
+        count, width = len(self.batch.rows.lengths_cpu), drafting.block
+        answer = self._call(Drafts(count, width), drafting, max_iterations)
         done = self.call.done
-        self.undecided = loop.pending_draft(done)
-        rounds = [self._iteration(answer, i, loop.of(i), loop.seconds[i]) for i in range(done)]
-        drafting = sum(one.seconds[1] for one in rounds)
-        self.general.stats.stopwatch.add("drafter", drafting)
-        self.general.stats.stopwatch.add("verifier", time.perf_counter() - started - drafting)
-        self._take_in(rounds)
+        rounds = [answer.iteration(i) for i in range(done)]
+        if done < max_iterations and not (rounds and any(rounds[-1].done)):
+            tokens, sizes = answer.draft(done)
+            self.undecided = Draft(torch.tensor(tokens).view(count, width), torch.tensor(sizes))
+        spent, timer = sum(one.seconds[1] for one in rounds), self.batch.stats.stopwatch
+        timer.add("drafter", spent)
+        timer.add("verifier", -spent)  # it times the call
         return rounds
 
-    def _call(
-        self,
-        drafts: Drafts,
-        max_iterations: int,
-        drafter: NativeDrafts | None = None,
-        loop: LoopDrafts | None = None,
-    ) -> _Answer:
-        """One call of the library."""
-        rows, width, call = drafts.rows, drafts.width, self.call
-        traced = self.general.parts.options.keep_trace
+    def _call(self, drafts: Drafts, drafting: Drafting | None, max_iterations: int) -> _Answer:
+        """One call of the library; ``call.done`` iterations were done."""
+        batch, call, session = self.batch, self.call, self.session
         answer = _Answer(
-            rows,
-            width,
-            (ctypes.c_int64 * (3 * rows * max_iterations))(),
-            (ctypes.c_int64 * (rows * max_iterations * (width + 1) if traced else 0))(),
-            (ctypes.c_double * max_iterations)(),
-        )
-        self._point_to_hypotheses(call.hypotheses)
-        point_to_rows(call.rules, self.general.prefix, self.general.limits)
-        states = self.session.states_for(self.general.rows.tokens.size(1))
-        call.read_count = 0 if states is None else len(self.session.weights.read_layers)
-        call.drafts = drafts
+            drafts.rows, drafts.width, max_iterations, drafting is not None,
+            batch.parts.options.keep_trace,
+        )  # fmt: skip
+        states = session.states_for(batch.rows.tokens.size(1))
+        call.read_count = 0 if states is None else len(session.weights.read_layers)
+        call.hypotheses = hypotheses_of(batch.rows, batch.rule.spent)
+        point_to_rows(call.rules, batch.prefix, batch.limits)
+        call.drafts, call.max_iterations = drafts, max_iterations
+        call.drafting = None if drafting is None else ctypes.pointer(drafting)
         call.outputs = StepOutputs(
-            ctypes.addressof(answer.outcomes),
-            ctypes.addressof(answer.choices) if traced else None,
-            ctypes.addressof(answer.seconds),
-            pointer(states),
-            0 if states is None else states.size(1),
+            *answer.addresses(), pointer(states), 0 if states is None else states.size(1)
         )
-        call.max_iterations = max_iterations
-        call.loop = None
-        if loop is not None and drafter is not None:
-            call.drafter, call.draft_session = drafter.pointers
-            call.loop = ctypes.pointer(loop.loop)
-        stack = self.session.weights.stack
-        stack.library.call("specdec_verify", self.session.buffers.pointer, ctypes.byref(call))
+        stack = session.weights.stack
+        stack.library.call("specdec_verify", session.buffers.pointer, ctypes.byref(call))
         return answer
 
-    def _point_to_hypotheses(self, view: HypothesesView) -> None:
-        rows = self.general.rows
-        tokens, scores = rows.tokens, rows.scores
-        view.tokens, view.token_stride = pointer(tokens, torch.long), tokens.stride(0)
-        view.scores, view.score_stride = pointer(scores), scores.stride(0)
-        view.columns = tokens.size(1)
-        view.lengths = pointer(rows.lengths, torch.long)
-        view.spent = pointer(self.general.rule.spent, torch.float64)
 
-    def _iteration(
-        self, answer: _Answer, i: int, drafts: list[list[int]], drafting: float, passes: int = 0
-    ) -> Iteration:
-        """Iteration ``i``."""
-        rows, width = answer.rows, answer.width + 1
-        first, end = 3 * rows * i, 3 * rows * (i + 1)
-        sizes, ended = answer.outcomes[first:end:3], answer.outcomes[first + 1 : end : 3]
-        accepted = answer.outcomes[first + 2 : end : 3]
-        verifying = answer.seconds[i]
+class _Answer:
+    """Room for what the library writes, as in ``specdec::StepOutputs``, for R rows and drafts of W
+    tokens."""
+
+    def __init__(self, rows: int, width: int, iterations: int, drafts: bool, traced: bool) -> None:
+        self.rows, self.width = rows, width
+        entries = rows * iterations
+        self.outcomes = (ctypes.c_int64 * (4 * entries))()
+        self.drafts: Any = (ctypes.c_int64 * (entries * width))() if drafts else None
+        self.choices = (ctypes.c_int64 * (entries * (width + 1)))() if traced else None
+        self.seconds = (ctypes.c_double * (2 * iterations))()
+
+    def addresses(self) -> list[int | None]:
+        """In the order of ``StepOutputs``."""
+        arrays = (self.outcomes, self.drafts, self.choices, self.seconds)
+        return [None if array is None else ctypes.addressof(array) for array in arrays]
+
+    def draft(self, i: int) -> tuple[list[int], list[int]]:
+        """(tokens [R W], sizes [R]) that iteration ``i`` was to verify."""
+        first, end = self.rows * i, self.rows * (i + 1)
+        tokens = self.drafts[first * self.width : end * self.width]
+        return tokens, self.outcomes[4 * first + 3 : 4 * end : 4]
+
+    def iteration(self, i: int) -> Iteration:
+        """Iteration ``i``, which was done."""
+        rows, width, end = self.rows, self.width, 4 * self.rows * (i + 1)
+        columns = [self.outcomes[4 * rows * i + column : end : 4] for column in range(4)]
+        sizes, ended, accepted, proposed = columns
+        drafting, verifying = self.seconds[2 * i : 2 * i + 2]
         seconds = (drafting + verifying, drafting, verifying)
-        proposed = list(map(len, drafts))
-        done = Iteration(sizes, ended, accepted, [0] * rows, proposed, passes, seconds)
-        if len(answer.choices) == 0:
+        done = Iteration(sizes, ended, accepted, [0] * rows, proposed, seconds=seconds)
+        if self.choices is None:
             return done
-        starts = range(rows * width * i, rows * width * (i + 1), width)
-        choices = [answer.choices[at : at + size] for at, size in zip(starts, sizes)]
+        tokens, _ = self.draft(i)
+        places = range(rows)
+        drafts = [tokens[width * row : width * row + proposed[row]] for row in places]
+        first = [(width + 1) * (rows * i + row) for row in places]
+        choices = [self.choices[at : at + size] for at, size in zip(first, sizes)]
         emitted = [
             draft[:count] + best[count:] for draft, best, count in zip(drafts, choices, accepted)
         ]
         return done._replace(drafts=drafts, choices=choices, emitted=emitted)
-
-    def _take_in(self, rounds: list[Iteration]) -> None:
-        """Count what a call added to the rows."""
-        if rounds:
-            added = [sum(sizes) for sizes in zip(*(done.added for done in rounds))]
-            self.general.rows.grow(torch.tensor(added), added)

@@ -14,18 +14,13 @@ from fairseq_specdec.acceptance.sampling import Sampler
 from fairseq_specdec.engine.backend import TORCH, AnySession, Backend, NativeBackend
 from fairseq_specdec.engine.devices import supported
 from fairseq_specdec.engine.native.packed_file import number_format_of
+from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.errors import UsageError
 
-from .native_loop import LoopDrafts
-from .plan import Plan
-
 Budget = int | None
 Costs = Sequence[float] | None
-Means = tuple[float, float, float]
-"""Running means of accepted tokens and of stops of a row, and the weight of the newest iteration in
-them, as in ``DraftBudget``."""
 
 
 class Timer(Protocol):
@@ -102,32 +97,6 @@ class DraftOptions:
     scored: bool = False
 
 
-class NativeDrafts(Protocol):
-    """A session whose drafts the native library makes between its verifications. ``pointers``: the
-    library's drafter and session."""
-
-    @property
-    def pointers(self) -> tuple[Any, Any]: ...
-
-    def begin_loop(
-        self, rows: Rows, max_iterations: int, plan: Plan, means: Means
-    ) -> LoopDrafts | None:
-        """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
-
-        Args:
-            rows: what was accepted.
-            max_iterations: that the call may do.
-            plan: what they draft; the loop ends where it no longer holds.
-            means: of the iterations before.
-
-        Returns:
-            None where drafts need more than the library does, or there is no room for one.
-        """
-
-    def end_loop(self, drafts: LoopDrafts) -> None:
-        """The call is over."""
-
-
 class DraftSession:
     """Drafts for the live rows of one batch.
 
@@ -137,8 +106,9 @@ class DraftSession:
 
     never_drafts = False
 
-    def native_form(self) -> NativeDrafts | None:
-        """How the native library drafts as ``propose`` does; None where it cannot."""
+    def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting | None:
+        """How the native library drafts as ``propose`` does, which has these arguments, between the
+        verifications of a call; None where it cannot. What it points to is kept by it."""
         return None
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:

@@ -75,18 +75,16 @@ class BlockwiseHeadsSession(DraftSession):
 
     def __init__(self, drafter: BlockwiseHeadsDrafter, source: Source) -> None:
         self.drafter = drafter
-        self.max_len = source.max_len
         self.verifier = source.verifier
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
         drafter, heads = self.drafter, self.drafter.heads
-        room = min(drafter.size - 1, self.max_len - rows.shortest)
         states = None if self.verifier is None else self.verifier.states
-        if budget == 0 or heads is None or room < 1 or states is None or rows.shortest == 0:
+        if budget == 0 or heads is None or states is None or rows.shortest == 0:
             return Draft.empty(rows.lengths)
         state = states_at(states, rows.lengths.unsqueeze(1)).squeeze(1)
         if drafter.project_out is not None:
             state = drafter.project_out(state)
-        logits = drafter.vocabulary(heads(state)[:, :room])
+        logits = drafter.vocabulary(heads(state))
         logits[..., drafter.pad] = float("-inf")
-        return Draft(logits.argmax(-1), torch.full_like(rows.lengths, room))
+        return Draft(logits.argmax(-1), torch.full_like(rows.lengths, drafter.size - 1))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
+from itertools import accumulate
 
 from torch import Tensor
 
-from fairseq_specdec.engine.native.structures import DraftLoop, SourceCopy
+from fairseq_specdec.engine.native.structures import Drafting, SourceCopy
 from fairseq_specdec.engine.state import Rows
 
-from .base import Drafter, DraftSession, Means, Source
+from .base import Budget, Costs, Drafter, DraftSession, Source
 from .edit_table import EditTable
-from .native_loop import LoopDrafts
 from .on_host import MAX_SUFFIX, HostSession, sources_of
-from .plan import Plan
 
 MOST_DELETED = 3
 """Source tokens that the output may have skipped for ``realigned_place`` to see it."""
@@ -122,25 +122,22 @@ class InputCopyDrafter(Drafter):
         self.edits = edits
 
     def open(self, source: Source) -> DraftSession:
-        return InputCopySession(self, source.net_input["src_tokens"], source.max_len)
+        return InputCopySession(self, source.net_input["src_tokens"])
 
 
 class InputCopySession(HostSession):
     """The sources of one batch, and where each row's last draft began. ``src_tokens``: long [B, S],
-    padded on either side. ``max_len``: most target tokens before </s>."""
+    padded on either side."""
 
-    pointers = (None, None)  # the library needs no drafter
-
-    def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor, max_len: int) -> None:
+    def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor) -> None:
         super().__init__(settings.pad)
         self.settings = settings
-        self.max_len = max_len
         self.sources = sources_of(src_tokens, settings.start_symbol, settings.pad)
         if settings.edits is not None:
             self.sources = list(map(settings.edits.edited, self.sources))
+        count = ctypes.c_int64 * len(self.sources)
         # Where the last draft began, and the tokens accepted until then.
-        self.begin = [0] * len(self.sources)
-        self.seen = [0] * len(self.sources)
+        self.begin, self.seen = count(), count()
 
     def draft(self, row: int, output: Sequence[int]) -> list[int]:
         """The rest of a row's source after the place that its output has reached."""
@@ -157,36 +154,32 @@ class InputCopySession(HostSession):
         end = None if settings.block_size is None else begin + settings.block_size
         return source[begin:end]
 
-    def native_form(self) -> InputCopySession:
-        return self
+    def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting:
+        copy, live = self._copy, rows.origin
+        copy.rows, copy.kept_origin = len(live), (ctypes.c_int64 * len(live))(*live)
+        copy.origin = ctypes.addressof(copy.kept_origin)
+        limits = (self.settings.block_size, budget, max(len(self.sources[row]) for row in live))
+        drafting = Drafting(block=min(limit for limit in limits if limit is not None))
+        drafting.copy = ctypes.addressof(copy)
+        return drafting
 
-    def begin_loop(
-        self, rows: Rows, max_iterations: int, plan: Plan, means: Means
-    ) -> LoopDrafts | None:
-        if rows.shortest >= self.max_len:
-            return None
-        sources = [self.sources[row] for row in rows.origin]
-        begin, seen = ([values[row] for row in rows.origin] for values in (self.begin, self.seen))
-        sizes = list(map(len, sources))
-        limits = (self.settings.block_size, plan.size, max(sizes))
-        block = min(limit for limit in limits if limit is not None)
-        count = ctypes.c_int64 * len(sizes)
-        tokens = (ctypes.c_int64 * sum(sizes))(*(token for each in sources for token in each))
-        kept = (tokens, count(*sizes), count(*begin), count(*seen))
-        addresses = list(map(ctypes.addressof, kept))
+    @functools.cached_property
+    def _copy(self) -> SourceCopy:
+        """The sources for the library."""
+        tokens = [token for source in self.sources for token in source]
+        kept = (
+            (ctypes.c_int64 * len(tokens))(*tokens),
+            type(self.begin)(*accumulate(map(len, self.sources))),
+            self.begin,
+            self.seen,
+        )
+        tokens_at, ends, begin, seen = map(ctypes.addressof, kept)
+        settings = self.settings
         copy = SourceCopy(
-            len(sizes), *addresses[:2], self.settings.max_suffix or 0, self.settings.realign,
-            *addresses[2:],
-        )  # fmt: skip
-        loop = DraftLoop(block=block, max_len=self.max_len, positions=-1)
-        loop.accepted, loop.stopped, loop.forgets = means
-        loop.low, loop.high, loop.copy = plan.low, plan.high, ctypes.addressof(copy)
-        return LoopDrafts(loop, [0] * len(sizes), max_iterations, (copy, kept, rows.origin))
-
-    def end_loop(self, drafts: LoopDrafts) -> None:
-        _, (_, _, begin, seen), origin = drafts.kept
-        for row, *reached in zip(origin, begin, seen):
-            self.begin[row], self.seen[row] = reached
+            0, None, tokens_at, ends, settings.max_suffix or 0, settings.realign, begin, seen
+        )
+        copy.kept = kept
+        return copy
 
     def likely_copied(self, row: int) -> Sequence[int]:
         return self.sources[row][1:-1]  # without start symbol and </s>

@@ -25,7 +25,6 @@ from .base import (
 )
 from .chain_search import ChainSearch, chain_candidates
 from .graphed_block import GraphedBlock
-from .mask_count import MaskLimits
 from .native_block import NativeBlockDrafter, NativeBlockSession
 from .state_products import StateProducts, states_at
 from .token_choice import likeliest, without_repeats
@@ -128,11 +127,7 @@ class NarBlockSession(DraftSession):
         self.verifier = source.verifier
         self.dtype = decoder.like.dtype
         self.first = int(decoder.start_symbol)  # position of the first token
-        limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
-        self.limits = MaskLimits(
-            options.block_size, source.max_len, self.first, limit, decoder.whole_blocks,
-            options.row_independent,
-        )  # fmt: skip
+        self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         states = encoder_out["encoder_out"][0].to(self.dtype)
         self.layers = drafter.layers.open(
             dict(encoder_out, encoder_out=[states]),
@@ -146,8 +141,10 @@ class NarBlockSession(DraftSession):
             self.source = self.graphed.source(len(source.net_input["src_tokens"]))
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
-        masks = self.limits.masks(rows, budget)
-        if masks == 0:
+        masks = self.options.block_size if budget is None else min(budget, self.options.block_size)
+        if self.limit is not None:
+            masks = min(masks, self.limit - rows.longest - self.first)
+        if masks < 1:
             return Draft.empty(rows.lengths)
         if self.graphed is not None:  # a recorded draft is the same for all costs
             draft = self.graphed.draft(rows, masks, self)

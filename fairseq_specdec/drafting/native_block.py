@@ -17,16 +17,13 @@ from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeSession
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.native.linear import NativeLinear, floats
-from fairseq_specdec.engine.native.pointers import pointer
-from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
+from fairseq_specdec.engine.native.pointers import hypotheses_of, pointer
+from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.state import Draft, Rows, first_slots
 from fairseq_specdec.errors import UsageError
 
-from .base import Budget, Costs, DraftOptions, DraftSession, Means, Source
+from .base import Budget, Costs, DraftOptions, DraftSession, Source
 from .chain_search import chain_candidates
-from .mask_count import MaskLimits
-from .native_loop import LoopDrafts
-from .plan import Plan
 from .state_products import state_projections
 from .token_choice import without_repeats
 
@@ -38,16 +35,12 @@ class Masks(NamedTuple):
         embedding: float32 [C], scaled, without a position.
         positions: position embeddings of tokens and masks; None without.
         padding_idx: of ``positions``.
-        start_symbol: decoder position 0 holds the start symbol; without, the first token does.
-        whole_blocks: blocks have k masks, whatever room there is.
         see_tokens: there are layers, in which masks attend to the tokens before them.
     """
 
     embedding: Tensor
     positions: nn.Module | None = None
     padding_idx: int = 0
-    start_symbol: bool = True
-    whole_blocks: bool = False
     see_tokens: bool = False
 
     @classmethod
@@ -55,7 +48,7 @@ class Masks(NamedTuple):
         """Those of a ``BlockDecoder``."""
         return cls(
             float(decoder.embed_scale) * floats(decoder.mask_embedding), decoder.embed_positions,
-            decoder.padding_idx, decoder.start_symbol, decoder.whole_blocks, decoder.num_layers > 0,
+            decoder.padding_idx, decoder.num_layers > 0,
         )  # fmt: skip
 
 
@@ -81,7 +74,6 @@ class NativeBlockDrafter:
         self.layers = layers
         self.tables = tables
         self.masks = masks
-        self.first = int(masks.start_symbol)
         self.limit = learned_limit(masks.positions, masks.padding_idx)
         self.reads = False
         stack, library = layers.stack, layers.stack.library
@@ -220,91 +212,54 @@ class NativeBlockSession(DraftSession):
         self.candidates = chain_candidates(options)
         self.verifier = source.verifier if drafter.reads else None
         size = options.block_size
-        self.limits = MaskLimits(
-            size, source.max_len, drafter.first, drafter.limit, drafter.masks.whole_blocks,
-            options.row_independent,
-        )  # fmt: skip
         self.layers = drafter.layers.open(
             encoder_out, first_slots(source.max_len + 1) + 2 * size + 2
         )
-        self.cached = [0] * self.layers.rows  # positions of each row in the cache
-        self.pointers = drafter.pointer, self.layers.buffers.pointer
         self.table = drafter.positions(source.max_len + size + 1)
         self.words = drafter.words_of(source.net_input["src_tokens"])
         self.tables = drafter.tables.of(self.table)
 
-    def native_form(self) -> NativeBlockSession:
-        return self
+    def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting | None:
+        return None if self.options.collapse_repeats else self._drafting(rows, budget, costs)
 
-    def _request(self, rows: Rows, costs: Costs) -> tuple[DraftRequest, list[Any]]:
-        """What all drafts of a plan have in common, and what it points to."""
-        alone = len(rows.lengths_cpu) == 1
-        request = DraftRequest(
-            first=self.drafter.first,
-            confidence=self.options.confidence,
-            candidates=self.candidates[0 if alone else 1],
-            words=None if self.words is None else self.words.pointer,
-        )
-        kept: list[Any] = []
-        if costs is not None and self.options.any_confidence:
-            kept.append((ctypes.c_float * len(costs))(*costs))
-            request.costs = ctypes.addressof(kept[-1])
+    def _drafting(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting:
+        options, limit, alone = self.options, self.drafter.limit, len(rows.lengths_cpu) == 1
+        block = options.block_size if budget is None else min(budget, options.block_size)
+        drafting = Drafting(
+            self.drafter.pointer, self.layers.buffers.pointer, None, self.tables, block,
+            -1 if limit is None else limit, candidates=self.candidates[0 if alone else 1],
+            confidence=options.confidence, words=None if self.words is None else self.words.pointer,
+        )  # fmt: skip
+        if costs is not None and options.any_confidence:
+            drafting.kept_costs = (ctypes.c_float * len(costs))(*costs)
+            drafting.costs = ctypes.addressof(drafting.kept_costs)
         states = None
         if isinstance(self.verifier, NativeSession):
             states = self.verifier.states_for(rows.tokens.size(1))
         elif self.verifier is not None and self.verifier.states is not None:
             states = self.verifier.states.float().contiguous()
         if states is not None:
-            request.states, request.state_stride = pointer(states), states.size(1)
-            kept.append(states)
-        return request, kept
+            drafting.states, drafting.state_stride = pointer(states), states.size(1)
+            drafting.kept_states = states
+        return drafting
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
-        masks = self.limits.masks(rows, budget)
-        if masks == 0:
+        if budget == 0:
             return Draft.empty(rows.lengths)
+        drafting = self._drafting(rows, budget, costs)
         count = len(rows.lengths_cpu)
-        tokens = torch.zeros(count, masks, dtype=torch.long)  # valid ones after each draft, too
+        tokens = torch.zeros(count, drafting.block, dtype=torch.long)  # valid after each draft, too
         sizes = torch.empty(count, dtype=torch.long)
-        cached = (ctypes.c_int64 * count)(*self.cached)
-        request, kept = self._request(rows, costs)
-        request.masks, request.token_stride = masks, masks
-        request.cached = ctypes.addressof(cached)
-        call = DraftCall(self.tables, request=request)
-        view, written = call.hypotheses, rows.tokens
-        view.tokens, view.token_stride = pointer(written, torch.long), written.stride(0)
-        view.columns, view.lengths = written.size(1), pointer(rows.lengths, torch.long)
-        call.tokens, call.sizes = pointer(tokens, torch.long), pointer(sizes, torch.long)
-        self.layers.weights.stack.library.call("specdec_draft", *self.pointers, ctypes.byref(call))
-        del kept
-        self.cached = [have + self.drafter.first for have in rows.lengths_cpu]
+        self.layers.weights.stack.library.call(
+            "specdec_draft", ctypes.byref(drafting), count, ctypes.byref(hypotheses_of(rows)),
+            pointer(tokens, torch.long), pointer(sizes, torch.long),
+        )  # fmt: skip
         if self.options.collapse_repeats:
             tokens, sizes = without_repeats(tokens, sizes)
         return Draft(tokens[:, : int(sizes.max())], sizes)
 
-    def begin_loop(
-        self, rows: Rows, max_iterations: int, plan: Plan, means: Means
-    ) -> LoopDrafts | None:
-        if self.options.collapse_repeats or self.limits.masks(rows, plan.size) == 0:
-            return None
-        request, kept = self._request(rows, plan.costs)
-        limits = self.limits
-        block = limits.block_size
-        if plan.size is not None and not limits.whole_blocks:
-            block = min(block, plan.size)
-        loop = DraftLoop(
-            self.tables, request, block, limits.max_len,
-            -1 if limits.positions is None else limits.positions, limits.whole_blocks,
-            limits.row_independent, *means, plan.low, plan.high,
-        )  # fmt: skip
-        return LoopDrafts(loop, self.cached, max_iterations, kept)
-
-    def end_loop(self, drafts: LoopDrafts) -> None:
-        self.cached = list(drafts.cached)
-
     def keep(self, rows: Tensor, kept: list[int]) -> None:
         self.layers.keep(rows, len(kept))
-        self.cached = [self.cached[row] for row in kept]
         if self.words is not None:
             self.words.select(rows)
 

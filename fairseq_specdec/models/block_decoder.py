@@ -33,7 +33,7 @@ class BlockDecoder(FairseqDecoder):
 
     Class attributes:
         start_symbol: decoder position 0 holds the start symbol; without, the first token does.
-        whole_blocks: masks count even after the length limit; what they draft is cut off there.
+        whole_blocks: blocks have k masks, whatever number pays.
 
     Args:
         cfg: a ``SpecDrafterConfig``.

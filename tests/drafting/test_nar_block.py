@@ -185,23 +185,6 @@ def test_a_drafter_that_is_asked_late_has_read_what_was_verified(rows):
 
 
 @torch.no_grad()
-def test_at_the_limit_nothing_is_drafted():
-    session, _, _ = reading_session(max_len=4)
-    assert [session.propose(rows_of([[5] * n])).width for n in (3, 4)] == [1, 0]
-
-
-@torch.no_grad()
-def test_where_rows_are_independent_their_limit_takes_no_mask():
-    """Masks see each other: fewer of them near the limit of a lone row would draft other tokens."""
-    for independent, sizes in ((False, [4, 1, 0]), (True, [4, 4, 0])):
-        options = DraftOptions(4, PAD, EOS, row_independent=independent)
-        drafter = NarBlockDrafter(random_drafter(), options)
-        session = open_drafter(drafter, random_input(1), 9)
-        widths = [session.propose(rows_of([[5] * length])).width for length in (2, 8, 9)]
-        assert widths == sizes
-
-
-@torch.no_grad()
 def test_no_more_is_drafted_than_the_loop_can_use():
     session = open_drafter(
         NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS)), random_input(), 50
@@ -211,23 +194,18 @@ def test_no_more_is_drafted_than_the_loop_can_use():
         assert draft.width == width and draft.sizes.tolist() == [width] * 3
 
 
+@pytest.mark.parametrize("backend", ["torch", "auto"])
 @torch.no_grad()
-def test_a_drafter_of_whole_blocks_drafts_no_less():
-    model = random_drafter()
-    model.decoder.whole_blocks = True
-    session = open_drafter(NarBlockDrafter(model, DraftOptions(4, PAD, EOS)), random_input(), 50)
-    assert [session.propose(rows_of([[5]] * 3), n).width for n in (1, 3)] == [4, 4]
-
-
-@torch.no_grad()
-def test_positions_end_with_a_learned_table():
+def test_positions_end_with_a_learned_table(backend):
+    backend = choose_backend(backend, [random_drafter()])
     limits = {"max_target_positions": 8, "max_source_positions": 7}
     model = random_drafter(encoder_learned_pos=True, decoder_learned_pos=True, **limits)
     drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS))
-    session = open_drafter(drafter, random_input(length=7), 50)
+    session = open_drafter(drafter, random_input(length=7), 50, backend=backend)
     widths = [session.propose(rows_of([[5] * n] * 3)).width for n in (7, 8, 10, 11)]
     assert widths == [4, 3, 1, 0]  # of 8 + 4, one is the start symbol's
-    assert isinstance(open_drafter(drafter, random_input(length=8), 50), SilentSession)
+    longer = open_drafter(drafter, random_input(length=8), 50, backend=backend)
+    assert isinstance(longer, SilentSession)
     copying = NarBlockDrafter(random_drafter(source_copy=True), DraftOptions(4, PAD, EOS))
     assert not open_drafter(copying, random_input(length=80), 50).never_drafts
 

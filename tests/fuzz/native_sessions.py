@@ -3,7 +3,7 @@
 import ctypes
 
 import torch
-from native_calls import FLOATS, ODD_64, VALUES, Stack
+from native_calls import FLOATS, VALUES, Stack
 
 from fairseq_specdec.engine.native import structures as of
 
@@ -103,11 +103,11 @@ class Session:
         hypotheses = self.hypotheses(rows, columns)
         if random.random() < 0.3:
             hypotheses.spent = calls.pointer_of_doubles(rows)
-        loop = None
+        drafting = None
         if drafter is not None:
-            loop = drafter.loop(rows, width, most)
+            drafting = drafter.drafting(rows, width)
         if copies:
-            loop = self.copying(rows, width, most)
+            drafting = self.copying(rows, width)
         call = of.VerifyCall(
             self.stack.embedding(), self.rules(rows),
             of.Drafts(
@@ -117,35 +117,31 @@ class Session:
             ),
             hypotheses, count, read, calls.size64(most),
             of.StepOutputs(
-                calls.integers(most, rows, 3), calls.maybe(calls.integers(most, rows, width + 1)),
-                calls.pointer_of_doubles(most), states if count else None,
+                calls.integers(most, rows, 4), calls.integers(most, rows, width),
+                calls.maybe(calls.integers(most, rows, width + 1)),
+                calls.pointer_of_doubles(2 * most), states if count else None,
                 calls.size64(columns),
             ),
-            0, drafter and drafter.pointer, drafter and drafter.session.pointer,
-            loop and ctypes.pointer(loop),
+            drafting and ctypes.pointer(drafting),
         )  # fmt: skip
         if random.random() < calls.odd:
             call.outputs.states = None
         calls.call("specdec_verify", self.pointer, ctypes.byref(call))
 
-    def copying(self, rows, block, most):
-        """A loop whose drafts are copied from the source."""
+    def copying(self, rows, block):
+        """Drafts that are copied from the source."""
         calls, random = self.calls, self.calls.random
-        sizes = torch.randint(1, 9, (rows,))
-        tokens = calls.integers(int(sizes.sum()), most=self.stack.words - 1)
+        ends = torch.randint(1, 9, (rows,)).cumsum(0)
+        tokens = calls.integers(int(ends[-1]), most=self.stack.words - 1)
         if random.random() < calls.odd:
-            sizes[random.randrange(rows)] = random.choice(ODD_64)
+            ends[random.randrange(rows)] = random.choice((0, -1, -(2**63)))
         copy = of.SourceCopy(
-            calls.size64(rows), tokens, calls.pointer(sizes), calls.size64(random.randint(0, 3)),
-            random.randint(0, 1), calls.integers(rows, most=9), calls.integers(rows, most=9),
+            calls.size64(rows), calls.pointer(torch.arange(rows)), tokens, calls.pointer(ends),
+            calls.size64(random.randint(0, 3)), random.randint(0, 1), calls.integers(rows, most=9),
+            calls.integers(rows, most=9),
         )  # fmt: skip
         calls.kept.append(copy)
-        return of.DraftLoop(
-            block=calls.size64(block), max_len=calls.size64(9), positions=-1, forgets=0.1, low=-1.0,
-            high=2.0, cached=calls.integers(rows), tokens=calls.integers(most, rows, block),
-            sizes=calls.integers(most, rows), seconds=calls.pointer_of_doubles(most),
-            copy=ctypes.addressof(copy), drafts=calls.size(0, ODD_64),
-        )  # fmt: skip
+        return of.Drafting(copy=ctypes.addressof(copy), block=calls.size64(block))
 
     def search(self):
         """Beam search to its end, or some passes of it."""
@@ -253,38 +249,26 @@ class Drafter:
             calls.floats(width, width), calls.floats(words, width), calls.floats(words, width),
         )  # fmt: skip
 
-    def request(self, rows, masks):
+    def drafting(self, rows, block):
         calls, random = self.calls, self.calls.random
         stride = 24  # as many columns as hypotheses have
         states = None
         if self.read_layers and random.random() < 0.7:
             states = calls.floats(rows, stride, self.read_layers * self.stack.width)
-        return of.DraftRequest(
-            calls.size(masks, (0, -1, 2**24, 2**62, -(2**63))),
-            calls.size(random.randint(0, 1), ODD_64), calls.integers(rows), states,
+        return of.Drafting(
+            self.pointer, self.session.pointer, None, self.stack.embedding(),
+            calls.size(block, (0, -1, 2**24, 2**62, -(2**63))),
+            calls.size64(random.choice((-1, 12))), states,
             calls.size(stride, (0, -1, -(2**63))),
             calls.size(random.randint(1, 4), (0, -1, 2**31 - 1)), random.choice((0.0, 0.2, 2.0)),
-            calls.maybe(calls.floats(masks + 1)), calls.size(masks, (0, -1, -(2**63))), self.words,
+            calls.maybe(calls.floats(block + 1)), self.words,
         )  # fmt: skip
 
     def draft(self):
         calls, rows = self.calls, self.session.rows or 1
-        masks, columns = calls.random.randint(1, 5), calls.random.randint(12, 24)
-        call = of.DraftCall(
-            self.stack.embedding(), self.session.hypotheses(rows, columns),
-            self.request(rows, masks), calls.integers(rows, masks), calls.integers(rows),
-        )  # fmt: skip
-        calls.call("specdec_draft", self.pointer, self.session.pointer, ctypes.byref(call))
-
-    def loop(self, rows, block, most):
-        """For so many iterations of verification."""
-        calls, random = self.calls, self.calls.random
-        return of.DraftLoop(
-            self.stack.embedding(), self.request(rows, block), calls.size64(block),
-            calls.size64(9), calls.size64(random.choice((-1, 12))), random.randint(0, 1),
-            random.randint(0, 1), 0.5, 0.1,
-            0.0, random.choice((-1.0, 0.9)), 2.0, calls.integers(rows),
-            calls.integers(most, rows, block),
-            calls.integers(most, rows), calls.pointer_of_doubles(most), None,
-            calls.size(0, ODD_64),
+        block, columns = calls.random.randint(1, 5), calls.random.randint(12, 24)
+        drafting, outputs = self.drafting(rows, block), self.session.hypotheses(rows, columns)
+        calls.call(
+            "specdec_draft", ctypes.byref(drafting), rows, ctypes.byref(outputs),
+            calls.integers(rows, block), calls.integers(rows),
         )  # fmt: skip

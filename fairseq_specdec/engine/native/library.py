@@ -62,7 +62,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "specdec_words_free": [_POINTER],
     "specdec_words_open": [_POINTER, _POINTER, _INT, _POINTER, _POINTER],
     "specdec_words_select": [_POINTER, _INT, _POINTER],
-    "specdec_draft": [_POINTER, _POINTER, _POINTER],
+    "specdec_draft": [_POINTER, _INT, _POINTER, _POINTER, _POINTER],
     "specdec_beams_new": [_POINTER, _POINTER, _POINTER],
     "specdec_beams_free": [_POINTER],
     "specdec_beams_look_ahead": [_POINTER, _INT, _INT, _POINTER, _INT, _INT],

@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor
 
+from ..state import Rows
+from .structures import Hypotheses
+
 
 def pointer(
     tensor: Tensor | None, dtype: torch.dtype = torch.float32, rows_apart: bool = False
@@ -26,3 +29,13 @@ def pointer(
             f"strides {tensor.stride()} on {tensor.device}"
         )
     return tensor.data_ptr()
+
+
+def hypotheses_of(rows: Rows, spent: Tensor | None = None) -> Hypotheses:
+    """The outputs of a batch, which the library reads and writes. ``spent``: as in
+    ``AcceptanceRule``."""
+    tokens, scores = rows.tokens, rows.scores
+    return Hypotheses(
+        pointer(tokens, torch.long), tokens.stride(0), pointer(scores), scores.stride(0),
+        tokens.size(1), pointer(rows.lengths, torch.long), pointer(spent, torch.float64),
+    )  # fmt: skip

@@ -60,36 +60,22 @@ class Hypotheses(Structure):
 
 
 class StepOutputs(Structure):
-    _fields_ = _fields(("outcomes choices seconds states", c_void_p), ("state_stride", c_int64))
-
-
-class DraftRequest(Structure):
     _fields_ = _fields(
-        ("masks first", c_int64), ("cached states", c_void_p), ("state_stride", c_int64),
-        ("candidates", c_int32), ("confidence", c_float),
-        ("costs", c_void_p), ("token_stride", c_int64), ("words", c_void_p),
-    )  # fmt: skip
+        ("outcomes drafts choices seconds states", c_void_p), ("state_stride", c_int64)
+    )
 
 
-class DraftCall(Structure):
+class Drafting(Structure):
     _fields_ = _fields(
-        ("embedding", Embedding), ("hypotheses", Hypotheses), ("request", DraftRequest),
-        ("tokens sizes", c_void_p),
-    )  # fmt: skip
-
-
-class DraftLoop(Structure):
-    _fields_ = _fields(
-        ("embedding", Embedding), ("request", DraftRequest),
-        ("block max_len positions whole row_independent", c_int64),
-        ("accepted stopped forgets low high", c_double),
-        ("cached tokens sizes seconds copy", c_void_p), ("drafts", c_int64),
+        ("drafter session copy", c_void_p), ("embedding", Embedding), ("block positions", c_int64),
+        ("states", c_void_p), ("state_stride", c_int64), ("candidates", c_int32),
+        ("confidence", c_float), ("costs words", c_void_p),
     )  # fmt: skip
 
 
 class SourceCopy(Structure):
     _fields_ = _fields(
-        ("rows", c_int64), ("tokens sizes", c_void_p), ("max_suffix realign", c_int64),
+        ("rows", c_int64), ("origin tokens ends", c_void_p), ("max_suffix realign", c_int64),
         ("begin seen", c_void_p),
     )  # fmt: skip
 
@@ -98,8 +84,8 @@ class VerifyCall(Structure):
     _fields_ = _fields(
         ("embedding", Embedding), ("rules", Rules), ("drafts", Drafts), ("hypotheses", Hypotheses),
         ("read_count", c_int64), ("read", POINTER(c_int32)),
-        ("max_iterations", c_int64), ("outputs", StepOutputs), ("done", c_int64),
-        ("drafter draft_session", c_void_p), ("loop", POINTER(DraftLoop)),
+        ("max_iterations", c_int64), ("outputs", StepOutputs), ("drafting", POINTER(Drafting)),
+        ("done", c_int64),
     )  # fmt: skip
 
 

@@ -30,9 +30,7 @@ from fairseq_specdec.engine.backend import TORCH, NativeBackend
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.structures import (
     BeamSetup,
-    DraftCall,
-    DraftLoop,
-    DraftRequest,
+    Drafting,
     Drafts,
     Embedding,
     Rules,
@@ -309,25 +307,35 @@ class Small:
     def verification(self):
         """Of no drafts, once."""
         drafts = Drafts(2, 0, None, 0, self.numbers)
-        outputs = StepOutputs(torch.zeros(6).long().data_ptr(), None, self.seconds, None, 0)
+        outputs = StepOutputs(self.numbers, None, None, self.seconds, None, 0)
         return VerifyCall(
             self.embedding, self.rules, drafts, self.hypotheses, 0, None, 1, outputs
         )  # fmt: skip
 
     def verify(self, call):
-        outcomes = torch.zeros(6).long()
+        outcomes = torch.zeros(8).long()
         call.outputs.outcomes = outcomes.data_ptr()
         self.library.call("specdec_verify", self.pointer, ctypes.byref(call))
 
     def drafter(self, rows):
-        """(a drafter on the same stack, a session of it for so many rows)."""
+        """``Drafting`` of a token by a drafter on the same stack, a session of it for so many
+        rows."""
         drafter, session = ctypes.c_void_p(), ctypes.c_void_p()
         mask, states = torch.zeros(16), torch.zeros(rows, 1, 16)
         self.library.call("specdec_drafter_new", self.stack.pointer, 16, mask.data_ptr(), 1,
                           ctypes.byref(drafter))  # fmt: skip
         self.library.call("specdec_session_new", self.stack.pointer, ctypes.byref(session))
         self.library.call("specdec_session_open", session, rows, 1, 16, states.data_ptr(), None, 9)
-        return drafter, session
+        return Drafting(drafter, session, None, self.embedding, 1, -1)
+
+    def drafts(self, drafting, **changes):
+        """A verification that drafts, with other numbers."""
+        call = self.verification()
+        for name, value in changes.items():
+            setattr(drafting, name, value)
+        call.drafts.width, call.outputs.drafts = 1, self.kept[3].data_ptr() + 8 * 16
+        call.drafting = ctypes.pointer(drafting)
+        return call
 
 
 @pytest.fixture
@@ -371,87 +379,68 @@ def test_more_rows_than_there_are_cannot_be_kept(count, small, loaded):
 
 
 @pytest.mark.parametrize("rows, changes, reason", [
-    (1, {}, "a drafter of another number of rows"),
-    (2, {"drafts": 3}, "a loop that has begun"),
-    (2, {"max_len": -(2**63)}, "an impossible length"),
-    (2, {"request": DraftRequest(first=-(2**63)), "positions": 12}, "a first position"),
+    (1, {}, "a session or a table of another size"),
+    (2, {"drafter": None}, "drafts without a drafter"),
+    (2, {"session": None}, "a session or a table of another size"),
     (2, {"positions": 2**62}, "an impossible number of positions"),
+    (2, {"states": 8, "state_stride": 2**62}, "rows that are impossibly far apart"),
+    (2, {"states": 8, "state_stride": -1}, "rows that are impossibly far apart"),
+    *((2, {"block": size}, "no or too many tokens") for size in (0, -1, 2**24, -(2**63))),
+    (2, {"block": 2}, "drafts of another width"),
 ])  # fmt: skip
-def test_loops_of_another_size_are_refused(rows, changes, reason, small):
-    call = small.verification()
-    call.drafter, call.draft_session = small.drafter(rows)
-    cached, tokens = torch.zeros(2).long(), torch.zeros(16).long()
-    loop = DraftLoop(
-        small.embedding, DraftRequest(first=1), 1, 9, -1, 0, 0, 0.5, 0.1, 0.0, cached.data_ptr(),
-        tokens.data_ptr(), tokens.data_ptr(), small.seconds,
-    )  # fmt: skip
-    call.drafts.width, call.loop = 1, ctypes.pointer(loop)
-    for name, value in changes.items():
-        setattr(loop, name, value)
+def test_drafts_of_another_size_are_refused(rows, changes, reason, small):
+    small.verify(small.drafts(small.drafter(2)))
     with pytest.raises(ValueError, match=reason):
-        small.verify(call)
+        small.verify(small.drafts(small.drafter(rows), **changes))
 
 
 @pytest.mark.parametrize("changes, reason", [
     ({"rows": 1}, "sources of another number of rows"),
     ({"max_suffix": -1}, "a suffix of impossible length"),
-    ({"sizes": (ctypes.c_int64 * 2)(3, 0)}, "a source of impossible length"),
+    ({"ends": (ctypes.c_int64 * 2)(3, 3)}, "a source of impossible length"),
+    ({"ends": (ctypes.c_int64 * 2)(-1, 3)}, "a source of impossible length"),
+    ({"origin": (ctypes.c_int64 * 2)(0, -1)}, "a row of an impossible number"),
     ({"begin": (ctypes.c_int64 * 2)(0, 2**62)}, "a draft that began at an impossible place"),
     ({"seen": (ctypes.c_int64 * 2)(-1, 0)}, "a draft that began at an impossible place"),
 ])  # fmt: skip
 def test_copies_of_impossible_sources_are_refused(changes, reason, small):
-    call, pair = small.verification(), ctypes.c_int64 * 2
-    kept = {"tokens": (ctypes.c_int64 * 6)(), "sizes": pair(3, 3), "begin": pair(), "seen": pair()}
+    pair = ctypes.c_int64 * 2
+    kept = {"tokens": (ctypes.c_int64 * 6)(), "ends": pair(3, 6), "origin": pair(0, 1)}
+    kept.update(begin=pair(), seen=pair())
     kept.update({name: value for name, value in changes.items() if name in kept})
     copy = SourceCopy(rows=2, **{name: ctypes.addressof(each) for name, each in kept.items()})
     for name in changes.keys() - kept.keys():
         setattr(copy, name, changes[name])
-    loop = DraftLoop(block=1, max_len=9, positions=-1, copy=ctypes.addressof(copy))
-    call.drafts.width, call.loop = 1, ctypes.pointer(loop)
     with pytest.raises(ValueError, match=reason):
-        small.verify(call)
+        small.verify(small.drafts(Drafting(block=1), copy=ctypes.addressof(copy)))
 
 
-def test_impossible_lengths_are_refused_before_a_loop_begins(small):
+def test_impossible_lengths_are_refused_before_a_draft(small):
     """Room was computed from them first, which overflowed: the sanitizers saw it."""
-    call = small.verification()
-    call.drafter, call.draft_session = small.drafter(2)
-    loop = DraftLoop(small.embedding, DraftRequest(first=1), 1, 9, 12)
-    call.drafts.width, call.loop = 1, ctypes.pointer(loop)
+    call = small.drafts(small.drafter(2), positions=12)
     small.kept[3][0] = -(2**63)
     with pytest.raises(ValueError, match="impossible lengths"):
         small.verify(call)
 
 
 def test_a_drafter_reads_as_many_hidden_states_as_there_are(small, loaded):
-    call, read = small.verification(), (ctypes.c_int32 * 1)(1)
-    call.drafter, call.draft_session = small.drafter(2)
+    drafting, read = small.drafter(2), (ctypes.c_int32 * 1)(1)
     states = NativeLinear(loaded, torch.zeros(32, 32), None, "fp32")
-    loaded.call("specdec_drafter_states", ctypes.c_void_p(call.drafter), 2, states.pointer)
-    loop = DraftLoop(small.embedding, DraftRequest(first=1), 1, 9, -1)
-    call.drafts.width, call.loop, call.read_count, call.read = 1, ctypes.pointer(loop), 1, read
-    call.outputs.states = small.seconds
+    loaded.call("specdec_drafter_states", ctypes.c_void_p(drafting.drafter), 2, states.pointer)
+    call = small.drafts(drafting, states=small.seconds, state_stride=4)
+    call.read_count, call.read, call.outputs.states = 1, read, small.seconds
     with pytest.raises(ValueError, match="a drafter that reads other hidden states"):
         small.verify(call)
 
 
-@pytest.mark.parametrize("part, name, value", [
-    ("request", "token_stride", 2**62), ("request", "state_stride", 2**62),
-    ("request", "state_stride", -1), ("hypotheses", "token_stride", -1),
-    ("hypotheses", "columns", 2**62),
-])  # fmt: skip
-def test_drafts_of_impossible_sizes_are_refused(part, name, value, small, loaded):
-    drafter, session = small.drafter(2)
-    cached, tokens = torch.zeros(2).long(), torch.zeros(16).long()
-    call = DraftCall(
-        small.embedding, small.hypotheses,
-        DraftRequest(1, 1, cached.data_ptr(), small.seconds, 1, 1, 0.0, None, 1),
-        tokens.data_ptr(), tokens.data_ptr(),
-    )  # fmt: skip
-    loaded.call("specdec_draft", drafter, session, ctypes.byref(call))
-    setattr(getattr(call, part), name, value)
-    with pytest.raises(ValueError, match="impossibl|larger than their buffer"):
-        loaded.call("specdec_draft", drafter, session, ctypes.byref(call))
+@pytest.mark.parametrize("name, value", [("token_stride", -1), ("columns", 2**62)])
+def test_drafts_after_impossible_outputs_are_refused(name, value, small, loaded):
+    tokens, drafting, outputs = torch.zeros(16).long(), small.drafter(2), small.hypotheses
+    arguments = ctypes.byref(drafting), 2, ctypes.byref(outputs), *[tokens.data_ptr()] * 2
+    loaded.call("specdec_draft", *arguments)
+    setattr(outputs, name, value)
+    with pytest.raises(ValueError, match="impossibl"):
+        loaded.call("specdec_draft", *arguments)
 
 
 def test_a_search_ends_where_its_session_was_opened_for_others(small, loaded):
@@ -495,7 +484,7 @@ def test_a_mask_of_another_width_is_refused(width, small, loaded):
 
 @pytest.mark.parametrize("size", [(31, 32), (32, 31), (32, 16)])
 def test_products_of_hidden_states_of_another_size_are_refused(size, small, loaded):
-    drafter, _ = small.drafter(2)
+    drafter = ctypes.c_void_p(small.drafter(2).drafter)
     states = NativeLinear(loaded, torch.zeros(*size), None, "fp32")
     with pytest.raises(ValueError, match="wrong size: products of hidden states"):
         loaded.call("specdec_drafter_states", drafter, 2, states.pointer)

@@ -1,7 +1,6 @@
 #include "block_drafter.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -87,10 +86,8 @@ float dot_bf16(const uint16_t* row, const float* state, int width) {
 // How many tokens of a draft to keep, by how likely they are accepted.
 class Ending {
  public:
-  explicit Ending(const DraftRequest& request)
-      : masks_(static_cast<int>(request.masks)),
-        confidence_(request.confidence),
-        costs_(request.costs) {}
+  Ending(const Drafting& drafting, int masks)
+      : masks_(masks), confidence_(drafting.confidence), costs_(drafting.costs) {}
 
   bool judges() const { return confidence_ > 0 || costs_ != nullptr; }
 
@@ -125,19 +122,20 @@ class Ending {
 };
 
 // A row's block with a chain, from the left. Returns how many tokens were chosen.
-int follow_chain(const Chain& chain, const float* of_mask, const Rated& rated, int64_t previous,
-                 const DraftRequest& request, int64_t* tokens) {
+int follow_chain(const Drafting& drafting, int masks, const float* of_mask, const Rated& rated,
+                 int64_t previous, int64_t* tokens) {
   static thread_local std::vector<int> few;
   static thread_local std::vector<float> totals;
   static thread_local Buffer<float> states;
+  const Chain& chain = drafting.drafter->chain;
   const float* logits = rated.logits;
-  const int masks = static_cast<int>(request.masks), words = rated.words, width = chain.width;
+  const int words = rated.words, width = chain.width;
   const auto id_of = [&](int word) { return rated.id_of(word); };
   float* state = states.reserve(2 * static_cast<size_t>(width));
   float* next = state + width;
-  Ending ending(request);
+  Ending ending(drafting, masks);
   for (int j = 0; j < masks; j++, logits += words, of_mask += width) {
-    best_few(logits, words, std::min<int>(request.candidates, words), few);
+    best_few(logits, words, std::min<int>(drafting.candidates, words), few);
     for (int word : few) {
       const auto* row = chain.for_token.data() + id_of(word) * width;
       for (int h = 0; h < width; h += 32) __builtin_prefetch(row + h);
@@ -165,10 +163,10 @@ int follow_chain(const Chain& chain, const float* of_mask, const Rated& rated, i
 }
 
 // A row's block without one: the likeliest token of each mask.
-int likeliest(const Rated& rated, const DraftRequest& request, int64_t* tokens) {
+int likeliest(const Drafting& drafting, int masks, const Rated& rated, int64_t* tokens) {
   const float* logits = rated.logits;
-  const int masks = static_cast<int>(request.masks), words = rated.words;
-  Ending ending(request);
+  const int words = rated.words;
+  Ending ending(drafting, masks);
   for (int j = 0; j < masks; j++, logits += words) {
     const Peak peak = peak_of(logits, words);
     if (peak.at < 0) return ending.judges() ? ending.kept() : j;
@@ -181,18 +179,6 @@ int likeliest(const Rated& rated, const DraftRequest& request, int64_t* tokens) 
 
 }  // namespace
 
-void DraftRequest::check() const {
-  require(first == 0 || first == 1, "a first position that is neither 0 nor 1");
-  require(states == nullptr || (state_stride > 0 && state_stride < kMost),
-          "rows that are impossibly far apart");
-}
-
-const float* DraftRequest::last_state(const Hypotheses& hypotheses, int row, int wide) const {
-  const int length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
-  require(length < state_stride, "hidden states of another number than tokens");
-  return states + (row * state_stride + length) * wide;
-}
-
 BlockDrafter::BlockDrafter(const Stack& stack, const float* embedding, int pad)
     : stack(stack), mask(stack.shape.width), pad(pad) {
   std::copy_n(embedding, stack.shape.width, mask.data());
@@ -202,49 +188,63 @@ BlockDrafter::BlockDrafter(const Stack& stack, const float* embedding, int pad)
 
 namespace {
 
-// Tokens accepted since the last draft and masks of all rows, in one list.
+// A draft after the hypotheses, of so many masks.
+struct Call {
+  const BlockDrafter& drafter;
+  Session& session;
+  const Drafting& how;
+  const Hypotheses& hypotheses;
+  const int rows, masks;
+
+  // The state that predicted a row's last token.
+  const float* last_state(int row, int wide) const {
+    const int length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
+    require(length < how.state_stride, "hidden states of another number than tokens");
+    return how.states + (row * how.state_stride + length) * wide;
+  }
+};
+
+// Tokens accepted since the last draft and masks of all rows, in one list. Position 0 holds the start
+// symbol.
 struct Columns {
   std::vector<int> row, slot, upto, fresh;  // fresh [B]: tokens of a row
   std::vector<size_t> first;                // [B], where a row begins
   std::vector<uint8_t> wanted;              // masks
 };
 
-Columns lay_out(const BlockDrafter& drafter, const DraftCall& call, int rows) {
-  const DraftRequest& request = call.request;
-  const Hypotheses& hypotheses = call.hypotheses;
+Columns lay_out(const Call& call) {
   Columns columns;
-  for (int row = 0; row < rows; row++) {
-    const int64_t length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
-    const int64_t known = length + request.first, cached = request.cached[row];
-    require(cached >= 0 && cached <= known && known + request.masks < kMost &&
-                length < hypotheses.columns,
+  for (int row = 0; row < call.rows; row++) {
+    const int64_t length = bounded(call.hypotheses.lengths[row], 0, "impossible lengths");
+    const int64_t known = length + 1, cached = call.session.cached[row];
+    require(cached >= 0 && cached <= known && known + call.masks < kMost &&
+                length < call.hypotheses.columns,
             "a hypothesis is larger than its buffer");
     columns.first.push_back(columns.row.size());
     columns.fresh.push_back(static_cast<int>(known - cached));
-    for (int64_t at = drafter.sees_tokens() ? cached : known; at < known + request.masks; at++) {
+    for (int64_t at = call.drafter.sees_tokens() ? cached : known; at < known + call.masks; at++) {
       columns.row.push_back(row);
       columns.slot.push_back(static_cast<int>(at));
-      columns.upto.push_back(static_cast<int>(at < known ? at + 1 : known + request.masks));
+      columns.upto.push_back(static_cast<int>(at < known ? at + 1 : known + call.masks));
       columns.wanted.push_back(at >= known);
     }
   }
   return columns;
 }
 
-void embed(const BlockDrafter& drafter, const DraftCall& call, const Columns& columns, float* x) {
-  const Embedding& embedding = call.embedding;
+void embed(const Call& call, const Columns& columns, float* x) {
+  const Embedding& embedding = call.how.embedding;
   const Hypotheses& hypotheses = call.hypotheses;
   const int64_t width = embedding.width;
   for (size_t i = 0; i < columns.row.size(); i++, x += width) {
     const int row = columns.row[i], at = columns.slot[i];
     if (!columns.wanted[i]) {
-      const int64_t token =
-          hypotheses.tokens[row * hypotheses.token_stride + at + 1 - call.request.first];
+      const int64_t token = hypotheses.tokens[row * hypotheses.token_stride + at];
       require(token >= 0 && token < embedding.vocabulary, "a token that is not in the vocabulary");
       embedding.embed(token, at, x);
       continue;
     }
-    std::copy_n(drafter.mask.data(), width, x);
+    std::copy_n(call.drafter.mask.data(), width, x);
     if (embedding.positions == nullptr) continue;
     const float* place = embedding.positions + std::min<int64_t>(at, embedding.places - 1) * width;
     for (int64_t c = 0; c < width; c++) x[c] += place[c];
@@ -252,14 +252,14 @@ void embed(const BlockDrafter& drafter, const DraftCall& call, const Columns& co
 }
 
 // Add the products of the verifier's hidden states to x, of tokens and masks.
-void add_states(const BlockDrafter& drafter, const Columns& columns, const DraftCall& call,
-                float* x) {
+void add_states(const Call& call, const Columns& columns, float* x) {
   static thread_local Buffer<float> normed_states, added_states;
+  const BlockDrafter& drafter = call.drafter;
   const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
   const Norm plain{};
-  for (int row = 0; row < static_cast<int>(columns.first.size()); row++) {
+  for (int row = 0; row < call.rows; row++) {
     const int fresh = columns.fresh[row], size = std::max(fresh, 1);
-    const float* states = call.request.last_state(call.hypotheses, row, wide) - (size - 1) * wide;
+    const float* states = call.last_state(row, wide) - (size - 1) * wide;
     float* normed = normed_states.reserve(static_cast<size_t>(size) * wide);
     float* added = added_states.reserve(static_cast<size_t>(size) * 2 * width);
     normalise(plain, size * drafter.read_layers, width, states, normed);
@@ -268,22 +268,23 @@ void add_states(const BlockDrafter& drafter, const Columns& columns, const Draft
     for (int i = 0; i < fresh; i++)
       for (int c = 0; c < width; c++) mine[i * width + c] += added[i * 2 * width + c];
     const float* last = added + (size - 1) * 2 * width + width;
-    for (int64_t k = 0; k < call.request.masks; k++)
+    for (int k = 0; k < call.masks; k++)
       for (int c = 0; c < width; c++) mine[(fresh + k) * width + c] += last[c];
   }
 }
 
 // The same without layers: what the last state of each row adds to its masks.
-void add_heads(const BlockDrafter& drafter, int rows, const DraftCall& call, float* x) {
+void add_heads(const Call& call, float* x) {
   static thread_local Buffer<float> last_states, inner_states, added_states;
+  const BlockDrafter& drafter = call.drafter;
   const HiddenLayer& hidden = drafter.hidden;
-  const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
+  const int rows = call.rows, width = drafter.stack.shape.width, wide = drafter.read_layers * width;
   const int inner = drafter.of_states->in(), heads = drafter.of_states->out();
   float* last = last_states.reserve(static_cast<size_t>(rows) * wide);
   float* added = added_states.reserve(static_cast<size_t>(rows) * heads);
   const float* read = last;
   for (int row = 0; row < rows; row++) {
-    const float* state = call.request.last_state(call.hypotheses, row, wide);
+    const float* state = call.last_state(row, wide);
     float* mine = last + static_cast<size_t>(row) * wide;
     if (hidden.product == nullptr)
       normalise(Norm{}, drafter.read_layers, width, state, mine);
@@ -299,7 +300,7 @@ void add_heads(const BlockDrafter& drafter, int rows, const DraftCall& call, flo
     read = units;
   }
   multiply(*drafter.of_states, rows, read, inner, added, heads, After::kStore);
-  const int64_t size = call.request.masks * width;
+  const int64_t size = int64_t{call.masks} * width;
   for (int row = 0; row < rows; row++) {
     float* mine = x + row * size;
     for (int64_t i = 0; i < size; i++) mine[i] += added[int64_t{row} * heads + i];
@@ -341,151 +342,89 @@ class Logits {
   float* logits_;
 };
 
-}  // namespace
-
-void DraftCall::check(const BlockDrafter& drafter, const Session& session) const {
-  const int masks = bounded(request.masks, 1, "no or too many masks");
-  request.check();
-  bounded(request.token_stride, masks, "drafts larger than their buffer");
-  hypotheses.check();
-  require(drafter.chain.width == 0 || request.candidates > 0, "a chain without candidates");
-  require(drafter.sees_tokens() ||
-              (drafter.of_states != nullptr &&
-               int64_t{masks} * drafter.stack.shape.width <= drafter.of_states->out()),
-          "more masks than heads");
-  require(&session.stack == &drafter.stack && session.rows() >= 1 && embedding.fits(drafter.stack),
-          "a session or a table of another size than the drafter's");
-  require(request.words == nullptr || (request.words->is_of(drafter.vocabulary) &&
-                                       request.words->rows() == session.rows()),
-          "lists of words of another drafter, or of another number of rows");
-}
-
-namespace {
-
 // Features of all masks, row by row.
-const float* run_masks(const BlockDrafter& drafter, Session& session, const DraftCall& call) {
+const float* run_masks(const Call& call) {
   static thread_local Buffer<float> embedded, features;
-  const DraftRequest& request = call.request;
+  const BlockDrafter& drafter = call.drafter;
   const int width = drafter.stack.shape.width;
-  const Columns columns = lay_out(drafter, call, session.rows());
+  const Columns columns = lay_out(call);
   const size_t total = columns.row.size();
-  session.reserve(*std::max_element(columns.upto.begin(), columns.upto.end()));
+  call.session.reserve(*std::max_element(columns.upto.begin(), columns.upto.end()));
   float* x = embedded.reserve(total * width);
-  embed(drafter, call, columns, x);
-  if (request.states != nullptr && drafter.read_layers > 0) {
+  embed(call, columns, x);
+  if (call.how.states != nullptr && drafter.read_layers > 0) {
     if (drafter.sees_tokens())
-      add_states(drafter, columns, call, x);
+      add_states(call, columns, x);
     else
-      add_heads(drafter, session.rows(), call, x);
+      add_heads(call, x);
   }
   const Block block{static_cast<int>(total), columns.row.data(), columns.slot.data(),
                     Visibility{columns.upto.data()}};
-  float* of_masks = features.reserve(static_cast<size_t>(session.rows()) * request.masks * width);
+  float* of_masks = features.reserve(static_cast<size_t>(call.rows) * call.masks * width);
   const uint8_t* wanted = drafter.sees_tokens() ? columns.wanted.data() : nullptr;
-  session.run(block, x, of_masks, {wanted, {}, nullptr});
+  call.session.run(block, x, of_masks, {wanted, {}, nullptr});
+  for (int row = 0; row < call.rows; row++) call.session.cached[row] = call.hypotheses.lengths[row] + 1;
   return of_masks;
+}
+
+void run_drafter(const Call& call, int64_t* all_tokens, int64_t* sizes) {
+  static thread_local Buffer<float> of_mask;
+  const Chain& chain = call.drafter.chain;
+  const int rows = call.rows, masks = call.masks;
+  const float* features = run_masks(call);
+  const Logits logits(call.drafter, call.how.words, rows * masks, features);
+  if (chain.width > 0)
+    multiply(chain.of_mask, rows * masks, features, call.drafter.stack.shape.width,
+             of_mask.reserve(static_cast<size_t>(rows) * masks * chain.width), chain.width,
+             After::kStore);
+  for (int row = 0; row < rows; row++) {
+    const Hypotheses& of = call.hypotheses;
+    const int64_t previous = of.tokens[row * of.token_stride + of.lengths[row]];
+    require(previous >= 0 && previous < call.drafter.stack.vocabulary_size(),
+            "a token that is not in the vocabulary");
+    const Rated rated = logits.of_row(row, masks);
+    int64_t* tokens = all_tokens + row * call.how.block;
+    const size_t first = static_cast<size_t>(row) * masks * chain.width;
+    sizes[row] = chain.width > 0
+                     ? follow_chain(call.how, masks, of_mask.data() + first, rated, previous, tokens)
+                     : likeliest(call.how, masks, rated, tokens);
+  }
 }
 
 }  // namespace
 
-void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call) {
-  call.check(drafter, session);
-  static thread_local Buffer<float> of_mask;
-  const DraftRequest& request = call.request;
-  const int rows = session.rows(), masks = static_cast<int>(request.masks);
-  const int64_t* lengths = call.hypotheses.lengths;
-  const bool unread = request.states == nullptr || *std::min_element(lengths, lengths + rows) == 0;
-  if (drafter.hidden.product != nullptr && unread) {
-    std::fill_n(call.sizes, rows, 0);  // blockwise heads have nothing to read yet
-    return;
+void Drafting::check(int rows) const {
+  bounded(block, 1, "no or too many tokens to draft");
+  if (drafter == nullptr) {
+    require(copy != nullptr, "drafts without a drafter");
+    return copy->check(rows);
   }
-  const float* features = run_masks(drafter, session, call);
-  const Logits logits(drafter, request.words, rows * masks, features);
-  const Chain& chain = drafter.chain;
-  if (chain.width > 0)
-    multiply(chain.of_mask, rows * masks, features, drafter.stack.shape.width,
-             of_mask.reserve(static_cast<size_t>(rows) * masks * chain.width), chain.width,
-             After::kStore);
-  for (int row = 0; row < rows; row++) {
-    const int64_t previous =
-        call.hypotheses.tokens[row * call.hypotheses.token_stride + call.hypotheses.lengths[row]];
-    require(previous >= 0 && previous < drafter.stack.vocabulary_size(),
-            "a token that is not in the vocabulary");
-    const Rated rated = logits.of_row(row, masks);
-    int64_t* tokens = call.tokens + row * request.token_stride;
-    const size_t first = static_cast<size_t>(row) * masks * chain.width;
-    call.sizes[row] = chain.width > 0 ? follow_chain(chain, of_mask.data() + first, rated, previous,
-                                                     request, tokens)
-                                      : likeliest(rated, request, tokens);
-  }
+  require(session != nullptr && &session->stack == &drafter->stack && session->rows() == rows &&
+              rows >= 1 && embedding.fits(drafter->stack),
+          "a session or a table of another size than the drafter's");
+  require(states == nullptr || (state_stride > 0 && state_stride < kMost),
+          "rows that are impossibly far apart");
+  require(positions < kMost, "an impossible number of positions");
+  require(drafter->chain.width == 0 || candidates > 0, "a chain without candidates");
+  require(drafter->sees_tokens() ||
+              (drafter->of_states != nullptr &&
+               block * drafter->stack.shape.width <= drafter->of_states->out()),
+          "more masks than heads");
+  require(words == nullptr || (words->is_of(drafter->vocabulary) && words->rows() == rows),
+          "lists of words of another drafter, or of another number of rows");
 }
 
-// As MaskLimits.masks (tests/drafting/test_native_loop.py compares the two).
-int64_t Proposer::masks(const Hypotheses& hypotheses) const {
-  const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + rows_);
-  int64_t room = loop_.max_len - *ends.first;
-  if (loop_.row_independent && room > 0) room = loop_.block;
-  if (loop_.positions >= 0)
-    room = std::min(room, loop_.positions - *ends.second - loop_.request.first);
-  const int64_t masks = std::max<int64_t>(0, std::min(loop_.block, room));
-  return masks > 0 && loop_.whole ? loop_.block : masks;
-}
-
-// Take note of what became of the last drafts; false where the plan holds no longer. As
-// DraftBudget.learn (the same test), of rows that have not ended: one that has ends the call.
-bool Proposer::learn() {
-  const int64_t last = rows_ * (loop_.drafts - 1);
-  const int64_t* outcomes = outputs_.outcomes + 3 * last;
-  // A drafter that drafts less than it is asked for expects the rest to be rejected; else it has no
-  // more.
-  const DraftRequest& request = loop_.request;
-  const bool judges = loop_.copy == nullptr && (request.confidence > 0 || request.costs != nullptr);
-  int64_t accepted = 0, stopped = 0, rows = 0;
-  for (int row = 0; row < rows_; row++) {
-    const int64_t *outcome = outcomes + 3 * row, kept = outcome[2];
-    const int64_t wanted = judges ? loop_.block : loop_.sizes[last + row];
-    if (wanted == 0) continue;
-    accepted += kept;
-    stopped += kept < wanted;
-    rows++;
-  }
-  if (rows > 0) {
-    loop_.accepted += loop_.forgets * (static_cast<double>(accepted) / rows - loop_.accepted);
-    loop_.stopped += loop_.forgets * (static_cast<double>(stopped) / rows - loop_.stopped);
-  }
-  const double chance = loop_.accepted / std::max(loop_.accepted + loop_.stopped, 1e-9);
-  return chance >= loop_.low && chance < loop_.high;
-}
-
-void Proposer::run_drafter(const Hypotheses& hypotheses, int64_t masks, int64_t* tokens,
-                           int64_t* sizes) {
-  DraftRequest& request = loop_.request;
-  request.masks = masks;
-  request.cached = loop_.cached;
-  request.token_stride = loop_.block;
-  draft(*drafter_, *session_, {loop_.embedding, hypotheses, request, tokens, sizes});
-  for (int row = 0; row < rows_; row++)
-    loop_.cached[row] = hypotheses.lengths[row] + request.first;
-}
-
-bool Proposer::operator()(const Hypotheses& hypotheses, Drafts* drafts) {
-  const auto started = std::chrono::steady_clock::now();
-  if (loop_.drafts > 0 && !learn()) return false;
-  const int64_t count = masks(hypotheses);
-  if (count == 0) return false;
-  const int64_t at = rows_ * loop_.drafts;
-  int64_t* tokens = loop_.tokens + at * loop_.block;
-  int64_t* sizes = loop_.sizes + at;
-  if (loop_.copy == nullptr)
-    run_drafter(hypotheses, count, tokens, sizes);
-  else
-    copy_source(*loop_.copy, hypotheses, loop_.block, tokens, sizes);
-  for (int row = 0; row < rows_; row++)
-    sizes[row] = std::min(sizes[row], limit_of(rules_, row) - hypotheses.lengths[row]);
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
-  loop_.seconds[loop_.drafts++] = passed.count();
-  *drafts = Drafts{rows_, loop_.block, tokens, loop_.block, sizes};
-  return true;
+void Drafting::propose(const Hypotheses& hypotheses, int64_t* tokens, int64_t* sizes) const {
+  if (drafter == nullptr) return copy_source(*copy, hypotheses, block, tokens, sizes);
+  const int rows = session->rows();
+  const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + rows);
+  int64_t masks = block;
+  if (positions >= 0) masks = std::min(masks, positions - 1 - *ends.second);
+  // Blockwise heads have nothing to read yet.
+  const bool unread = drafter->hidden.product != nullptr && (states == nullptr || *ends.first == 0);
+  std::fill_n(sizes, rows, 0);
+  if (masks < 1 || unread) return;
+  run_drafter({*drafter, *session, *this, hypotheses, rows, static_cast<int>(masks)}, tokens, sizes);
 }
 
 }  // namespace specdec

@@ -44,83 +44,29 @@ class BlockDrafter {
   std::shared_ptr<const MatrixRows> vocabulary;  // of a drafter with lists of words; or null
 };
 
-struct DraftRequest {
-  int64_t masks;          // K
-  int64_t first;          // position of the first token: 1 after a start symbol
-  const int64_t* cached;  // [B], slots that the drafter's cache holds
+// How the library drafts: with a block drafter, or copied from the source.
+struct Drafting {
+  const BlockDrafter* drafter;  // null: a copy drafts
+  Session* session;             // the drafter's
+  const SourceCopy* copy;
+  Embedding embedding;
+  int64_t block;      // N, most tokens, and those of a row of the answer
+  int64_t positions;  // that the drafter knows; -1 for any
   // The verifier's hidden states [B][state_stride][read_layers x width], as of StepOutputs; zeros
   // where nothing predicted a token; null for a drafter that reads none.
   const float* states;
   int64_t state_stride;
-  int32_t candidates;    // of each mask that the chain chooses among
-  float confidence;      // end a draft before the first token that is less sure than this; 0: never
-  // [masks + 1], what verifying 0, 1, ... tokens costs, in tokens: a draft ends where those expected
+  int32_t candidates;  // of each mask that the chain chooses among
+  float confidence;    // end a draft before the first token that is less sure than this; 0: never
+  // [N + 1], what verifying 0, 1, ... tokens costs, in tokens: a draft ends where those expected
   // to be accepted exceed the cost by most; null for nothing.
   const float* costs;
-  int64_t token_stride;  // of the answer, K or more
   const WordList* words;  // of the session's rows; null: any word is drafted
 
-  void check() const;  // throws std::invalid_argument for what no draft begins with
-  // The state that predicted a row's last token. Throws std::invalid_argument: it is out of range.
-  const float* last_state(const Hypotheses& hypotheses, int row, int wide) const;
-};
-
-// A draft after the hypotheses, and where its tokens [B][token_stride] and sizes [B] go.
-struct DraftCall {
-  Embedding embedding;
-  Hypotheses hypotheses;
-  DraftRequest request;
-  int64_t* tokens;
-  int64_t* sizes;
-
-  // Throws std::invalid_argument for what this drafter cannot draft for this session.
-  void check(const BlockDrafter& drafter, const Session& session) const;
-};
-
-void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call);
-
-// Drafts of several iterations: of a block drafter, or copied from the source.
-struct DraftLoop {
-  Embedding embedding;
-  DraftRequest request;  // of the first draft, but for masks; its answer's stride is block
-  int64_t block, max_len, positions, whole, row_independent;  // MaskLimits; positions may be -1
-  // DraftBudget: running means of a row, the newest's weight, and the chances from low to below high
-  // for which the plan holds; the loop ends where it does not.
-  double accepted, stopped, forgets, low, high;
-  int64_t* cached;                 // [B], before and after
-  int64_t* tokens;                 // [iterations][B][block]
-  int64_t* sizes;                  // [iterations][B]
-  double* seconds;                 // [iterations]
-  const SourceCopy* copy;          // null: a block drafter drafts
-  int64_t drafts;                  // the answer: how many were made
-};
-
-// A `Propose` that drafts, and learns from what became of its drafts.
-class Proposer {
- public:
-  // drafter, session: of a block drafter, or null. rules: those by which drafts are verified.
-  Proposer(const BlockDrafter* drafter, Session* session, int rows, DraftLoop& loop,
-           const StepOutputs& outputs, const Rules& rules)
-      : drafter_(drafter),
-        session_(session),
-        rows_(rows),
-        loop_(loop),
-        outputs_(outputs),
-        rules_(rules) {}
-
-  bool operator()(const Hypotheses& hypotheses, Drafts* drafts);
-
- private:
-  int64_t masks(const Hypotheses& hypotheses) const;
-  bool learn();
-  void run_drafter(const Hypotheses& hypotheses, int64_t masks, int64_t* tokens, int64_t* sizes);
-
-  const BlockDrafter* drafter_;
-  Session* session_;
-  const int rows_;
-  DraftLoop& loop_;
-  const StepOutputs& outputs_;
-  const Rules& rules_;
+  // Throws std::invalid_argument for what cannot be drafted for so many rows.
+  void check(int rows) const;
+  // Drafts tokens [B][N] and sizes [B] after the hypotheses.
+  void propose(const Hypotheses& hypotheses, int64_t* tokens, int64_t* sizes) const;
 };
 
 }  // namespace specdec

@@ -15,10 +15,9 @@ struct NamedSize {
 constexpr NamedSize kSizes[] = {
     SPECDEC_SIZE(Shape),     SPECDEC_SIZE(RunCall),     SPECDEC_SIZE(Embedding),
     SPECDEC_SIZE(Rules),     SPECDEC_SIZE(Drafts),      SPECDEC_SIZE(Hypotheses),
-    SPECDEC_SIZE(StepOutputs),   SPECDEC_SIZE(DraftLoop),   SPECDEC_SIZE(DraftRequest),
-    SPECDEC_SIZE(DraftCall), SPECDEC_SIZE(VerifyCall),  SPECDEC_SIZE(BeamSetup),
-    SPECDEC_SIZE(BeamFacts), SPECDEC_SIZE(PrefixFacts), SPECDEC_SIZE(MatrixParts),
-    SPECDEC_SIZE(SourceCopy),
+    SPECDEC_SIZE(StepOutputs), SPECDEC_SIZE(Drafting),  SPECDEC_SIZE(VerifyCall),
+    SPECDEC_SIZE(BeamSetup), SPECDEC_SIZE(BeamFacts),   SPECDEC_SIZE(PrefixFacts),
+    SPECDEC_SIZE(MatrixParts), SPECDEC_SIZE(SourceCopy),
 };
 
 }  // namespace

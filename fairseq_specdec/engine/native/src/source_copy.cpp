@@ -74,8 +74,11 @@ int64_t realigned_place(Text source, int64_t expected, int64_t token) {
 void SourceCopy::check(int batch) const {
   require(rows == batch, "sources of another number of rows");
   bounded(max_suffix, 0, "a suffix of impossible length");
-  for (int row = 0; row < batch; row++) {
-    bounded(sizes[row], 1, "a source of impossible length");
+  for (int live = 0; live < batch; live++) {
+    const int row = bounded(origin[live], 0, "a row of an impossible number");
+    const int64_t first = row == 0 ? 0 : ends[row - 1];
+    bounded(first, 0, "a source of impossible length");
+    bounded(ends[row] - first, 1, "a source of impossible length");
     require(begin[row] >= 0 && begin[row] < kMost && seen[row] >= 0 && seen[row] < kMost,
             "a draft that began at an impossible place");
   }
@@ -83,13 +86,12 @@ void SourceCopy::check(int batch) const {
 
 void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t max_tokens,
                  int64_t* drafts, int64_t* sizes) {
-  const int64_t* tokens = copy.tokens;
-  for (int64_t row = 0; row < copy.rows; row++, drafts += max_tokens) {
-    const Text source{tokens, copy.sizes[row]};
-    tokens += source.size;
-    const int64_t length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
+  for (int64_t live = 0; live < copy.rows; live++, drafts += max_tokens) {
+    const int64_t row = copy.origin[live], first = row == 0 ? 0 : copy.ends[row - 1];
+    const Text source{copy.tokens + first, copy.ends[row] - first};
+    const int64_t length = bounded(hypotheses.lengths[live], 0, "impossible lengths");
     require(length < hypotheses.columns, "a hypothesis is larger than its buffer");
-    const int64_t* output = hypotheses.tokens + row * hypotheses.token_stride;
+    const int64_t* output = hypotheses.tokens + live * hypotheses.token_stride;
     int64_t size = length + 1;
     if (copy.max_suffix > 0) size = std::min(size, copy.max_suffix);
     int64_t place = unique_place(source, Text{output + length + 1 - size, size});
@@ -100,8 +102,8 @@ void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t m
       copy.begin[row] = place;
       copy.seen[row] = length;
     }
-    sizes[row] = place < 0 ? 0 : std::max<int64_t>(0, std::min(source.size - place, max_tokens));
-    if (sizes[row] > 0) std::copy_n(source.tokens + place, sizes[row], drafts);
+    sizes[live] = place < 0 ? 0 : std::max<int64_t>(0, std::min(source.size - place, max_tokens));
+    if (sizes[live] > 0) std::copy_n(source.tokens + place, sizes[live], drafts);
   }
 }
 

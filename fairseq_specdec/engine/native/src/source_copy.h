@@ -9,13 +9,14 @@ namespace specdec {
 
 // The sources of a batch, and how to draft from them (InputCopyDrafter).
 struct SourceCopy {
-  int64_t rows;
-  const int64_t* tokens;  // of each row the start symbol, the sentence and its </s>
-  const int64_t* sizes;   // [B], how many these are
+  int64_t rows;           // live ones
+  const int64_t* origin;  // [rows], their numbers in the batch
+  const int64_t* tokens;  // of each row of the batch the start symbol, the sentence and its </s>
+  const int64_t* ends;    // of each row of the batch: where these end
   int64_t max_suffix;     // longest suffix matched, in tokens; 0 for any
   int64_t realign;
-  int64_t* begin;  // [B], where the last draft began, before and after
-  int64_t* seen;   // [B], tokens that were accepted before it, likewise
+  int64_t* begin;  // of each row of the batch: where the last draft began, before and after
+  int64_t* seen;   // and the tokens that were accepted before it, likewise
 
   void check(int rows) const;  // throws std::invalid_argument for what no draft begins with
 };

@@ -253,6 +253,7 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
     states = kept;
   }
   places_.assign(rows, {});
+  cached.assign(rows, 0);
   source_.resize(rows);
   for (int row = 0; row < rows; row++) source_[row] = ragged.length(row);
   for (int i = 0; shape.cross && i < shape.layers; i++) write_source(i, ragged, states);
@@ -296,6 +297,8 @@ void Session::select(int count, const int64_t* rows) {
             "rows to keep are not ascending row numbers");
     kept[i] = physical_[rows[i]];
   }
+  for (int i = 0; i < count; i++) cached[i] = cached[rows[i]];
+  cached.resize(count);
   physical_ = std::move(kept);
 }
 

@@ -130,6 +130,7 @@ class Session {
   int capacity() const { return capacity_; }
 
   const Stack& stack;
+  std::vector<int64_t> cached;  // of live rows: slots that hold accepted tokens, for a drafter
 
  private:
   void write_source(int layer, const Ragged& ragged, const float* states);

@@ -84,29 +84,9 @@ struct VerifyCall {
   const int32_t* read;
   int64_t max_iterations;
   StepOutputs outputs;
-  int64_t done;                 // the answer: iterations
-  const BlockDrafter* drafter;  // of a loop that drafts itself
-  Session* draft_session;
-  DraftLoop* loop;  // null: the drafts are given
+  const Drafting* drafting;  // between verifications; null: the drafts are given
+  int64_t done;              // the answer: iterations
 };
-
-// Whether a drafter can draft for a session, and read the session's hidden states.
-void check_loop(const Session& session, const VerifyCall& call, size_t read) {
-  const DraftLoop& loop = *call.loop;
-  require(call.drafts.width == loop.block, "drafts of another width than the block");
-  require(loop.drafts == 0, "a loop that has begun");
-  loop.request.check();
-  bounded(loop.max_len, 0, "an impossible length");
-  require(loop.positions < kMost, "an impossible number of positions");
-  if (loop.copy != nullptr) return loop.copy->check(session.rows());
-  require(call.drafter != nullptr && call.draft_session != nullptr, "a loop without a drafter");
-  require(call.draft_session->rows() == session.rows(), "a drafter of another number of rows");
-  const int layers = call.drafter->read_layers;
-  require(layers == 0 || call.outputs.states == nullptr ||
-              (static_cast<size_t>(layers) == read &&
-               call.drafter->stack.shape.width == session.stack.shape.width),
-          "a drafter that reads other hidden states");
-}
 
 void iterate(Session& session, VerifyCall& call) {
   require(call.max_iterations > 0 && call.max_iterations < (1 << 20),
@@ -116,10 +96,18 @@ void iterate(Session& session, VerifyCall& call) {
   require(session.rows() > 0 && call.drafts.rows == session.rows(),
           "drafts of another number of rows than the session's");
   Propose propose;
-  if (call.loop != nullptr) {
-    check_loop(session, call, read.size());
-    propose = Proposer(call.drafter, call.draft_session, session.rows(), *call.loop, call.outputs,
-                       call.rules);
+  if (call.drafting != nullptr) {
+    const Drafting& how = *call.drafting;
+    how.check(session.rows());
+    require(call.drafts.width == how.block && call.outputs.drafts != nullptr,
+            "drafts of another width than the block");
+    require(how.drafter == nullptr || how.drafter->read_layers == 0 || how.states == nullptr ||
+                (static_cast<size_t>(how.drafter->read_layers) == read.size() &&
+                 how.drafter->stack.shape.width == session.stack.shape.width),
+            "a drafter that reads other hidden states");
+    propose = [&how](const Hypotheses& of, int64_t* tokens, int64_t* sizes) {
+      how.propose(of, tokens, sizes);
+    };
   }
   call.done = verify(session,
                      {call.embedding, call.rules, call.drafts, call.hypotheses, read, call.outputs},
@@ -326,9 +314,13 @@ SPECDEC_API int specdec_words_select(void* words, int count, const int64_t* rows
   });
 }
 
-SPECDEC_API int specdec_draft(const void* drafter, void* session, const DraftCall* call) {
+// tokens: [rows][block]; sizes: [rows].
+SPECDEC_API int specdec_draft(const Drafting* how, int rows, const Hypotheses* hypotheses,
+                              int64_t* tokens, int64_t* sizes) {
   return guarded([&] {
-    draft(*static_cast<const BlockDrafter*>(drafter), *static_cast<Session*>(session), *call);
+    how->check(rows);
+    hypotheses->check();
+    how->propose(*hypotheses, tokens, sizes);
   });
 }
 

@@ -216,7 +216,7 @@ class Iteration {
     const int64_t* drafted = call_.drafts.tokens + row * call_.drafts.token_stride;
     int64_t* tokens = call_.hypotheses.tokens + row * call_.hypotheses.token_stride + length + 1;
     float* scores = call_.hypotheses.scores + row * call_.hypotheses.score_stride + length;
-    int64_t* outcome = call_.outputs.outcomes + 3 * row;
+    int64_t* outcome = call_.outputs.outcomes + 4 * row;
     bool goes_on = true;
     for (int64_t w = 0; goes_on; w++) {
       const Entry entry(logits(first + w), words_, call_.rules, row, length + w);
@@ -260,30 +260,42 @@ class Iteration {
 int verify(Session& session, Verification call, const Propose& propose, int max_iterations) {
   require(max_iterations == 1 || (max_iterations > 1 && (propose || call.drafts.width == 0)),
           "several iterations with drafts");
-  bounded(call.drafts.width, 0, "drafts of an impossible width");
+  const int64_t width = bounded(call.drafts.width, 0, "drafts of an impossible width");
   bounded(call.drafts.token_stride, 0, "rows that are impossibly far apart");
   call.hypotheses.check();
   const int rows = session.rows();
   call.rules.check(rows, session.stack.vocabulary_size());
-  const int64_t entries = rows * (call.drafts.width + 1);
   std::vector<int64_t> lengths(call.hypotheses.lengths, call.hypotheses.lengths + rows);
   for (int64_t length : lengths) bounded(length, 0, "impossible lengths");
   call.hypotheses.lengths = lengths.data();
+  std::vector<int64_t> sizes(rows);
+  if (propose) call.drafts.sizes = sizes.data();
   StepOutputs& now = call.outputs;
-  for (int done = 0; done < max_iterations; done++, now.seconds++) {
-    if (propose && !propose(call.hypotheses, &call.drafts)) return done;
+  for (int done = 0; done < max_iterations; done++) {
     const auto started = std::chrono::steady_clock::now();
+    if (propose) {
+      propose(call.hypotheses, now.drafts, sizes.data());
+      call.drafts.tokens = now.drafts;
+      call.drafts.token_stride = width;
+    }
+    for (int row = 0; row < rows; row++) {
+      if (propose) sizes[row] = std::min(sizes[row], limit_of(call.rules, row) - lengths[row]);
+      now.outcomes[4 * row + 3] = call.drafts.sizes[row];
+    }
+    const auto drafted = std::chrono::steady_clock::now();
     if (!Iteration(session, call).run()) return done;
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
-    *now.seconds = passed.count();
+    now.seconds[0] = std::chrono::duration<double>(drafted - started).count();
+    now.seconds[1] = std::chrono::duration<double>(std::chrono::steady_clock::now() - drafted).count();
     bool ended = false;
     for (int row = 0; row < rows; row++) {
-      lengths[row] += now.outcomes[3 * row];
-      ended |= now.outcomes[3 * row + 1] != 0;
+      lengths[row] += now.outcomes[4 * row];
+      ended |= now.outcomes[4 * row + 1] != 0;
     }
     if (ended) return done + 1;
-    now.outcomes += 3 * rows;
-    if (now.choices != nullptr) now.choices += entries;
+    now.outcomes += 4 * rows;
+    now.seconds += 2;
+    if (now.drafts != nullptr) now.drafts += rows * width;
+    if (now.choices != nullptr) now.choices += rows * (width + 1);
   }
   return max_iterations;
 }

@@ -94,17 +94,19 @@ struct Hypotheses {
 };
 
 struct StepOutputs {
-  int64_t* outcomes;  // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
+  // [iterations][B][4]: tokens emitted, whether the row ended, draft tokens accepted, and verified
+  int64_t* outcomes;
+  int64_t* drafts;   // [iterations][B][N], those made between verifications; null: they are given
   int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries reached; or null
-  double* seconds;   // [iterations]
+  double* seconds;   // [iterations][2], of the draft and of its verification
   // [B][state_stride][read layers x width], or null: entry c is the hidden state that predicted the
   // token in column c of the hypothesis
   float* states;
   int64_t state_stride;
 };
 
-// Drafts for the next iteration; false where there is nothing more to draft.
-typedef std::function<bool(const Hypotheses&, Drafts*)> Propose;
+// Drafts tokens [B][N] and sizes [B] for the next iteration.
+typedef std::function<void(const Hypotheses&, int64_t* tokens, int64_t* sizes)> Propose;
 
 // What iterations work on, and where their results go.
 struct Verification {
@@ -117,9 +119,9 @@ struct Verification {
 };
 
 // Iterations until a row ends, at most so many, each after what the last one emitted. More than one
-// either drafts nothing or asks `propose` each time. Returns how many were done. It ends before one
-// in which an entry that decides has two best tokens or none: the caller decides that by other
-// means.
+// either drafts nothing or asks `propose` each time, whose drafts are cut to the rows' limits. Returns
+// how many were done. It ends before one in which an entry that decides has two best tokens or none:
+// the caller decides that by other means, with the draft, whose outcomes are its sizes alone.
 int verify(Session& session, Verification call, const Propose& propose, int max_iterations);
 
 }  // namespace specdec
