@@ -71,11 +71,9 @@ class Planning:
 
     Attributes:
         resumes: an iteration may draft after one that did not, in the same batch.
-        fits: how often plans have become others, by what was observed.
     """
 
     resumes = True
-    fits = 0
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
@@ -102,7 +100,7 @@ class OnePlan(Planning):
     def __init__(self, planning: Planning, sentences: int, chance: float) -> None:
         self.resumes = planning.resumes
         plan = planning.plan(sentences, chance)
-        self._plan = NOTHING if plan.size == 0 else plan._replace(low=-1.0, high=2.0)
+        self._plan = NOTHING if plan.size == 0 else plan
 
     def plan(self, live: int, chance: float) -> Plan:
         """The plan, for any rows and any chance."""
@@ -159,8 +157,6 @@ class DraftBudget:
         self.ends_early = ends_early
         self.acceptance = self.history.acceptance
         self.asked: int | None = None
-        self.kept: Plan | None = None
-        self.live = self.fits = 0
         self.probes = False
         self.rested = self.history.rested
         self.over = False
@@ -171,24 +167,20 @@ class DraftBudget:
         if self.planning is None:
             return WHOLE
         plan = NOTHING if self.over else self._plan(self.planning, live)
-        self.probes = plan.iterations is not None
+        self.probes = plan.size == 0 and plan.iterations is not None
         self.over = plan.size == 0 and not self.planning.resumes and not self.probes
         self.asked = plan.size
         return plan
 
     def _plan(self, planning: Planning, live: int) -> Plan:
-        chance = self.acceptance.chance
-        plan, known = self.kept, (live, planning.fits) == (self.live, self.fits)
-        if not known or plan is None or not plan.low <= chance < plan.high:
-            plan = planning.plan(live, chance)
-            self.kept, self.live, self.fits = plan, live, planning.fits
+        plan = planning.plan(live, self.acceptance.chance)
         if plan.size != 0:
             return planning.probe(live) or plan
         tries = self.begun == 0 and self.rested >= plan.rest
-        return Plan(plan.trial, low=2.0) if tries else NOTHING
+        return Plan(plan.trial, iterations=1) if tries else NOTHING
 
     def learn(self, iteration: Iteration) -> None:
-        """An iteration is over, or several without drafts. As in block_drafter.cpp."""
+        """An iteration is over, or several without drafts."""
         self.begun += iteration.times
         if self.planning is not None and self.asked is not None:
             self.planning.observe(iteration, self.asked)

@@ -22,8 +22,6 @@ from .options import DecodingOptions
 CHANCES = (*(i / 50 for i in range(50)), 0.99, 0.995)
 """The chances of a draft token to be accepted for which plans are made; one holds to the next."""
 
-# A plan is kept while it is expected to emit this share of what the best one would.
-_GOOD_ENOUGH = 0.98
 # Drafts are made where they promise to emit so many times as much as none would, for one row and
 # for several, whose passes are of so many sizes that each is timed seldom.
 _PAYS = (1.05, 1.1)
@@ -258,20 +256,42 @@ class Planner(Planning):
         self.longest = min(longest, LONGEST)
         self.ends_early = ends_early
         self.fits = self.probed = 0
-        self._of: dict[int, _Plans] = {}
+        self._made: dict[tuple[int, int], Plan] = {}
 
     def observe(self, done: Iteration, asked: int) -> None:
         self.pace.observe(done, asked)
         if self.pace.refit():
-            self._of = {}
+            self._made = {}
             self.fits += 1
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
-        plans = self._of.get(live)
-        if plans is None:
-            plans = self._of[live] = _Plans(self, live)
-        return plans.at(bisect.bisect(CHANCES, chance) - 1)
+        i = bisect.bisect(CHANCES, chance) - 1
+        plan = self._made.get((live, i))
+        if plan is None:
+            plan = self._made[live, i] = self._plan(live, CHANCES[i])
+        return plan
+
+    def _plan(self, live: int, chance: float) -> Plan:
+        sizes = np.arange(self.longest + 1)
+        verifying = self.pace.verifying(live * (1 + sizes))
+        # A drafter that judges its tokens gives fewer than it is asked for: the demo pair's gives
+        # 2.9, 3.6 and 4.0 of 4, 6 and 10, about as many as if the root of the chance were that of a
+        # token to be given.
+        given = expected(chance**0.5, sizes) - 1 if self.ends_early else sizes
+        emitted = expected(chance, sizes)
+        seconds = np.interp(given, sizes, verifying) + self.pace.drafting(live, sizes)
+        rates = emitted / seconds  # tokens of a row per second
+        if self.whole:
+            rates[1:-1] = 0.0
+        best = int(rates[1:].argmax()) + 1 if self.longest else 0
+        least_gain = _PAYS[live > 1] if self.resumes else _MODEL_PAYS
+        if rates[best] > least_gain * rates[0]:
+            costs = rates[best] * (verifying[: best + 1] - verifying[0]) / live
+            return Plan(best, tuple(costs.tolist()), gain=float(rates[best] / rates[0]))
+        lost = float(seconds[best] / verifying[0] - emitted[best])
+        shortest = _SHORTEST_REST if self.resumes else _SHORTEST_REST_OF_MODELS
+        return Plan(0, rest=max(shortest, round(lost / _TRIAL_SHARE)), trial=best)
 
     def probe(self, live: int) -> Plan | None:
         """Some iterations without drafts, where it is not known what these take; else None."""
@@ -284,67 +304,6 @@ class Planner(Planning):
             return None
         self.probed += _PROBE
         return NOTHING._replace(iterations=_PROBE)
-
-
-class _Plans:
-    """The plans for some rows, made when they are asked for."""
-
-    def __init__(self, planner: Planner, live: int) -> None:
-        self.live, pace = live, planner.pace
-        self.shortest_rest = _SHORTEST_REST if planner.resumes else _SHORTEST_REST_OF_MODELS
-        sizes = np.arange(planner.longest + 1)
-        self.verifying = pace.verifying(live * (1 + sizes))
-        chances = np.array(CHANCES)[:, None]
-        # A drafter that judges its tokens gives fewer than it is asked for: the demo pair's gives
-        # 2.9, 3.6 and 4.0 of 4, 6 and 10, about as many as if the root of the chance were that of a
-        # token to be given.
-        ends_early = planner.ends_early
-        given = expected(np.sqrt(chances), sizes) - 1 if ends_early else sizes + 0 * chances
-        self.emitted = expected(chances, sizes)
-        self.seconds = np.interp(given, sizes, self.verifying) + pace.drafting(live, sizes)
-        self.rates = self.emitted / self.seconds  # [chances, N + 1], tokens of a row per second
-        if planner.whole:
-            self.rates[:, 1:-1] = 0.0
-        best = self.rates[:, 1:].argmax(1) + 1 if len(sizes) > 1 else np.zeros(len(chances), int)
-        least_gain = _PAYS[live > 1] if planner.resumes else _MODEL_PAYS
-        pays = self.rates[np.arange(len(best)), best] > least_gain * self.rates[:, 0]
-        self.best = best
-        self.sizes = np.where(pays, best, 0)
-        self.made: dict[int, Plan] = {}
-
-    def at(self, i: int) -> Plan:
-        """For the i-th chance."""
-        plan = self.made.get(i)
-        if plan is None:
-            plan = self.made[i] = self._plan(i)
-        return plan
-
-    def _plan(self, i: int) -> Plan:
-        size = int(self.sizes[i])
-        first, last = self._kept(i)
-        later = self.verifying[: size + 1] - self.verifying[0]
-        costs = self.rates[i, size] * later / self.live
-        rest = trial = 0
-        if size == 0:
-            trial = int(self.best[i])
-            lost = self.seconds[i, trial] / self.verifying[0] - self.emitted[i, trial]
-            rest = max(self.shortest_rest, round(float(lost) / _TRIAL_SHARE))
-        low = CHANCES[first] if first > 0 else -1.0
-        high = CHANCES[last + 1] if last + 1 < len(CHANCES) else 2.0
-        gain = float(self.rates[i, size] / self.rates[i, 0])
-        return Plan(size, tuple(costs.tolist()), low, high, rest, trial, gain)
-
-    def _kept(self, i: int) -> tuple[int, int]:
-        """The first and the last chance around the i-th for which its size is good enough."""
-        size = self.sizes[i]
-        best = self.rates[np.arange(len(self.sizes)), self.sizes]
-        good = (self.rates[:, size] >= _GOOD_ENOUGH * best) & ((self.sizes > 0) == (size > 0))
-        first = last = i
-        while first > 0 and good[first - 1]:
-            first -= 1
-        while last + 1 < len(good) and good[last + 1]:
-            last += 1
-        return first, last
 
 
 class RelaxedTable(Planning):

@@ -41,7 +41,7 @@ def smallest_batch(translator: Any, widest: int) -> Smallest:
     def now() -> float:
         history = parts.history
         chance = 0.0 if history is None else round(history.acceptance.chance, 2)
-        return smallest(chance, 0 if planner is None else planner.fits)
+        return smallest(chance, planner.fits if isinstance(planner, Planner) else 0)
 
     return now
 

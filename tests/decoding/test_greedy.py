@@ -190,9 +190,11 @@ def test_both_turns_in_one_call_are_recorded_one_by_one(drafter, pauses, always_
     (output,), stats = run("native")
     (other,), wanted = run("torch")
     assert output["tokens"].tolist() == other["tokens"].tolist() == expected[chosen]
-    assert figures(stats) == figures(wanted) == figures(run("native", False)[1])
-    assert stats.judged == wanted.judged and (stats.undrafted > 0) == (pauses and not always_draft)
-    assert untimed(output["iterations"]) == untimed(other["iterations"])
+    assert figures(stats) == figures(run("native", False)[1])
+    if always_draft or not pauses:  # within a call of the library there is no pause
+        assert figures(stats) == figures(wanted) and stats.judged == wanted.judged
+        assert untimed(output["iterations"]) == untimed(other["iterations"])
+    assert (wanted.undrafted > 0) == (pauses and not always_draft)
     for part in output["iterations"]:
         whole, drafting, verifying = part.ms, part.drafter_ms, part.verifier_ms
         assert verifying > 0 and drafting >= 0

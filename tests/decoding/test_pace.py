@@ -233,24 +233,6 @@ def test_no_plan_is_longer_than_the_drafter_drafts():
         assert planner.plan(1, 0.99).size == min(longest, LONGEST)
 
 
-@pytest.mark.parametrize("ends_early", [False, True])
-@pytest.mark.parametrize("name", TIMES)
-def test_a_plan_holds_around_its_chance(name, ends_early):
-    planner = Planner(TIMES[name], 20, ends_early)
-    for live in (1, 4):
-        for chance in CHANCES:
-            plan = planner.plan(live, chance)
-            assert plan.low <= chance < plan.high
-            assert planner.plan(live, chance + 1e-9) == plan
-            for other in CHANCES:
-                if plan.low <= other < plan.high:
-                    there = planner.plan(live, other)
-                    assert (there.size > 0) == (plan.size > 0)
-                    if not ends_early:
-                        kept = rate(TIMES[name], live, other, plan.size)
-                        assert kept >= 0.979 * rate(TIMES[name], live, other, there.size)
-
-
 def test_costs_are_the_tokens_of_the_time_that_verification_takes():
     times = TIMES["line"]
     for live in (1, 3):

@@ -30,8 +30,7 @@ DEBIAN = """
     libstdc++6 zlib1g libssl3 libffi8 libexpat1 libsqlite3-0 libbz2-1.0 liblzma5 libuuid1
     libncursesw6 libtinfo6 libreadline8 libdb5.3 libcrypt1 libnsl2 libtirpc3 libgomp1 media-types
 """.split()
-# Later ones for AArch64 need CUDA.
-TORCH = "torch==2.5.1"
+TORCH = "torch==2.6.0"
 # Its wheels have no AArch64, and nothing else that is compiled is needed of it.
 FAIRSEQ, EXTENSIONS = "fairseq==0.12.2", ("data_utils_fast", "token_block_utils_fast")
 
@@ -131,12 +130,13 @@ def main():
         return 0
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = pathlib.Path(os.environ.get("SPECDEC_AARCH64") or f"{cache}/fairseq_specdec/aarch64")
-    if not (folder / "complete").exists():
+    complete = folder / f"complete-{TORCH}"
+    if not complete.exists():
         shutil.rmtree(str(folder), ignore_errors=True)
         folder.mkdir(parents=True)
         for step in (debian, wheels, fairseq):
             step(folder)
-        (folder / "complete").touch()
+        complete.touch()
     tree = checkout(folder)
     root, here = folder / "root", [each for each in sys.path if each.endswith("site-packages")]
     own = tree, tree / "tests", tree / "tests/engine/native"
