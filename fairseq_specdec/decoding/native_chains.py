@@ -83,9 +83,7 @@ class NativeChains:
         self.batch.rows.reserve(draft.width + 1)
         tokens, sizes = draft.tokens.contiguous(), draft.sizes.contiguous()
         count, width = tokens.shape
-        drafts = Drafts(
-            count, width, pointer(tokens, torch.long), width, pointer(sizes, torch.long)
-        )
+        drafts = Drafts(count, width, pointer(tokens, torch.long), pointer(sizes, torch.long))
         answer, done = self._call(drafts, None, max_iterations), self.call.done
         if done == 0:
             self.undecided = draft

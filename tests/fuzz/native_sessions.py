@@ -83,9 +83,8 @@ class Session:
     def hypotheses(self, rows, columns):
         calls, most = self.calls, max(0, columns - 8)
         return of.Hypotheses(
-            calls.integers(rows, columns, most=self.stack.words - 1),
-            calls.size(columns, (0, -1, 2**62, -(2**63))), calls.floats(rows, columns),
-            calls.size(columns, (0, -1, 2**62, -(2**63))), calls.size(columns, (0, -1, -(2**63))),
+            calls.size(columns, (0, -1, -(2**63))),
+            calls.integers(rows, columns, most=self.stack.words - 1), calls.floats(rows, columns),
             calls.integers(rows, most=most), None,
         )  # fmt: skip
 
@@ -113,7 +112,7 @@ class Session:
             of.Drafts(
                 calls.size64(rows), calls.size64(width),
                 calls.integers(rows, width, most=self.stack.words - 1),
-                calls.size(width, (-1, 2**62, -(2**63))), calls.integers(rows, most=width),
+                calls.integers(rows, most=width),
             ),
             hypotheses, count, read, calls.size64(most),
             of.StepOutputs(

@@ -7,23 +7,15 @@ from ..state import Rows
 from .structures import Hypotheses
 
 
-def pointer(
-    tensor: Tensor | None, dtype: torch.dtype = torch.float32, rows_apart: bool = False
-) -> int | None:
+def pointer(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
     """Where the numbers of a tensor on the CPU lie; None for None. The caller keeps the tensor.
 
-    Args:
-        tensor: row by row, without gaps.
-        dtype: that the library reads.
-        rows_apart: rows (of the first dimension) may have gaps between them.
-
     Raises:
-        TypeError: another format, device or order of the numbers.
+        TypeError: another format, device or order of the numbers than row by row, without gaps.
     """
     if tensor is None:
         return None
-    ordered = tensor.is_contiguous() or (rows_apart and tensor[:1].is_contiguous())
-    if tensor.dtype != dtype or not ordered or tensor.device.type != "cpu":
+    if tensor.dtype != dtype or not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise TypeError(
             f"the native library reads {dtype} row by row on the CPU, not {tensor.dtype} with "
             f"strides {tensor.stride()} on {tensor.device}"
@@ -34,8 +26,7 @@ def pointer(
 def hypotheses_of(rows: Rows, spent: Tensor | None = None) -> Hypotheses:
     """The outputs of a batch, which the library reads and writes. ``spent``: as in
     ``AcceptanceRule``."""
-    tokens, scores = rows.tokens, rows.scores
     return Hypotheses(
-        pointer(tokens, torch.long), tokens.stride(0), pointer(scores), scores.stride(0),
-        tokens.size(1), pointer(rows.lengths, torch.long), pointer(spent, torch.float64),
+        rows.tokens.size(1), pointer(rows.tokens, torch.long), pointer(rows.scores),
+        pointer(rows.lengths, torch.long), pointer(spent, torch.float64),
     )  # fmt: skip

@@ -46,17 +46,11 @@ class Rules(Structure):
 
 
 class Drafts(Structure):
-    _fields_ = _fields(
-        ("rows width", c_int64), ("tokens", c_void_p), ("token_stride", c_int64),
-        ("sizes", c_void_p),
-    )  # fmt: skip
+    _fields_ = _fields(("rows width", c_int64), ("tokens sizes", c_void_p))
 
 
 class Hypotheses(Structure):
-    _fields_ = _fields(
-        ("tokens", c_void_p), ("token_stride", c_int64), ("scores", c_void_p),
-        ("score_stride columns", c_int64), ("lengths spent", c_void_p),
-    )  # fmt: skip
+    _fields_ = _fields(("columns", c_int64), ("tokens scores lengths spent", c_void_p))
 
 
 class StepOutputs(Structure):

@@ -301,12 +301,12 @@ class Small:
         self.kept += [torch.zeros(2, 12), torch.zeros(64).long(), torch.zeros(64).double()]
         table, tokens, scores, self.numbers, self.seconds = (each.data_ptr() for each in self.kept)
         self.embedding = Embedding(table, None, None, self.stack.words, 0, 16, 1.0)
-        self.hypotheses = HypothesesView(tokens, 12, scores, 12, 12, self.numbers, None)
+        self.hypotheses = HypothesesView(12, tokens, scores, self.numbers, None)
         self.rules = Rules(0, 1, 2, 1, 10, 0.0, 1.0, 1)
 
     def verification(self):
         """Of no drafts, once."""
-        drafts = Drafts(2, 0, None, 0, self.numbers)
+        drafts = Drafts(2, 0, None, self.numbers)
         outputs = StepOutputs(self.numbers, None, None, self.seconds, None, 0)
         return VerifyCall(
             self.embedding, self.rules, drafts, self.hypotheses, 0, None, 1, outputs
@@ -362,8 +362,7 @@ def test_layers_to_read_need_room(small, loaded):
 
 @pytest.mark.parametrize("value", [-1, 2**24, 2**62, -(2**63)])
 @pytest.mark.parametrize("part, name", [
-    ("drafts", "rows"), ("drafts", "token_stride"), ("hypotheses", "token_stride"),
-    ("hypotheses", "score_stride"), ("hypotheses", "columns"),
+    ("drafts", "rows"), ("drafts", "width"), ("hypotheses", "columns"),
 ])  # fmt: skip
 def test_verification_of_impossible_sizes_is_refused(part, name, value, small):
     call = small.verification()
@@ -433,7 +432,7 @@ def test_a_drafter_reads_as_many_hidden_states_as_there_are(small, loaded):
         small.verify(call)
 
 
-@pytest.mark.parametrize("name, value", [("token_stride", -1), ("columns", 2**62)])
+@pytest.mark.parametrize("name, value", [("columns", -1), ("columns", 2**62)])
 def test_drafts_after_impossible_outputs_are_refused(name, value, small, loaded):
     tokens, drafting, outputs = torch.zeros(16).long(), small.drafter(2), small.hypotheses
     arguments = ctypes.byref(drafting), 2, ctypes.byref(outputs), *[tokens.data_ptr()] * 2

@@ -239,7 +239,7 @@ void embed(const Call& call, const Columns& columns, float* x) {
   for (size_t i = 0; i < columns.row.size(); i++, x += width) {
     const int row = columns.row[i], at = columns.slot[i];
     if (!columns.wanted[i]) {
-      const int64_t token = hypotheses.tokens[row * hypotheses.token_stride + at];
+      const int64_t token = hypotheses.tokens[row * hypotheses.columns + at];
       require(token >= 0 && token < embedding.vocabulary, "a token that is not in the vocabulary");
       embedding.embed(token, at, x);
       continue;
@@ -379,7 +379,7 @@ void run_drafter(const Call& call, int64_t* all_tokens, int64_t* sizes) {
              After::kStore);
   for (int row = 0; row < rows; row++) {
     const Hypotheses& of = call.hypotheses;
-    const int64_t previous = of.tokens[row * of.token_stride + of.lengths[row]];
+    const int64_t previous = of.tokens[row * of.columns + of.lengths[row]];
     require(previous >= 0 && previous < call.drafter.stack.vocabulary_size(),
             "a token that is not in the vocabulary");
     const Rated rated = logits.of_row(row, masks);

@@ -91,7 +91,7 @@ void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t m
     const Text source{copy.tokens + first, copy.ends[row] - first};
     const int64_t length = bounded(hypotheses.lengths[live], 0, "impossible lengths");
     require(length < hypotheses.columns, "a hypothesis is larger than its buffer");
-    const int64_t* output = hypotheses.tokens + live * hypotheses.token_stride;
+    const int64_t* output = hypotheses.tokens + live * hypotheses.columns;
     int64_t size = length + 1;
     if (copy.max_suffix > 0) size = std::min(size, copy.max_suffix);
     int64_t place = unique_place(source, Text{output + length + 1 - size, size});

@@ -22,8 +22,6 @@ void Rules::check(int rows, int words) const {
 
 void Hypotheses::check() const {
   bounded(columns, 1, "hypotheses of an impossible length");
-  bounded(token_stride, 0, "rows that are impossibly far apart");
-  bounded(score_stride, 0, "rows that are impossibly far apart");
 }
 
 bool Embedding::fits(const Stack& stack) const {
@@ -74,8 +72,8 @@ Entries lay_out(const Session& session, const Verification& call, float* x) {
                 length + size < session.capacity() && length + size + 1 < hypotheses.columns,
             "a draft or a hypothesis is larger than its buffer");
     for (int64_t w = 0; w <= size; w++) {
-      const int64_t token = w > 0 ? drafts.tokens[row * drafts.token_stride + w - 1]
-                                  : hypotheses.tokens[row * hypotheses.token_stride + length];
+      const int64_t token = w > 0 ? drafts.tokens[row * drafts.width + w - 1]
+                                  : hypotheses.tokens[row * hypotheses.columns + length];
       const int at = static_cast<int>(length + w);
       embedding.embed(known(token), at, x + entries.row.size() * embedding.width);
       entries.row.push_back(row);
@@ -213,9 +211,9 @@ class Iteration {
   // Adds accepted tokens and the bonus token to a row.
   bool judge(int row) {
     const int64_t first = entries_.first[row], length = call_.hypotheses.lengths[row];
-    const int64_t* drafted = call_.drafts.tokens + row * call_.drafts.token_stride;
-    int64_t* tokens = call_.hypotheses.tokens + row * call_.hypotheses.token_stride + length + 1;
-    float* scores = call_.hypotheses.scores + row * call_.hypotheses.score_stride + length;
+    const int64_t* drafted = call_.drafts.tokens + row * call_.drafts.width;
+    int64_t* tokens = call_.hypotheses.tokens + row * call_.hypotheses.columns + length + 1;
+    float* scores = call_.hypotheses.scores + row * call_.hypotheses.columns + length;
     int64_t* outcome = call_.outputs.outcomes + 4 * row;
     bool goes_on = true;
     for (int64_t w = 0; goes_on; w++) {
@@ -261,7 +259,6 @@ int verify(Session& session, Verification call, const Propose& propose, int max_
   require(max_iterations == 1 || (max_iterations > 1 && (propose || call.drafts.width == 0)),
           "several iterations with drafts");
   const int64_t width = bounded(call.drafts.width, 0, "drafts of an impossible width");
-  bounded(call.drafts.token_stride, 0, "rows that are impossibly far apart");
   call.hypotheses.check();
   const int rows = session.rows();
   call.rules.check(rows, session.stack.vocabulary_size());
@@ -276,7 +273,6 @@ int verify(Session& session, Verification call, const Propose& propose, int max_
     if (propose) {
       propose(call.hypotheses, now.drafts, sizes.data());
       call.drafts.tokens = now.drafts;
-      call.drafts.token_stride = width;
     }
     for (int row = 0; row < rows; row++) {
       if (propose) sizes[row] = std::min(sizes[row], limit_of(call.rules, row) - lengths[row]);

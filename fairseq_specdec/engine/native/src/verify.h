@@ -73,20 +73,16 @@ inline void constrain(const Rules& rules, int64_t step, float* logits) {
   logits[rules.unk] -= rules.unk_penalty;
 }
 
-// Rows of int64 and float numbers; strides count numbers.
 struct Drafts {
-  int64_t rows, width;  // B, N
-  const int64_t* tokens;
-  int64_t token_stride;
-  const int64_t* sizes;  // [B]
+  int64_t rows, width;    // B, N
+  const int64_t* tokens;  // [B][N]
+  const int64_t* sizes;   // [B]
 };
 
 struct Hypotheses {
-  int64_t* tokens;  // [B][..], column 0 the start symbol
-  int64_t token_stride;
-  float* scores;  // [B][..]
-  int64_t score_stride;
-  int64_t columns;         // that tokens and scores have
+  int64_t columns;         // of tokens and scores
+  int64_t* tokens;         // [B][columns], column 0 the start symbol
+  float* scores;           // [B][columns]
   const int64_t* lengths;  // [B], tokens after the start symbol
   double* spent;           // [B], the regret of each sentence so far; or null: it is not limited
 
