@@ -1,20 +1,61 @@
-"""What the batches of greedy decoding and of beam search have in common."""
+"""What decodes batches, and what those of greedy decoding and of beam search have in common."""
+
+from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairseq_specdec.drafting import Source
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.drafting import Drafter, Source
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.state import Rows
+from fairseq_specdec.engine.transformer import Verifier
 
+from .draft_budget import AcceptanceHistory, DraftBudget, OnePlan, Planning
 from .iteration import Iteration
-from .parts import DecodingParts
+from .native_chains import NativeForm
+from .options import DecodingOptions
+from .policy import DecodingConstraints
 from .results import SentenceTrace, hypothesis
 from .stats import DecodingStats
+
+
+class DecodingParts(NamedTuple):
+    """What decodes a batch. Batches of many threads share it: nothing of it changes but the
+    history.
+
+    Attributes:
+        rule: accepts draft tokens; not asked by beam search.
+        native: the native library's description of it, where it decodes chains.
+        planning: decides how much to draft; None for whole drafts.
+        history: how drafts were accepted so far; None where each batch begins anew.
+    """
+
+    verifier: Verifier
+    drafter: Drafter
+    rule: AcceptanceRule
+    policy: DecodingConstraints
+    options: DecodingOptions
+    native: NativeForm | None = None
+    planning: Planning | None = None
+    history: AcceptanceHistory | None = None
+
+    def of_batch(self, sentences: int) -> DecodingParts:
+        """For a batch that has so many sentences when it is full."""
+        chance = self.options.planned_chance
+        if chance is None or self.planning is None:
+            return self
+        return self._replace(planning=OnePlan(self.planning, sentences, chance))
+
+    def budget(self, rows: int) -> DraftBudget:
+        """How much to draft, for a batch of so many rows."""
+        budget = DraftBudget(self.planning, self.history, self.drafter.ends_early)
+        budget.plan(rows)
+        return budget
 
 
 class OpenBatch:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fairseq_specdec.drafting.plan import NOTHING, WHOLE, Plan
-
 from .iteration import Iteration
 
 LONGEST = 64
@@ -22,6 +20,35 @@ _LONGEST_REST = 16
 
 # Rows whose draft was rejected, a row, before anything was drafted.
 _FIRST_STOPPED = 0.5
+
+
+class Plan(NamedTuple):
+    """What an iteration drafts.
+
+    Attributes:
+        size: draft tokens of a row; 0 for none, None for as many as the drafter gives.
+        costs: ``size`` + 1 numbers: what it takes longer to verify 0, 1, ... draft tokens of a row
+            than to verify none, in tokens that are emitted in that time. None where only ``size``
+            counts.
+        rest: where ``size`` is 0: iterations without drafts in whose time what a try loses is a
+            small share.
+        trial: and the draft tokens of a row in such a try.
+        iterations: the plan is for so many; None for as many as a call does.
+        gain: how many times as many tokens it promises to emit in a time as no draft.
+    """
+
+    size: int | None
+    costs: tuple[float, ...] | None = None
+    rest: int = 0
+    trial: int = 0
+    iterations: int | None = None
+    gain: float = 1.0
+
+
+WHOLE = Plan(None)
+"""Whole drafts, whatever they take."""
+NOTHING = Plan(0)
+"""No draft."""
 
 
 class AcceptanceMeans(NamedTuple):
@@ -176,7 +203,7 @@ class DraftBudget:
         plan = planning.plan(live, self.acceptance.chance)
         if plan.size != 0:
             return planning.probe(live) or plan
-        tries = self.begun == 0 and self.rested >= plan.rest
+        tries = plan.trial > 0 and self.begun == 0 and self.rested >= plan.rest
         return Plan(plan.trial, iterations=1) if tries else NOTHING
 
     def learn(self, iteration: Iteration) -> None:

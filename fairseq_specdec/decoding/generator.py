@@ -18,16 +18,15 @@ from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.forks import Lock
 
-from .batch import OpenBatch
+from .batch import DecodingParts, OpenBatch
 from .beam.batch import BeamBatch
 from .cuda_graphs import graphs_for
 from .draft_budget import AcceptanceHistory, Planning
 from .greedy import Batch
 from .nar import NarBatch
-from .native_form import native_form
+from .native_chains import native_form
 from .options import DecodingOptions
 from .pace import planning_for
-from .parts import DecodingParts
 from .policy import DecodingConstraints
 from .stats import DecodingStats
 
@@ -245,11 +244,9 @@ class SpeculativeGenerator(SequenceGenerator):
                 verifier, drafter, ready, options, chained, sampled
             )
         history = AcceptanceHistory(drafter.first_chance)
-        reads = bool(drafter.read_layers)
         return DecodingParts(
-            verifier, ready, reads, self.rule, self.policy, options, drafter.ends_early, native,
-            planning, history,
-        )  # fmt: skip
+            verifier, ready, self.rule, self.policy, options, native, planning, history
+        )
 
 
 def _prefix(given: Tensor | None, rows: int) -> Tensor | None:

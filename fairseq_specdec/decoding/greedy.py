@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.drafting.base import SilentSession
-from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine.scores import Edits, Scores
 from fairseq_specdec.engine.state import Draft, Layout, Rows
 
 from .batch import OpenBatch
+from .draft_budget import Plan
 from .failures import refuse_sentence
 from .iteration import Iteration
 from .native_chains import NativeChains

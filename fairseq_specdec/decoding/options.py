@@ -6,7 +6,7 @@ from typing import Any
 from fairseq_specdec.engine.transfer import to_device
 from fairseq_specdec.errors import UsageError
 
-from .length_limits import LengthLimits
+from .policy import LengthLimits
 
 
 @dataclass(frozen=True)

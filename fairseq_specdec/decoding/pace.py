@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from fairseq_specdec.drafting import Drafter
-from fairseq_specdec.drafting.plan import NOTHING, Plan
 from fairseq_specdec.engine.transformer import Verifier
 
-from .draft_budget import LONGEST, FewRejections, Planning
+from .draft_budget import LONGEST, NOTHING, FewRejections, Plan, Planning
 from .iteration import Iteration
 from .options import DecodingOptions
 

@@ -1,5 +1,7 @@
 """The constraints that stock ``SequenceGenerator`` applies, for a block of positions."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import torch
@@ -9,7 +11,44 @@ from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
 from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits
 from fairseq_specdec.engine.state import Draft, Rows
 
-from .length_limits import LengthLimits
+
+class LengthLimits(NamedTuple):
+    """Most tokens before </s>: there only </s> may follow.
+
+    Attributes:
+        shortest: of a row, or less.
+        longest: of a row, or more.
+        rows: long [B], of each row; None where all have ``longest``.
+    """
+
+    shortest: int
+    longest: int
+    rows: Tensor | None = None
+
+    @classmethod
+    def same(cls, limit: int) -> LengthLimits:
+        """One limit for all rows."""
+        return cls(limit, limit)
+
+    @property
+    def of_rows(self) -> int | Tensor:
+        """To compare with a number of each row."""
+        return self.longest if self.rows is None else self.rows
+
+    @property
+    def of_entries(self) -> int | Tensor:
+        """To compare with numbers of several entries of each row."""
+        return self.longest if self.rows is None else self.rows.unsqueeze(1)
+
+    def listed(self, count: int) -> list[int]:
+        """As Python ints, of so many rows; a synchronisation where they differ."""
+        return [self.longest] * count if self.rows is None else self.rows.tolist()
+
+    def select(self, rows: Tensor) -> LengthLimits:
+        """Those of these rows."""
+        if self.rows is None:
+            return self
+        return self._replace(rows=self.rows.index_select(0, rows))
 
 
 class DecodingConstraints(NamedTuple):

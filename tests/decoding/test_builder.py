@@ -13,9 +13,8 @@ from fairseq_specdec.acceptance import BlockVerificationRule, ExactRule, TopBeta
 from fairseq_specdec.config import SpecDecConfig, decoding_settings
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding import generation_flags as generation
-from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.builder import Overrides, stop_symbols
 from fairseq_specdec.decoding.drafter_file import load_drafter, load_small_model
-from fairseq_specdec.decoding.extras import stop_symbols
 from fairseq_specdec.decoding.options import DecodingOptions
 from fairseq_specdec.decoding.policy import DecodingConstraints
 from fairseq_specdec.decoding.stats import DecodingStats

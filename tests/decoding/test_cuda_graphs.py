@@ -13,8 +13,7 @@ from toy_translation import assert_diverse, make_sample, sentences, toy_drafter,
 
 from fairseq_specdec.decoding import cuda_graphs
 from fairseq_specdec.decoding import generator as generator_module
-from fairseq_specdec.decoding.draft_budget import DraftBudget
-from fairseq_specdec.drafting.plan import Plan
+from fairseq_specdec.decoding.draft_budget import DraftBudget, Plan
 from fairseq_specdec.engine import graphs as engine_graphs
 from fairseq_specdec.engine.eager import static_encoder
 from fairseq_specdec.engine.graphs import Graphs

@@ -8,10 +8,16 @@ from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.draft_budget import AcceptanceHistory, DraftBudget, FewRejections
+from fairseq_specdec.decoding.draft_budget import (
+    NOTHING,
+    WHOLE,
+    AcceptanceHistory,
+    DraftBudget,
+    FewRejections,
+    Plan,
+)
 from fairseq_specdec.decoding.iteration import Iteration
 from fairseq_specdec.decoding.pace import Pace, Planner
-from fairseq_specdec.drafting.plan import NOTHING, WHOLE, Plan
 
 SENTENCES = sentences(12, seed=7)
 # So many expected rejected tokens limit no draft.

@@ -22,8 +22,8 @@ from toy_translation import PAD, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.length_limits import LengthLimits
 from fairseq_specdec.decoding.options import DecodingOptions
+from fairseq_specdec.decoding.policy import LengthLimits
 from fairseq_specdec.engine.native.library import load
 
 SENTENCES = sentences(14, seed=21, longest=16)

@@ -15,6 +15,7 @@ from fairseq_specdec.decoding import pace as module
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import (
     LONGEST,
+    NOTHING,
     AcceptanceHistory,
     AcceptanceMeans,
     DraftBudget,
@@ -33,7 +34,6 @@ from fairseq_specdec.decoding.pace import (
 )
 from fairseq_specdec.drafting.base import DraftOptions
 from fairseq_specdec.drafting.chain_search import chain_candidates
-from fairseq_specdec.drafting.plan import NOTHING
 from fairseq_specdec.engine.native import library
 
 SENTENCES = sentences(12, seed=7)

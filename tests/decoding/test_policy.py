@@ -1,7 +1,6 @@
 import torch
 
-from fairseq_specdec.decoding.length_limits import LengthLimits
-from fairseq_specdec.decoding.policy import DecodingConstraints, forbidden_by_ngrams
+from fairseq_specdec.decoding.policy import DecodingConstraints, LengthLimits, forbidden_by_ngrams
 from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.state import Rows
 

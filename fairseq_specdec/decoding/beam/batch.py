@@ -11,7 +11,7 @@ from fairseq_specdec.engine.transfer import to_device
 from ..batch import OpenBatch
 from ..failures import refuse_sentence
 from ..iteration import Iteration
-from ..native_form import native_tables
+from ..native_chains import native_tables
 from ..results import SentenceTrace, hypothesis
 from .beams import Beams, EndedHypothesis, Progress
 from .lookahead import NOTHING, Lookahead, reach_of_budget, reach_with_torch

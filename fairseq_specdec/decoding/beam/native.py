@@ -11,9 +11,8 @@ from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
 from fairseq_specdec.engine.transformer import Ensemble
 
-from ..length_limits import LengthLimits
-from ..native_form import native_session, point_to_rows
-from ..policy import DecodingConstraints
+from ..native_chains import native_session, point_to_rows
+from ..policy import DecodingConstraints, LengthLimits
 from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import NOTHING, Lookahead, Reach
 from .replay import BeamRules, NoTokenError

@@ -11,8 +11,7 @@ from fairseq_specdec.engine.state import Layout
 from fairseq_specdec.engine.transfer import read_back, to_device
 from fairseq_specdec.engine.transformer import Ensemble
 
-from ..length_limits import LengthLimits
-from ..policy import DecodingConstraints
+from ..policy import DecodingConstraints, LengthLimits
 from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import Lookahead
 from .prefix_tree import Node, visible
