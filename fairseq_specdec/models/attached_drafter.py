@@ -100,11 +100,7 @@ class AttachedDrafter(SpecDrafter):
         return model
 
     def read(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor,
-        prev_output_tokens: Tensor,
-        last: Tensor | None = None,
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
     ) -> tuple[Any, Tensor | None, Tensor | None]:
         """The verifier's encoder output, the states that predicted each token, the last layer's.
 
@@ -114,7 +110,7 @@ class AttachedDrafter(SpecDrafter):
         """
         like = self.decoder.mask_embedding
         encoder_out, states, final = self.encoder.read(
-            src_tokens, src_lengths, prev_output_tokens, like.detach(), last
+            src_tokens, src_lengths, prev_output_tokens, like.detach()
         )
         nothing = torch.zeros_like(states[:, :1])
         return encoder_out, torch.cat([nothing, states[:, :-1]], 1), final

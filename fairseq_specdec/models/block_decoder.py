@@ -10,15 +10,21 @@ from typing import Any
 import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import FairseqDecoder
-from fairseq.modules import FairseqDropout, SinusoidalPositionalEmbedding, transformer_layer
+from fairseq.modules import (
+    FairseqDropout,
+    LayerDropModuleList,
+    LayerNorm,
+    PositionalEmbedding,
+    SinusoidalPositionalEmbedding,
+    transformer_layer,
+)
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from ..training.block_noising import block_attention, block_positions, block_targets
 from .chain_head import ChainHead
-from .decoder_parts import layer_list, norm, output_projection, position_embedding, state_projection
-from .packed_layers import BlockPlan, can_pack, run_packed, run_stock, spread
 from .source_copy import SourceCopy, SourceState
+from .verifier_states import StateProjection
 
 
 class BlockDecoder(FairseqDecoder):
@@ -72,22 +78,48 @@ class BlockDecoder(FairseqDecoder):
         self.embed_scale = 1.0 if cfg.no_scale_embedding else math.sqrt(dim)
         self.project_in_dim = None
         self.project_out_dim = None
-        self.embed_positions = position_embedding(cfg, self.padding_idx)
-        self.layernorm_embedding = norm(cfg) if cfg.layernorm_embedding else None
+        layers = cfg.decoder.layers
+        self.embed_positions = None
+        if (
+            layers and not cfg.no_token_positional_embeddings
+        ):  # without layers nothing compares them
+            # The last block may start at the last position of a sentence: masks need room after it.
+            rows = cfg.max_target_positions + cfg.block_size
+            self.embed_positions = self.build_positions(cfg, rows)
+        self.layernorm_embedding = None
+        if cfg.layernorm_embedding:
+            self.layernorm_embedding = LayerNorm(dim, export=cfg.export)
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
-        deep = cfg.decoder.layers > 0
-        self.prefix_states = state_projection(state_widths, dim) if deep else None
-        self.mask_states = state_projection(state_widths, dim if deep else dim * self.block_size)
+        self.prefix_states = self.mask_states = None
+        if state_widths is not None:
+            self.prefix_states = StateProjection(*state_widths, dim) if layers else None
+            self.mask_states = StateProjection(
+                *state_widths, dim if layers else dim * self.block_size
+            )
         self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
 
-        self.layers = layer_list(cfg)
-        self.layers.extend([self.build_decoder_layer(cfg) for _ in range(cfg.decoder.layers)])
-        self.num_layers = len(self.layers)
-        has_final_norm = cfg.decoder.normalize_before and not cfg.no_decoder_final_norm
-        self.layer_norm = norm(cfg) if has_final_norm else None
-        tied = embed_tokens if self.share_input_output_embed else None
-        self.output_projection = projection or output_projection(dim, len(dictionary), tied)
+        drop = cfg.decoder.layerdrop
+        self.layers = LayerDropModuleList(p=drop) if drop > 0 else nn.ModuleList()
+        self.layers.extend([self.build_decoder_layer(cfg) for _ in range(layers)])
+        self.num_layers = layers
+        self.layer_norm = None
+        if cfg.decoder.normalize_before and not cfg.no_decoder_final_norm:
+            self.layer_norm = LayerNorm(dim, export=cfg.export)
+        if projection is None:
+            projection = nn.Linear(dim, len(dictionary), bias=False)
+            if self.share_input_output_embed:
+                projection.weight = embed_tokens.weight
+            else:
+                nn.init.normal_(projection.weight, mean=0, std=dim**-0.5)
+        self.output_projection = projection
+
+    def build_positions(self, cfg: Any, positions: int) -> nn.Module:
+        """The table of so many positions."""
+        table: nn.Module = PositionalEmbedding(
+            positions, self.embed_dim, self.padding_idx, learned=cfg.decoder.learned_pos
+        )
+        return table
 
     def build_decoder_layer(self, cfg: Any) -> nn.Module:
         """One stock decoder layer, wrapped as fairseq's own decoder wraps it."""
@@ -210,10 +242,6 @@ class BlockDecoder(FairseqDecoder):
         masks = self.embed_masks(mask_positions, source_state, last)
         return torch.cat([prefix, masks], 1), None
 
-    def plan(self, cuts: Tensor, prefix_width: int) -> BlockPlan:
-        """What all passes over blocks after these cuts (long [B, C]) share."""
-        return BlockPlan(cuts, prefix_width, self.block_size, self.bidirectional_prefix)
-
     def forward(
         self,
         prev_output_tokens: Tensor,
@@ -222,9 +250,7 @@ class BlockDecoder(FairseqDecoder):
         source_state: SourceState | None = None,
         targets: Tensor | None = None,
         revealed: Tensor | None = None,
-        plan: BlockPlan | None = None,
         states: Tensor | None = None,
-        wanted: Tensor | None = None,
     ) -> Tensor:
         """Features of masks.
 
@@ -236,79 +262,49 @@ class BlockDecoder(FairseqDecoder):
             source_state: from :meth:`start_source`.
             targets: long [B, C, k]; needed with ``revealed`` only.
             revealed: bool [B, C, k], masks to be replaced by their target's state (glancing).
-            plan: from :meth:`plan` for these cuts, if it was made before.
             states: [B, T, n C], the verifier's states that predicted each prefix token.
-            wanted: bool [B, C, k], the masks whose features are asked for; None for all.
 
         Returns:
-            [B, C, k, C'], C' the embedding width, before :meth:`output_layer`; zeros where not
-            ``wanted``.
+            [B, C, k, C'], C' the embedding width, before :meth:`output_layer`.
         """
         rows, width = prev_output_tokens.shape
-        steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
-        plan = plan or self.plan(cuts, width)
-        read, last = self._project_states(states, cuts, plan)
-        prefix = self.embed_prefix(prev_output_tokens, steps, read) if self.num_layers else None
         positions = block_positions(cuts, self.block_size).view(rows, -1)
-        blocks = self.embed_masks(positions, source_state, last)
+        read = last = None
+        if self.mask_states is not None:
+            assert states is not None, "this drafter reads a verifier's states"
+            at = cuts.unsqueeze(2).expand(-1, -1, states.size(2))
+            last = self.mask_states(states.gather(1, at))
+            if self.prefix_states is None:
+                last = last.view(rows, -1, self.embed_dim)
+            else:
+                last = last.repeat_interleave(self.block_size, 1)
+                read = self.prefix_states(states)
+        x = self.embed_masks(positions, source_state, last)
         if revealed is not None:
             assert targets is not None
             gold = self.embed_prefix(targets.reshape(rows, -1), positions)
-            blocks = torch.where(revealed.reshape(rows, -1, 1), gold, blocks)
-
-        shape = (rows, cuts.size(1), self.block_size)
-        asked = cuts.new_ones(shape, dtype=torch.bool) if wanted is None else wanted
-        picked = asked.flatten().nonzero().squeeze(1)
-        if prefix is None:
-            x = blocks.flatten(0, 1)[picked]
-        else:
-            x = self._run_layers(prefix, blocks, encoder_out, cuts, plan, picked)
+            x = torch.where(revealed.reshape(rows, -1, 1), gold, x)
+        if self.num_layers:
+            steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
+            x = torch.cat([self.embed_prefix(prev_output_tokens, steps, read), x], 1)
+            x = self._run_layers(x, encoder_out, cuts, width)[:, width:]
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return spread(x, picked, asked.numel()).view(shape + (-1,))
+        return x.reshape(rows, cuts.size(1), self.block_size, -1)
 
     def _run_layers(
-        self,
-        prefix: Tensor,
-        blocks: Tensor,
-        encoder_out: dict[str, list[Tensor]],
-        cuts: Tensor,
-        plan: BlockPlan,
-        picked: Tensor,
+        self, x: Tensor, encoder_out: dict[str, list[Tensor]], cuts: Tensor, width: int
     ) -> Tensor:
-        """States [n, C] of the masks at the places ``picked`` (long [n]) in [B C k], of a prefix
-        [B, T, C] and masks [B, C k, C] before the first layer."""
-        layers = list(self.layers)  # with --decoder-layerdrop, those of this pass
-        if all(map(can_pack, layers)):
-            return run_packed(layers, prefix, blocks, encoder_out, plan, picked)
-        width = prefix.size(1)
+        """Prefix (``width`` positions) and masks after every layer, [B, T + C k, C]."""
         allowed = block_attention(cuts, width, self.block_size, self.bidirectional_prefix)
-        heads = self.cfg.decoder.attention_heads
-        x = run_stock(layers, torch.cat([prefix, blocks], 1), encoder_out, allowed, heads)
-        return x[:, width:].flatten(0, 1)[picked]
-
-    def _project_states(
-        self, states: Tensor | None, cuts: Tensor, plan: BlockPlan
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """What :meth:`embed_prefix` and :meth:`embed_masks` read, in training.
-
-        Args:
-            states: [B, T, n C], or None.
-            cuts: long [B, C].
-            plan: of these cuts; the prefix that it leaves out reads nothing.
-
-        Returns:
-            ([B, T, C'], [B, C k, C']); None for what reads no states.
-        """
-        if self.mask_states is None:
-            return None, None
-        assert states is not None, "this drafter reads a verifier's states"
-        at = cuts.unsqueeze(2).expand(-1, -1, states.size(2))
-        last = self.mask_states(states.gather(1, at))
-        if self.prefix_states is None:
-            return None, last.view(cuts.size(0), -1, self.embed_dim)
-        read = plan.spread(self.prefix_states(states.flatten(0, 1)[plan.live]))
-        return read.unflatten(0, states.shape[:2]), last.repeat_interleave(self.block_size, 1)
+        bias = x.new_zeros(allowed.shape).masked_fill_(~allowed, float("-inf"))
+        bias = bias.repeat_interleave(self.cfg.decoder.attention_heads, 0)
+        padding = encoder_out["encoder_padding_mask"]
+        source = encoder_out["encoder_out"][0], padding[0] if padding else None
+        x = x.transpose(0, 1)
+        for layer in self.layers:  # with --decoder-layerdrop, those of this pass
+            x, _, _ = layer(x, *source, self_attn_mask=bias)
+        return x.transpose(0, 1)
 
     def follow_chain(
         self, features: Tensor, prev_output_tokens: Tensor, cuts: Tensor, lengths: Tensor

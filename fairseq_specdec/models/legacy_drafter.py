@@ -10,7 +10,6 @@ import torch
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
-from fairseq.modules import PositionalEmbedding
 from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
@@ -56,12 +55,7 @@ class LegacyBlockDecoder(BlockDecoder):
         self.mask = dictionary.unk()
         del self.mask_embedding
         if self.embed_positions is not None:  # masks after the table's end share its last row
-            self.embed_positions = PositionalEmbedding(
-                cfg.max_target_positions,
-                self.embed_dim,
-                self.padding_idx,
-                learned=cfg.decoder.learned_pos,
-            )
+            self.embed_positions = self.build_positions(cfg, cfg.max_target_positions)
 
     def embed_block(
         self,

@@ -152,14 +152,9 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         self.num_updates = num_updates
 
     def read(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor,
-        prev_output_tokens: Tensor,
-        last: Tensor | None = None,
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
     ) -> tuple[Any, Tensor | None, Tensor | None]:
-        """The decoder's inputs: an encoder's output, and a verifier's hidden states or None, up to
-        the positions ``last`` (long [B]; None for all).
+        """The decoder's inputs: an encoder's output, and a verifier's hidden states or None.
 
         The third is a verifier's last states, from which it predicts the target; or None.
         """
@@ -201,23 +196,18 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         """
         if cuts is None or targets is None:
             raise UsageError("", NO_CUTS)
-        last = cuts.max(1).values + (targets.size(2) - 1 if soft_targets else 0)
-        encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens, last)
+        encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens)
         state = self.decoder.start_source(src_tokens)
         valid = targets.ne(self.decoder.padding_idx)
-        plan = self.decoder.plan(cuts, prev_output_tokens.size(1))
         known = (prev_output_tokens, encoder_out, cuts, state)
         learnt, revealed, first_correct = valid, None, None
         if glancing_ratio > 0:
             with torch.no_grad():
-                features = self.decoder(*known, None, None, plan, states, wanted=valid)
-                first_correct = self._correct(features, targets)
+                first_correct = self._correct(self.decoder(*known, states=states), targets)
                 revealed = choose_revealed(first_correct, valid, glancing_ratio)
                 learnt = valid & ~revealed
-        chained = self.decoder.chain is not None
-        wanted = valid if chained else learnt  # the chain runs over revealed tokens too
-        features = self.decoder(*known, targets, revealed, plan, states, wanted=wanted)
-        if chained:
+        features = self.decoder(*known, targets, revealed, states)
+        if self.decoder.chain is not None:  # it runs over revealed tokens too
             lengths = valid.sum(2)
             features = self.decoder.follow_chain(features, prev_output_tokens, cuts, lengths)
         places = learnt.flatten().nonzero().squeeze(1)  # once: a GPU is waited for

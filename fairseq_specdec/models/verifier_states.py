@@ -5,13 +5,11 @@ from typing import Any
 
 import torch
 from fairseq.models import FairseqEncoder
-from fairseq.models.transformer import TransformerDecoder, TransformerDecoderBase
 from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
 
 from ..training.state_cache import Rows, StateCache, model_digest, sentence_key
-from .packed_layers import BlockPlan, can_pack, run_prefix
 
 
 def layers_at_thirds(layers: int) -> list[int]:
@@ -69,17 +67,6 @@ def _padded(rows: list[Any], like: Tensor, width: int = 0) -> tuple[Tensor, Tens
     return batch.to(like), padding.to(like.device)
 
 
-def runs_packed(decoder: Any) -> bool:
-    """Whether this decoder computes nothing besides what ``VerifierReader._packed`` does."""
-    return (
-        type(decoder) in (TransformerDecoder, TransformerDecoderBase)
-        and all(map(can_pack, decoder.layers))
-        and decoder.project_in_dim is None
-        and decoder.project_out_dim is None
-        and decoder.quant_noise is None
-    )
-
-
 class VerifierReader(FairseqEncoder):
     """A drafter's encoder that has no weights of its own: it runs the verifier, without gradients.
 
@@ -114,12 +101,7 @@ class VerifierReader(FairseqEncoder):
 
     @torch.no_grad()
     def read(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor,
-        prev_output_tokens: Tensor,
-        like: Tensor,
-        last: Tensor | None = None,
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, like: Tensor
     ) -> tuple[Any, Tensor, Tensor]:
         """Run the verifier over known sentences.
 
@@ -128,8 +110,6 @@ class VerifierReader(FairseqEncoder):
             src_lengths: long [B].
             prev_output_tokens: long [B, T].
             like: a tensor whose device and dtype to use.
-            last: long [B], the last positions whose states are asked for; None for all. What
-                stands after them is not defined.
 
         Returns:
             The encoder's output as fairseq gives it; [B, T, layers * C], whose entry t holds the
@@ -146,66 +126,29 @@ class VerifierReader(FairseqEncoder):
             verifier.to(like)
         verifier.to(like.device)
         if self._cache is None:
-            return self._compute(src_tokens, src_lengths, prev_output_tokens, like, last)
+            return self._compute(src_tokens, src_lengths, prev_output_tokens)
         cache, keys = self._cache, self._keys(src_tokens, src_lengths, prev_output_tokens)
         cached = list(map(cache.find, keys))
         known = [rows for rows in cached if rows is not None]
         if len(known) == len(keys):
             return self._assemble(known, prev_output_tokens.size(1), like)
-        computed = self._compute(src_tokens, src_lengths, prev_output_tokens, like)
+        computed = self._compute(src_tokens, src_lengths, prev_output_tokens)
         lengths = prev_output_tokens.ne(self._padding()).sum(1).tolist()
         for key, rows in zip(keys, _sentences(*computed, lengths)):
             cache.add(key, *rows)
         return computed
 
     def _compute(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor,
-        prev_output_tokens: Tensor,
-        like: Tensor,
-        last: Tensor | None = None,
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
     ) -> tuple[Any, Tensor, Tensor]:
-        verifier = self._verifier[0]
-        encoder_out = verifier.encoder(src_tokens, src_lengths=src_lengths)
-        if runs_packed(verifier.decoder):
-            states, final = self._packed(prev_output_tokens, encoder_out, last)
-        else:
-            states, final = self._stock(prev_output_tokens, encoder_out)
-        return encoder_out, states, final
-
-    def _stock(self, prev_output_tokens: Tensor, encoder_out: Any) -> tuple[Tensor, Tensor]:
-        """The decoder's states and its last ones, by its own forward."""
-        decoder = self._verifier[0].decoder
+        encoder, decoder = self._verifier[0].encoder, self._verifier[0].decoder
+        encoder_out = encoder(src_tokens, src_lengths=src_lengths)
         final, extra = decoder.extract_features_scriptable(prev_output_tokens, encoder_out)
         states = [
             final if layer == len(decoder.layers) else extra["inner_states"][layer].transpose(0, 1)
             for layer in self.read_layers
         ]
-        return torch.cat(states, -1), final
-
-    def _packed(
-        self, prev_output_tokens: Tensor, encoder_out: Any, last: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The same for positions up to ``last``, without padding; zeros after them."""
-        decoder = self._verifier[0].decoder
-        ends = prev_output_tokens.ne(decoder.padding_idx).sum(1) - 1
-        ends = ends if last is None else torch.minimum(ends, last)
-        plan = BlockPlan(ends[:, None], prev_output_tokens.size(1), 0, False)
-        x = decoder.embed_scale * decoder.embed_tokens(prev_output_tokens)
-        if decoder.embed_positions is not None:
-            x = x + decoder.embed_positions(prev_output_tokens)
-        if decoder.layernorm_embedding is not None:
-            x = decoder.layernorm_embedding(x)
-        by_layer = list(run_prefix(list(decoder.layers), x, encoder_out, plan))
-        if decoder.layer_norm is not None:
-            by_layer[-1] = decoder.layer_norm(by_layer[-1])
-        shape = prev_output_tokens.shape
-        states = [
-            plan.spread(by_layer[layer - 1]).unflatten(0, shape)
-            for layer in (*self.read_layers, len(by_layer))
-        ]
-        return torch.cat(states[:-1], -1), states[-1]
+        return encoder_out, torch.cat(states, -1), final
 
     def _padding(self) -> int:
         padding: int = self._verifier[0].decoder.padding_idx

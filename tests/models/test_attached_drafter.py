@@ -72,6 +72,16 @@ def test_a_block_sees_the_prefix_and_nothing_behind_its_cut(verifier):
     assert not torch.allclose(before, changed, atol=1e-3)
 
 
+def test_the_states_read_are_those_of_the_verifiers_own_layers(verifier):
+    model, net_input = attached(verifier), make_batch()["net_input"]
+    theirs = model.encoder._verifier[0]
+    _, states, final = model.encoder.read(**net_input, like=torch.zeros(1))
+    logits, extra = theirs(**net_input)
+    torch.testing.assert_close(model.encoder.predict(final), logits)
+    first = extra["inner_states"][1].transpose(0, 1)
+    torch.testing.assert_close(states, torch.cat([first, final], 2))
+
+
 def test_the_states_matter(verifier):
     torch.manual_seed(0)
     model = attached(verifier).eval()
