@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.acceptance.base import Acceptance
+from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.drafting import Drafter, DraftSession, InputCopyDrafter, Source
 from fairseq_specdec.drafting.input_copy import InputCopySession
 from fairseq_specdec.engine.backend import TORCH, Backend

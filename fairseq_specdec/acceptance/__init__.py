@@ -1,14 +1,18 @@
 """Acceptance rules: which draft tokens the verifier keeps (pure tensor functions)."""
 
-from .base import Acceptance, AcceptanceRule, NativeRule, leading
-from .block_verification import BlockVerificationRule
-from .distance import DistanceRule
-from .exact import ExactRule
-from .minimum_block import MinimumBlockRule
-from .regret_budget import RegretBudgetRule
-from .rollback import RollbackRule
-from .sampling import Sampler, SamplingRule
-from .top_beta import TopBetaRule
+from .rules import (
+    Acceptance,
+    AcceptanceRule,
+    DistanceRule,
+    ExactRule,
+    MinimumBlockRule,
+    NativeRule,
+    RegretBudgetRule,
+    TopBetaRule,
+    judged,
+    leading,
+)
+from .sampling import BlockVerificationRule, RollbackRule, Sampler, SamplingRule
 
 __all__ = [
     "Acceptance",
@@ -23,5 +27,6 @@ __all__ = [
     "Sampler",
     "SamplingRule",
     "TopBetaRule",
+    "judged",
     "leading",
 ]

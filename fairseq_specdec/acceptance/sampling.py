@@ -1,4 +1,6 @@
-"""Speculative sampling: the output has the distribution of the verifier's own samples."""
+"""Rules that draw tokens, and how these are drawn from distributions."""
+
+from __future__ import annotations
 
 import torch
 from torch import Tensor
@@ -7,7 +9,10 @@ from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.state import Draft
 from fairseq_specdec.errors import UsageError
 
-from .base import Acceptance, AcceptanceRule, leading
+from .rules import Acceptance, AcceptanceRule, judged, leading
+
+# Limits the logarithm of p / q for a token whose q was rounded to zero.
+_MOST = 80.0
 
 
 class Sampler:
@@ -110,6 +115,40 @@ class Sampler:
         return (probabilities / clocks.clamp(min=1e-30)).argmax(-1)
 
 
+class RollbackRule(AcceptanceRule):
+    """The rollback policy of Big Little Decoder (Kim et al. 2023, section 3.4 and equation 3).
+
+    The distance d is the cross-entropy between the small model's token and the big model's
+    distribution (section 4.1), -log p_big(token) in nats. At the first pending token whose distance
+    exceeds ``alpha_rb``, that token and all after it are dropped and the big model's own token
+    replaces it; where there is none, the big model's next token is appended (Algorithm 1,
+    lines 10 to 16). A token that is forbidden (log-probability -inf) is dropped at any threshold.
+    </s> from the small model ends the sentence, and its pending tokens are never judged (line 2).
+
+    Args:
+        alpha_rb: the threshold, 0 or more. 0 drops every token whose probability is below 1, and
+            trusts no </s>, so that the output is the verifier's; infinity keeps every token that is
+            not forbidden.
+        sampler: draws the big model's token (section 7.4), by the same policy; None takes its
+            likeliest one.
+    """
+
+    def __init__(self, alpha_rb: float, sampler: Sampler | None = None) -> None:
+        self.alpha_rb = alpha_rb
+        self.trusts_endings = alpha_rb > 0
+        self.sampler = sampler
+
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
+        own = scores.of(draft.tokens)
+        kept = (-own <= self.alpha_rb) & (own > float("-inf"))
+        verdict = judged(kept, draft.sizes, scores.best())
+        if self.sampler is None:
+            return verdict
+        rows = torch.arange(own.size(0), device=own.device)
+        decisive = scores.dense()[rows, verdict.counts]
+        return verdict._replace(next_token=self.sampler.draw(self.sampler.warp(decisive)))
+
+
 class SamplingRule(AcceptanceRule):
     """Speculative sampling: Leviathan et al. 2023, algorithm 1; Chen et al. 2023, algorithm 2.
 
@@ -118,8 +157,7 @@ class SamplingRule(AcceptanceRule):
     was kept whole, a token is drawn from p. The output is distributed as p, whatever q is.
     """
 
-    # The distribution is the verifier's; no single output is.
-    lossless = False
+    # ``lossless`` stays False: the distribution is the verifier's; no single output is.
     draft_independent = True
     needs_draft_probabilities = True
 
@@ -135,30 +173,77 @@ class SamplingRule(AcceptanceRule):
             raise UsageError(
                 "--sampling", "the drafter does not say what its drafts were drawn from"
             )
-        return self.verdict(draft, p, draft.log_probs.exp())
-
-    def verdict(self, draft: Draft, p: Tensor, q: Tensor) -> Acceptance:
-        """Judge drafts of one token or more.
-
-        Args:
-            draft: drawn from q.
-            p: [B, K + 1, V], the verifier's probabilities, cut.
-            q: [B, K, V].
-        """
-        width, lengths = draft.width, draft.sizes
+        q = draft.log_probs.exp()
         at = draft.tokens.unsqueeze(2)
-        own, drawn = p[:, :width].gather(2, at).squeeze(2), q.gather(2, at).squeeze(2)
-        # u < p / q without the division; a token that the verifier forbids has p = 0.
-        counts = leading(self.sampler.uniform(drawn) * drawn < own, lengths)
+        own, drawn = p[:, : draft.width].gather(2, at).squeeze(2), q.gather(2, at).squeeze(2)
+        counts, weights = self.kept(draft.sizes, own, drawn, p, q)
 
         rows = torch.arange(p.size(0), device=p.device)
         verdict = p[rows, counts]
-        rejected = (counts < lengths).unsqueeze(1)
-        guess = q[rows, counts.clamp(max=width - 1)].masked_fill(~rejected, 0.0)
-        return Acceptance(counts, self._draw((verdict - guess).clamp(min=0), verdict))
-
-    def _draw(self, rest: Tensor, verdict: Tensor) -> Tensor:
-        """Long [B], drawn from ``rest`` (float [B, V], up to a factor), or from the verifier's
-        distribution where p and q are equal but for rounding, so that nothing is left."""
+        rejected = (counts < draft.sizes).unsqueeze(1)
+        guess = q[rows, counts.clamp(max=draft.width - 1)].masked_fill(~rejected, 0.0)
+        weights = weights.unsqueeze(1).masked_fill(~rejected, 1.0)
+        rest = (weights * verdict - guess).clamp(min=0)
+        # Where p and q are equal but for rounding nothing is left.
         rest = torch.where(rest.sum(1, keepdim=True) > 0, rest, verdict)
-        return self.sampler.draw(rest)
+        return Acceptance(counts, self.sampler.draw(rest))
+
+    def kept(
+        self, sizes: Tensor, own: Tensor, drawn: Tensor, p: Tensor, q: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """How many tokens of each draft of at least one token are kept.
+
+        Args:
+            sizes: long [B], tokens of each draft that count.
+            own, drawn: [B, K], p and q of the draft tokens.
+            p: [B, K + 1, V], the verifier's probabilities, cut down.
+            q: [B, K, V].
+
+        Returns:
+            (counts long [B], w float [B]): where a token is rejected, the next one is drawn from
+            the positive part of w p - q.
+        """
+        # u < p / q without the division; a token that the verifier forbids has p = 0.
+        counts = leading(self.sampler.uniform(drawn) * drawn < own, sizes)
+        return counts, torch.ones_like(own[:, 0])
+
+
+class BlockVerificationRule(SamplingRule):
+    """Block verification (Sun et al. 2024, "Block verification accelerates speculative decoding").
+
+    Draft tokens are judged together. With w_0 = 1 and w_i = min(1, w_(i-1) p(x_i) / q(x_i)), the
+    first i tokens of a draft of n are accepted with probability h_i, w_n for i = n and else::
+
+        h_i = r_i / (r_i + 1 - w_i),    r_i = sum over x of max(0, w_i p(x) - q(x))
+
+    where p and q are given the first i tokens; the longest of the accepted beginnings is kept.
+    After i < n tokens the next one is drawn from the normalised max(0, w_i p - q), after a whole
+    draft from p. The output is distributed as p, with at least as many tokens accepted on average
+    as by ``SamplingRule``.
+
+    A draft that ends with a drawn </s> may be shorter than others: what would follow is certain for
+    both models, so it changes nothing.
+    """
+
+    def kept(
+        self, sizes: Tensor, own: Tensor, drawn: Tensor, p: Tensor, q: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        width = own.size(1)
+        # [B, K + 1], log w_0 .. log w_K: a sum that is kept from rising above 0.
+        total = (own.log() - drawn.log()).clamp(max=_MOST).cumsum(1)
+        total = torch.nn.functional.pad(total, (1, 0))
+        log_weights = total - total.cummax(1).values
+        weights = log_weights.exp()
+
+        # [B, K, V], what the verifier still has to give after i = 0 .. K - 1 tokens.
+        rest = (weights[:, :width].unsqueeze(2) * p[:, :width] - q).clamp(min=0)
+        left = rest.sum(2)[:, 1:]
+        lacking = -torch.expm1(log_weights[:, 1:])  # 1 - w_1 .. 1 - w_K
+        inner = left / (left + lacking[:, :-1]).clamp(min=torch.finfo(left.dtype).tiny)
+        chances = torch.nn.functional.pad(inner, (0, 1))
+        columns = torch.arange(1, width + 1, device=sizes.device)
+        whole = columns == sizes.unsqueeze(1)
+        chances = torch.where(whole, weights[:, 1:], chances)
+        kept = (self.sampler.uniform(chances) < chances) & (columns <= sizes.unsqueeze(1))
+        counts = (kept * columns).amax(1)
+        return counts, weights.gather(1, counts.unsqueeze(1)).squeeze(1)

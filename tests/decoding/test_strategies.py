@@ -17,8 +17,7 @@ from toy_strategies import (
 )
 from toy_translation import EOS, FIRST, PAD, make_sample, make_task, sentences, toy_model
 
-from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.acceptance.base import judged
+from fairseq_specdec.acceptance import AcceptanceRule, judged
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import STRATEGIES, Strategy

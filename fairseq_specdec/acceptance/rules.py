@@ -1,0 +1,302 @@
+"""Acceptance rules: how many leading draft tokens the verifier keeps, and which token follows.
+
+A rule is one class with ``accept``; each fits on a page. A rule that the native library judges by
+says so in ``native_form``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.state import Draft
+from fairseq_specdec.errors import UsageError
+
+# What fairseq itself puts into every dictionary; fairseq-preprocess pads it to a multiple of 8.
+NO_NUMBER = re.compile(r"<s>|<pad>|</s>|<unk>|madeupword\d+")
+INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+class Acceptance(NamedTuple):
+    """Verdict on a block."""
+
+    counts: Tensor  # long [B], accepted draft tokens of each row (0 .. length of its draft)
+    next_token: Tensor  # long [B], the bonus token: the verifier's own after the accepted ones
+
+
+class NativeRule(NamedTuple):
+    """A rule as the native library knows it (Ge et al. 2022, equations 5 and 7 to 9)."""
+
+    top_beta: int = 1  # a draft token must be among so many best tokens; 1 for the best one
+    tau: float = 0.0  # and at most so far below the best one, in nats
+    regret_budget: float = math.inf  # nats that a sentence may give up
+
+
+class AcceptanceRule:
+    """Decides how many leading draft tokens are kept.
+
+    Attributes:
+        spent: float64 [B], nats that each sentence of a batch has given up so far; changed in
+            place. None for a rule that does not count them.
+
+    Class attributes:
+        lossless: the output equals that of the verifier alone.
+        draft_independent: the output, or its distribution, does not depend on the draft.
+        needs_draft_probabilities: the rule asks for the draft's ``log_probs``.
+        keeps_forced: a draft token that is the only one that constraints allow is kept, so that a
+            prefix is verified as one draft.
+        trusts_endings: a draft that ends the sentence is the output, whole and unverified.
+    """
+
+    lossless = False
+    draft_independent = False
+    needs_draft_probabilities = False
+    keeps_forced = False
+    trusts_endings = False
+    spent: Tensor | None = None
+
+    def native_form(self) -> NativeRule | None:
+        """How the native library judges as ``accept`` does; None where it cannot. A subclass that
+        changes ``accept`` changes this too."""
+        return None
+
+    def read_vocabulary(self, symbols: Sequence[str]) -> None:
+        """Read the dictionary, for rules that depend on it; called once, before decoding. Raises
+        ValueError: the rule cannot be used with such tokens."""
+
+    def open(self, rows: int, device: torch.device) -> AcceptanceRule:
+        """The rule for one batch: itself, unless it remembers something of each sentence."""
+        return self
+
+    def select(self, rows: Tensor) -> None:
+        """Keep what is remembered of these rows (long [B'])."""
+
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
+        """Judge a chain of draft tokens.
+
+        Args:
+            draft: K draft tokens per row.
+            scores: the verifier's, of K + 1 entries, each given the draft tokens before it, with
+                every decoding constraint applied (forbidden tokens have -inf).
+        """
+        raise NotImplementedError
+
+
+def leading(kept: Tensor, lengths: Tensor) -> Tensor:
+    """Length of the leading run of kept tokens.
+
+    Args:
+        kept: bool [B, K].
+        lengths: long [B], tokens of each row that count.
+
+    Returns:
+        long [B], the number of kept tokens before the first one that is not (the bifurcation
+        position of Ge et al. 2022, equation 7).
+    """
+    if kept.size(1) == 0:
+        return lengths
+    columns = torch.arange(kept.size(1), device=kept.device)
+    # The smallest column that is not kept; a kept one never stops before the row's length.
+    return torch.where(kept, lengths.unsqueeze(1), columns).amin(1)
+
+
+def judged(kept: Tensor, lengths: Tensor, best: Tensor) -> Acceptance:
+    """The verdict that follows from a keep/reject decision per position (shapes as above)."""
+    if kept.size(1) == 0:  # one kernel less to launch
+        return Acceptance(lengths, best[:, 0])
+    counts = leading(kept, lengths)
+    return Acceptance(counts, best.gather(1, counts.unsqueeze(1)).squeeze(1))
+
+
+class ExactRule(AcceptanceRule):
+    """Top-1 match (Ge et al. 2022, equations 5 and 7; Stern et al. 2018, section 3).
+
+    Whatever is drafted, the output is the verifier's greedy output.
+    """
+
+    lossless = True
+    draft_independent = True
+    keeps_forced = True
+
+    def native_form(self) -> NativeRule:
+        return NativeRule()
+
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
+        best = scores.best()
+        return judged(draft.tokens == best[:, :-1], draft.sizes, best)
+
+
+class TopBetaRule(AcceptanceRule):
+    """Relaxed verification (Ge et al. 2022, equations 8 and 9; Xia et al. 2023, section 3.2).
+
+    Args:
+        top_beta: a draft token must be among the ``top_beta`` best tokens, 1 or more.
+        tau: and at most this far (natural log) below the best one, 0 or more.
+    """
+
+    keeps_forced = True
+
+    def __init__(self, top_beta: int, tau: float) -> None:
+        self.top_beta = top_beta
+        self.tau = tau
+
+    def native_form(self) -> NativeRule:
+        return NativeRule(self.top_beta, self.tau)
+
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
+        best, tokens = scores.best(), draft.tokens
+        matches = tokens == best[:, :-1]
+        gap = scores.gap(tokens)
+        near = (gap <= self.tau) & (gap < float("inf"))
+        # Only these depend on the rank, and hardly any of them is reached.
+        asked = near & ~matches & (near | matches).cumprod(1).bool()
+        kept = matches | scores.among_best(tokens, self.top_beta, asked)
+        return judged(kept, draft.sizes, best)
+
+
+def token_values(symbols: Sequence[str]) -> list[float]:
+    """The numbers that the tokens of a dictionary spell; NaN for fairseq's special symbols. Raises
+    ValueError: a symbol that is no integer, or no integers at all."""
+    values = []
+    for symbol in symbols:
+        if INTEGER.fullmatch(symbol):
+            values.append(float(int(symbol)))
+        elif NO_NUMBER.fullmatch(symbol):
+            values.append(math.nan)
+        else:
+            raise UsageError(
+                "--accept-epsilon",
+                f"the dictionary holds {symbol!r}, and distances are between integers only",
+                "use --accept-top-k, or leave it out",
+            )
+    if all(math.isnan(value) for value in values):
+        raise UsageError("--accept-epsilon", "the dictionary holds no integers", "leave it out")
+    return values
+
+
+class DistanceRule(AcceptanceRule):
+    """``d(draft, best) <= epsilon`` with ``d(u, v) = |u - v|``: Stern et al. 2018, section 5.2.
+
+    Tokens without a value (</s>) are kept only where they are the verifier's own choice.
+
+    Args:
+        epsilon: 0 or more, in units of the tokens' numbers (intensities of pixels); 0 is exact.
+    """
+
+    keeps_forced = True
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+        self.values: Tensor | None = None
+
+    def read_vocabulary(self, symbols: Sequence[str]) -> None:
+        """Read the numbers of the tokens; raises as ``token_values``."""
+        # float64 holds the integers of any vocabulary exactly.
+        self.values = torch.tensor(token_values(symbols), dtype=torch.float64)
+
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
+        if self.values is None:
+            raise UsageError("--accept-epsilon", "no vocabulary was read")
+        tokens = draft.tokens
+        values = self.values.to(tokens.device)
+        best = scores.best()
+        choice = best[:, :-1]
+        # A distance to or from NaN is NaN, and comparing it gives False.
+        near = (values[tokens] - values[choice]).abs() <= self.epsilon
+        possible = scores.gap(tokens) < float("inf")
+        return judged((near & possible) | (tokens == choice), draft.sizes, best)
+
+
+class MinimumBlockRule(AcceptanceRule):
+    """At least l tokens are added in every iteration: Stern et al. 2018, section 5.3.
+
+    The verifier's own token is one of them, so the first l - 1 draft tokens are kept without
+    a judgement, if there are so many and the decoding constraints allow them.
+
+    Args:
+        rule: judges the rest.
+        minimum: l, 1 or more; 1 leaves the rule as it is.
+    """
+
+    def __init__(self, rule: AcceptanceRule, minimum: int) -> None:
+        self.rule = rule
+        self.minimum = minimum
+        self.lossless = rule.lossless and minimum == 1
+        self.draft_independent = rule.draft_independent and minimum == 1
+        self.needs_draft_probabilities = rule.needs_draft_probabilities
+        self.keeps_forced = rule.keeps_forced
+
+    def read_vocabulary(self, symbols: Sequence[str]) -> None:
+        self.rule.read_vocabulary(symbols)
+
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
+        verdict = self.rule.accept(draft, scores)
+        if self.minimum == 1 or draft.width == 0:
+            return verdict
+        possible = scores.gap(draft.tokens) < float("inf")
+        forced = leading(possible, draft.sizes).clamp(max=self.minimum - 1)
+        counts = torch.maximum(verdict.counts, forced)
+        own_token = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
+        next_token = torch.where(counts == verdict.counts, verdict.next_token, own_token)
+        return Acceptance(counts, next_token)
+
+
+class RegretBudgetRule(AcceptanceRule):
+    """Accept what another rule accepts, while the sentence's regret stays within a budget.
+
+    The regret of an output token is how far its log-probability lies below that of the verifier's
+    best token, given the source and the output before it: ``max_v log p(v | y_<t) - log p(y_t |
+    y_<t)`` in nats, constraints of the decoding applied. The regret of a sentence is the sum over
+    its tokens. Every accepted token that is not the verifier's own choice is paid for, so that at
+    the end ``sum_t log p(y_t | y_<t) >= sum_t max_v log p(v | y_<t) - budget``, which anyone can
+    check by scoring the output once. A rule that limits each token (Ge et al. 2022, equation 9)
+    bounds a sentence only by its limit times the length.
+
+    Args:
+        rule: judges draft tokens; its bonus token is the verifier's best.
+        budget: nats per sentence, 0 or more. 0 accepts only what ties with the verifier's best.
+    """
+
+    def __init__(self, rule: AcceptanceRule, budget: float) -> None:
+        self.rule = rule
+        self.budget = budget
+        self.keeps_forced = rule.keeps_forced
+
+    def read_vocabulary(self, symbols: Sequence[str]) -> None:
+        self.rule.read_vocabulary(symbols)
+
+    def native_form(self) -> NativeRule | None:
+        form = self.rule.native_form()
+        if form is None or form.regret_budget < math.inf:
+            return None
+        return form._replace(regret_budget=self.budget)
+
+    def open(self, rows: int, device: torch.device) -> AcceptanceRule:
+        opened = RegretBudgetRule(self.rule.open(rows, device), self.budget)
+        opened.spent = torch.zeros(rows, dtype=torch.float64, device=device)
+        return opened
+
+    def select(self, rows: Tensor) -> None:
+        assert self.spent is not None
+        self.rule.select(rows)
+        self.spent = self.spent.index_select(0, rows)
+
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
+        assert self.spent is not None
+        verdict = self.rule.accept(draft, scores)
+        if draft.width == 0:
+            return verdict
+        # [B, N + 1], spent before each token; summed one by one, as the native backend does. An
+        # infinite gap stays infinite.
+        spent = torch.cat([self.spent.unsqueeze(1), scores.gap(draft.tokens).double()], 1).cumsum(1)
+        affordable = (spent[:, 1:] <= self.budget).long().cumprod(1).sum(1)
+        counts = torch.minimum(verdict.counts, affordable)
+        self.spent.copy_(spent.gather(1, counts.unsqueeze(1)).squeeze(1))
+        best = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
+        return Acceptance(counts, best)
