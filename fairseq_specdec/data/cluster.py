@@ -20,13 +20,11 @@ from fairseq_specdec.errors import UsageError
 
 from ..commands.own import load_plugin
 from ..io.flag_values import AT_LEAST_1, add_flag
-from .chunks import Distillation
 from .part import Part
 from .plan import Batches, Plan
 from .teacher import Hypotheses
-from .work import ALONE, provenance
+from .work import Distillation
 
-logger = logging.getLogger(__name__)
 RETRIES = 3  # of a chunk, or of loading the teacher, after a worker died
 
 
@@ -59,30 +57,17 @@ class Worker:
     Args:
         folder: the driver's, where relative paths begin.
         digest: of the driver's settings.
-        words: the driver's command line.
     """
 
-    def __init__(
-        self, args: argparse.Namespace, folder: str, digest: str, words: Sequence[str]
-    ) -> None:
-        self.given = args, folder, digest, words
-        self.part: Part | None = None
+    def __init__(self, args: argparse.Namespace, folder: str, digest: str) -> None:
+        self.given = args, folder, digest
+        self.loaded: Plan | None = None
 
     def plan(self) -> Plan:
-        """Load teacher and corpus."""
-        return self._loaded().plan
-
-    def decode(self, chunk: int, batches: Batches) -> tuple[int, Hypotheses, float, dict[str, Any]]:
-        """The chunk, the teacher's output, the seconds that it took, and the provenance of this
-        process."""
-        self._loaded()
-        ((hypotheses, seconds),) = self.teacher.decoded(self.dataset, [batches], lambda _: None)
-        return chunk, hypotheses, seconds, self.run
-
-    def _loaded(self) -> Part:
-        if self.part is not None:
-            return self.part
-        args, folder, digest, words = self.given
+        """Load teacher and corpus, where they are not."""
+        if self.loaded is not None:
+            return self.loaded
+        args, folder, digest = self.given
         where = f"--ray: on {socket.gethostname()}"
         remedy = "every machine needs the corpus and the checkpoints at the same paths"
         try:
@@ -93,19 +78,22 @@ class Worker:
         except (ValueError, OSError) as error:
             raise UsageError(where, error, remedy) from error
         if part.digest != digest:
-            raise UsageError(
-                where, "the corpus or a checkpoint is another than the driver's", remedy
-            )
+            problem = "the corpus or a checkpoint is another than the driver's"
+            raise UsageError(where, problem, remedy)
         self.teacher, self.dataset = part.load()
         if not self.teacher.cuda:
             torch.set_num_threads(1)  # the core that Ray reserves
-        self.run = provenance("specdec-distill", words, self.teacher.device_name)
-        self.run["host"] = socket.gethostname()
-        self.part = part
-        return part
+        self.loaded = part.plan
+        return part.plan
+
+    def decode(self, chunk: int, batches: Batches) -> tuple[int, Hypotheses, float]:
+        """The chunk, the teacher's output, and the seconds that it took."""
+        self.plan()
+        ((hypotheses, seconds),) = self.teacher.decoded(self.dataset, [batches], lambda _: None)
+        return chunk, hypotheses, seconds
 
 
-def decode(job: Distillation, args: argparse.Namespace, words: Sequence[str]) -> None:
+def decode(job: Distillation, args: argparse.Namespace) -> None:
     """Decode and save a job's unfinished chunks; leave the cluster, which ends where this process
     started it."""
     ray = _joined(args)
@@ -116,7 +104,7 @@ def decode(job: Distillation, args: argparse.Namespace, words: Sequence[str]) ->
     actor = ray.remote(num_cpus=1, num_gpus=int(unit == "GPU"), **retries)(Worker)
     try:
         for part in job.parts:
-            given = (part.args, os.getcwd(), part.digest, words)
+            given = (part.args, os.getcwd(), part.digest)
             workers = [actor.remote(*given) for _ in range(count)]
             try:
                 _decode_part(ray, job, part, workers)
@@ -140,13 +128,13 @@ def _decode_part(ray: Any, job: Distillation, part: Part, workers: Sequence[Any]
     """Hand the chunks of one pair to the workers as they get free. The first to be ready cuts the
     corpus into chunks for all."""
     asked = {worker.plan.remote(): worker for worker in workers}
-    (ready,), _ = ray.wait(list(asked), num_returns=1)
+    (ready,), _ = ray.wait(list(asked))
     part.plan = ray.get(ready)
     todo = job.todo(part)
     left = len(todo)
-    with job.counter(part, todo, ALONE, "Ray") as progress:
+    with job.counter(part, todo) as progress:
         while left:
-            (ready,), _ = ray.wait(list(asked), num_returns=1)
+            (ready,), _ = ray.wait(list(asked))
             worker, answer = asked.pop(ready), ray.get(ready)
             if not isinstance(answer, Plan):
                 job.write(part, *answer)

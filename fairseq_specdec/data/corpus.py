@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import os
 import shutil
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from torch.utils.data import ConcatDataset
 from fairseq_specdec.errors import UsageError
 
 from ..io.provenance import sha256
+from .folder import splits
 
 
 def each_pair(
@@ -48,24 +50,15 @@ class Corpus:
     def __init__(self, directory: str, split: str, source: str, target: str) -> None:
         self.directory, self.split = directory, split
         self.source, self.target = source, target
-        for language in (source, target):
-            if not os.path.isfile(self._path(f"dict.{language}.txt")):
-                raise UsageError(
-                    directory,
-                    f"dict.{language}.txt is missing",
-                    "binarise with fairseq-preprocess, or name the languages by "
-                    "--source-lang and --target-lang",
-                )
-        self.splits: list[str] = []
         for self.pair in (f"{source}-{target}", f"{target}-{source}"):
-            while self._has_source(name := split + (str(len(self.splits) or ""))):
-                self.splits.append(name)
+            names = itertools.chain([split], (f"{split}{number}" for number in itertools.count(1)))
+            self.splits = list(itertools.takewhile(self._has_source, names))
             if self.splits:
                 return
-        there = sorted(name for name in os.listdir(directory) if name.endswith(".idx"))
+        there = ", ".join(splits(directory)) or "none"
         raise UsageError(
             directory,
-            f"has no split {split!r} with a {source} side (it has {', '.join(there) or 'none'})",
+            f"has no split {split!r} with a {source} side (it has {there})",
             "name another by --gen-subset, or binarise it with fairseq-preprocess --trainpref",
         )
 
@@ -73,8 +66,7 @@ class Corpus:
         return os.path.join(self.directory, name)
 
     def _has_source(self, split: str) -> bool:
-        name = self._path(self.prefix(self.source, split))
-        return os.path.isfile(name) or os.path.isfile(name + ".idx")
+        return os.path.isfile(self._path(self.prefix(self.source, split) + ".idx"))
 
     def prefix(self, language: str, split: str = "") -> str:
         """The file name without ``.bin``/``.idx`` of one side, as fairseq-preprocess gives it."""
@@ -85,7 +77,7 @@ class Corpus:
         names = {f"dict.{language}.txt" for language in (self.source, self.target)}
         for split in self.splits:
             for language in (self.source, self.target):
-                names |= {self.prefix(language, split) + end for end in ("", ".bin", ".idx")}
+                names |= {self.prefix(language, split) + end for end in (".bin", ".idx")}
         files = {name: self._path(name) for name in sorted(names)}
         return {name: sha256(path) for name, path in files.items() if os.path.isfile(path)}
 
@@ -98,13 +90,13 @@ class Corpus:
             if wanted and os.path.isfile(self._path(name)):
                 shutil.copyfile(self._path(name), os.path.join(destination, name))
 
-    def read(self, language: str, dictionary: Any, dataset_impl: Any = None) -> ConcatDataset:
+    def read(self, language: str, dictionary: Any) -> ConcatDataset:
         """One side exactly as on disk, LongTensors that end in </s>, without what the task adds or
         truncates."""
         parts = []
         for split in self.splits:
             stem = self._path(self.prefix(language, split))
-            part = data_utils.load_indexed_dataset(stem, dictionary, dataset_impl)
+            part = data_utils.load_indexed_dataset(stem, dictionary)
             if part is None:
                 raise UsageError(stem, ".bin or .idx is missing or unreadable", "binarise it again")
             if getattr(part, "supports_prefetch", False):

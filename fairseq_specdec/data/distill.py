@@ -23,8 +23,7 @@ from fairseq_specdec.errors import UsageError
 from ..commands.own import again, brief, load_plugin, log_to_stderr, reporting
 from ..io.flag_values import AT_LEAST_1, Range, add_flag
 from . import cluster
-from .chunks import Distillation
-from .work import ALONE, resolve_shard
+from .work import Distillation, resolve_shard
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -71,38 +70,26 @@ REFUSED = (
      "--upsample-primary", "repeats sentences", "do so when you train, not here"),
     *((lambda args, name=name: getattr(args, name.replace("-", "_"), None), f"--{name}",
        "has no meaning for distillation", "leave it out")
-      for name in ("constraints", "replace-unk", "score-reference")),
-    (lambda args: getattr(args, "trace_path", None) is not None,
-     "--trace-path", "distillation keeps what was decoded, not how",
-     "leave it out, and trace some sentences with fairseq-generate"),
+      for name in ("constraints", "replace-unk", "score-reference", "trace-path")),
     (lambda args: args.ray and (args.shard or args.merge or "WORLD_SIZE" in os.environ),
      "--ray", "one process hands out all", "leave out --shard, --merge, torchrun"),
-    (lambda args: not os.path.isdir(args.data or ""),
-     "DATA {args.data}", "is no directory", "name one directory written by fairseq-preprocess"),
     (lambda args: os.path.realpath(args.dest) == os.path.realpath(args.data),
      "--dest", "is the corpus itself", "choose another directory"),
 )  # fmt: skip
 
 
-def prepare(args: argparse.Namespace) -> Distillation:
-    """Check flags, files and earlier results; no model is loaded."""
-    cluster.check_cluster(args)
-    for refused, *words in REFUSED:
-        if refused(args):
-            raise UsageError(*(word.format(args=args) for word in words))
-    job = Distillation(args)
-    job.check_destination(args.overwrite)
-    return job
-
-
 def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] | None:
     """Distil, or continue to; the last process to finish publishes the corpus. Returns the report
     written to ``distill.json``, or None while other shards are at work."""
-    job = prepare(args)
+    cluster.check_cluster(args)
+    for refused, *mistake in REFUSED:
+        if refused(args):
+            raise UsageError(*mistake)
+    job = Distillation(args)
     if args.ray:
-        return job.run(ALONE, lambda: cluster.decode(job, args, words))
+        return job.run(lambda: cluster.decode(job, args), words)
     shard = resolve_shard(args.shard, os.environ)
-    return job.run(shard, lambda: job.decode(shard, words, args.merge), args.merge)
+    return job.run(lambda: job.decode(shard, args.merge), words, args.merge)
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:

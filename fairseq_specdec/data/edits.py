@@ -46,7 +46,6 @@ def get_parser() -> argparse.ArgumentParser:
     add("--context", "tokens before and after an edit that decide on it, at most", AT_LEAST_0, 2)
     add("--share", "places of which an edit must be made, as a share", SHARE, 0.8)
     add("--least", "times that an edit must be made", AT_LEAST_1, 3)
-    parser.set_defaults(dictionary=None)  # those of DATA
     return parser
 
 

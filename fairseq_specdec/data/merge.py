@@ -8,10 +8,7 @@ import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
-from fairseq_specdec.errors import UsageError
-
 from ..io.progress import bar
-from .corpus import Corpus
 from .part import Part
 from .plan import CODE, REASONS
 from .teacher import Hypotheses
@@ -28,7 +25,7 @@ class Filters(NamedTuple):
     max_length_ratio: float | None = None  # longer side over shorter side, without </s>
 
 
-def judge(hypotheses: Hypotheses, source: np.ndarray, filters: Filters, eos: int) -> np.ndarray:
+def judge(hypotheses: Hypotheses, source: np.ndarray, filters: Filters) -> np.ndarray:
     """Why each sentence is kept or dropped; the first reason that applies counts.
 
     Args:
@@ -40,8 +37,6 @@ def judge(hypotheses: Hypotheses, source: np.ndarray, filters: Filters, eos: int
     """
     lengths = hypotheses.lengths.astype(np.int64)
     spoken = lengths > 0
-    if not (hypotheses.tokens[np.cumsum(lengths)[spoken] - 1] == eos).all():
-        raise ValueError("the generator returned a hypothesis that does not end in </s>")
     source, target = np.maximum(source - 1, 0), np.maximum(lengths - 1, 0)
     most = np.inf if filters.max_length_ratio is None else filters.max_length_ratio
     longer, shorter = np.maximum(source, target), np.minimum(source, target)
@@ -68,40 +63,39 @@ def write_corpus(
     Returns:
         ``counts`` and ``tokens`` of the report.
     """
-    corpus, task, plan = part.corpus, part.task, part.plan
+    corpus, plan, names = part.corpus, part.plan, list(REASONS)
     dropped = f"dropped.{part.pair}.tsv" if part.pair else "dropped.tsv"
-    source = corpus.read(corpus.source, task.source_dictionary, part.config.dataset.dataset_impl)
-    if len(source) != plan.total:
-        raise UsageError(
-            corpus.directory,
-            f"holds {len(source)} sentences, the task's dataset {plan.total}",
-            "leave out flags that repeat or join splits (--upsample-primary)",
-        )
+    source = corpus.read(corpus.source, part.task.source_dictionary)
     lengths = np.array([len(source[index]) for index in hypotheses.indices.tolist()])
-    codes = judge(hypotheses, lengths, filters, task.target_dictionary.eos())
-    tokens = _write_pairs(corpus, task, source, hypotheses, codes == 0, folder)
+    codes = judge(hypotheses, lengths, filters)
+    tokens = _write_pairs(part, source, hypotheses, codes == 0, folder)
     indices = np.concatenate([hypotheses.indices, plan.left_out])
     codes = np.concatenate([codes, plan.codes])
     with open(os.path.join(folder, dropped), "w", encoding="utf-8") as stream:
         stream.write("index\treason\n")
-        names = list(REASONS)
-        for place in np.argsort(indices).tolist():
-            if codes[place]:
-                stream.write(f"{indices[place]}\t{names[codes[place]]}\n")
+        for index, code in sorted(zip(indices.tolist(), codes.tolist())):
+            if code:
+                stream.write(f"{index}\t{names[code]}\n")
     corpus.copy_untouched(folder)
     kept, *lost = np.bincount(codes, minlength=len(REASONS)).tolist()
     counts = {
         "corpus": plan.total, "chosen": len(codes), "kept": kept, "dropped": sum(lost),
-        "reasons": dict(zip(list(REASONS)[1:], lost)),
+        "reasons": dict(zip(names[1:], lost)),
     }  # fmt: skip
-    log_counts(os.path.join(destination, dropped), counts)
+    logger.log(
+        # the corpus may be another one
+        logging.WARNING if sum(lost) > MANY * len(codes) else logging.INFO,
+        "%s: %s of %s sentence pairs kept, %s", os.path.join(destination, dropped), f"{kept:,}",
+        f"{len(codes):,}", losses(counts),
+    )  # fmt: skip
     return {"counts": counts, "tokens": tokens}
 
 
 def _write_pairs(
-    corpus: Corpus, task: Any, source: Any, hypotheses: Hypotheses, keep: np.ndarray, folder: str
+    part: Part, source: Any, hypotheses: Hypotheses, keep: np.ndarray, folder: str
 ) -> dict[str, int]:
     """Write both sides as fairseq-preprocess does; return the tokens written, with </s>."""
+    corpus, task = part.corpus, part.task
     ends = np.cumsum(hypotheses.lengths, dtype=np.int64)
     rows = np.argsort(hypotheses.indices)
     rows = rows[keep[rows]]
@@ -130,15 +124,3 @@ def losses(counts: dict[str, Any]) -> str:
     reasons = sorted(counts["reasons"].items(), key=lambda reason: -reason[1])
     listed = "; ".join(f"{count:,} {REASONS[name]}" for name, count in reasons if count)
     return f"{lost:,} dropped ({100 * lost / counts['chosen']:.1f}%): {listed}"
-
-
-def log_counts(dropped: str, counts: dict[str, Any]) -> None:
-    """Log how many pairs are kept and dropped, and why; a warning where many are dropped.
-    ``dropped``: the file that lists them."""
-    kept, chosen, lost = counts["kept"], counts["chosen"], counts["dropped"]
-    text = f"{os.path.dirname(dropped)}: {kept:,} of {chosen:,} sentence pairs kept, "
-    text += losses(counts) + (f". They are in {dropped}" if lost else "")
-    if lost > MANY * chosen:  # the corpus may be another one
-        logger.warning("%s; more than 5%% dropped: look at them before training", text)
-    else:
-        logger.info("%s", text)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.errors import UsageError
@@ -45,17 +44,14 @@ class Text(NamedTuple):
 def open_text(
     args: argparse.Namespace, tokens: Sequence[str] = (), pair: str | None = None
 ) -> Text:
-    """Find the split and read its dictionaries."""
+    """Find the split and read its dictionaries, to which ``tokens`` are added."""
     with data_named(args.data):
         task = TranslationTask.setup_task(argparse.Namespace(**vars(args)))
     corpus = Corpus(args.data, args.gen_subset, task.cfg.source_lang, task.cfg.target_lang)
-    dictionaries = task.source_dictionary, task.target_dictionary
-    if args.dictionary is not None:
-        dictionaries = (Dictionary.load(args.dictionary),) * 2
-    for dictionary in dictionaries if args.dictionary is None else ():
+    for dictionary in (task.source_dictionary, task.target_dictionary):
         for token in tokens:
             dictionary.add_symbol(token)
-    return Text(corpus, *dictionaries, pair)
+    return Text(corpus, task.source_dictionary, task.target_dictionary, pair)
 
 
 def read_pairs(text: Text, most: int) -> Pairs:
@@ -63,11 +59,7 @@ def read_pairs(text: Text, most: int) -> Pairs:
     long sentences are left out."""
     corpus = text.corpus
     sides = [corpus.read(corpus.source, text.source), corpus.read(corpus.target, text.target)]
-    total = len(sides[0])
-    if total != len(sides[1]):
-        raise UsageError(
-            corpus.directory, f"{total} sources and {len(sides[1])} targets", "binarise it again"
-        )
+    total = min(map(len, sides))
     numbers = np.random.default_rng(SEED).choice(total, min(most, total), replace=False)
     kept = []
     for number in bar(np.sort(numbers).tolist(), "reading", unit="pair"):

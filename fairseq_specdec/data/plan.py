@@ -26,13 +26,10 @@ CODE = {reason: code for code, reason in enumerate(REASONS)}
 def select(total: int, limit: int | None, fraction: float | None, seed: int) -> np.ndarray:
     """A reproducible random subset; that of a smaller limit is part of that of a larger one.
     Returns bool [total]: which sentences to distil."""
-    wanted = total
-    if limit is not None:
-        wanted = min(limit, total)
-    elif fraction is not None:
-        wanted = min(math.ceil(fraction * total), total)
+    if fraction is not None:
+        limit = math.ceil(fraction * total)
     mask = np.zeros(total, dtype=bool)
-    mask[np.random.RandomState(seed).permutation(total)[:wanted]] = True
+    mask[np.random.RandomState(seed).permutation(total)[:limit]] = True
     return mask
 
 
@@ -92,9 +89,9 @@ def make_plan(
         batching: ``max_tokens``, ``max_sentences``, ``required_batch_size_multiple``, ``seed``.
     """
     codes = np.zeros(len(dataset), dtype=np.int64)
-    max_tokens = batching.get("max_tokens")
-    if max_tokens is not None:
-        codes[_num_tokens(dataset) > max_tokens] = CODE["exceeds_max_tokens"]
+    if batching.get("max_tokens") is not None:
+        sizes = np.array([dataset.num_tokens(index) for index in range(len(dataset))])
+        codes[sizes > batching["max_tokens"]] = CODE["exceeds_max_tokens"]
     if source_limit is not None:
         codes[np.asarray(dataset.src_sizes) > source_limit] = CODE["source_too_long"]
     left_out, wanted = np.flatnonzero(chosen & (codes != 0)), chosen & (codes == 0)
@@ -115,15 +112,4 @@ def make_plan(
             held = 0
         chunks[-1].append([int(index) for index in batch])
         held += len(batch)
-    order = sorted(index for chunk in chunks for batch in chunk for index in batch)
-    if order != np.flatnonzero(wanted).tolist():
-        raise ValueError("fairseq's batching lost or doubled sentences")
     return Plan(chunks, left_out, codes[left_out], len(dataset))
-
-
-def _num_tokens(dataset: Any) -> np.ndarray:
-    indices = np.arange(len(dataset), dtype=np.int64)
-    try:
-        return np.asarray(dataset.num_tokens_vec(indices))
-    except NotImplementedError:
-        return np.array([dataset.num_tokens(index) for index in indices])

@@ -48,9 +48,6 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = functools.partial(add_flag, parser)
     add("--drafter-path", "the drafter's checkpoint", metavar="FILE", required=True)
-    add("--dictionary", "words and language tokens of a multilingual drafter whose checkpoint does "
-        "not name them", metavar="FILE",
-        otherwise="those of DATA, with the drafter's languages")  # fmt: skip
     add("--translations", "words listed for a source word",
         Range(1, MOST_TRANSLATIONS, whole=True), 20)  # fmt: skip
     add("--frequent", "most frequent words, listed for every sentence", AT_LEAST_1, 100)
@@ -63,15 +60,11 @@ def open_texts(args: argparse.Namespace, state: Any) -> list[Text]:
     which the flags name."""
     settings = TrainingSettings(state)
     pairs, tokens = settings.pairs(), settings.tokens()
+    if pairs and tokens is None:
+        problem = "was trained with --fixed-dictionary or --lang-dict, whose words it does not name"
+        raise UsageError(f"--drafter-path {args.drafter_path}", problem, "draft without a list")
     if not pairs:
         return [open_text(args, tokens or ())]
-    if tokens is None and args.dictionary is None:
-        raise UsageError(
-            "--dictionary",
-            "missing",
-            "the drafter was trained with --fixed-dictionary or --lang-dict: name a "
-            "dictionary of its words and language tokens",
-        )
     return [open_text(flags, tokens or (), pair) for pair, flags in each_pair(args, pairs)]
 
 

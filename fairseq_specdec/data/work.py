@@ -1,35 +1,39 @@
-"""Work that is saved in chunks and resumed, by one process or several, and then published whole.
+"""A distillation that is saved in chunks and resumed, by one process or several, and then published
+whole.
 
 ``OUT.parts/<digest of the settings>`` beside the destination holds the chunks: files that are whole
 or absent. They do not depend on the number of shards, so a run may be resumed with another number
 of processes. Nothing else is kept: two processes that make the same chunk write the same file, and
-of two that publish the second finds the result of the first. Locks only save work.
+of two that publish the second finds the result of the first.
 """
 
 from __future__ import annotations
 
-import contextlib
-import glob
+import argparse
 import logging
 import os
 import re
 import shlex
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-import torch
+import numpy as np
 
 from fairseq_specdec.errors import UsageError
 
 from ..io.atomic import own_suffix, read_json, replacing, sync, write_json
-from ..io.file_locks import alone
+from ..io.flag_values import flag_of
+from ..io.progress import Counter
 from ..io.provenance import digest_of, origin, sha256
+from .corpus import each_pair
+from .merge import Filters, write_corpus
+from .part import Part
+from .teacher import Hypotheses, joined
 
 logger = logging.getLogger(__name__)
 REPORT = "distill.json"
-SETTINGS = "settings.json"
 PACKAGES = ("fairseq_specdec", "fairseq", "torch", "numpy")
 
 
@@ -59,13 +63,13 @@ def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
                 f"--shard {flag}", "expected i/n with i counted from 0, e.g. 0/4 to 3/4"
             )
         return Shard(int(match[1]), int(match[2]))
-    rank, count = (int(environment.get(*each)) for each in (("RANK", "0"), ("WORLD_SIZE", "1")))
-    if not {"SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_ID"} <= set(environment):
-        return Shard(rank, count)
+    rank, count = int(environment.get("RANK", 0)), int(environment.get("WORLD_SIZE", 1))
     task, elements, first, step = (
         int(environment.get(f"SLURM_ARRAY_TASK_{name}", default))
-        for name, default in (("ID", "0"), ("COUNT", "1"), ("MIN", "0"), ("STEP", "1"))
+        for name, default in (("ID", 0), ("COUNT", 1), ("MIN", 0), ("STEP", 1))
     )
+    if elements == 1:
+        return Shard(rank, count)
     place, rest = divmod(task - first, max(step, 1))
     if rest or not 0 <= place < elements:
         raise UsageError(
@@ -76,174 +80,181 @@ def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
     return Shard(place * count + rank, elements * count)
 
 
-def provenance(program: str, words: Sequence[str], device: str) -> dict[str, Any]:
-    """Who made it: command, time (UTC), versions, commit, platform, device, threads."""
-    return {
-        "command": shlex.join([program, *words]),
-        **origin(PACKAGES),
-        "platform": sys.platform,
-        "device": device,
-        "threads": torch.get_num_threads(),
-    }
+class Distillation:
+    """The chunks of all pairs of languages, and how their corpus is published.
 
-
-class Work:
-    """The chunks of one destination, and how it is published.
-
-    Args:
-        destination: the ``--dest`` directory, which does not exist until it is published.
-        settings: what the chunks depend on, by flag or file.
-        filters: what only the published result depends on, by flag without dashes.
+    Raises UsageError: ``--dest`` holds something else.
     """
 
-    def __init__(self, destination: str, settings: dict[str, Any], filters: dict[str, Any]) -> None:
-        self.destination = destination
-        self.made_with = {"settings": settings, "filters": filters}
+    def __init__(self, args: argparse.Namespace) -> None:
+        pairs = getattr(args, "lang_pairs", None)
+        named = [getattr(args, side, None) for side in ("source_lang", "target_lang")]
+        settings: dict[str, Any] = {}
+        if pairs is None or None not in named:
+            self.parts = [Part(args)]
+        else:
+            pairs = pairs.split(",") if isinstance(pairs, str) else list(pairs)
+            self.parts = [Part(flags, pair) for pair, flags in each_pair(args, pairs)]
+            settings = {"--source-lang": None, "--target-lang": None, "pairs": ",".join(pairs)}
+        for part in self.parts:
+            settings = {**part.settings, **settings}
+        self.drops = Filters(args.on_length_limit, args.max_length_ratio)
+        self.made_with = {"settings": settings, "filters": self.drops._asdict()}
         self.digest = digest_of(settings)
-        self.home = destination + ".parts"
+        self.destination = os.path.abspath(args.dest)
+        self.home = self.destination + ".parts"
         self.directory = os.path.join(self.home, self.digest[:16])
-        self.overwrite = False
+        self.overwrite = args.overwrite
+        self._check_destination()
 
     def path(self, name: str) -> str:
         """A file of the unfinished work."""
         return os.path.join(self.directory, name)
 
-    @contextlib.contextmanager
-    def saving(self, name: str) -> Iterator[IO[bytes]]:
-        """Write a chunk whole."""
-        if not os.path.isfile(self.path(SETTINGS)):
-            write_json(self.path(SETTINGS), self.made_with["settings"], make_folder=True)
-        with replacing(self.path(name), "wb", make_folder=True) as stream:
-            yield stream
-
-    def unfinished(self) -> int:
-        """How many chunks are not finished yet."""
-        raise NotImplementedError
-
-    def build(self, folder: str) -> dict[str, Any]:
-        """Write all files into a folder; returns their part of the report."""
-        raise NotImplementedError
-
     def completed(self) -> dict[str, Any] | None:
         """The report of what these settings already made, or None."""
         path = os.path.join(self.destination, REPORT)
         report = read_json(path) if os.path.isfile(path) else {}
-        filters = report.get("filters", {})
-        same = (report.get("digest"), filters) == (self.digest, self.made_with["filters"])
-        return report if same else None
+        same = report.get("digest") == self.digest
+        return report if same and report["filters"] == self.made_with["filters"] else None
 
-    def check_destination(self, overwrite: bool) -> None:
-        """Refuse a destination that holds something else; with ``overwrite``, discard the parts of
-        other settings, unless a process is at work there."""
-        self.overwrite, there = overwrite, self.destination
-        report = os.path.join(there, REPORT)
-        if os.path.isfile(report):
-            if self.completed() is None and not overwrite:
-                raise _refusal(there, _flags(read_json(report)), _flags(self.made_with))
+    def _check_destination(self) -> None:
+        there = self.destination
+        if os.path.isfile(os.path.join(there, REPORT)):
+            if self.completed() is None and not self.overwrite:
+                report = read_json(os.path.join(there, REPORT))
+                before, now = _flags(report), _flags(self.made_with)
+                changed = (
+                    f"{name}: was {before.get(name)}, now is {now.get(name)}"
+                    for name in sorted({*before, *now})
+                    if before.get(name) != now.get(name)
+                )
+                raise UsageError(
+                    "--dest",
+                    f"{there} was made with other settings: {', '.join(changed)}",
+                    "repeat those settings, give it up by --overwrite, or choose another --dest",
+                )
         elif os.path.lexists(there) and (not os.path.isdir(there) or os.listdir(there)):
             problem = f"{there} exists and was not made by this command"
             raise UsageError("--dest", problem, "choose another")
-        for before in sorted(glob.glob(os.path.join(glob.escape(self.home), "*", SETTINGS))):
-            folder = os.path.dirname(before)
-            if folder == self.directory:
-                continue
-            if not overwrite:
-                raise _refusal(self.home, read_json(before), self.made_with["settings"])
-            for lock in glob.glob(os.path.join(glob.escape(folder), "shard-*")):
-                with alone(lock, f"--dest: {self.destination}"):
-                    pass
-            shutil.rmtree(folder, ignore_errors=True)
+
+    def todo(self, part: Part, shard: Shard = ALONE) -> list[int]:
+        """The chunks of a shard that are not finished."""
+        chunks = range(shard.rank, len(part.plan.chunks), shard.world)
+        return [chunk for chunk in chunks if not os.path.isfile(self.path(part.file(chunk)))]
+
+    def counter(self, part: Part, todo: Sequence[int]) -> Counter:
+        """Counts the sentences of some unfinished chunks."""
+        return Counter(sum(map(part.plan.size, todo)), "sentence", logger)
+
+    def decode(self, shard: Shard, merge: bool) -> None:
+        """Decode and save this shard's unfinished chunks, or with ``merge`` only plan them."""
+        for part in self.parts:
+            teacher, dataset = part.load()
+            todo = [] if merge else self.todo(part, shard)
+            with self.counter(part, todo) as progress:
+                chunks = [part.plan.chunks[chunk] for chunk in todo]
+                for chunk, made in zip(todo, teacher.decoded(dataset, chunks, progress.add)):
+                    self.write(part, chunk, *made)
+
+    def write(self, part: Part, chunk: int, hypotheses: Hypotheses, seconds: float) -> None:
+        """Save a finished chunk, with the seconds spent decoding it."""
+        with replacing(self.path(part.file(chunk)), "wb", make_folder=True) as stream:
+            np.savez(stream, seconds=seconds, **hypotheses._asdict())
 
     def run(
-        self, shard: Shard, work: Callable[[], None], merge: bool = False
+        self, decode: Callable[[], None], words: Sequence[str], merge: bool = False
     ) -> dict[str, Any] | None:
         """Do a shard's part; the process that finishes the last chunk publishes.
 
         Args:
-            work: makes the shard's chunks that are not finished.
+            decode: makes the shard's chunks that are not finished.
+            words: the command line, for the report.
             merge: refuse to end without publishing.
 
         Returns:
             the report, or None while chunks of other shards are not finished.
         """
-        done = self.completed()
+        missing, done = 0, self.completed()
         if done is not None:
             logger.info("%s is complete already; nothing to do", self.destination)
-            self._remove_parts()
-            return done
-        try:
+        else:
             os.makedirs(os.path.dirname(self.destination), exist_ok=True)
-        except OSError as error:
-            problem = f"cannot write {self.home} ({error.strerror})"
-            raise UsageError("--dest", problem, "choose a folder you may write beside") from error
-        missing = 0
-        try:
-            lock = self.path(f"shard-{shard.rank}-of-{shard.world}.lock")
-            with alone(lock, f"--dest: {self.destination}"):
-                try:
-                    work()
-                    missing = self.unfinished()
-                    if not missing:
-                        self._publish()
-                except (OSError, ValueError):
-                    # Another process may have published, and removed the parts.
-                    if self.completed() is None:
-                        raise
+            try:
+                decode()
+                missing = sum(len(self.todo(part)) for part in self.parts)
+                if not missing:
+                    self._publish(words)
+            except (OSError, ValueError):
+                # Another process may have published, and removed the parts.
+                if self.completed() is None:
+                    raise
             done = self.completed()
-            if done is not None:
-                self._remove_parts()
-        finally:
-            self._remove_if_empty()
-        if done is None and merge:
+        if done is not None:
+            # Parts of other settings could only be published by giving this up.
+            shutil.rmtree(self.home if self.overwrite else self.directory, ignore_errors=True)
+            if os.path.isdir(self.home) and not os.listdir(self.home):
+                os.rmdir(self.home)
+        elif merge:
             problem = f"{missing} chunks of {self.destination} are not finished"
             remedy = "run every shard of the same command again without it, which skips others"
             raise UsageError("--merge", problem, remedy)
-        if done is None:
+        else:
             logger.info("done here; %d chunks of other shards are not finished yet", missing)
         return done
 
-    def _publish(self) -> None:
+    def _publish(self, words: Sequence[str]) -> None:
         building = self.path("merged-" + own_suffix())
         try:
             os.makedirs(building)
-            about = self.build(building)
+            made = {part.pair: self._build(part, building) for part in self.parts}
+            first = self.parts[0]
             files = {}
             for name in sorted(os.listdir(building)):
                 sync(os.path.join(building, name))
                 files[name] = sha256(os.path.join(building, name))
-            report = {"digest": self.digest, **self.made_with, **about, "files": files}
+            report = {
+                "digest": self.digest,
+                **self.made_with,
+                "corpus": first.corpus.directory,
+                "teacher": first.config.common_eval.path,
+                "command": shlex.join(["specdec-distill", *words]),
+                **origin(PACKAGES),
+                **({"pairs": made} if first.pair else made[""]),
+                "files": files,
+            }
             write_json(os.path.join(building, REPORT), report)
-            self.check_destination(self.overwrite)  # others may have published meanwhile
+            self._check_destination()  # others may have published meanwhile
             if self.completed() is None and os.path.isfile(os.path.join(self.destination, REPORT)):
-                # The old result is deleted together with the parts.
-                os.rename(self.destination, self.path("replaced-" + own_suffix()))
+                shutil.rmtree(self.destination)
             os.rename(building, self.destination)
         finally:
             shutil.rmtree(building, ignore_errors=True)
         sync(os.path.dirname(self.destination))
 
-    def _remove_parts(self) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self._remove_if_empty()
-
-    def _remove_if_empty(self) -> None:
-        for folder in (self.directory, self.home):
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
-
-
-def _refusal(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> UsageError:
-    """The error for results at ``where`` that other settings made; names each that differs."""
-    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
-    changed = ", ".join(f"{name}: was {before.get(name)}, now is {now.get(name)}" for name in names)
-    return UsageError(
-        "--dest",
-        f"{where} was made with other settings: {changed}",
-        "repeat those settings to continue it, give it up by --overwrite, or choose another --dest",
-    )
+    def _build(self, part: Part, folder: str) -> dict[str, Any]:
+        """Write the corpus of a pair into a folder; returns its part of the report."""
+        pieces, seconds = [], 0.0
+        for chunk in range(len(part.plan.chunks)):
+            path = self.path(part.file(chunk))
+            try:
+                with np.load(path, allow_pickle=False) as arrays:
+                    pieces.append(Hypotheses(*(arrays[name] for name in Hypotheses._fields)))
+                    seconds += float(arrays["seconds"])
+            except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+                remedy = "delete it and run the same command again"
+                raise UsageError(path, f"damaged ({error})", remedy) from error
+        hypotheses = joined(pieces)
+        made = write_corpus(part, hypotheses, self.drops, folder, self.destination)
+        rate = round(len(hypotheses.indices) / max(seconds, 1e-9), 3)
+        made["decoding"] = {
+            "seconds_of_all_processes": round(seconds, 3),
+            "sentences_per_second_and_process": rate,
+        }
+        return made
 
 
 def _flags(report: Mapping[str, Any]) -> dict[str, Any]:
     """All settings in a report, by flag."""
-    filters = {"--" + k.replace("_", "-"): v for k, v in report.get("filters", {}).items()}
+    filters = {flag_of(name): value for name, value in report.get("filters", {}).items()}
     return {**report.get("settings", {}), **filters}

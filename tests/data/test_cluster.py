@@ -89,8 +89,8 @@ def test_a_chunk_that_ends_every_worker_ends_the_command_and_the_rest_is_kept(
 )
 def test_a_machine_with_other_files_is_named(on_cluster, monkeypatch, folder, digest, message):
     class Elsewhere(cluster.Worker):
-        def __init__(self, args, here, mine, words):
-            super().__init__(args, folder or here, digest or mine, words)
+        def __init__(self, args, here, mine):
+            super().__init__(args, folder or here, digest or mine)
 
     monkeypatch.setattr(cluster, "Worker", Elsewhere)
     with pytest.raises(ValueError, match=message):

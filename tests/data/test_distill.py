@@ -48,8 +48,7 @@ def test_what_is_published(reversal_data, undisturbed, teacher, tmp_path, fairse
     assert report["settings"]["--task"] == "translation_specdec"
     assert report["settings"]["--path"] == ["sha256:" + sha256(str(teacher))]
     assert report["decoding"]["sentences_per_second_and_process"] > 0
-    (run,) = report["runs"]
-    assert "--max-len-b 20" in run["command"] and run["versions"]["torch"]
+    assert "--max-len-b 20" in report["command"] and report["versions"]["torch"]
     assert all(sha256(str(undisturbed / name)) == x for name, x in report["files"].items())
     flags = ("--save-dir", tmp_path, "--max-update", 1, *toy.training)
     fairseq_command("train", undisturbed, *flags)
@@ -93,7 +92,6 @@ def test_torchrun_in_earnest(
     assert done.returncode == 0, done.stderr[-4000:]
     assert same_corpus(tmp_path / "out", undisturbed)
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
-    assert len(json.loads((tmp_path / "out" / REPORT).read_text())["runs"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -114,8 +112,7 @@ def test_either_engine_makes_the_same_corpus(
 @pytest.mark.parametrize(
     "module, name, matches, times",
     [
-        (os, "replace", "settings.json", 1),
-        pytest.param(os, "replace", "chunk-", 1, marks=pytest.mark.slow),
+        (os, "replace", "chunk-", 1),
         (os, "replace", "chunk-", 4),
         (os, "rename", "merged-", 1),
         (shutil, "rmtree", ".parts", 1),
@@ -135,8 +132,8 @@ def test_a_kill_loses_and_doubles_nothing(
     assert distill(*flags, *merge)["counts"]["kept"] == toy.size
     assert same_corpus(tmp_path / "out", undisturbed)
     assert not (tmp_path / "out.parts").exists()
-    saved = {"chunk-": times - 1, "settings.json": 0}.get(matches)
-    assert len(again) == 0 if saved is None else 0 < len(again) <= toy.size - 16 * saved
+    saved = 16 * (times - 1)
+    assert 0 < len(again) <= toy.size - saved if matches == "chunk-" else not again
 
 
 # ---- what is dropped ---------------------------------------------------------------------------

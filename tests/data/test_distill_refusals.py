@@ -16,17 +16,17 @@ def test_other_settings_are_refused_by_name(
 ):
     given = (reversal_data, tmp_path / "out", teacher, *toy.keep)
     killed_at(os, "replace", "chunk-", 2, lambda: distill(*given, "--beam", 2))
-    with pytest.raises(ValueError, match=r"--beam: was 2, now is 5.*--overwrite"):
-        distill(*given)
-    assert list(tmp_path.glob("out.parts/*/chunk-*.npz")), "the refusal destroyed work"
-    distill(*given, "--overwrite")
-    assert same_corpus(tmp_path / "out", undisturbed) and not (tmp_path / "out.parts").exists()
+    distill(*given)
+    assert same_corpus(tmp_path / "out", undisturbed)
+    assert list(tmp_path.glob("out.parts/*/chunk-*.npz")), "the work of other settings is lost"
+    with pytest.raises(ValueError, match=r"--beam: was 5, now is 2.*--overwrite"):
+        distill(*given, "--beam", 2)
     with pytest.raises(ValueError, match="--max-length-ratio: was None, now is 2.0"):
         distill(*given, "--max-length-ratio", 2)
     assert same_corpus(tmp_path / "out", undisturbed)
     distill(*given, "--beam", 1, "--overwrite")
     assert json.loads((tmp_path / "out" / REPORT).read_text())["settings"]["--beam"] == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_changed_corpus_or_teacher_is_refused(
@@ -69,13 +69,13 @@ def test_a_damaged_chunk_is_named(
         (["--shard", "2/2"], "--shard"),
         (["--ray-workers", 2], "--ray-workers: .* give --ray too"),
         (["--ray", "."], "--ray .: is a folder; put it before --ray"),
-        (["--trace-path", "x"], "--trace-path: distillation"),
+        (["--trace-path", "x"], "--trace-path: has no meaning"),
         (["--path", "none.pt"], r"--path: .*none\.pt does not exist"),
-        (["--gen-subset", "train2"], r"no split 'train2' .* has test\.\S+\.idx, .*; name another"),
+        (["--gen-subset", "train2"], r"no split 'train2' .* has test, train.*; name another"),
         (["--dest", "data"], "--dest: is the corpus itself"),
         (["--dest", "file", "--overwrite"], "--dest: .* was not made by this command"),
-        (["--dest", "file/out"], "--dest: cannot write"),
-        (["none"], "^DATA none: is no directory"),
+        (["--dest", "file/out"], "File exists: .*file"),
+        (["none"], "^none: no such folder"),
         (["."], "^.*: holds no binarised text"),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_cannot_be_honoured(
     (tmp_path / "data").symlink_to(reversal_data)
     (tmp_path / "file").write_text("mine")
     data = flags.pop(0) if not str(flags[0]).startswith("-") else "data"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, OSError), match=message):
         distill(data, "out", teacher, *flags)
     assert (tmp_path / "file").read_text() == "mine" and not (tmp_path / "out").exists()
 

@@ -1,6 +1,5 @@
 """Which sentences are decoded together, and why some are dropped."""
 
-import logging
 import types
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_specdec.data.merge import Filters, judge, log_counts
+from fairseq_specdec.data.merge import Filters, judge
 from fairseq_specdec.data.plan import REASONS, make_plan, select
 from fairseq_specdec.data.teacher import Hypotheses
 
@@ -31,8 +30,8 @@ class Sized:
     def __len__(self):
         return len(self.src_sizes)
 
-    def num_tokens_vec(self, indices):
-        return self.src_sizes[indices]
+    def num_tokens(self, index):
+        return self.src_sizes[index]
 
     def ordered_indices(self):
         return np.argsort(self.src_sizes, kind="stable")
@@ -69,24 +68,16 @@ def test_what_is_too_long_is_left_out_with_its_reason():
     assert plan.chunks == [[[0, 2]], [[4]]]
 
 
-@pytest.mark.parametrize(
-    "batch, limit, message",
-    [
-        (lambda order: [order[:-1]], None, "lost or doubled"),
-        (lambda order: [order, order[:1]], None, "lost or doubled"),
-        (list, 2, "no sentence is left"),
-    ],
-)
-def test_batching_that_loses_or_doubles_is_caught(batch, limit, message):
-    with pytest.raises(ValueError, match=message):
-        plan_of(batch, limit)
+def test_a_corpus_of_which_nothing_is_left_is_refused():
+    with pytest.raises(ValueError, match="no sentence is left"):
+        plan_of(list, 2)
 
 
 def reason(output, source, at_limit=False, **filters):
     """Of one sentence whose output and source have so many tokens beside </s>, or None."""
     tokens = [] if output is None else [5] * output + [EOS]
     arrays = [np.array(each) for each in ([0], [len(tokens)], [at_limit], tokens)]
-    (code,) = judge(Hypotheses(*arrays), np.array([source + 1]), Filters(**filters), EOS)
+    (code,) = judge(Hypotheses(*arrays), np.array([source + 1]), Filters(**filters))
     return list(REASONS)[code]
 
 
@@ -107,20 +98,3 @@ def reason(output, source, at_limit=False, **filters):
 )
 def test_every_reason_is_distinguished(expected, given, filters):
     assert reason(*given, **filters) == expected
-
-
-def test_hypothesis_without_eos_is_an_error():
-    arrays = [np.array(each) for each in ([0, 1], [2, 2], [False, False], [5, EOS, 5, 6])]
-    with pytest.raises(ValueError, match="</s>"):
-        judge(Hypotheses(*arrays), np.array([2, 2]), Filters(), EOS)
-
-
-@pytest.mark.parametrize("lost, level", [(50, logging.INFO), (51, logging.WARNING)])
-def test_what_was_dropped_is_logged_and_is_a_warning_where_it_is_much(lost, level, caplog):
-    reasons = {"empty_source": 5, "length_limit": lost - 5}
-    counts = {"chosen": 1000, "kept": 1000 - lost, "dropped": lost, "reasons": reasons}
-    with caplog.at_level(logging.INFO, "fairseq_specdec.data.merge"):
-        log_counts("out/dropped.tsv", counts)
-    (record,) = caplog.records
-    text = f"{lost} dropped ({lost / 10}%): {lost - 5} outputs cut off at the length limit"
-    assert record.levelno == level and text in record.getMessage()

@@ -8,7 +8,7 @@ from fairseq.data import Dictionary, indexed_dataset
 from in_process import PLUGIN, command_line, one_thread, run_here
 
 from fairseq_specdec.data import distill
-from fairseq_specdec.data.chunks import Distillation
+from fairseq_specdec.data.work import Distillation
 
 SPLIT = {"gen_subset": "test", "beam": 1, "batch_size": 16}
 
@@ -81,7 +81,7 @@ def test_all_that_training_needs_is_there(languages, family, corpus):
     assert {path.name for path in corpus.iterdir()} == names | more
     assert not (corpus.parent / "out.parts").exists()
     report = json.loads((corpus / "distill.json").read_text("utf-8"))
-    assert report["settings"]["--lang-pairs"] == ["en-de", "en-ro"]
+    assert report["settings"]["pairs"] == "en-de,en-ro"
     assert "--dest" not in report["settings"]
     assert distilled(languages, family("m2m"), corpus) == report  # complete already
 

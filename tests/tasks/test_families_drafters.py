@@ -175,12 +175,12 @@ def test_one_pair_is_listed_anew(languages, listed, tmp_path):
     "changes, words, message",
     [
         ({}, {"source_lang": "en"}, "name both for one pair"),
-        ({"lang_dict": "langs.txt"}, {}, "--dictionary: missing"),
+        ({"lang_dict": "langs.txt"}, {}, "--drafter-path d.pt: was trained with --fixed-dict"),
     ],
 )
 def test_what_lists_cannot_be_made_of_is_named(languages, changes, words, message):
     task = {"lang_pairs": "en-de,en-ro", "lang_tok_style": "multilingual", **changes}
-    none = {"source_lang": None, "target_lang": None, "dictionary": None}
+    none = {"source_lang": None, "target_lang": None, "drafter_path": "d.pt"}
     args = argparse.Namespace(data=str(languages), gen_subset="train", **{**none, **words})
     with pytest.raises(ValueError, match=message):
         shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(**task)}})
@@ -189,20 +189,7 @@ def test_what_lists_cannot_be_made_of_is_named(languages, changes, words, messag
 def test_language_tokens_of_one_pair_are_in_its_dictionaries(languages):
     """mBART-25's drafter has no --lang-pairs, and its dictionary has the languages."""
     args = argparse.Namespace(
-        data=str(languages), gen_subset="train", source_lang="en", target_lang="de",
-        dictionary=None,
-    )  # fmt: skip
+        data=str(languages), gen_subset="train", source_lang="en", target_lang="de"
+    )
     (text,) = shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(langs="en,de,ro")}})
     assert text.pair is None and text.target.symbols[-4:] == ["[en]", "[de]", "[ro]", "<mask>"]
-
-
-def test_a_dictionary_of_ones_own_holds_the_language_tokens(languages):
-    task = {"lang_pairs": "en-de,en-ro", "lang_tok_style": "multilingual", "fixed_dictionary": "d"}
-    args = argparse.Namespace(
-        data=str(languages), gen_subset="train", source_lang=None, target_lang=None,
-        dictionary=str(languages / "dict.en.txt"),
-    )  # fmt: skip
-    texts = shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(**task)}})
-    assert [text.pair for text in texts] == ["en-de", "en-ro"]
-    lines = (languages / "dict.en.txt").read_text("utf-8").splitlines()
-    assert all(len(each) == 4 + len(lines) for text in texts for each in (text.source, text.target))
