@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.flag_values import AT_LEAST_1, Range
 
-from .sentences import SPLITS, Split, copied, fitting, sentences_of
+from .sentences import Split, copied, fitting, sentences_of
 from .text import TextCodec
 
 Prefix = str | Sequence[str | None] | None
@@ -35,26 +34,10 @@ class Parts(NamedTuple):
     prefix: Sequence[int] = ()
 
 
-# What ``from_pretrained`` and calls take, beside None.
-CHOICES: dict[str, Range | tuple[object, ...]] = {
-    "batch_size": AT_LEAST_1,
-    "max_tokens": AT_LEAST_1,
-    "seed": Range(-(2**63), 2**64 - 1, whole=True),  # as torch does
-    "too_long": ("refuse", "truncate"),
-    "on_error": ("raise", "skip"),
-    "split": SPLITS,
-}
-
-
-def check(**given: object) -> None:
-    """Refuse choices that cannot be honoured."""
-    for name, value in given.items():
-        allowed = CHOICES[name]
-        if value is not None and value not in allowed:
-            words = f"must be {allowed}"
-            if isinstance(allowed, tuple):
-                words = f"choose {', '.join(map(str, allowed[:-1]))} or {allowed[-1]}"
-            raise UsageError(f"{name} {value!r}", words)
+def check(name: str, value: object, *allowed: object) -> None:
+    """Refuse a choice that is not among those allowed."""
+    if value not in allowed:
+        raise UsageError(f"{name} {value!r}", f"choose {' or '.join(map(str, allowed))}")
 
 
 def listed(texts: str | Iterable[str]) -> list[str]:
@@ -79,11 +62,11 @@ def read(
     found = []
     for i, text in enumerate(texts):
         parts = _parts(codec, text, limit, split)
-        longest = max(map(len, parts.rows), default=0)
-        if longest > limit and too_long == "truncate":
+        if too_long == "truncate":
             rows = [r if len(r) <= limit else r[: limit - 1] + r[-1:] for r in parts.rows]
             parts = parts._replace(rows=rows)
-        elif longest > limit:
+        longest = max(map(len, parts.rows), default=0)
+        if longest > limit:
             where = " without a space" if split else ""
             error = (
                 f"text {i} has {longest} tokens{where}, and the verifier reads {limit}; split it, "

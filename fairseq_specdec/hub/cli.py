@@ -70,19 +70,19 @@ def translate(
 @contextlib.contextmanager
 def lines_of(files: Sequence[str]) -> Iterator[Iterable[str]]:
     """The lines of all files, or of standard input. Raises UsageError: one is no text in UTF-8."""
-    named: list[tuple[str, str | int]] = [(name, name) for name in files]
     with contextlib.ExitStack() as opened:
         streams = [
-            _decoded(name, opened.enter_context(open(path, encoding="utf-8", newline="\n")))
-            for name, path in named or [("standard input", os.dup(sys.stdin.fileno()))]
+            opened.enter_context(open(path, encoding="utf-8", newline="\n"))
+            for path in files or [os.dup(sys.stdin.fileno())]
         ]
-        yield itertools.chain.from_iterable(streams)
+        yield itertools.chain.from_iterable(map(_decoded, streams))
 
 
-def _decoded(name: str, lines: Iterable[str]) -> Iterator[str]:
+def _decoded(stream: IO[str]) -> Iterator[str]:
     try:
-        yield from lines
+        yield from stream
     except UnicodeDecodeError as error:
+        name = "standard input" if isinstance(stream.name, int) else stream.name
         what = f"is not UTF-8 text (byte {error.object[error.start]:#04x})"
         raise UsageError(name, what, "convert it with iconv") from error
 

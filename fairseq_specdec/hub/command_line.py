@@ -10,7 +10,6 @@ from typing import Any
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import InRange, Range, add_flag, flag_of
 
-from .described import Described, describe
 from .flags import FIELDS, kind_of
 from .loading import DTYPES
 from .translator import SpeculativeTranslator
@@ -103,10 +102,3 @@ def verifier_of(args: argparse.Namespace) -> tuple[str, str | None]:
     if first is not None and args.data is not None:
         raise UsageError(f"--data {args.data}", f"{first} is the data already", "give one of them")
     return args.path, first or args.data
-
-
-def described(path: str, source: str | None, target: str | None) -> Described:
-    """``describe`` for a checkpoint in a converted folder."""
-    description = describe([path], source, target)
-    assert description is not None
-    return description

@@ -21,22 +21,23 @@ _CLEANED = (
 )  # fmt: skip
 _MARIAN_CODE = re.compile(r">>.*?<<", re.DOTALL)
 PIECES = "sentencepiece.bpe.model"
+_FILES = {"encoder.json": "gpt2", "source.spm": "sentencepiece", PIECES: "sentencepiece"}
 _SPACE = "\u2581"
+Dictionaries = tuple[Dictionary, Dictionary]
+"""Of source and target."""
 
 
 class ConvertedCodec(TextCodec):
     """The tokenizer of a model of transformers; equal to it on every text."""
 
-    def __init__(
-        self, described: Described, kind: str, src_dict: Dictionary, tgt_dict: Dictionary
-    ) -> None:
-        super().__init__({}, {}, list(described.languages), src_dict, tgt_dict)
+    def __init__(self, described: Described, kind: str, dictionaries: Dictionaries) -> None:
+        super().__init__({}, {}, described.languages, *dictionaries)
         description = described.description
         self.bpe_name = kind
         # With clean_up a later token can change the text before it.
         self.grows = kind == "sentencepiece" and not description["clean_up"]
         self.start, self.first = (
-            None if word is None else tgt_dict.index(word)
+            None if word is None else self.tgt_dict.index(word)
             for word in (described.start, described.first)
         )
         self._clean_up = description["clean_up"]
@@ -44,9 +45,9 @@ class ConvertedCodec(TextCodec):
         self._hidden |= {"<s>", "<pad>", "</s>", "<unk>", *description["languages"].values()}
         self._around = described.source()
         inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
-        self._inner = inner(described, src_dict, tgt_dict)
+        self._inner = inner(described, *dictionaries)
         self._of_target = functools.lru_cache(1)(  # read once a text has a prefix
-            lambda: inner(described, tgt_dict, tgt_dict, 1)
+            lambda: inner(described, self.tgt_dict, self.tgt_dict, 1)
         )
 
     def encode(self, text: str) -> list[int]:
@@ -150,8 +151,6 @@ class _Bytes(_Slow):
         super().__init__(described, src_dict, tgt_dict, side)
         files = [os.path.join(described.folder, name) for name in ("encoder.json", "vocab.bpe")]
         for file in files:
-            if not os.path.isfile(file):
-                raise UsageError(file, "no such file", "convert the model again")
             check_content(file, "a file of a tokenizer")
         flags = {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
         self._bpe: Any = built("bpe", flags)
@@ -171,8 +170,7 @@ class _Fast:
         self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
     ) -> None:
         path = os.path.join(described.folder, "tokenizer.json")
-        spare = (f", or pass bpe={each!r}" for each in _spare(described))
-        tokenizers = needed("tokenizers", path, "".join(spare))
+        tokenizers = needed("tokenizers", path)
         check_content(path, "a tokenizer")
         try:
             self._model = tokenizers.Tokenizer.from_file(path)
@@ -191,20 +189,13 @@ class _Fast:
         return text
 
 
-def needed(module: str, path: str, more: str = "") -> Any:
+def needed(module: str, path: str) -> Any:
     """A module of the extra ``hf``, which reads a file."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        remedy = f"pip install 'fairseq-specdec[hf]'{more}"
+        remedy = "pip install 'fairseq-specdec[hf]'"
         raise UsageError(path, f"reading it needs {module}", remedy) from error
-
-
-def _spare(described: Described) -> list[str]:
-    """The kind of subword model of fairseq's own that is there too, or none."""
-    files = {"encoder.json": "gpt2", "source.spm": "sentencepiece", PIECES: "sentencepiece"}
-    folder = described.folder
-    return [kind for name, kind in files.items() if os.path.isfile(os.path.join(folder, name))]
 
 
 def open_sentencepiece(path: str) -> Any:
@@ -217,16 +208,17 @@ def open_sentencepiece(path: str) -> Any:
         raise UsageError(path, "is no sentencepiece model", "copy it again") from error
 
 
-def choose(
-    described: Described, bpe: object, dictionaries: tuple[Dictionary, Dictionary]
-) -> ConvertedCodec:
+def choose(described: Described, bpe: object, dictionaries: Dictionaries) -> ConvertedCodec:
     """The codec of a converted model. ``bpe``: ``auto`` for what transformers uses; or the name of
-    a kind."""
-    kinds = dict.fromkeys([described.description["kind"], *_spare(described)])
-    kind = next(iter(kinds)) if bpe == "auto" else bpe
-    if kind not in kinds:
-        raise UsageError(f"--bpe {bpe!r}", f"a converted model has {' or '.join(map(str, kinds))}")
-    return ConvertedCodec(described, str(kind), *dictionaries)
+    a kind of which the folder has the files."""
+    kinds = [str(described.description["kind"])]
+    for name, kind in _FILES.items():
+        if os.path.isfile(os.path.join(described.folder, name)) and kind not in kinds:
+            kinds.append(kind)
+    chosen = kinds[0] if bpe == "auto" else str(bpe)
+    if chosen not in kinds:
+        raise UsageError(f"--bpe {bpe!r}", f"a converted model has {' or '.join(kinds)}")
+    return ConvertedCodec(described, chosen, dictionaries)
 
 
 def codec_of(described: Described) -> ConvertedCodec:

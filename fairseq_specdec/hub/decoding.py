@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-from argparse import Namespace
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,12 +10,7 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary, data_utils
 
-from fairseq_specdec.decoding.builder import (
-    Overrides,
-    build_generator,
-    check_dictionaries,
-    check_settings,
-)
+from fairseq_specdec.decoding.builder import Overrides, build_generator, check_dictionaries
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
@@ -29,9 +23,9 @@ from fairseq_specdec.trace.record import Trace
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from .flags import Flags, in_python, split_flags
-from .loading import Loaded
+from .loading import Loaded, needs_drafter
 from .results import Translation, translation
-from .text import TextCodec
+from .text import GrowingText, TextCodec
 
 # Weights are packed by these, once.
 SETTLED = frozenset({
@@ -44,6 +38,8 @@ Prefixes = Sequence[Sequence[int]]
 """Token ids that the output of each text of a batch begins with; () for none."""
 Sample = dict[str, Any]
 """A batch as fairseq's datasets collate it."""
+Growing = Generator[tuple[TracedIteration | None, str], None, None]
+"""Iterations of one sentence, with new text."""
 
 
 class SharedStats(DecodingStats):
@@ -106,19 +102,18 @@ class Decoding:
         with self.turn(), self.generator.batch(self.loaded.models, sample, **first) as opened:
             yield opened
 
-    def grow(
-        self, row: list[int], prefixes: Prefixes = ()
-    ) -> Generator[tuple[TracedIteration | None, list[str]], None, None]:
-        """Decode one text, and yield each iteration with the words so far; at the end None with all
-        words."""
+    def grow(self, row: list[int], prefixes: Prefixes = ()) -> Growing:
+        """Decode one sentence, and yield each iteration with the text that it makes certain; at the
+        end None with the rest."""
         tokens: list[int] = []
+        growing = GrowingText(self.codec)
         with self.batch([row], prefixes) as batch:
             while batch.live:
                 batch.iterate()
                 iteration = batch.trace(0)[-1]
                 tokens += iteration.emitted
-                yield iteration, self.codec.words(tokens)
-        yield None, self.codec.words(tokens)
+                yield iteration, growing.next(self.codec.words(tokens), last=False)
+        yield None, growing.next(self.codec.words(tokens), last=True)
 
     def result(
         self, i: int, source: str, row: list[int], ranked: list[dict[str, Any]], traced: bool
@@ -136,13 +131,6 @@ class Decoding:
         strategy, settings = self.generator.strategy, dict(self.settings)
         trace = Trace(i, strategy, settings, [], [], None, [], source, "") if traced else None
         return Translation("", [], 0.0, 0, [], [], 0, trace)
-
-
-def checked(strategy: str, drafter: str | None, flags: Flags) -> tuple[Namespace, Namespace]:
-    """Flags as ``build_generator`` wants them; no model is needed."""
-    settings, args = split_flags(strategy, drafter, flags)
-    check_settings(settings)
-    return settings, args
 
 
 class Decodings:
@@ -191,7 +179,7 @@ class Decodings:
 
     def made(self, strategy: str, drafter: str | None, flags: Flags) -> Decoding:
         """A new one."""
-        settings, args = checked(strategy, drafter, flags)
+        settings, args = split_flags(strategy, drafter, flags)
         check_dictionaries(strategy, *self.loaded.dictionaries, settings)
         generator = build_generator(
             self.loaded.models, *self.loaded.dictionaries, args, settings, stats=self.stats,
@@ -221,14 +209,12 @@ class Decodings:
             for name, value in base[1].items()
             if strategy == base[0] or strategy in OWN_FLAGS.get(name, STRATEGIES)
         }
-        split_flags(strategy, None, flags)  # of the right types, so that they can be looked up
         with self._lock:
             return self._kept(strategy, **dict(sorted({**kept, **flags}.items())))
 
     def _of_call(self, strategy: str, **flags: Any) -> Decoding:
-        known = STRATEGIES.get(strategy)
-        needs = known is not None and known.needs_drafter
-        return self.made(strategy, self._drafter_of(strategy) if needs else None, flags)
+        drafter = self._drafter_of(strategy) if needs_drafter(strategy) else None
+        return self.made(strategy, drafter, flags)
 
     def _load(
         self, path: str, source: Dictionary, target: Dictionary, read: Callable, dtype: object

@@ -12,11 +12,6 @@ DESCRIPTION = "converted.json"
 VERIFIER = "verifier.pt"
 FORMAT = 1
 LISTED = 12  # languages that a message names
-_KINDS: dict[str, type] = {
-    "family": str, "kind": str, "dictionaries": list, "pair": list, "languages": dict,
-    "source": list, "start": str, "special": list, "renamed": list, "clean_up": bool,
-    "flags": dict,
-}  # fmt: skip
 
 
 class Described(NamedTuple):
@@ -40,8 +35,7 @@ class Described(NamedTuple):
     @property
     def command_flags(self) -> dict[str, str]:
         """``flags`` as fairseq's commands have them, with their values."""
-        given = {"max_len_a": 0, **self.flags}
-        return {flag_of(name): str(value) for name, value in given.items()}
+        return {flag_of(k): str(value) for k, value in {"max_len_a": 0, **self.flags}.items()}
 
     def source(self) -> list[str]:
         """Words around a source: ``{text}`` stands for the text."""
@@ -75,11 +69,9 @@ def nearest(code: str, languages: Iterable[str]) -> str:
     """Why a code is no language of a model, with those that begin alike."""
     known = sorted(languages)
     near = [each for each in known if code and each.lower().startswith(code.lower()[:2])]
-    if near:
-        return f"none of the model's languages; near it are {', '.join(near[:LISTED])}"
-    rest = len(known) - LISTED
-    more = f" and {rest} more, which {DESCRIPTION} lists" if rest > 0 else ""
-    return f"none of the model's languages; there are {', '.join(known[:LISTED])}{more}"
+    listed = ", ".join((near or known)[:LISTED])
+    there = "near it are" if near else f"of the {len(known)} that {DESCRIPTION} lists are"
+    return f"none of the model's languages; {there} {listed}"
 
 
 def describe(
@@ -121,8 +113,4 @@ def _read(path: str) -> dict[str, Any]:
         raise UsageError(
             path, f"is of another format than {FORMAT}", "convert the model again with this version"
         )
-    for name, kind in _KINDS.items():
-        pairs = name in ("dictionaries", "pair", "special", "renamed")
-        if not isinstance(description.get(name), kind) or (pairs and len(description[name]) != 2):
-            raise UsageError(path, f"its entry {name} is damaged", "convert the model again")
     return description

@@ -11,7 +11,7 @@ from typing import Any
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig, decoding_settings
-from fairseq_specdec.decoding.generation_flags import REFUSED
+from fairseq_specdec.decoding.builder import check_settings
 from fairseq_specdec.errors import UsageError
 
 Flags = dict[str, Any]
@@ -35,24 +35,6 @@ ARGUMENTS = (
     "data", "source_lang", "target_lang", "tokenizer", "bpe", "bpe_codes", "device", "dtype",
     "strategy", "batch_size", "max_tokens",
 )  # fmt: skip
-# Flags that a user may try, and what to do instead.
-INSTEAD = {
-    "drafter_path": "pass drafter=...",
-    "path": "pass the checkpoint as the first argument",
-    "prefix_size": "pass translate(..., prefix=...) what the output begins with",
-    "trace_path": "translate(..., return_trace=True) returns traces; "
-    "fairseq_specdec.trace.write_traces writes them",
-    "remove_bpe": "bpe=... says how subwords are joined",
-    "post_process": "bpe=... says how subwords are joined",
-    **{name: f'pass dtype="{name}"' for name in ("fp16", "bf16")},
-    "cpu": 'pass device="cpu"',
-}
-# What CTranslate2 calls them.
-ELSEWHERE = {
-    "beam_size": "beam", "num_hypotheses": "nbest", "max_decoding_length": "max_len_b",
-    "min_decoding_length": "min_len", "length_penalty": "lenpen", "target_prefix": "prefix",
-    "sampling_temperature": "temperature", "max_batch_size": "batch_size",
-}  # fmt: skip
 
 
 def split_flags(
@@ -60,10 +42,13 @@ def split_flags(
 ) -> tuple[argparse.Namespace, argparse.Namespace]:
     """Sort keyword arguments into this project's settings and fairseq's generation flags. Returns
     ``settings`` and ``args`` as ``builder.build_generator`` wants them. Raises TypeError: no such
-    flag, or a value of another type."""
+    flag, or a value of another type. Raises UsageError: a value or combination that cannot be
+    honoured."""
     for name, value in flags.items():
         if name not in FIELDS:
-            raise TypeError(f"{name}: {_why_not(name)}")
+            near = difflib.get_close_matches(name, FIELDS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(FIELDS))}"
+            raise TypeError(f"{name}: no such decoding flag; {hint}")
         kind, optional = kind_of(FIELDS[name])
         wanted = {float: numbers.Real, int: numbers.Integral}.get(kind, kind)
         sound = isinstance(value, wanted) and isinstance(value, bool) is (kind is bool)
@@ -71,6 +56,7 @@ def split_flags(
             raise TypeError(f"{name}: expected {kind.__name__}, got {value!r}")
     own = {name: value for name, value in flags.items() if name in OWN}
     settings = decoding_settings(strategy=strategy, drafter_path=drafter, **own)
+    check_settings(settings)
     generation = {name: value for name, value in flags.items() if name in GENERATION}
     defaults = dataclasses.asdict(GenerationConfig())
     return settings, argparse.Namespace(**{**defaults, "beam": 1, **generation})
@@ -81,16 +67,6 @@ def kind_of(field: Any) -> tuple[type, bool]:
     words = str(field.type)
     kind = next((each for each in (bool, float, int) if each.__name__ in words), str)
     return kind, field.default is None or "Optional" in words
-
-
-def _why_not(name: str) -> str:
-    if name in INSTEAD:
-        return f"no decoding flag of this call; {INSTEAD[name]}"
-    if name in REFUSED:
-        return "cannot be honoured by speculative decoding; leave it out"
-    near = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, FIELDS, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(FIELDS))}"
-    return f"no such decoding flag; {hint}"
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
 from fairseq_specdec.errors import MissingFileError, UsageError
 from fairseq_specdec.io.flag_values import flag_of
+from fairseq_specdec.io.provenance import CHECKOUT
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 Path = str | os.PathLike[str]
@@ -67,8 +68,7 @@ def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str
         spoken = DEMOS.get(os.path.basename(os.path.normpath(name)), {})
         if os.path.isdir(name):
             folder, beside = folder or name, os.path.join(name, "drafter.pt")
-            known = None if strategy is None else STRATEGIES.get(strategy)
-            wanted = strategy is None or (known is not None and known.needs_drafter)
+            wanted = strategy is None or needs_drafter(strategy)
             if chosen is None and wanted and os.path.isfile(beside):
                 chosen = beside
             named = [os.path.join(name, each) for each in NAMES]
@@ -89,19 +89,21 @@ def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str
     return Place(paths, chosen, folder, spoken)
 
 
+def needs_drafter(strategy: str) -> bool:
+    """Whether a strategy has a drafter; an unknown one has none."""
+    return strategy in STRATEGIES and STRATEGIES[strategy].needs_drafter
+
+
 def _demo_folder(name: str) -> str:
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    roots = (os.path.dirname(package), os.getcwd())
-    places = [os.path.join(root, "data-bin", name) for root in roots]
+    places = [os.path.join(root, "data-bin", name) for root in (CHECKOUT, os.getcwd())]
     for folder in places:
         if os.path.isfile(os.path.join(folder, "verifier.pt")):
             return folder
     raise MissingFileError(
         name,
         f"not in {', '.join(dict.fromkeys(places))}",
-        "the demo pairs come with a checkout of fairseq_specdec, in its data-bin, and not "
-        "with a wheel: run this in the checkout's folder, or name the pair's, as "
-        f"path/to/data-bin/{name}",
+        "the demo pairs come with a checkout of fairseq_specdec, not with a wheel: run this in "
+        f"the checkout's folder, or name the pair's, as path/to/data-bin/{name}",
     )
 
 
@@ -231,7 +233,7 @@ def chosen_device(device: str | torch.device | None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except RuntimeError as error:
         raise UsageError(f"--device {device}", str(error).splitlines()[0]) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"--device {device}", "torch sees no GPU", "leave it out for the CPU")

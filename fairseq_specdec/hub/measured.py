@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
-from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import read_json, write_json
 from fairseq_specdec.io.provenance import sha256
 
 logger = logging.getLogger(__name__)
 
 MEASURED = "fastest.json"
-WAYS = ("greedy", "gad", "iad")
 
 
 def note(folder: str, drafter: str, ways: Mapping[str, Mapping[int, str]]) -> None:
@@ -35,30 +33,22 @@ def fastest(folder: str, drafter: str, pair: tuple[str, str], flags: dict[str, A
 
     Returns:
         None where the pair was not measured, or another drafter was, or a flag is one of drafts.
-
-    Raises:
-        ValueError: the file is damaged.
     """
-    path = os.path.join(folder, MEASURED)
+    path, asked = os.path.join(folder, MEASURED), flags.get("beam", 1)
     of_drafts = (f == "block_size" or "greedy" not in OWN_FLAGS.get(f, ("greedy",)) for f in flags)
-    if not os.path.isfile(path) or any(of_drafts):
+    if not os.path.isfile(path) or any(of_drafts) or not isinstance(asked, int):
         return None
-    noted, asked = read_json(path), flags.get("beam", 1)
-    try:
-        beams = {int(beam): way for beam, way in noted["pairs"].get("-".join(pair), {}).items()}
-        if not beams or not isinstance(asked, int):
-            return None
-        beam = min(beams, key=lambda each: (abs(each - asked), each))
-        way = WAYS[WAYS.index(beams[beam])]
-        measured = noted["drafter"] == _identity(drafter)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        remedy = "delete it, and specdec-accelerate writes it again"
-        raise UsageError(path, "is damaged", remedy) from error
-    if not measured:
+    noted = read_json(path)
+    beams = noted["pairs"].get("-".join(pair))
+    if not beams:
+        return None
+    beam = min(map(int, beams), key=lambda each: (abs(each - asked), each))
+    if noted["drafter"] != _identity(drafter):
         logger.warning(
             "%s: was measured with another drafter than %s, and is not used; run "
             "specdec-accelerate for this one, or delete the file", path, drafter,
         )  # fmt: skip
         return None
+    way: str = beams[str(beam)]
     logger.info("%s: strategy %s, which is the fastest at beam %d by %s", folder, way, beam, path)
     return way

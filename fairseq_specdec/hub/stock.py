@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fairseq.tasks import FairseqTask
 
-from .decoding import checked
+from .flags import split_flags
 from .translator import SpeculativeTranslator
 
 
@@ -16,7 +16,7 @@ def stock_translator(
     ``keep_weights``."""
     decodings, decoding = translator._open()
     loaded, codec = decodings.loaded, decodings.codec
-    _, args = checked("greedy", None, {"beam": beam})
+    _, args = split_flags("greedy", None, {"beam": beam})
     generator = FairseqTask.build_generator(loaded.task, loaded.models, args)
 
     def translate(text: str) -> tuple[str, int]:

@@ -44,7 +44,8 @@ def choose_codec(
     if tokenizer == "auto" and not speaking and subwords.get("bpe") == "subword_nmt":
         speaking = {"tokenizer": "moses"}
     spoken = {"source_lang": languages[0], "target_lang": languages[1], **place.spoken}
-    return TextCodec(speaking, subwords, list(spoken.values()), *loaded.dictionaries)
+    pair = (spoken["source_lang"], spoken["target_lang"])
+    return TextCodec(speaking, subwords, pair, *loaded.dictionaries)
 
 
 def _chosen(saved: Any, kind: str, choice: Choice) -> dict[str, Any]:

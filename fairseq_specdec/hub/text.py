@@ -49,26 +49,25 @@ class TextCodec:
         self,
         tokenizer: dict[str, Any],
         bpe: dict[str, Any],
-        languages: list[str],
+        languages: tuple[str, str],
         src_dict: Dictionary,
         tgt_dict: Dictionary,
     ) -> None:
-        self.languages = (languages[0], languages[1])
+        self.languages = languages
         self.src_dict = src_dict
         self.tgt_dict = tgt_dict
         self.tokenizer_name = tokenizer.get("tokenizer")
         self.bpe_name = bpe.get("bpe")
-        spoken = {"source_lang": languages[0], "target_lang": languages[1]}
-        self.tokenizer = built("tokenizer", dict(spoken, **tokenizer))
+        spoken = {"source_lang": languages[0], "target_lang": languages[1], **tokenizer}
+        self.tokenizer = built("tokenizer", spoken)
         self.bpe = built("bpe", bpe)
         check_codes(self.bpe, [src_dict], src_dict.symbols == tgt_dict.symbols)
-        spoken.update({k: v for k, v in tokenizer.items() if k in spoken})
-        of_target = {"source_lang": spoken["target_lang"]}
-        self._target_tokenizer = built("tokenizer", {**spoken, **tokenizer, **of_target})
+        target = spoken["target_lang"]
+        self._target_tokenizer = built("tokenizer", {**spoken, "source_lang": target})
         self.grows = (
             self.bpe_name in GROWING_BPE
             and self.tokenizer_name in GROWING_TOKENIZER
-            and spoken["target_lang"] not in NOT_GROWING_LANGUAGES
+            and target not in NOT_GROWING_LANGUAGES
         )
 
     def encode(self, text: str) -> list[int]:
@@ -128,10 +127,8 @@ def built(kind: str, flags: dict[str, Any]) -> Any | None:
     build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
     try:
         return build(Namespace(**flags))
-    except WrongFileError as error:
-        raise UsageError(f"--{kind} {choice!r}", error) from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
-        said = f"{file}: {error}" if file else error
+        said = error if isinstance(error, WrongFileError) or not file else f"{file}: {error}"
         raise UsageError(f"--{kind} {choice!r}", said) from error
 
 
@@ -159,15 +156,9 @@ class GrowingText:
         """The beginning that no later word changes."""
         if not self.codec.grows:
             return ""
-        whole = self._complete(words, len(words))
-        before = self._complete(words, max(0, whole - 1))
+        ends = (end for end in range(len(words), 0, -1) if not self._continues(words, end))
+        whole, before = next(ends, 0), next(ends, 0)
         return os.path.commonprefix([self.codec.join(words[:n]) for n in (whole, before)])
-
-    def _complete(self, words: list[str], end: int) -> int:
-        """The most of the first ``end`` tokens that end with a whole word."""
-        while end > 0 and self._continues(words, end):
-            end -= 1
-        return end
 
     def _continues(self, words: list[str], end: int) -> bool:
         """Whether the word that token ``end - 1`` belongs to may continue at ``end``."""

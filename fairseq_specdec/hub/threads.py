@@ -3,11 +3,11 @@
 import asyncio
 import concurrent.futures
 import contextlib
-import os
+import functools
 import queue
 import threading
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,31 +17,30 @@ from fairseq_specdec.io.provenance import cores
 T = TypeVar("T")
 
 
-def workers(device: torch.device) -> int:
-    """How many batches may be decoded at once: one on a GPU, else as many as threads leave room."""
-    if device.type == "cuda":
-        return 1
-    return max(1, cores() // torch.get_num_threads())
-
-
 class Threads:
-    """Threads that begin with the first work; a forked process begins its own."""
+    """Threads that begin with the first work: one on a GPU, else as many as there is room for; a
+    forked process begins its own."""
 
-    def __init__(self, count: int) -> None:
-        self._pool = concurrent.futures.ThreadPoolExecutor(count, "specdec-async")
-        self._count = count
+    def __init__(self, device: torch.device) -> None:
+        count = 1 if device.type == "cuda" else max(1, cores() // torch.get_num_threads())
+        self._begin = functools.partial(
+            concurrent.futures.ThreadPoolExecutor, count, "specdec-async"
+        )
+        self._pool = self._begin()
         renew_in_children(self)
 
     def renew(self) -> None:
         """Leave the parent's threads. Those of OpenMP are missing too, and torch waits for them."""
-        self._pool = concurrent.futures.ThreadPoolExecutor(self._count, "specdec-async")
+        self._pool = self._begin()
         torch.set_num_threads(1)
 
-    async def run(self, work: Callable[[threading.Event], T]) -> T:
-        """What ``work`` returns, called in a thread; its event is set once nobody waits for it."""
+    async def run(self, work: Callable[..., T], *given: Any, **named: Any) -> T:
+        """What ``work(ended, *given, **named)`` returns, called in a thread; the event ``ended`` is
+        set once nobody waits for it."""
         ended = threading.Event()
+        call = functools.partial(work, ended, *given, **named)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work, ended)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
         finally:
             ended.set()
 
@@ -52,12 +51,12 @@ class Threads:
 
 def in_background(items: Generator[T, None, None], name: str) -> Generator[T, None, None]:
     """Yield the items, which a thread takes meanwhile. Closing this generator closes theirs at its
-    next item. Raises RuntimeError: a forked process goes on with a generator of its parent."""
-    feed: queue.SimpleQueue[tuple[T] | None] = queue.SimpleQueue()  # None ends it
-    ended, process = threading.Event(), os.getpid()
-    errors: list[BaseException] = []
+    next item."""
+    feed: queue.SimpleQueue[tuple[T] | BaseException | None] = queue.SimpleQueue()  # None ends it
+    ended = threading.Event()
 
     def run() -> None:
+        end = None
         try:
             with contextlib.closing(items):
                 for item in items:
@@ -65,22 +64,17 @@ def in_background(items: Generator[T, None, None], name: str) -> Generator[T, No
                     if ended.is_set():
                         return
         except BaseException as error:  # raised in the thread that waits
-            errors.append(error)
+            end = error
         finally:
-            feed.put(None)
+            feed.put(end)
 
     worker = threading.Thread(target=run, name=name)
     worker.start()
     try:
-        while True:
-            if os.getpid() != process:
-                raise RuntimeError("a translation goes on only in the process that began it")
-            item = feed.get()
-            if item is None:
-                break
+        while isinstance(item := feed.get(), tuple):
             yield item[0]
-        if errors:
-            raise errors[0]
+        if item is not None:
+            raise item
     finally:
         ended.set()
         worker.join()

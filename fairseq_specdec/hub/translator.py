@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NoReturn
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, NoReturn, overload
 
 import torch
+from tqdm import tqdm
 
-from fairseq_specdec.decoding.builder import check_dictionaries
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
 from . import converted_text, loading
-from .batching import check
-from .calls import Calls
-from .decoding import Decodings, checked
+from .batching import Parts, Prefix, by_length, check, forced, listed, read
+from .decoding import Decoding, Decodings, Growing
 from .described import describe
-from .flags import in_python
+from .flags import in_python, split_flags
 from .measured import fastest
-from .sentences import Split
+from .results import Piece, Translation, joined
+from .sentences import SPLITS, Split
 from .subwords import Choice, choose_codec
+from .threads import Threads, in_background
 
 
-class SpeculativeTranslator(Calls):
+class SpeculativeTranslator:
     """Translates strings by drafting and verifying. Make one with ``from_pretrained``.
 
     It may be shared by threads. With a ``seed`` they take turns. A ``with`` block closes it.
+
+    Attributes:
+        strategy: ``--strategy``, where a call does not choose.
+        settings: the flags that matter to it.
+        nbest, batch_size, split: as for ``from_pretrained``.
+        stats: what was decoded so far (``DecodingStats``).
     """
+
+    def __init__(
+        self,
+        decodings: Decodings,
+        strategy: str,
+        drafter: str | None,
+        flags: dict[str, Any],
+        max_tokens: int,
+        too_long: str,
+        split: Split = False,
+    ) -> None:
+        base = decodings.made(strategy, drafter, flags)
+        self.codec, self.stats = decodings.codec, decodings.stats
+        self.strategy = strategy
+        self.settings, self.nbest, self.batch_size = base.settings, base.nbest, base.batch_size
+        self.max_tokens, self.too_long, self.split = max_tokens, too_long, split
+        self._flags = flags
+        self._held: tuple[Decodings, Decoding] | None = (decodings, base)
+        self._threads = Threads(self.device)
 
     @classmethod
     @in_python()
@@ -93,34 +124,36 @@ class SpeculativeTranslator(Calls):
             ValueError: a value, or a combination, that cannot be honoured.
             FileNotFoundError: a file or folder that is not there.
         """
-        check(batch_size=batch_size, max_tokens=max_tokens, too_long=too_long, split=split)
-        check(seed=seed)
+        check("too_long", too_long, "refuse", "truncate")
+        if batch_size is not None:
+            check_value("batch_size", batch_size, AT_LEAST_1)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
-        find = functools.partial(loading.find, verifier, drafter, data)
-        place = find(strategy)
+        place = loading.find(verifier, drafter, data, strategy)
         described = describe(place.verifiers, source_lang, target_lang)
         if described is not None:
             flags = {**described.flags, **flags}
             if strategy is None and drafter is None and place.drafter is not None:
                 strategy = fastest(described.folder, place.drafter, described.languages, flags)
-                place = find(strategy)
+                place = loading.find(verifier, drafter, data, strategy)
         if strategy is None:
             strategy = "greedy" if place.drafter is None else "gad"
         languages = (source_lang, target_lang)
         if described is not None:
             languages = described.dictionaries
-        settings, _ = checked(strategy, place.drafter, flags)
+        settings, _ = split_flags(strategy, place.drafter, flags)
         frees = not settings.keep_weights
         loaded = loading.load(place.verifiers, place.data, languages, decoding=frees)
-        check_dictionaries(strategy, *loaded.dictionaries, settings)
         if described is None:
             codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
         else:
             codec = converted_text.choose(described, bpe, loaded.dictionaries)
         for model in loaded.models:
             model.to(device=where, dtype=number)
-        decodings = Decodings(loaded, codec, lambda name: find(name).drafter, batch_size, seed)
+        decodings = Decodings(
+            loaded, codec, lambda name: loading.find(verifier, drafter, data, name).drafter,
+            batch_size, seed,
+        )  # fmt: skip
         if split is None:
             family = loaded.arch if described is None else described.description["family"]
             split = not family.startswith("bart")
@@ -141,3 +174,267 @@ class SpeculativeTranslator(Calls):
     def __repr__(self) -> str:
         flags = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         return f"<SpeculativeTranslator {self.strategy}{flags}>"
+
+    def close(self) -> None:
+        """Free the models; what is being decoded ends first. Later calls are refused."""
+        self._threads.close()
+        self._held = None
+
+    def _open(self) -> tuple[Decodings, Decoding]:
+        """What makes decodings, and the one where a call does not choose."""
+        if self._held is None:
+            raise UsageError("", "this translator is closed", "load another with from_pretrained")
+        return self._held
+
+    @property
+    def generator(self) -> Any:
+        """What decodes where a call does not choose: a ``SpeculativeGenerator``."""
+        return self._open()[1].generator
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target language."""
+        return self.codec.languages
+
+    @property
+    def device(self) -> torch.device:
+        """Where the verifier is."""
+        return self._open()[0].loaded.device
+
+    @property
+    def longest_source(self) -> int:
+        """Most source tokens, </s> included, that the verifier has positions for."""
+        limits = [model.max_positions()[0] for model in self._open()[0].loaded.models]
+        return int(min(limits))
+
+    @overload  # a string is several strings too
+    def translate(self, texts: str, return_trace: bool = False, **choices: Any) -> Translation: ...
+
+    @overload
+    def translate(
+        self, texts: Iterable[str], return_trace: bool = False, **choices: Any
+    ) -> list[Translation]: ...
+
+    def translate(
+        self,
+        texts: str | Iterable[str],
+        return_trace: bool = False,
+        *,
+        progress: bool = False,
+        **choices: Any,
+    ) -> Translation | list[Translation]:
+        """Translate one text, or several in batches of similar length.
+
+        A text is split into sentences, which are decoded in the same batches. Line ends, blank
+        lines, the markers of lists and lines without a letter are copied. The text of one sentence
+        is decoded as it is, and white space around it is left out. A sentence that is too long for
+        the verifier is divided after a clause or, where it has none, at a space.
+
+        A text without a visible character gives an empty one, without decoding. Characters that the
+        subword model does not know become <unk>, as in fairseq (``Translation.unknown`` counts
+        them).
+
+        Args:
+            texts: a string or several.
+            return_trace: fill in ``Translation.trace``; its ``id`` is the text's index.
+            progress: show a bar of finished texts on stderr.
+            split: True; False to decode each text as one, with line breaks as spaces; or
+                ``nonewlines`` to split at the ends of sentences only. None for the translator's.
+            on_error: what to do with a text that is too long: ``raise``, before anything is
+                decoded, or ``skip`` it (``Translation.error``).
+            prefix: words that the output begins with, in the target language: a string for one
+                text, or a list with one for each text, None for none. Of a text of several
+                sentences, the first one's output begins so.
+            batch_size: most sentences decoded together, as for ``from_pretrained``.
+            strategy, flags: of this call, where it differs from ``from_pretrained``: beam, nbest,
+                max_len_b and every other decoding flag but those by which weights are packed
+                (backend, verifier_dtype ...). Flags of the translator that another strategy does
+                not use are left out.
+
+        Returns:
+            A ``Translation``, or a list of them in the order of the texts.
+
+        Raises:
+            TypeError: something that is no string; a flag that does not exist.
+            ValueError: a text that is too long (see ``too_long`` and ``on_error``); a flag that
+                cannot be honoured; a prefix with a word that is not in the target dictionary.
+        """
+        return self._translate(threading.Event(), texts, return_trace, progress, **choices)
+
+    def _translate(
+        self,
+        ended: threading.Event,
+        texts: str | Iterable[str],
+        return_trace: bool = False,
+        progress: bool = False,
+        **choices: Any,
+    ) -> Translation | list[Translation]:
+        """As ``translate``; fewer once nobody waits for them (``ended``)."""
+        sources = listed(texts)
+        completed = self._completed(return_trace, *self._asked(sources, **choices))
+        by_place: dict[int, Translation] = {}
+        for i, result in tqdm(completed, total=len(sources), unit=" texts", disable=not progress):
+            by_place[i] = result
+            if ended.is_set():
+                completed.close()
+        ordered = [by_place[i] for i in sorted(by_place)]
+        return ordered[0] if isinstance(texts, str) else ordered
+
+    @overload
+    async def translate_async(
+        self, texts: str, return_trace: bool = False, **choices: Any
+    ) -> Translation: ...
+
+    @overload
+    async def translate_async(
+        self, texts: Iterable[str], return_trace: bool = False, **choices: Any
+    ) -> list[Translation]: ...
+
+    async def translate_async(
+        self, texts: str | Iterable[str], return_trace: bool = False, **choices: Any
+    ) -> Translation | list[Translation]:
+        """``translate`` in a thread, while the event loop goes on.
+
+        As many calls run at once as processors leave room for (one on a GPU); others wait. Texts of
+        different calls are not batched together (specdec-serve does that). After cancelling, its
+        thread stops when the next text has ended.
+
+        Args, returns and raises: as ``translate``.
+        """
+        self._open()
+        return await self._threads.run(self._translate, texts, return_trace, **choices)
+
+    def translate_as_completed(
+        self, texts: Iterable[str], return_trace: bool = False, **choices: Any
+    ) -> Iterator[tuple[int, Translation]]:
+        """Yield each text's index and translation as soon as its row has ended.
+
+        Batches are those of ``translate``. They are decoded in a thread of their own; abandoning
+        the iterator ends it.
+
+        Args and raises: as ``translate``; before the first text.
+        """
+        completed = self._completed(return_trace, *self._asked(listed(texts), **choices))
+        return in_background(completed, "specdec-completed")
+
+    def _asked(
+        self,
+        sources: list[str],
+        split: Split | None = None,
+        on_error: str = "raise",
+        prefix: Prefix = None,
+        batch_size: int | None = None,
+        strategy: str | None = None,
+        **flags: Any,
+    ) -> tuple[list[Parts], Decoding]:
+        """The sentences of each text, what the first one's output begins with, and how the call
+        decodes them."""
+        decodings, decoding = self._open()
+        if flags or strategy not in (None, self.strategy):
+            base = self.strategy, self._flags
+            decoding = decodings.of_call(strategy or self.strategy, base, flags)
+        if batch_size is not None:
+            check_value("batch_size", batch_size, AT_LEAST_1)
+            decoding = dataclasses.replace(decoding, batch_size=batch_size)
+        if prefix and not decoding.generator.options.verifies:
+            raise UsageError(
+                "prefix",
+                f"strategy {decoding.generator.strategy} has no verifier to score it",
+                "leave it out, or use strategy gad",
+            )
+        prefixes = forced(self.codec, prefix, len(sources))
+        read = self.encode_sentences(sources, split, on_error)
+        return [each._replace(prefix=ids) for each, ids in zip(read, prefixes)], decoding
+
+    def _completed(
+        self, traced: bool, read: list[Parts], decoding: Decoding
+    ) -> Generator[tuple[int, Translation], None, None]:
+        """Each text's index and translation when its last sentence has ended."""
+        found: list[list[Any]] = [[None for _ in parts.rows] for parts in read]
+        places = [(i, j) for i, parts in enumerate(read) for j in range(len(parts.rows))]
+        rows = [read[i].rows[j] for i, j in places]
+        for (i, j), row in zip(places, rows):
+            if not row:
+                found[i][j] = decoding.nothing(i, read[i].sentences[j], traced)
+        for i, parts in enumerate(read):
+            if all(found[i]):
+                yield i, joined(parts, found[i])
+        for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
+            prefixes = [() if places[n][1] else read[places[n][0]].prefix for n in batch]
+            with decoding.batch([rows[n] for n in batch], prefixes) as opened:
+                for number, ranked in opened.results():
+                    i, j = places[batch[number]]
+                    source, row = read[i].sentences[j], read[i].rows[j]
+                    found[i][j] = decoding.result(i, source, row, ranked, traced)
+                    if all(found[i]):
+                        yield i, joined(read[i], found[i])
+
+    def encode(self, texts: Iterable[str]) -> list[list[int]]:
+        """Token ids of each text as one, </s> included; [] for one without a visible character."""
+        return [parts.rows[0] for parts in self.encode_sentences(texts, split=False)]
+
+    def encode_sentences(
+        self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise"
+    ) -> list[Parts]:
+        """The sentences of each text, and what is copied around them. ``split``, ``on_error``: as
+        for ``translate``."""
+        split = self.split if split is None else split
+        check("split", split, *SPLITS)
+        check("on_error", on_error, "raise", "skip")
+        limit = self.longest_source
+        return read(self.codec, listed(texts), limit, self.too_long, split, on_error)
+
+    def translate_encoded(self, rows: list[list[int]]) -> Iterator[tuple[int, Translation]]:
+        """Translate sentences as one batch, and yield each with its number when it has ended.
+
+        Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
+        """
+        decoding = self._open()[1]
+        with decoding.batch(rows) as opened:
+            for i, ranked in opened.results():
+                yield i, decoding.result(i, "", rows[i], ranked, False)
+
+    def grow(self, row: list[int]) -> Growing:
+        """Decode one sentence in this thread: yields each iteration with the text that it makes
+        certain, then None with the rest. ``row``: as ``encode`` gives it, not empty."""
+        return self._open()[1].grow(row)
+
+    def translate_stream(
+        self, text: str, return_trace: bool = False, **choices: Any
+    ) -> Iterator[str | Piece]:
+        """Translate one text, and yield pieces of the translation while it is decoded.
+
+        The pieces put together are the text that ``translate`` gives. Sentences are decoded one
+        after another; what is copied between them is a piece. With a tokenizer, BPE or
+        language whose earlier text can change with later tokens (of those in fairseq: byte BPEs,
+        nltk, Czech), all of it comes in the last piece. With a beam, a piece holds what all
+        hypotheses have. Decoding runs in a thread of its own; abandoning the iterator ends it.
+
+        Args:
+            text: a string.
+            return_trace: yield a ``Piece`` for every iteration instead, and one at the end of each
+                sentence.
+            choices: split, prefix, strategy and flags as for ``translate``.
+
+        Raises:
+            TypeError, ValueError: as ``translate``; before the first piece.
+        """
+        (parts,), decoding = self._asked(listed([text]), **choices)
+        return self._pieces(parts, return_trace, decoding)
+
+    def _pieces(self, parts: Parts, traced: bool, decoding: Decoding) -> Iterator[str | Piece]:
+        prefixes = [parts.prefix]
+        for copied, row in zip(parts.copied, [*parts.rows, []]):
+            if copied:
+                yield Piece(copied, None) if traced else copied
+            if not row:
+                continue
+            grown = in_background(decoding.grow(row, prefixes), "specdec-stream")
+            prefixes = []
+            with contextlib.closing(grown):
+                for iteration, text in grown:
+                    if traced:
+                        part = iteration and decoding.trace_builder.iteration(iteration)
+                        yield Piece(text, part)
+                    elif text:
+                        yield text

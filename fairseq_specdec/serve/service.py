@@ -2,7 +2,6 @@
 
 import asyncio
 import concurrent.futures
-import functools
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -15,7 +14,6 @@ from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.hub.batching import Parts
 from fairseq_specdec.hub.results import joined
 from fairseq_specdec.hub.sentences import Split
-from fairseq_specdec.hub.text import GrowingText
 
 from .batching import smallest_batch
 from .bodies import shown
@@ -100,15 +98,13 @@ class Service:
         def send(piece: str | None) -> None:
             loop.call_soon_threadsafe(feed.put_nowait, piece)
 
-        def put(growing: GrowingText, iteration: object, words: list[str]) -> None:
-            send(growing.next(words, iteration is None))
-
         def decode(rows: list[Row]) -> Iterator[tuple[int, Any]]:
             for copied, row in zip(parts.copied, [*parts.rows, []]):
                 send(copied)
-                if row and not ended.is_set():
-                    grow = functools.partial(put, GrowingText(self.translator.codec))
-                    self.translator.decode_growing(row, grow, ended.is_set)
+                for _, text in self.translator.grow(row) if row else ():
+                    send(text)
+                    if ended.is_set():
+                        return
             yield 0, None
 
         (job,) = self.scheduler.submit([sum(parts.rows, [])], client.until, decode)

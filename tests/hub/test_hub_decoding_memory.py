@@ -69,7 +69,7 @@ def translators(monkeypatch):
     for toys in TOYS.values():
         if toys.verifier not in made:
             loaded = Loaded(make_task(), [copy.deepcopy(toys.verifier())], None)
-            codec = TextCodec({}, {}, ["src", "tgt"], words, words)
+            codec = TextCodec({}, {}, ("src", "tgt"), words, words)
             decodings = Decodings(loaded, codec, lambda strategy: __file__)
             made[toys.verifier] = SpeculativeTranslator(
                 decodings, "greedy", None, {}, 4096, "refuse"

@@ -85,7 +85,7 @@ def test_spaces_are_those_of_the_target_language(source, target, between):
 
 def test_marians_code_is_of_every_sentence():
     words = Dictionary()
-    codec = TextCodec({}, {}, ["en", "fr"], words, words)
+    codec = TextCodec({}, {}, ("en", "fr"), words, words)
     codec.encode = str.split
     (parts,) = read(codec, [">>fra<< Save it. Open it."], 9, "refuse", True, "raise")
     assert parts.rows == [[">>fra<<", "Save", "it."], [">>fra<<", "Open", "it."]]
@@ -132,7 +132,7 @@ def test_a_text_may_be_decoded_as_one(pair, translator):
     assert translator.translate(TEXT).text != text
     with SpeculativeTranslator.from_pretrained(pair, device="cpu", split=False) as other:
         assert other.translate(TEXT).text == text and other.translate(TEXT, split=True).sentences
-    with pytest.raises(ValueError, match="^split 'no': choose True, False or"):
+    with pytest.raises(ValueError, match="^split 'no': choose True or False or"):
         translator.translate(TEXT, split="no")
 
 

@@ -29,7 +29,7 @@ def make_codec(codes, language="de", tokenizer="moses"):
         words.add_symbol(symbol)
     bpe = {"bpe": "subword_nmt", "bpe_codes": codes} if codes else {}
     chosen = {"tokenizer": tokenizer} if tokenizer else {}
-    return TextCodec(chosen, bpe, ["en", language], words, words)
+    return TextCodec(chosen, bpe, ("en", language), words, words)
 
 
 def test_there_and_back(codes):

@@ -49,21 +49,6 @@ def test_nothing_was_measured(tmp_path):
     assert fastest(tmp_path, "de", {}) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{", "[]", "{}", '{"pairs": {"en-de": {"1": "gad"}}}',
-        '{"pairs": {"en-de": {"1": "sps"}}, "drafter": {"bytes": 5}}',
-        '{"pairs": {"en-de": {"x": "gad"}}, "drafter": {"bytes": 5}}',
-        '{"pairs": {"en-de": [1]}, "drafter": {"bytes": 5}}',
-    ],
-)  # fmt: skip
-def test_a_damaged_file_is_named(folder, text):
-    (folder / measured.MEASURED).write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match="fastest.json: .*delete it"):
-        fastest(folder, "de", {})
-
-
 @pytest.mark.parametrize("content", [b"other", b"longer"])
 def test_another_drafter_was_not_measured(folder, content, caplog):
     """Neither where it has the size of the one that was."""
