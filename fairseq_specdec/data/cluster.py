@@ -20,11 +20,13 @@ from fairseq_specdec.errors import UsageError
 
 from ..commands.own import load_plugin
 from ..io.flag_values import AT_LEAST_1, add_flag
+from ..io.progress import Counter
 from .part import Part
 from .plan import Batches, Plan
 from .teacher import Hypotheses
 from .work import Distillation
 
+logger = logging.getLogger(__name__)
 RETRIES = 3  # of a chunk, or of loading the teacher, after a worker died
 
 
@@ -132,7 +134,7 @@ def _decode_part(ray: Any, job: Distillation, part: Part, workers: Sequence[Any]
     part.plan = ray.get(ready)
     todo = job.todo(part)
     left = len(todo)
-    with job.counter(part, todo) as progress:
+    with Counter(sum(map(part.plan.size, todo)), "sentence", logger) as progress:
         while left:
             (ready,), _ = ray.wait(list(asked))
             worker, answer = asked.pop(ready), ray.get(ready)

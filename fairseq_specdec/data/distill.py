@@ -66,8 +66,8 @@ REFUSED = (
     (lambda args: getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1,
      "--num-shards and --distributed-world-size", "do not shard this command",
      "use --shard i/n, torchrun or a Slurm array"),
-    (lambda args: getattr(args, "upsample_primary", 1) > 1,
-     "--upsample-primary", "repeats sentences", "do so when you train, not here"),
+    (lambda args: not args.path,
+     "--path", "missing", "name the teacher's checkpoint, or several joined by ':'"),
     *((lambda args, name=name: getattr(args, name.replace("-", "_"), None), f"--{name}",
        "has no meaning for distillation", "leave it out")
       for name in ("constraints", "replace-unk", "score-reference", "trace-path")),

@@ -1,8 +1,9 @@
 """From the teacher's outputs to a corpus: order restored, drops counted."""
 
+import collections
 import logging
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from fairseq.data import indexed_dataset
 
 from ..io.progress import bar
 from .part import Part
-from .plan import CODE, REASONS
+from .plan import REASONS
 from .teacher import Hypotheses
 
 logger = logging.getLogger(__name__)
@@ -18,75 +19,70 @@ logger = logging.getLogger(__name__)
 MANY = 0.05
 
 
-class Filters(NamedTuple):
-    """Which of the teacher's outputs are kept."""
-
-    on_length_limit: str = "drop"  # or "keep": outputs cut off at the length limit
-    max_length_ratio: float | None = None  # longer side over shorter side, without </s>
-
-
-def judge(hypotheses: Hypotheses, source: np.ndarray, filters: Filters) -> np.ndarray:
+def judge(
+    hypotheses: Hypotheses, source: np.ndarray, on_length_limit: str, max_length_ratio: float | None
+) -> np.ndarray:
     """Why each sentence is kept or dropped; the first reason that applies counts.
 
     Args:
         hypotheses: n sentences in any order.
         source: int [n], tokens of the sources with </s>, in the same order.
+        on_length_limit: ``drop`` or ``keep`` outputs cut off at the length limit.
+        max_length_ratio: longer side over shorter side, without </s>; None for any.
 
     Returns:
-        int64 [n]: positions in ``REASONS``; 0 is kept.
+        str [n]: names in ``REASONS``; "" is kept.
     """
     lengths = hypotheses.lengths.astype(np.int64)
     spoken = lengths > 0
     source, target = np.maximum(source - 1, 0), np.maximum(lengths - 1, 0)
-    most = np.inf if filters.max_length_ratio is None else filters.max_length_ratio
+    most = np.inf if max_length_ratio is None else max_length_ratio
     longer, shorter = np.maximum(source, target), np.minimum(source, target)
     reasons = {
         "empty_source": source == 0,
         "no_hypothesis": ~spoken,
         "empty_target": target == 0,
-        "length_limit": hypotheses.at_limit & (filters.on_length_limit == "drop"),
+        "length_limit": hypotheses.at_limit & (on_length_limit == "drop"),
         "length_ratio": longer > most * np.maximum(shorter, 1),
     }
-    codes = [CODE[reason] for reason in reasons]
-    return np.select(list(reasons.values()), codes, default=0)
+    return np.select(list(reasons.values()), list(reasons), default="")
 
 
 def write_corpus(
-    part: Part, hypotheses: Hypotheses, filters: Filters, folder: str, destination: str
+    part: Part, hypotheses: Hypotheses, filters: dict[str, Any], folder: str, destination: str
 ) -> dict[str, Any]:
     """Write the distilled corpus of a pair of languages into a folder.
 
     Args:
         hypotheses: of all planned sentences, in any order.
+        filters: of ``judge``.
         destination: what the folder will be, for the log.
 
     Returns:
         ``counts`` and ``tokens`` of the report.
     """
-    corpus, plan, names = part.corpus, part.plan, list(REASONS)
-    dropped = f"dropped.{part.pair}.tsv" if part.pair else "dropped.tsv"
+    corpus, plan = part.corpus, part.plan
+    name = f"dropped.{part.pair}.tsv" if part.pair else "dropped.tsv"
     source = corpus.read(corpus.source, part.task.source_dictionary)
     lengths = np.array([len(source[index]) for index in hypotheses.indices.tolist()])
-    codes = judge(hypotheses, lengths, filters)
-    tokens = _write_pairs(part, source, hypotheses, codes == 0, folder)
-    indices = np.concatenate([hypotheses.indices, plan.left_out])
-    codes = np.concatenate([codes, plan.codes])
-    with open(os.path.join(folder, dropped), "w", encoding="utf-8") as stream:
+    why = judge(hypotheses, lengths, **filters)
+    tokens = _write_pairs(part, source, hypotheses, why == "", folder)
+    found = zip(hypotheses.indices.tolist(), why.tolist())
+    dropped = {**plan.dropped, **{index: reason for index, reason in found if reason}}
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
         stream.write("index\treason\n")
-        for index, code in sorted(zip(indices.tolist(), codes.tolist())):
-            if code:
-                stream.write(f"{index}\t{names[code]}\n")
+        stream.writelines(f"{index}\t{dropped[index]}\n" for index in sorted(dropped))
     corpus.copy_untouched(folder)
-    kept, *lost = np.bincount(codes, minlength=len(REASONS)).tolist()
+    chosen, by_reason = len(lengths) + len(plan.dropped), collections.Counter(dropped.values())
     counts = {
-        "corpus": plan.total, "chosen": len(codes), "kept": kept, "dropped": sum(lost),
-        "reasons": dict(zip(names[1:], lost)),
+        "corpus": plan.total, "chosen": chosen, "kept": chosen - len(dropped),
+        "dropped": len(dropped), "reasons": {reason: by_reason[reason] for reason in REASONS},
     }  # fmt: skip
     logger.log(
         # the corpus may be another one
-        logging.WARNING if sum(lost) > MANY * len(codes) else logging.INFO,
-        "%s: %s of %s sentence pairs kept, %s", os.path.join(destination, dropped), f"{kept:,}",
-        f"{len(codes):,}", losses(counts),
+        logging.WARNING if len(dropped) > MANY * chosen else logging.INFO,
+        "%s: %s of %s sentence pairs kept, %s", os.path.join(destination, name),
+        f"{counts['kept']:,}", f"{chosen:,}", losses(counts),
     )  # fmt: skip
     return {"counts": counts, "tokens": tokens}
 

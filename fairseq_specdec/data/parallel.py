@@ -33,12 +33,12 @@ Pairs = list[tuple[np.ndarray, np.ndarray]]
 
 
 class Text(NamedTuple):
-    """Parallel text."""
+    """Parallel text, with its dictionaries. ``pair``: ``en-de``, of a multilingual drafter."""
 
     corpus: Corpus
-    source: Any  # dictionaries
+    source: Any
     target: Any
-    pair: str | None = None  # ``en-de``, of a multilingual drafter
+    pair: str | None = None
 
 
 def open_text(

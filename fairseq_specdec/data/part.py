@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from fairseq import tasks
+from fairseq import tasks, utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
@@ -16,7 +16,7 @@ from ..io.provenance import digest_of, sha256
 from .corpus import Corpus
 from .folder import data_named
 from .plan import Plan, make_plan, select
-from .teacher import Teacher, teacher_paths
+from .teacher import Teacher
 
 # Besides the flags of the task and of decoding, what the teacher's output depends on.
 _OTHERS = {
@@ -46,13 +46,12 @@ class Part:
         if args.max_tokens is None and args.batch_size is None:
             args.max_tokens = 12000  # fairseq-generate's own default
         self.config = config = convert_namespace_to_omegaconf(args)
-        teacher_paths(config)
         with data_named(args.data):
             self.task = tasks.setup_task(config.task)
         flags = getattr(self.task, "cfg", None) or self.task.args
         split = config.dataset.gen_subset
         self.corpus = Corpus(args.data, split, flags.source_lang, flags.target_lang)
-        if len(self.corpus.splits) > 1 and hasattr(flags, "upsample_primary"):
+        if hasattr(flags, "upsample_primary"):
             flags.upsample_primary = 1  # fairseq's default, -1, cannot join train and train1
         parser = argparse.ArgumentParser()
         TASK_REGISTRY[args.task].add_args(parser)
@@ -62,7 +61,7 @@ class Part:
             **vars(args),
             "source_lang": self.corpus.source,
             "target_lang": self.corpus.target,
-            "path": teacher_paths(config),
+            "path": utils.split_paths(args.path),
         }
         self.settings = {
             flag_of(name): _plain(value)

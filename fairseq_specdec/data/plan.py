@@ -9,9 +9,8 @@ from fairseq.data import BaseWrapperDataset
 
 from fairseq_specdec.errors import UsageError
 
-# Why a sentence is not in the distilled corpus, as it follows "N". The position is its code.
+# Why a sentence is not in the distilled corpus, as it follows "N".
 REASONS = {
-    "kept": "",
     "source_too_long": "sources longer than the teacher can read",
     "exceeds_max_tokens": "longer than --max-tokens",
     "empty_source": "empty sources",
@@ -20,7 +19,6 @@ REASONS = {
     "length_limit": "outputs cut off at the length limit (--max-len-a, --max-len-b)",
     "length_ratio": "outputs of another length than --max-length-ratio allows",
 }
-CODE = {reason: code for code, reason in enumerate(REASONS)}
 
 
 def select(total: int, limit: int | None, fraction: float | None, seed: int) -> np.ndarray:
@@ -54,8 +52,7 @@ class Plan(NamedTuple):
     """All the work on a corpus, the same in every process whatever the number of shards."""
 
     chunks: list[Batches]
-    left_out: np.ndarray  # int64 [D]: corpus indices that are not decoded
-    codes: np.ndarray  # int64 [D]: why, as positions in REASONS
+    dropped: dict[int, str]  # why a sentence of the corpus is not decoded
     total: int  # sentences in the corpus
 
     def size(self, chunk: int) -> int:
@@ -88,18 +85,18 @@ def make_plan(
         chunk_size: sentences to save at once, at least; the last chunk may have less.
         batching: ``max_tokens``, ``max_sentences``, ``required_batch_size_multiple``, ``seed``.
     """
-    codes = np.zeros(len(dataset), dtype=np.int64)
-    if batching.get("max_tokens") is not None:
-        sizes = np.array([dataset.num_tokens(index) for index in range(len(dataset))])
-        codes[sizes > batching["max_tokens"]] = CODE["exceeds_max_tokens"]
-    if source_limit is not None:
-        codes[np.asarray(dataset.src_sizes) > source_limit] = CODE["source_too_long"]
-    left_out, wanted = np.flatnonzero(chosen & (codes != 0)), chosen & (codes == 0)
+    wanted, dropped = chosen.copy(), {}
+    for index in np.flatnonzero(chosen).tolist():
+        if source_limit is not None and dataset.src_sizes[index] > source_limit:
+            dropped[index] = "source_too_long"
+        elif batching.get("max_tokens") and dataset.num_tokens(index) > batching["max_tokens"]:
+            dropped[index] = "exceeds_max_tokens"
+    wanted[list(dropped)] = False
     if not wanted.any():
         raise UsageError(
             "no sentence is left to distil",
             f"{len(dataset)} in the corpus, {int(chosen.sum())} chosen by --limit or "
-            f"--fraction, {len(left_out)} of them too long for --max-source-positions or "
+            f"--fraction, {len(dropped)} of them too long for --max-source-positions or "
             "--max-tokens",
         )
     view = _Selected(dataset, wanted)
@@ -112,4 +109,4 @@ def make_plan(
             held = 0
         chunks[-1].append([int(index) for index in batch])
         held += len(batch)
-    return Plan(chunks, left_out, codes[left_out], len(dataset))
+    return Plan(chunks, dropped, len(dataset))

@@ -36,17 +36,6 @@ def joined(pieces: Sequence[Hypotheses]) -> Hypotheses:
     return Hypotheses(*map(np.concatenate, zip(*pieces)))
 
 
-def teacher_paths(config: Any) -> list[str]:
-    """The checkpoints of ``--path a.pt:b.pt``."""
-    if not config.common_eval.path:
-        raise UsageError("--path", "name the teacher's checkpoint, or several joined by ':'")
-    paths = list(utils.split_paths(config.common_eval.path))
-    for path in paths:
-        if not os.path.isfile(path):
-            raise UsageError("--path", f"{path} does not exist", "name a trained checkpoint")
-    return paths
-
-
 class Teacher:
     """The trained model or ensemble and its generator, as fairseq-generate sets them up. ``task``:
     the fairseq task; its ``build_generator`` decides how to decode, so the plugin's own strategies
@@ -56,16 +45,16 @@ class Teacher:
         self.config, self.task = config, task
         self.cuda = torch.cuda.is_available() and not config.common.cpu
         if self.cuda:
-            torch.cuda.set_device(
-                int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
-            )
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
         overrides = ast.literal_eval(config.common_eval.model_overrides)
-        self.models, self.saved = self._load(teacher_paths(config), overrides, task, "--path")
+        paths = utils.split_paths(config.common_eval.path)
+        self.models, self.saved = self._load(paths, overrides, task, "--path")
         language_model = None
         if config.generation.lm_path is not None:
             overrides["data"] = config.task.data
-            paths = [config.generation.lm_path]
-            language_model = self._load(paths, overrides, None, "--lm-path")[0][0]
+            ((language_model,), _) = self._load(
+                [config.generation.lm_path], overrides, None, "--lm-path"
+            )
         extra = {"lm_model": language_model, "lm_weight": config.generation.lm_weight}
         self.generator = task.build_generator(
             self.models, config.generation, extra_gen_cls_kwargs=extra
@@ -142,14 +131,8 @@ class Teacher:
         flat = [batch for chunk in chunks for batch in chunk]
         if getattr(dataset, "supports_prefetch", False):
             dataset.prefetch([index for batch in flat for index in batch])
-        loader = iter(
-            torch.utils.data.DataLoader(
-                dataset,
-                collate_fn=dataset.collater,
-                batch_sampler=flat,
-                num_workers=self.config.dataset.num_workers,
-            )
-        )
+        how = {"collate_fn": dataset.collater, "num_workers": self.config.dataset.num_workers}
+        loader = iter(torch.utils.data.DataLoader(dataset, batch_sampler=flat, **how))
         for chunk in chunks:
             pieces, seconds = [], 0.0
             for batch in chunk:

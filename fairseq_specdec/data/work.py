@@ -28,7 +28,7 @@ from ..io.flag_values import flag_of
 from ..io.progress import Counter
 from ..io.provenance import digest_of, origin, sha256
 from .corpus import each_pair
-from .merge import Filters, write_corpus
+from .merge import write_corpus
 from .part import Part
 from .teacher import Hypotheses, joined
 
@@ -98,12 +98,11 @@ class Distillation:
             settings = {"--source-lang": None, "--target-lang": None, "pairs": ",".join(pairs)}
         for part in self.parts:
             settings = {**part.settings, **settings}
-        self.drops = Filters(args.on_length_limit, args.max_length_ratio)
-        self.made_with = {"settings": settings, "filters": self.drops._asdict()}
-        self.digest = digest_of(settings)
+        self.drops = {n: getattr(args, n) for n in ("on_length_limit", "max_length_ratio")}
+        self.settings = {**settings, **{flag_of(name): x for name, x in self.drops.items()}}
         self.destination = os.path.abspath(args.dest)
         self.home = self.destination + ".parts"
-        self.directory = os.path.join(self.home, self.digest[:16])
+        self.directory = os.path.join(self.home, digest_of(settings)[:16])
         self.overwrite = args.overwrite
         self._check_destination()
 
@@ -115,15 +114,14 @@ class Distillation:
         """The report of what these settings already made, or None."""
         path = os.path.join(self.destination, REPORT)
         report = read_json(path) if os.path.isfile(path) else {}
-        same = report.get("digest") == self.digest
-        return report if same and report["filters"] == self.made_with["filters"] else None
+        return report if report.get("settings") == self.settings else None
 
     def _check_destination(self) -> None:
         there = self.destination
         if os.path.isfile(os.path.join(there, REPORT)):
             if self.completed() is None and not self.overwrite:
-                report = read_json(os.path.join(there, REPORT))
-                before, now = _flags(report), _flags(self.made_with)
+                before = read_json(os.path.join(there, REPORT)).get("settings", {})
+                now = self.settings
                 changed = (
                     f"{name}: was {before.get(name)}, now is {now.get(name)}"
                     for name in sorted({*before, *now})
@@ -143,16 +141,12 @@ class Distillation:
         chunks = range(shard.rank, len(part.plan.chunks), shard.world)
         return [chunk for chunk in chunks if not os.path.isfile(self.path(part.file(chunk)))]
 
-    def counter(self, part: Part, todo: Sequence[int]) -> Counter:
-        """Counts the sentences of some unfinished chunks."""
-        return Counter(sum(map(part.plan.size, todo)), "sentence", logger)
-
     def decode(self, shard: Shard, merge: bool) -> None:
         """Decode and save this shard's unfinished chunks, or with ``merge`` only plan them."""
         for part in self.parts:
             teacher, dataset = part.load()
             todo = [] if merge else self.todo(part, shard)
-            with self.counter(part, todo) as progress:
+            with Counter(sum(map(part.plan.size, todo)), "sentence", logger) as progress:
                 chunks = [part.plan.chunks[chunk] for chunk in todo]
                 for chunk, made in zip(todo, teacher.decoded(dataset, chunks, progress.add)):
                     self.write(part, chunk, *made)
@@ -214,8 +208,7 @@ class Distillation:
                 sync(os.path.join(building, name))
                 files[name] = sha256(os.path.join(building, name))
             report = {
-                "digest": self.digest,
-                **self.made_with,
+                "settings": self.settings,
                 "corpus": first.corpus.directory,
                 "teacher": first.config.common_eval.path,
                 "command": shlex.join(["specdec-distill", *words]),
@@ -252,9 +245,3 @@ class Distillation:
             "sentences_per_second_and_process": rate,
         }
         return made
-
-
-def _flags(report: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings in a report, by flag."""
-    filters = {flag_of(name): value for name, value in report.get("filters", {}).items()}
-    return {**report.get("settings", {}), **filters}

@@ -34,9 +34,8 @@ def on_cluster(distill, reversal_data, teacher, tmp_path, shared, monkeypatch, t
     return run
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_workers_leave_the_files_of_one_process(on_cluster, undisturbed, workers, same_corpus):
-    assert same_corpus(on_cluster("--ray-workers", workers), undisturbed)
+def test_workers_leave_the_files_of_one_process(on_cluster, undisturbed, same_corpus):
+    assert same_corpus(on_cluster("--ray-workers", 3), undisturbed)
 
 
 def dying(mark, times):
@@ -114,7 +113,7 @@ def test_a_killed_driver_goes_on(
     assert same_corpus(tmp_path / "out", undisturbed)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "somewhere:x"])
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "somewhere:x"])
 def test_no_cluster_at_the_address(distill, reversal_data, teacher, tmp_path, address, toy):
     with pytest.raises(ValueError, match=f"--ray {address}: no cluster answers .*ray start"):
         distill(reversal_data, tmp_path / "out", teacher, *toy.keep, "--ray", address)

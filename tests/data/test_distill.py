@@ -94,11 +94,7 @@ def test_torchrun_in_earnest(
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [[], pytest.param(["--beam", 1], marks=pytest.mark.slow), ["--beam", 3, "--lenpen", 2.0]],
-    ids=str,
-)
+@pytest.mark.parametrize("flags", [[], ["--beam", 3, "--lenpen", 2.0]], ids=str)
 def test_either_engine_makes_the_same_corpus(
     flags, reversal_data, teacher, distill, tmp_path, undisturbed, same_corpus, toy
 ):
@@ -174,8 +170,10 @@ def test_limit_distils_a_subset(reversal_data, teacher, distill, tmp_path, read_
 def test_files_named_for_the_other_direction(
     reversal_data, teacher, distill, tmp_path, read_corpus, toy
 ):
-    flags = [*toy.keep, "--source-lang", "tgt", "--target-lang", "src"]
-    distill(reversal_data, tmp_path / "out", teacher, *flags)
+    """By an ensemble in half precision."""
+    flags = [*toy.keep, "--source-lang", "tgt", "--target-lang", "src", "--bf16"]
+    report = distill(reversal_data, tmp_path / "out", f"{teacher}:{teacher}", *flags)
+    assert report["counts"]["kept"] == toy.size
     before, after = read_corpus(reversal_data), read_corpus(tmp_path / "out")
     assert after.target == before.target and after.source != before.source
 
@@ -193,16 +191,3 @@ def test_numbered_splits_and_missing_targets(
     assert not list((tmp_path / "out").glob("train1.*"))
     expected = read_corpus(undisturbed).source + read_corpus(reversal_data, "test").source
     assert read_corpus(tmp_path / "out").source == expected
-
-
-@pytest.mark.parametrize(
-    "flag", ["--bf16", pytest.param("--fp16", marks=pytest.mark.slow), "ensemble"]
-)
-def test_half_precision_and_ensembles(
-    flag, reversal_data, teacher, distill, tmp_path, read_corpus, undisturbed, toy
-):
-    path, flags = (f"{teacher}:{teacher}", []) if flag == "ensemble" else (teacher, [flag])
-    report = distill(reversal_data, tmp_path / "out", path, *toy.keep, *flags)
-    assert report["counts"]["kept"] == toy.size
-    pairs = zip(read_corpus(tmp_path / "out").target, read_corpus(undisturbed).target)
-    assert sum(one == other for one, other in pairs) > 0.7 * toy.size

@@ -6,8 +6,6 @@ import pytest
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from fairseq_specdec.bench import session
-from fairseq_specdec.data import distill
 from fairseq_specdec.data.folder import data_named, split_named
 
 NO_TEXT = "{}: holds no binarised text .* give the folder that fairseq-preprocess wrote"
@@ -17,41 +15,27 @@ PAIR = ("-s", "src", "-t", "tgt")
 
 
 def of_task(name, *words):
-    """Set up a task of fairseq-generate; ``words`` follow DATA."""
+    """Set up a task of fairseq-generate, and ask for a split; ``words`` follow DATA."""
 
     def run(folder):
         parser = options.get_generation_parser(default_task=name)
         line = [str(folder), "--path", "none.pt", "--task", name, *words]
-        tasks.setup_task(options.parse_args_and_arch(parser, line))
-
-    return run
-
-
-def of_split(name, *words):
-    """Ask such a task for a split."""
-
-    def run(folder):
-        for side in ("src", "tgt"):
-            (folder / f"dict.{side}.txt").write_text("a 1\n", encoding="utf-8")
-        (folder / "train.src-tgt.src.idx").touch()
-        parser = options.get_generation_parser(default_task=name)
-        line = [str(folder), "--path", "none.pt", "--task", name, *PAIR, *words]
         args = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, line))
         tasks.setup_task(args.task).load_dataset("test")
 
     return run
 
 
-def bench(folder, *words):
-    (folder / "v.pt").touch()
-    line = [str(folder), "--path", str(folder / "v.pt"), "--cpu", "--system", "g: --strategy iad"]
-    session.read([*line, *words]).workload()
+def of_split(name, *words):
+    """Where the folder has another split."""
 
+    def run(folder):
+        for side in ("src", "tgt"):
+            (folder / f"dict.{side}.txt").write_text("a 1\n", encoding="utf-8")
+        (folder / "train.src-tgt.src.idx").touch()
+        of_task(name, *PAIR, *words)(folder)
 
-def distilled(folder, *words):
-    (folder / "v.pt").touch()
-    line = [str(folder), "--path", str(folder / "v.pt"), "--dest", str(folder / "out"), *words]
-    distill.prepare(options.parse_args_and_arch(distill.get_parser(), line))
+    return run
 
 
 @pytest.mark.parametrize(
@@ -68,10 +52,6 @@ def distilled(folder, *words):
         (of_split("translation_from_pretrained_bart_specdec", "--langs", "src,tgt"), NO_SPLIT),
         (of_split("translation_multi_simple_epoch_specdec", "--lang-pairs", "src-tgt"), NO_SPLIT),
         (of_split("multilingual_translation_specdec", "--lang-pairs", "src-tgt"), NO_SPLIT),
-        (bench, NO_TEXT),
-        (lambda folder: bench(folder, *PAIR), NO_WORDS),
-        (distilled, NO_TEXT),
-        (lambda folder: distilled(folder, *PAIR, "--task", "translation"), NO_WORDS),
     ],
 )
 def test_what_a_folder_lacks(tmp_path, run, message):

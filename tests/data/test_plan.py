@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_specdec.data.merge import Filters, judge
-from fairseq_specdec.data.plan import REASONS, make_plan, select
+from fairseq_specdec.data.merge import judge
+from fairseq_specdec.data.plan import make_plan, select
 from fairseq_specdec.data.teacher import Hypotheses
 
 EOS = 2
@@ -62,9 +62,7 @@ def test_chunks_hold_every_batch_once_and_are_full(sizes, chunk_size):
 
 def test_what_is_too_long_is_left_out_with_its_reason():
     plan = plan_of(lambda order: [order[:2], order[2:]], 10, max_tokens=8)
-    reasons = [list(REASONS)[code] for code in plan.codes]
-    expected = {1: "exceeds_max_tokens", 3: "source_too_long"}
-    assert dict(zip(plan.left_out.tolist(), reasons)) == expected
+    assert plan.dropped == {1: "exceeds_max_tokens", 3: "source_too_long"}
     assert plan.chunks == [[[0, 2]], [[4]]]
 
 
@@ -77,20 +75,21 @@ def reason(output, source, at_limit=False, **filters):
     """Of one sentence whose output and source have so many tokens beside </s>, or None."""
     tokens = [] if output is None else [5] * output + [EOS]
     arrays = [np.array(each) for each in ([0], [len(tokens)], [at_limit], tokens)]
-    (code,) = judge(Hypotheses(*arrays), np.array([source + 1]), Filters(**filters))
-    return list(REASONS)[code]
+    filters = {"on_length_limit": "drop", "max_length_ratio": None, **filters}
+    (found,) = judge(Hypotheses(*arrays), np.array([source + 1]), **filters)
+    return found
 
 
 @pytest.mark.parametrize(
     "expected, given, filters",
     [
-        ("kept", (1, 1), {}),
+        ("", (1, 1), {}),
         ("empty_source", (1, 0), {}),
         ("no_hypothesis", (None, 2), {}),
         ("empty_target", (0, 2), {}),
         ("length_limit", (2, 2, True), {}),
-        ("kept", (2, 2, True), {"on_length_limit": "keep"}),
-        ("kept", (2, 1), {"max_length_ratio": 2.0}),
+        ("", (2, 2, True), {"on_length_limit": "keep", "max_length_ratio": 1.0}),
+        ("", (2, 1), {"max_length_ratio": 2.0}),
         ("length_ratio", (2, 1), {"max_length_ratio": 1.9}),
         ("length_ratio", (1, 4), {"max_length_ratio": 3.0}),
         ("empty_source", (0, 0, True), {"max_length_ratio": 1.0}),  # the first
