@@ -35,7 +35,7 @@ from fairseq_specdec.bench.timing import System
 from fairseq_specdec.bench.workload import refuse
 from fairseq_specdec.commands.own import reporting
 from fairseq_specdec.decoding.strategies import STRATEGIES
-from fairseq_specdec.io.atomic import write_bytes
+from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.flag_values import flag_of
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -245,7 +245,8 @@ class PeersBench(Bench):
                 process.close()
         for each in plots.draw(results) if self.options.plots else []:
             path = os.path.join(self.options.plots, f"{each.name}.png")
-            write_bytes(path, each.png, make_folder=True)
+            with replacing(path, "wb", make_folder=True) as stream:
+                stream.write(each.png)
         return results
 
     @functools.cached_property

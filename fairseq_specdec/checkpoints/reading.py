@@ -16,7 +16,6 @@ import torch
 
 from fairseq_specdec.engine.native.packed_file import KEY
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.atomic import naming
 from fairseq_specdec.io.contents import check_content
 
 from .allowed import NAMES, OURS
@@ -57,28 +56,23 @@ def check_regular(path: Any) -> None:
 def load_pickle(file: Any) -> Any:
     """Content of a file that ``torch.save`` wrote, on the CPU; nothing that it names is imported.
 
-    Args:
-        file: a path or an open file.
-
-    Raises:
-        RefusedCheckpointError: it names what no checkpoint holds, or is damaged; in one line.
-        OSError: it cannot be read; names the file.
+    ``file``: a path or an open file. Raises RefusedCheckpointError: it names what no checkpoint
+    holds, or is damaged.
     """
     name = _named(file)
     check_regular(name)
     check_content(name, "a checkpoint")
-    with naming(name):
-        try:
-            return _load(name if os.path.isfile(name) else file)
-        except (UsageError, OSError):
-            raise
-        except Exception as error:  # torch, zipfile and pickletools raise whatever they meet
-            text = (str(error).split("WeightsUnpickler error:")[-1].strip().splitlines() or [""])[0]
-            if any(each in str(error) for each in _DAMAGED) or not text:
-                text = "it is cut off or damaged"
-            remedy = "do not use it" if text.startswith("it names") else "is the file complete?"
-            problem = f"cannot be read as a checkpoint ({text[:200]})"
-            raise RefusedCheckpointError(name, problem, remedy) from error
+    try:
+        return _load(name if os.path.isfile(name) else file)
+    except (UsageError, OSError):
+        raise
+    except Exception as error:  # torch, zipfile and pickletools raise whatever they meet
+        text = (str(error).split("WeightsUnpickler error:")[-1].strip().splitlines() or [""])[0]
+        if any(each in str(error) for each in _DAMAGED) or not text:
+            text = "it is cut off or damaged"
+        remedy = "do not use it" if text.startswith("it names") else "is the file complete?"
+        problem = f"cannot be read as a checkpoint ({text[:200]})"
+        raise RefusedCheckpointError(name, problem, remedy) from error
 
 
 def load_checkpoint(file: Any) -> Any:

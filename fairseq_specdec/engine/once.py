@@ -1,6 +1,5 @@
 """What generators of the same models share, such as packed weights."""
 
-import threading
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -19,7 +18,7 @@ class Once:
 
     def __init__(self) -> None:
         self._made: dict[Hashable, Any] = {}
-        self._lock = Lock(threading.RLock)  # making one may take others
+        self._lock = Lock()  # making one may take others
 
     def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
         """What ``make`` gave for this key."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from fairseq_specdec.io.forks import renew_in_children
+from fairseq_specdec.io.forks import RENEWED
 from fairseq_specdec.io.provenance import cores
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Threads:
             concurrent.futures.ThreadPoolExecutor, count, "specdec-async"
         )
         self._pool = self._begin()
-        renew_in_children(self)
+        RENEWED.add(self)
 
     def renew(self) -> None:
         """Leave the parent's threads. Those of OpenMP are missing too, and torch waits for them."""

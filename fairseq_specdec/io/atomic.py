@@ -48,28 +48,13 @@ def sync(path: PathLike) -> None:
 
 
 @contextlib.contextmanager
-def naming(path: PathLike, temporary: str | None = None) -> Iterator[None]:
-    """Give a file's name to the system's errors inside that have none, or that of ``temporary``.
-
-    Python names the file where opening fails, and not where reading, writing or closing does.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno and error.filename in (None, temporary):
-            error.filename = os.fspath(path)
-        raise
-
-
-@contextlib.contextmanager
 def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Iterator[IO[Any]]:
     """Open a hidden temporary file beside ``path``; rename it on success, remove it on failure.
 
     Args:
         path: the final name; an existing file is replaced in one step.
         mode: ``"w"`` for UTF-8 text with line feeds, ``"wb"`` for bytes.
-        make_folder: make the folder of ``path`` where it does not exist; otherwise that is an
-            error, as where the folder may have been removed by another process.
+        make_folder: make the folder of ``path`` where it does not exist.
 
     Raises:
         OSError: the disk is full, the folder cannot be written, or ``path`` is a pipe or a device;
@@ -83,50 +68,43 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
     temporary = os.path.join(folder, f".{name}.tmp-{own_suffix()}")
     as_text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        with naming(path, temporary):
-            with open(temporary, mode, **as_text) as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, path)
+        with open(temporary, mode, **as_text) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
     except BaseException as error:
-        # Half a file would only use space on a disk that may be full.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # half a file would only fill the disk
             os.remove(temporary)
-        # torch.save raises an error of its own where it closes what could not be written.
-        before = error.__context__ if isinstance(error, RuntimeError) else None
-        if isinstance(before, OSError) and before.filename is None:
-            before.filename = os.fspath(path)
-            raise before from None
+        # torch.save raises a RuntimeError where it closes what could not be written.
+        cause = error.__context__ if isinstance(error, RuntimeError) else error
+        if isinstance(cause, OSError) and cause.errno and cause.filename in (None, temporary):
+            cause.filename = os.fspath(path)
+            raise cause from None
         raise
     sync(folder)
 
 
-def write_bytes(path: PathLike, content: bytes, make_folder: bool = False) -> None:
-    """Write a file whole or not at all; arguments and errors as of :func:`replacing`."""
-    with replacing(path, "wb", make_folder) as stream:
-        stream.write(content)
-
-
 def write_text(path: PathLike, text: str, make_folder: bool = False) -> None:
-    """Write UTF-8 text whole or not at all; arguments and errors as of :func:`replacing`."""
-    write_bytes(path, text.encode("utf-8"), make_folder)
+    """Write UTF-8 text whole or not at all; arguments and errors are those of ``replacing``."""
+    with replacing(path, "w", make_folder) as stream:
+        stream.write(text)
 
 
 def write_json(path: PathLike, value: Any, make_folder: bool = False) -> None:
-    """Write ``value`` as indented JSON, its keys in the order that they have. Raises OSError: as
-    :func:`replacing`. Raises ValueError: a number in it is not finite, which JSON cannot hold."""
+    """Write indented JSON whole or not at all, its keys in the order that they have. Raises
+    ValueError: a number in it is not finite, which JSON cannot hold."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n", make_folder)
 
 
 def read_json(path: PathLike) -> dict[str, Any]:
-    """Read a JSON object. Raises ValueError: the file holds none."""
+    """Read a JSON object. Raises UsageError: the file holds none."""
     with open(path, encoding="utf-8") as stream:
         try:
             value = json.load(stream)
+            if not isinstance(value, dict):
+                raise ValueError(f"it holds a {type(value).__name__}")
         except ValueError as error:
-            raise UsageError(os.fspath(path), f"not valid JSON ({error})", "delete it") from error
-    if not isinstance(value, dict):
-        raise UsageError(os.fspath(path), "not a JSON object", "delete it")
+            raise UsageError(os.fspath(path), f"no JSON object ({error})", "delete it") from error
     return value

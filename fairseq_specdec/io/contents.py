@@ -5,7 +5,7 @@ import re
 
 from fairseq_specdec.errors import UsageError
 
-from .atomic import PathLike, naming
+from .atomic import PathLike
 
 # What a file begins with, after a byte order mark; what that is, and the remedy.
 _BEGINNINGS = (
@@ -20,13 +20,12 @@ class WrongFileError(UsageError):
 
 
 def check_content(path: PathLike, kind: str) -> None:
-    """Refuse a file that is empty, a pointer of Git LFS or a web page, by its first bytes. Raises
-    WrongFileError: says what it is, and the remedy. What is no regular file is left to its reader.
-    ``kind``: what it should be, as "a checkpoint".
-    """
+    """Refuse a file that is empty, a pointer of Git LFS or a web page, by its first bytes. What is
+    no regular file is left to its reader. ``kind``: what it should be, as "a checkpoint". Raises
+    WrongFileError: says what it is, and the remedy."""
     if not os.path.isfile(path):
         return
-    with naming(path), open(path, "rb") as stream:
+    with open(path, "rb") as stream:
         head = stream.read(512)
     for beginning, what, remedy in _BEGINNINGS:
         if re.match(rb"(\xef\xbb\xbf)?" + beginning, head, re.IGNORECASE):

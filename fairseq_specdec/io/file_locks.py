@@ -3,9 +3,6 @@
 import contextlib
 import errno
 import os
-import pathlib
-import socket
-import time
 from collections.abc import Iterator
 
 from filelock import FileLock, Timeout
@@ -19,31 +16,15 @@ UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 @contextlib.contextmanager
 def alone(path: str, owner: str) -> Iterator[None]:
     """Hold the file of this name, and remove it at the end; its folder is made where there is
-    none. Nothing is held where the file system has no locks.
-
-    Args:
-        owner: flag and value that another process is working for, for the error.
-
-    Raises:
-        UsageError: another process holds it.
-    """
-    lock, file = FileLock(path, timeout=0, thread_local=False), pathlib.Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    gone = contextlib.suppress(FileNotFoundError)  # the folder may be removed with all in it
+    none. Nothing is held where the file system has no locks. ``owner``: flag and value that the
+    holder works for. Raises UsageError: another process holds it."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    lock = FileLock(path, timeout=0, thread_local=False)
     try:
         lock.acquire()
-        since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-        with gone:
-            file.write_text(f"process {os.getpid()} on {socket.gethostname()}, since {since}")
     except Timeout:
-        holder = ""
-        with gone:
-            holder = file.read_text()
-        raise UsageError(
-            "",
-            f"{owner} is being written by {holder or 'another process'}",
-            "wait until it has ended, or choose another folder",
-        ) from None
+        remedy = "wait until it has ended, or choose another folder"
+        raise UsageError("", f"{owner} is being written by another process", remedy) from None
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise
@@ -51,5 +32,6 @@ def alone(path: str, owner: str) -> Iterator[None]:
         yield
     finally:
         if lock.is_locked:
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # its folder may be gone
+                os.remove(path)
             lock.release()

@@ -10,19 +10,13 @@ from fairseq_specdec.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Numbers; NaN is in no range.
-
-    Attributes:
-        least, most: the ends.
-        whole: whole numbers only.
-        above, below: without the end.
-    """
+    """Numbers; NaN is in no range."""
 
     least: float = 0
     most: float = math.inf
-    whole: bool = False
-    above: bool = False
-    below: bool = False
+    whole: bool = False  # whole numbers only
+    above: bool = False  # without the lower end
+    below: bool = False  # without the upper end
 
     def __contains__(self, value: Any) -> bool:
         return bool(
@@ -53,11 +47,10 @@ def flag_of(name: str) -> str:
 
 def check_value(flag: str, value: Any, values: Values) -> None:
     """Refuse a value that is none of ``values``."""
-    if isinstance(values, Range):
-        if value not in values:
-            raise UsageError(f"{flag} {value}", f"must be {values}")
-    elif value not in values:
-        raise UsageError(f"{flag} {value}", f"choose one of {', '.join(values)}")
+    if value not in values:
+        words = isinstance(values, tuple)
+        problem = f"choose one of {', '.join(values)}" if words else f"must be {values}"
+        raise UsageError(f"{flag} {value}", problem)
 
 
 def numbers(text: str, flag: str) -> tuple[int, ...]:
@@ -70,14 +63,9 @@ def numbers(text: str, flag: str) -> tuple[int, ...]:
 
 
 def flag(default: Any, text: str, values: Values | None = None, otherwise: Any = None) -> Any:
-    """A dataclass's field that fairseq makes a flag of. Its help is made from all of these.
-
-    Args:
-        default: where the flag is not given.
-        text: what the flag sets.
-        values: what it takes; None: anything of its type.
-        otherwise: what the default means, where its value does not say it.
-    """
+    """A dataclass's field that fairseq makes a flag of. Its help is made from ``text``, what the
+    flag sets, ``values``, what it takes (None: anything of its type), and ``otherwise``, what the
+    default means, where its value does not say it."""
     metadata = {"help": _help(text, values, default, otherwise), "values": values}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -93,9 +81,8 @@ def check_flags(settings: Any, config: Any) -> None:
     """Refuse values out of range; None, of a flag that was not given, passes."""
     for field in dataclasses.fields(config):
         values = field.metadata.get("values")
-        value = getattr(settings, field.name) if values else None
-        if values and value is not None:
-            check_value(flag_of(field.name), value, values)
+        if values and getattr(settings, field.name) is not None:
+            check_value(flag_of(field.name), getattr(settings, field.name), values)
 
 
 class InRange(argparse.Action):
@@ -119,13 +106,9 @@ def add_flag(
     otherwise: Any = None,
     **settings: Any,
 ) -> Any:
-    """Add a flag to a parser, or a group of one; its help is made as that of ``flag``.
-
-    Args:
-        names: as ``"--source-lang -s"``.
-        default: False makes a switch.
-        settings: more of ``add_argument``; of one that is ``required`` there is no default.
-    """
+    """Add a flag (``names``, as ``"--source-lang -s"``) to a parser, or a group of one; its help is
+    made as that of ``flag``. A default of False makes a switch. ``settings``: more of
+    ``add_argument``; of one that is ``required`` there is no default."""
     if isinstance(values, Range):
         settings = {"metavar": "N", "action": InRange, "values": values, **settings}
     elif values:

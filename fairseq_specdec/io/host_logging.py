@@ -13,19 +13,17 @@ def host_logging_kept() -> Iterator[None]:
     root logger a handler and that level, and then logs that tensorboardX is missing. Versions: all.
 
     ``basicConfig`` does nothing where the root logger has a handler. It gets Python's own handler
-    of last resort, so that what other threads log meanwhile is shown as before. Where fairseq was
-    imported earlier, nothing changes.
+    of last resort, so that what other threads log meanwhile is shown as before.
     """
     root, fairseq = logging.getLogger(), logging.getLogger("fairseq")
-    stand_in = logging.lastResort or logging.NullHandler()
-    alone = not root.handlers
+    stand_in = None if root.handlers else logging.lastResort or logging.NullHandler()
     level = fairseq.level
-    if alone:
+    if stand_in is not None:
         root.addHandler(stand_in)
     fairseq.setLevel(logging.WARNING)
     try:
         yield
     finally:
         fairseq.setLevel(level)
-        if alone:
+        if stand_in is not None:
             root.removeHandler(stand_in)

@@ -6,6 +6,7 @@ stdout is never written to, so that a command's output can be piped while its ba
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import sys
 import time
@@ -45,25 +46,23 @@ logs_above = logging_redirect_tqdm
 
 
 class Counter:
-    """Counts what is done: a bar on a terminal; else a log line after 5 seconds, then one a minute.
-
-    A context manager; :meth:`add` counts progress.
-    """
+    """Counts what is done: a bar on a terminal; else a log line after 5 seconds, then one a
+    minute. ``initial``: how much was done before."""
 
     def __init__(
-        self, total: int, unit: str, logger: Any, initial: int = 0, title: str | None = None
+        self, total: int, unit: str, logger: logging.Logger, initial: int = 0, title: str = ""
     ) -> None:
-        self._bar = bar(title=title, total=total, initial=initial, unit=unit)
-        self._planned, self._unit, self._logger = total - initial, unit, logger
-        self._title = f"{title}: " if title else ""
+        self._bar = bar(title=title or None, total=total, initial=initial, unit=unit)
+        self._logger, self._planned, self._done = logger, total - initial, 0
+        self._said = f"{title + ': ' if title else ''}%d of {self._planned} {unit}"
+        self._said += "es" if unit.endswith("ch") else "s"
         self._began = time.monotonic()
         self._due = self._began + FIRST_LOG
-        self._done = 0
 
     def __enter__(self) -> Counter:
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     def add(self, count: int) -> None:
@@ -75,6 +74,5 @@ class Counter:
             self._due = now + LOG_EVERY
             rate = self._done / (now - self._began)
             minutes = math.ceil((self._planned - self._done) / rate / 60)
-            unit = self._unit + ("es" if self._unit.endswith("ch") else "s")
-            done = f"{self._title}{self._done} of {self._planned} {unit}"
-            self._logger.info("%s, %.1f per second, about %d min left", done, rate, minutes)
+            words = f"{self._said}, %.1f per second, about %d min left"
+            self._logger.info(words, self._done, rate, minutes)

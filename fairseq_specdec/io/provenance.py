@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -14,17 +15,16 @@ from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
-from .atomic import PathLike, naming
+from .atomic import PathLike
 
-PIECE = 1 << 20  # bytes read at a time
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def sha256(path: PathLike) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
-    with naming(path), open(path, "rb") as stream:
-        for piece in iter(lambda: stream.read(PIECE), b""):
+    with open(path, "rb") as stream:
+        while piece := stream.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
 
@@ -38,16 +38,13 @@ def commit(checkout: str = CHECKOUT) -> str:
     """The git commit of a checkout, with ``-dirty`` where it has changes; else ``"unknown"``.
     ``checkout``: its root folder; by default of the one that this file is in. An installed copy has
     none, even inside another project's checkout."""
-    if not os.path.exists(os.path.join(checkout, ".git")):
-        return "unknown"
     command = ["git", "-C", checkout, "describe", "--always", "--dirty", "--abbrev=40"]
-    try:
-        done = subprocess.run(
-            [*command, "--exclude=*"], check=True, capture_output=True, text=True, timeout=30
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return done.stdout.strip()
+    command.append("--exclude=*")
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        if os.path.exists(os.path.join(checkout, ".git")):
+            options: dict[str, Any] = {"check": True, "capture_output": True, "timeout": 30}
+            return subprocess.run(command, text=True, **options).stdout.strip()
+    return "unknown"
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
@@ -64,19 +61,15 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 def origin(packages: Iterable[str]) -> dict[str, Any]:
     """What every record of a result holds: time (UTC, in ISO 8601), commit, and versions of
     ``packages``."""
-    return {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": commit(),
-        "versions": versions(packages),
-    }
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"time": now, "commit": commit(), "versions": versions(packages)}
 
 
 def cpu() -> str:
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
+    """The processor's name."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        if found := re.search(r"^model name\s*:\s*(.+)", lines.read(), re.MULTILINE):
+            return found[1]
     return platform.processor() or platform.machine()
 
 
@@ -90,8 +83,3 @@ def cores() -> int:
 def memory_bytes() -> int:
     """The machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def load() -> list[float]:
-    """The machine's load averages over 1, 5 and 15 minutes."""
-    return [round(each, 2) for each in os.getloadavg()]

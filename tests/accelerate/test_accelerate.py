@@ -229,7 +229,7 @@ def test_a_folder_is_one_runs(accelerate, toy, stopping, tmp_path):
         accelerate("--trainpref", "x", "--validpref", "x", "-s", "src", "-t", "tgt", data=toy)
 
     def second():
-        with pytest.raises(SystemExit, match="--out: .*out is being written by process .*wait"):
+        with pytest.raises(SystemExit, match="--out: .*out is being written by another process"):
             accelerate("--hours", 1)
 
     stopping.then = second

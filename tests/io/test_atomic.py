@@ -7,23 +7,12 @@ import re
 import sys
 
 import pytest
-from fairseq import checkpoint_utils
 
-from fairseq_specdec.checkpoints.reading import load_checkpoint
-from fairseq_specdec.io.atomic import (
-    check_new_file,
-    read_json,
-    replacing,
-    write_bytes,
-    write_json,
-    write_text,
-)
-from fairseq_specdec.io.provenance import sha256
+from fairseq_specdec.io.atomic import check_new_file, read_json, replacing, write_json, write_text
 
 resource = pytest.importorskip("resource")
 
 LIMIT = 1 << 16
-UNREADABLE = "/proc/self/mem"  # a regular file whose first byte cannot be read
 
 
 def _write_too_much(folder, replace):
@@ -31,9 +20,9 @@ def _write_too_much(folder, replace):
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
     path = os.path.join(folder, "out")
     if replace:
-        write_bytes(path, b"old")
+        write_text(path, "old")
     try:
-        write_bytes(path, bytes(2 * LIMIT))
+        write_text(path, "x" * 2 * LIMIT)
     except OSError as error:
         named = path in str(error)
         sys.exit(0 if error.errno in (errno.EFBIG, errno.ENOSPC) and named else 3)
@@ -69,6 +58,7 @@ def test_a_folder_that_is_not_there_or_no_folder_is_named(tmp_path):
     for path in (tmp_path / "gone" / "out.json", tmp_path / "file" / "out.json"):
         with pytest.raises(OSError, match=str(path)):
             write_json(str(path), {})
+    write_json(tmp_path / "new" / "deeper" / "out.json", {}, make_folder=True)
 
 
 def test_a_pipe_or_device_is_not_replaced(tmp_path):
@@ -77,18 +67,11 @@ def test_a_pipe_or_device_is_not_replaced(tmp_path):
     (tmp_path / "link").symlink_to("/dev/null")
     for path in (tmp_path / "pipe", tmp_path / "link"):
         with pytest.raises(OSError, match=f"no regular file: '{path}'"):
-            write_bytes(path, b"x")
+            write_text(path, "x")
         with pytest.raises(ValueError, match=f"--out {path}: is no regular file; name a file"):
             check_new_file(str(path), "--out")
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_folder_is_made_where_that_is_asked_for(tmp_path):
-    path = tmp_path / "new" / "deeper" / "out.json"
-    write_json(path, {}, make_folder=True)
-    write_json(path, {"again": 1}, make_folder=True)
-    assert read_json(path) == {"again": 1}
 
 
 def test_until_it_is_whole_a_file_has_a_hidden_name_of_its_own(tmp_path):
@@ -113,7 +96,7 @@ def test_both_the_file_and_its_folder_reach_the_disk(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", lambda *paths: events.append("rename") or rename(*paths))
-    write_bytes(tmp_path / "out", b"x")
+    write_text(tmp_path / "out", "x")
     assert events[0].startswith(".out.tmp-") and events[1:] == ["rename", tmp_path.name]
 
 
@@ -122,27 +105,12 @@ def test_text_and_json_are_utf8_with_line_feeds_whatever_the_locale(tmp_path):
     path = tmp_path / "out"
     write_text(path, "ü\r\n\n")
     assert path.read_bytes() == "ü\r\n\n".encode()
-    with replacing(path) as stream:
-        stream.write("ü\r\n\n")
-    assert path.read_bytes() == "ü\r\n\n".encode()
     write_json(path, {"b": "ü", "a": [1]})
     assert path.read_text(encoding="utf-8") == '{\n "b": "ü",\n "a": [\n  1\n ]\n}\n'
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(path, {"a": float("nan")})
     assert read_json(path)["a"] == [1] and list(tmp_path.iterdir()) == [path]
-    for text, message in (("[", "not valid JSON"), ("[1]", "not a JSON object")):
+    for text in ("[", "[1]"):
         path.write_text(text)
-        with pytest.raises(ValueError, match=rf"out: {message}"):
+        with pytest.raises(ValueError, match="out: no JSON object"):
             read_json(path)
-
-
-# ---- errors of the system that name no file ------------------------------------------------------
-
-
-@pytest.mark.skipif(not os.path.isfile(UNREADABLE), reason="needs Linux's /proc")
-@pytest.mark.parametrize("read", [
-    load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu, sha256,
-])  # fmt: skip
-def test_readers_name_the_file(read):
-    with pytest.raises(OSError, match=f": '{UNREADABLE}'"):
-        read(UNREADABLE)

@@ -21,7 +21,6 @@ DAMAGES = {
     "empty": (lambda data: b"", "is empty"),
     "truncated": (lambda data: data[: len(data) // 2], ""),
 }
-every_damage = pytest.mark.parametrize("damage", DAMAGES)
 # The folder, the file, and what is passed to read it, with the folder's path instead of {}.
 READ = [
     ("toy", "verifier.pt", {}),
@@ -33,7 +32,7 @@ READ = [
     *(("nllb", name, None) for name in ("model.safetensors", "sentencepiece.bpe.model")),
     *(("marian", name, None) for name in ("pytorch_model.bin", "source.spm", "config.json")),
 ]
-COMMANDS = ["--path verifier.pt", "--path other.pt:verifier.pt", "--path verifier.pt:other.pt",
+COMMANDS = ["--path verifier.pt", "--path other.pt:verifier.pt",
             "--path other.pt --bpe subword_nmt --bpe-codes codes",
             "--path other.pt --bpe sentencepiece --sentencepiece-model pieces.model"]  # fmt: skip
 
@@ -58,7 +57,7 @@ def damage_file(path, damage):
     return message
 
 
-@every_damage
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("where, name, given", READ)
 def test_the_file_is_named(pair, tmp_path, where, name, given, damage):
     folder = shutil.copytree(pair if where == "toy" else STORED / where, tmp_path / "model")
@@ -72,8 +71,7 @@ def test_the_file_is_named(pair, tmp_path, where, name, given, damage):
             SpeculativeTranslator.from_pretrained(folder, **more).translate("w1 w2")
 
 
-@every_damage
-@pytest.mark.parametrize("flags", COMMANDS)
+@pytest.mark.parametrize("damage, flags", [*zip(DAMAGES, COMMANDS)])
 def test_a_command_of_fairseq_names_the_file(pair, tmp_path, loaded_python, flags, damage):
     folder = shutil.copytree(pair, tmp_path / "model")
     name = re.findall(r"verifier\.pt|codes$|pieces\.model", flags)[0]

@@ -27,7 +27,7 @@ def path(tmp_path):
 def test_one_at_a_time_and_nothing_stays(path):
     for _ in range(2):
         with alone(path, "--out: here"):
-            holder = f"--out: here is being written by process {os.getpid()} on .*; wait until"
+            holder = "--out: here is being written by another process; wait until"
             with pytest.raises(ValueError, match=holder), alone(path, "--out: here"):
                 pass
             assert os.path.exists(path)
@@ -39,7 +39,7 @@ def test_a_process_that_is_killed_holds_nothing(path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(words, **pipes) as holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(ValueError, match=f"process {holder.pid} on"), alone(path, ""):
+        with pytest.raises(ValueError, match="another process"), alone(path, ""):
             pass
         holder.kill()
         holder.wait()

@@ -8,15 +8,8 @@ import pytest
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
-from fairseq_specdec.io.flag_values import (
-    AT_LEAST_1,
-    SHARE,
-    Range,
-    add_flag,
-    check_flags,
-    check_value,
-    flag,
-)
+from fairseq_specdec.io import flag_values
+from fairseq_specdec.io.flag_values import AT_LEAST_1, SHARE, Range, add_flag, check_flags, flag
 
 
 @pytest.mark.parametrize(
@@ -36,7 +29,7 @@ def test_a_range_describes_what_it_holds(values, words, within, without):
     assert all(each in values for each in within)
     for each in without:
         with pytest.raises(ValueError, match=f"^--rate {each}: must be {words}$"):
-            check_value("--rate", each, values)
+            flag_values.check_value("--rate", each, values)
 
 
 @dataclasses.dataclass

@@ -29,36 +29,28 @@ utils.import_user_module(types.SimpleNamespace(user_dir=PATH))
 """
 
 
-@pytest.fixture
-def states_of(tmp_path):
+def states_of(folder, *modules, prepare="", **more):
     """(logging before and after each import, stdout and stderr) of a fresh Python."""
-
-    def run(*modules, prepare="", **more):
-        environment = dict(os.environ, PYTHONPATH=os.path.dirname(PACKAGE), OMP_NUM_THREADS="1")
-        environment.pop("LOGLEVEL", None)
-        words = [*modules, str(tmp_path / "states.json")]
-        done = subprocess.run(
-            [sys.executable, "-c", REPORT.format(prepare=prepare), *words],
-            cwd=str(tmp_path), env=dict(environment, **more), capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-4000:]
-        return json.loads((tmp_path / "states.json").read_text()), done.stdout + done.stderr
-
-    return run
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(PACKAGE), "LOGLEVEL": "INFO", **more}
+    words = [*modules, str(folder / "states.json")]
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT.format(prepare=prepare), *words],
+        cwd=folder, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads((folder / "states.json").read_text()), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
     "prepare",
     [
-        "",
         "logging.lastResort = None",
         "logging.basicConfig(level=logging.INFO, stream=sys.stdout)",
         "logging.getLogger('fairseq').setLevel(logging.ERROR)",
     ],
-    ids=["untouched", "no last resort", "own handler", "own level"],
 )
-def test_a_host_keeps_its_logging(states_of, prepare):
-    states, log = states_of("fairseq_specdec", "fairseq_specdec.hub", prepare=prepare)
+def test_a_host_keeps_its_logging(tmp_path, prepare):
+    states, log = states_of(tmp_path, "fairseq_specdec", "fairseq_specdec.hub", prepare=prepare)
     assert states == states[:1] * 3
     assert log == ""
 
@@ -67,9 +59,9 @@ def test_a_host_keeps_its_logging(states_of, prepare):
     "command, levels",
     [("train", {40}), ("generate", {10, 20})],  # of generate by the release of fairseq
 )
-def test_commands_of_fairseq_log_as_without_the_plugin(states_of, tmp_path, command, levels):
+def test_commands_of_fairseq_log_as_without_the_plugin(tmp_path, command, levels):
     """fairseq-train sets logging up by LOGLEVEL; fairseq-generate comes after fairseq itself."""
     (tmp_path / "plugin.py").write_text(USER_DIR.replace("PATH", repr(PACKAGE)))
-    states, _ = states_of("fairseq_cli." + command, "plugin", LOGLEVEL="ERROR")
+    states, _ = states_of(tmp_path, "fairseq_cli." + command, "plugin", LOGLEVEL="ERROR")
     assert states[1] == states[2] and states[1][1:] == [["StreamHandler"], 0]
     assert states[1][0] in levels

@@ -7,21 +7,16 @@ import subprocess
 import sys
 from importlib import metadata
 
-import pytest
 import torch
 
 import fairseq_specdec
 from fairseq_specdec.io import provenance
 
 
-@pytest.mark.parametrize("size", [0, provenance.PIECE, 2 * provenance.PIECE + 7])
-def test_a_files_hash_is_that_of_all_its_bytes(size, tmp_path):
-    content = bytes(range(251)) * (size // 251 + 1)
-    (tmp_path / "file").write_bytes(content[:size])
-    assert provenance.sha256(tmp_path / "file") == hashlib.sha256(content[:size]).hexdigest()
-
-
-def test_a_digest_depends_on_values_and_not_on_the_order_of_keys():
+def test_a_digest_depends_on_all_bytes_or_values_and_not_on_the_order_of_keys(tmp_path):
+    content = bytes(range(251)) * 9000
+    (tmp_path / "file").write_bytes(content)
+    assert provenance.sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
     one = provenance.digest_of({"a": 1, "b": [2, 3]})
     assert one == provenance.digest_of({"b": [2, 3], "a": 1}) and len(one) == 64
     assert one != provenance.digest_of({"a": 1, "b": [3, 2]})
@@ -71,4 +66,3 @@ def test_the_machine_is_described():
     assert provenance.cpu() and "\n" not in provenance.cpu()
     assert 1 <= provenance.cores() <= os.cpu_count()
     assert provenance.memory_bytes() > 1 << 28
-    assert len(provenance.load()) == 3
