@@ -115,11 +115,9 @@ def _steps(args: argparse.Namespace) -> Job:
     logger.info("compare: %s", report.without_drafter(job))
     try:
         if job.fitting.layers < LEAST_LAYERS:
+            problem = f"{job.path} has {job.fitting.layers} decoder layers"
             remedy = "drafting with 2 layers would cost as much as verifying, and no drafter pays. "
-            remedy += "Use --strategy greedy or iad"
-            raise UsageError(
-                "--path", f"{job.path} has {job.fitting.layers} decoder layers", remedy
-            )
+            raise UsageError("--path", problem, f"{remedy}Use --strategy greedy or iad")
         job = job._replace(hours=measuring.time_to_make(job))
         steps.distil(job)
         counts = job.state.results("distil")["counts"]

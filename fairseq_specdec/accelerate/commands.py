@@ -5,6 +5,7 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
@@ -112,12 +113,10 @@ class Job(NamedTuple):
         return [self.use(pair, size) for pair in self.pairs for size in self.args.batch_sizes]
 
     def of_pair(self, pair: str, task: str = "translation_specdec") -> list[str]:
-        """The flags that decode a pair. ``task``: where the verifier's own is fairseq's
-        translation."""
+        """The flags that decode a pair. ``task``: where the verifier's is fairseq's translation."""
         source, _, target = pair.partition("-")
-        if self.task:
-            return [*self.task, "-s", source, "-t", target]
-        return one_pair(source, target, task)
+        own = [*self.task, "-s", source, "-t", target]
+        return own if self.task else one_pair(source, target, task)
 
     def of_all(self, task: str = "translation_specdec") -> list[str]:
         """The flags that distil and train all pairs at once."""
@@ -139,15 +138,15 @@ class Job(NamedTuple):
 
 def distill(job: Job, dest: str, limit: int | None, shared: bool = True) -> list[str]:
     """Distil ``limit`` sentences of the training split or all, ``shared`` by the cluster."""
-    # Small batches use less memory, and on a CPU larger ones are no quicker.
-    own = ["--max-tokens", "2048" if job.cpu else "8192"]
-    own += ["--skip-invalid-size-inputs-valid-test", *job.device("--fp16")]
-    own += ["--limit", str(limit)] if limit is not None else []
-    if shared and job.args.ray is not None:
-        own += ["--ray", job.args.ray]
-        own += ["--ray-workers", str(job.args.ray_workers)] if job.args.ray_workers else []
+    given: dict[str, Any] = {"--limit": limit}
+    if shared:
+        given.update({"--ray": job.args.ray, "--ray-workers": job.args.ray_workers})
     # Outputs that run on are cut off sooner than in decoding, and dropped.
-    own += words_of({k: v for k, v in job.generation.items() if not k.startswith("--max-len")})
+    given.update({k: v for k, v in job.generation.items() if not k.startswith("--max-len")})
+    # Small batches use less memory, and on a CPU larger ones are no quicker.
+    own = ["--max-tokens", "2048" if job.cpu else "8192", *job.device("--fp16")]
+    own += ["--skip-invalid-size-inputs-valid-test"]
+    own += words_of({k: str(v) for k, v in given.items() if v is not None})
     words = distill_flags(own, PLUGIN, job.path, dest, job.of_all(), job.args.beam)
     return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]
 
@@ -202,10 +201,9 @@ def measure(
 ) -> list[str]:
     """Measure ways to decode a pair against stock fairseq on validation sentences, at all beams."""
     systems: list[str] = []
-    for beam in job.beams:
-        for way in ways:
-            flags = _command([*strategy(job, way), "--beam", beam])
-            systems += ["--system", f"{row_of(way, beam)}: {flags}"]
+    for beam, way in product(job.beams, ways):
+        flags = _command([*strategy(job, way), "--beam", beam])
+        systems += ["--system", f"{row_of(way, beam)}: {flags}"]
     return [
         PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
         *job.of_pair(pair), *words_of(job.generation), "--gen-subset", "valid",
@@ -219,11 +217,9 @@ def measure(
 def environment(job: Job) -> dict[str, str]:
     """Environment of the steps' processes: this package first, few threads."""
     paths = [os.path.dirname(PLUGIN), os.environ.get("PYTHONPATH", "")]
-    threads = str(job.args.threads)
-    return dict(
-        os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), OMP_NUM_THREADS=threads,
-        MKL_NUM_THREADS=threads, **ALLOCATION,
-    )  # fmt: skip
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), **ALLOCATION}
+    own.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(job.args.threads)))
+    return {**os.environ, **own}
 
 
 def here(path: str) -> str:
@@ -249,15 +245,13 @@ def decode(job: Job, pair: str, way: str, beam: int, size: int) -> str:
 def further(job: Job, fastest: Mapping[str, str]) -> list[tuple[str, str]]:
     """What else the models are used with: (what for, command). ``fastest``: the way of each pair.
     None of a verifier with language tokens that was not converted, which fairseq alone decodes."""
-    if job.converted is None and job.task:
-        return []
     programs = {"translate text": "specdec-translate", "serve": "specdec-serve"}
-    return [
-        (use, _of_model(job, program, pair, way))
-        for pair, way in fastest.items()
-        for use, program in programs.items()
-        if use == "serve" or job.converted is None
-    ]
+    if job.converted is not None:  # ``decode`` names the other
+        del programs["translate text"]
+    elif job.task:
+        return []
+    pairs = product(fastest.items(), programs.items())
+    return [(use, _of_model(job, name, *each)) for each, (use, name) in pairs]
 
 
 def _command(words: Iterable[Any]) -> str:

@@ -21,7 +21,7 @@ from ..data.folder import data_named, splits
 from ..decoding.builder import check_verifier
 from ..families.own_flags import task_of
 from ..families.subwords import marked
-from ..hub.command_line import verifier_of
+from ..hub.command_line import model_named, verifier_of
 from ..hub.converted_text import codec_of
 from ..hub.described import Described, describe
 from ..hub.loading import find
@@ -55,19 +55,14 @@ def find_model(args: argparse.Namespace) -> dict[str, Any]:
     if args.path is None and args.model is None:
         raise UsageError("MODEL", "missing", "name a checkpoint, or a folder with verifier.pt")
     verifier, data = verifier_of(args)
-    try:
+    with model_named(args):
         place = find(verifier, None, data, "greedy")
-    except UsageError as error:
-        spelled = {"path": "MODEL"} if args.path is None else {"data": "DATA"} if args.model else {}
-        error.original = error.original.reworded(spelled.get)
-        raise
     if len(place.verifiers) > 1:
         raise UsageError(f"--path {verifier}", "a drafter is trained for one model", "name one")
     args.path = place.verifiers[0]
     state = read_state("--path", args.path)
     if "decoder.mask_embedding" in state["model"]:
-        remedy = "name the model that it is to speed up"
-        raise UsageError("--path", f"{args.path} is a drafter", remedy)
+        raise UsageError("--path", f"{args.path} is a drafter", "name the model to speed up")
     if "encoder.embed_tokens.weight" not in state["model"]:
         remedy = "drafters of this kind read one. Use --strategy iad or sps for a language model"
         raise UsageError("--path", f"{args.path} holds no encoder of text", remedy)
@@ -122,10 +117,8 @@ def _flags(cfg: Any, names: str, prefix: str = "--") -> list[str]:
     words: list[str] = []
     for name in names.split():
         value, flag = getattr(cfg, name), prefix + name.replace("_", "-")
-        if isinstance(value, bool):
-            words += [flag] * value
-        else:
-            words += [flag, str(getattr(value, "value", value))]
+        text = str(getattr(value, "value", value))
+        words += [flag] * value if isinstance(value, bool) else [flag, text]
     return words
 
 
@@ -192,11 +185,8 @@ def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
 
 def binarise(job: Job, described: Sequence[Described]) -> None:
     """Run fairseq-preprocess on --trainpref and --validpref. Where these have sources alone, the
-    verifier translates those of valid; the distillation does it with those of train.
-
-    Args:
-        described: a converted model, whose text is plain; sources alone are read.
-    """
+    verifier translates those of valid; the distillation does it with those of train. The text of a
+    converted model (``described``) is plain; sources alone are read."""
     data, prefixes = job.args.data, [job.args.trainpref, job.args.validpref]
     source, target = job.languages
     alone = bool(described) or not any(os.path.isfile(f"{each}.{target}") for each in prefixes)

@@ -71,22 +71,17 @@ def recommend(job: Job) -> list[Best]:
 def without_drafter(job: Job) -> list[Best]:
     """The fastest way at each beam, one sentence of the first pair at a time, by the rows of
     :func:`compare`."""
-    use = job.use(job.pairs[0], 1)
-    others = set(WAYS) - set(job.ways)
     rows = job.state.results("compare")["rows"].items()
+    others = set(WAYS) - set(job.ways)
     rows = {name: row for name, row in rows if name.partition(",")[0] not in others}
-    return [fastest(rows, use, beam) for beam in job.beams]
+    return [fastest(rows, job.use(job.pairs[0], 1), beam) for beam in job.beams]
 
 
-def rows_of(
-    job: Job, pair: str, ways: Sequence[str], sizes: Sequence[int], sentences: int
-) -> dict[str, Any]:
-    """Figures of a pair by batch size and row."""
-    run(job, commands.measure(job, pair, ways, sizes, sentences), "measure.log")
-    return {
-        str(part["batch_size"]): {row["system"]: row for row in part["rows"]}
-        for part in read_json(job.file("measured.json"))["runs"]
-    }
+def rows_of(job: Job, *measured: Any) -> dict[str, Any]:
+    """Figures by batch size and row. ``measured``: arguments of ``commands.measure``."""
+    run(job, commands.measure(job, *measured), "measure.log")
+    runs = read_json(job.file("measured.json"))["runs"]
+    return {str(each["batch_size"]): {r["system"]: r for r in each["rows"]} for each in runs}
 
 
 def compare(job: Job) -> None:

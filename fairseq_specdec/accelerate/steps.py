@@ -97,8 +97,7 @@ def distil(job: Job) -> None:
         began = time.monotonic()
         distilled, trained, pairs = rates(job)
         pilot = time.monotonic() - began
-        most = one_epoch(job.hours * 3600 - pilot, distilled, trained)
-        most = max(FEWEST, most // pairs)
+        most = max(FEWEST, one_epoch(job.hours * 3600 - pilot, distilled, trained) // pairs)
         limit = most if limit is None else min(limit, most)
         logger.info(
             "distil: %.0f sentences per second, in training %.0f, so at most %d%s",
@@ -112,14 +111,10 @@ def distil(job: Job) -> None:
 
 
 def one_epoch(seconds: float, distilled: float, trained: float) -> int:
-    """How many sentences to distil, in ``seconds`` for that and for training.
-
-    As many as the updates that fit after it go over once; fewer, and so more epochs, where training
-    is so fast that distilling would take more than ``DISTILLING`` of the time.
-
-    Args:
-        distilled, trained: sentences per second of distilling and of training.
-    """
+    """How many sentences to distil, in ``seconds`` for that and for training: as many as the
+    updates that fit after it go over once; fewer, and so more epochs, where training is so fast
+    that distilling would take more than ``DISTILLING`` of the time. ``distilled``, ``trained``:
+    sentences per second."""
     share = min(DISTILLING, trained / (distilled + trained))
     return int(share * max(0.0, seconds) * distilled)
 

@@ -36,6 +36,7 @@ READ = frozenset("""
     nat.nonautoregressive_transformer.NATransformerModel transformer_lm.TransformerLanguageModel
 """.split())  # fmt: skip
 _OWN = __name__.split(".")[0] + "."
+RECOGNISER = "load_pretrained_encoder_from"  # whose encoder a speech model began with
 
 
 class Source(NamedTuple):
@@ -45,14 +46,15 @@ class Source(NamedTuple):
     state: Any = None
 
 
-_source: contextvars.ContextVar[Source | None] = contextvars.ContextVar("_source", default=None)
+# What settings are read or built from; None: a command line.
+source: contextvars.ContextVar[Source | None] = contextvars.ContextVar("source", default=None)
 # Whether what is read and built is decoded by this project.
 ours: contextvars.ContextVar[bool] = contextvars.ContextVar("ours", default=False)
 
 
 def building_from(path: Any, state: Any = None) -> contextlib.AbstractContextManager[None]:
     """Models built inside come from this checkpoint's settings; ``state`` is its content."""
-    return held(_source, Source(str(path), state))
+    return held(source, Source(str(path), state))
 
 
 def known_architectures_only() -> contextlib.AbstractContextManager[None]:
@@ -60,20 +62,9 @@ def known_architectures_only() -> contextlib.AbstractContextManager[None]:
     return held(ours, True)
 
 
-def now_read(path: Any, state: Any) -> None:
-    """What is built from now on, until ``building_from`` ends, comes from this checkpoint."""
-    if _source.get() is not None:
-        _source.set(Source(str(path), state))
-
-
-def source() -> Source | None:
-    """The checkpoint whose settings are read or built from; None for a command line's."""
-    return _source.get()
-
-
 def built_from() -> str | None:
-    """Its file."""
-    known = _source.get()
+    """The file of the checkpoint whose settings are built from."""
+    known = source.get()
     return None if known is None else known.path
 
 
@@ -89,9 +80,8 @@ def build(original: Any, cfg: Any, task: Any, known: Source, *args: Any, **kwarg
         if OwnTask(known.state).reverses(task):
             remedy = "exchange --source-lang and --target-lang"
             raise RefusedCheckpointError(known.path, "translates in the other direction", remedy)
-        recogniser = "load_pretrained_encoder_from"  # whose encoder a speech model began with
-        if get_setting(cfg, recogniser) is not None:
-            set_setting(cfg, **{recogniser: None})  # all weights are in the checkpoint
+        if get_setting(cfg, RECOGNISER) is not None:
+            set_setting(cfg, **{RECOGNISER: None})  # all weights are in the checkpoint
     parse_settings_as_literals()  # modules of fairseq that were loaded since
     try:
         with held(ours, for_us):
@@ -106,15 +96,11 @@ def build(original: Any, cfg: Any, task: Any, known: Source, *args: Any, **kwarg
 def _check_architecture(name: Any, model: str, path: str) -> None:
     """Raise for an architecture that this project does not build; ``model`` is its class."""
     trusted = [word.strip() for word in os.environ.get(VARIABLE, "").split(",")]
-    read = {_MODELS + each for each in READ}
-    if name in trusted or model in read or model.startswith(_OWN):
+    if name in trusted or model.startswith(_OWN) or model in {_MODELS + each for each in READ}:
         return
-    raise RefusedCheckpointError(
-        path,
-        f"its architecture {name} ({model}) is not built from a checkpoint, since its code may "
-        "run settings of the file, or open files that they name",
-        f"if you trust the file, set {VARIABLE}={name}",
-    )
+    problem = f"its architecture {name} ({model}) is not built from a checkpoint, since its code "
+    problem += "may run settings of the file, or open files that they name"
+    raise RefusedCheckpointError(path, problem, f"if you trust the file, set {VARIABLE}={name}")
 
 
 def registered(name: Any, path: str) -> Any:
@@ -123,10 +109,7 @@ def registered(name: Any, path: str) -> Any:
 
     model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if model is None:
-        raise RefusedCheckpointError(
-            path,
-            f"its architecture {name} is not registered",
-            "name the folder that registers it by --user-dir (its __init__.py may import "
-            "fairseq_specdec.tasks)",
-        )
+        remedy = "name the folder that registers it by --user-dir (its __init__.py may import "
+        remedy += "fairseq_specdec.tasks)"
+        raise RefusedCheckpointError(path, f"its architecture {name} is not registered", remedy)
     return model

@@ -40,11 +40,9 @@ def named_by(flag: str, path: str) -> Iterator[None]:
     except UsageError as error:
         raise UsageError(flag, error) from error
     except Exception as error:  # torch and fairseq each raise their own
-        raise UsageError(
-            flag,
-            f"{path} holds no model that can be read ({type(error).__name__}: {str(error)[:300]})",
-            "is the file complete?",
-        ) from error
+        said = f"{type(error).__name__}: {str(error)[:300]}"
+        problem = f"{path} holds no model that can be read ({said})"
+        raise UsageError(flag, problem, "is the file complete?") from error
 
 
 def read_state(flag: str, path: str) -> dict[str, Any]:

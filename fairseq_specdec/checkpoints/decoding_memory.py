@@ -30,10 +30,9 @@ _RANDOM = {
     for kind in ("uniform", "normal")
 }
 
+Packed = contextvars.ContextVar[dict[str, Any] | None]
 # Packed weights of the files that were read, by their paths; None outside of ``only_to_decode``.
-_decoding: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
-    "_decoding", default=None
-)
+_decoding: Packed = contextvars.ContextVar("_decoding", default=None)
 
 
 @contextlib.contextmanager
@@ -48,11 +47,8 @@ def only_to_decode() -> Iterator[None]:
 
 def loading(whole: bool, command: bool) -> contextlib.AbstractContextManager[None]:
     """The weights of models loaded inside stay in their files if the models are only decoded.
-
-    Args:
-        whole: the files hold whole models, for a task of this project.
-        command: fairseq-generate or fairseq-interactive may have asked for them; else it is only
-            who is inside ``only_to_decode``.
+    ``whole``: the files hold whole models, for a task of this project. ``command``:
+    fairseq-generate or fairseq-interactive may have asked for them, not ``only_to_decode`` alone.
     """
     begun = _decoding.get()
     if whole and begun is None and command and fairseq_command() in DECODING:
@@ -74,12 +70,10 @@ def take_packed(path: Any, state: dict[str, Any]) -> None:
     if stored is None:
         return
     if packed is None:
-        raise RefusedCheckpointError(
-            path,
-            "its weights are packed for decoding alone, with fairseq-generate or "
-            "fairseq-interactive and a task of this project, or from Python without keep_weights",
-            "use the checkpoint that they were packed from",
-        )
+        problem = "its weights are packed for decoding alone, with fairseq-generate or "
+        problem += "fairseq-interactive and a task of this project, or from Python without "
+        remedy = "use the checkpoint that they were packed from"
+        raise RefusedCheckpointError(path, f"{problem}keep_weights", remedy)
     _fitting(path, packed_file.check, stored)
     state["model"].update(packed_file.hollow(stored))
     packed[str(path)] = stored

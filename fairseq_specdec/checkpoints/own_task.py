@@ -28,29 +28,39 @@ SUFFIX = "_specdec"
 
 
 class OwnTask:
-    """The task of a checkpoint's training.
-
-    Args:
-        state: the checkpoint's content; whatever it lacks is not known.
-
-    Attributes:
-        name: fairseq's task, as ``--task`` takes it: of one that decodes with this project, the
-            task that it was made of; ``translation`` where the checkpoint names none.
-    """
+    """The task of a checkpoint's training. ``state``: the checkpoint's content; whatever it lacks
+    is not known. ``name``: fairseq's task, as ``--task`` takes it: of one that decodes with this
+    project, the task that it was made of; ``translation`` where the checkpoint names none."""
 
     def __init__(self, state: Any) -> None:
         state = state if isinstance(state, dict) else {}
         args = state.get("args")  # with the settings of the model too, whose name is _name
         self._settings = settings_of(state if args is None else {"args": args}, "task")
-        name = self._get("_name" if args is None else "task")
+        name = self.get("_name" if args is None else "task")
         if getattr(_registered(name), "decodes_speculatively", False):
             stock = name[: -len(SUFFIX)] if name.endswith(SUFFIX) else STOCK
             name = stock if _registered(stock) is not None else STOCK
         self.name = name if isinstance(name, str) else STOCK
 
-    def _get(self, name: str) -> Any:
+    def get(self, name: str) -> Any:
+        """A setting in plain values; None where the checkpoint has none."""
         value = get_setting(self._settings, name)
         return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+
+    def listed(self, name: str) -> list[str]:
+        """Names that a setting holds in one string or in a list."""
+        value = self.get(name)
+        return value.split(",") if isinstance(value, str) else list(value or ())
+
+    def languages(self) -> list[str] | None:
+        """In the order of their tokens; None where the settings do not say, [] without tokens."""
+        if self.get("lang_pairs") is None:  # one pair
+            return self.listed("langs")
+        pairs = {language for pair in self.listed("lang_pairs") for language in pair.split("-")}
+        if self.get("lang_tok_style") is None:  # multilingual_translation
+            has = self.get("encoder_langtok") is not None or self.get("decoder_langtok")
+            return sorted(pairs) if has else []
+        return None if self.get("lang_dict") else self.listed("langs") or sorted(pairs)
 
     @property
     def decodes_here(self) -> bool:
@@ -60,42 +70,34 @@ class OwnTask:
     def reverses(self, task: Any) -> bool:
         """Whether it translated one pair of languages, and ``task`` goes the other way."""
         sides = ("source_lang", "target_lang")
-        own = [self._get(side) for side in sides]
-        now = [_setting(task, side) for side in sides]
-        several = self._get("lang_pairs")
+        own, now = [self.get(side) for side in sides], [_setting(task, side) for side in sides]
+        several = self.get("lang_pairs")
         return not several and None not in own and own[0] != own[1] and own == now[::-1]
 
     def differences(self, task: Any) -> list[str]:
         """What a task of this project does otherwise than training did with tokens of languages,
         with the remedies."""
-        known = _registered(self.name)
-        same = known is not None and isinstance(task, known)
-        flags, texts = _FLAGS.get(self.name, ()) if same else (), []
+        known, texts = _registered(self.name), []
+        if known is None or not isinstance(task, known):
+            return []
+        flags = _FLAGS.get(self.name, ())
         for name in [name for name in _TOKENS if name in flags]:
-            here, flag = _setting(task, name) or "", flag_of(name)
-            there = self._get(name)
+            here, there, flag = _setting(task, name) or "", self.get(name), flag_of(name)
             there = here if there is None else there or ""
             value = "" if there is True else f" {there}"
             remedy = f"had {flag}{value}; pass it" if there else "was without it; leave it out"
             texts += [f"{flag}: training {remedy}"] if there != here else []
-        return texts + (self._order(task) if "langs" in flags else [])
-
-    def _order(self, task: Any) -> list[str]:
-        """The same of the languages whose tokens the task adds to its dictionary."""
-        langs = _listed(self._get("langs"))
-        if not langs and not self._get("lang_dict"):
-            pairs = _listed(self._get("lang_pairs"))
-            langs = sorted({each for pair in pairs for each in pair.split("-")})
+        trained = self.languages() if "langs" in flags else None
         words = task.target_dictionary
         held = set(words.symbols[: getattr(words, "words_in_file", None)])
-        there, here = (
-            [each for each in names if not held & {f"__{each}__", f"[{each}]"}]
-            for names in (langs, task.langs)
+        order, now = (
+            [each for each in names or () if not held & {f"__{each}__", f"[{each}]"}]
+            for names in (trained, trained and task.langs)
         )
-        if not langs or there == here:
-            return []
-        text = f"--langs: {','.join(here)} is not training's order, so that languages are taken for"
-        return [f"{text} others; pass --langs {','.join(langs)}"]
+        if order != now:
+            said = f"--langs: {','.join(now)} is not training's order, so that languages are taken"
+            texts.append(f"{said} for others; pass --langs {','.join(trained or ())}")
+        return texts
 
     def flags(self, ours: bool = False) -> str:
         """The words of a command line that decode with it, as far as the checkpoint has them."""
@@ -103,19 +105,12 @@ class OwnTask:
         if _registered(self.name) is None:
             words[:0] = ["--user-dir", "FOLDER_THAT_REGISTERS_IT"]
         for name in _FLAGS.get(self.name, ()):
-            value = self._get(name)
+            value = self.get(name)
             if isinstance(value, (list, tuple)):
                 value = ",".join(map(str, value))
-            if value is True:
-                words.append(flag_of(name))
-            elif value and value != _UNSAID.get(name):
-                words += [flag_of(name), str(value)]
+            if value and value != _UNSAID.get(name):
+                words += [flag_of(name)] if value is True else [flag_of(name), str(value)]
         return " ".join(map(shlex.quote, words))
-
-
-def _listed(names: Any) -> list[str]:
-    """Names that a flag holds in one string or in a list."""
-    return names.split(",") if isinstance(names, str) else list(names or ())
 
 
 def _setting(task: Any, name: str) -> Any:
@@ -124,8 +119,8 @@ def _setting(task: Any, name: str) -> Any:
     return getattr(settings, name, None)
 
 
-def _registered(name: Any) -> type | None:
+def _registered(name: Any) -> Any:
+    """fairseq's class of a task; None of an unknown one."""
     from fairseq.tasks import TASK_REGISTRY
 
-    kind: type | None = TASK_REGISTRY.get(name) if isinstance(name, str) else None
-    return kind
+    return TASK_REGISTRY.get(name) if isinstance(name, str) else None

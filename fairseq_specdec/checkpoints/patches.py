@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import os
+import re
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,25 +15,19 @@ from typing import Any
 import torch
 
 from fairseq_specdec.compat.patch import wrap_once
-from fairseq_specdec.errors import MissingFileError, UsageError
+from fairseq_specdec.errors import MissingFileError
 
-from .architectures import build, building_from, built_from, now_read, ours, registered, source
+from .architectures import Source, build, building_from, built_from, ours, registered, source
 from .content import UNTRAINED, architecture
 from .decoding_memory import attach_packed, built, loading, take_packed
-from .interpolations import check_lines
 from .own_task import STOCK, OwnTask
 from .reading import check_regular, load_model, load_pickle
 from .settings import RefusedCheckpointError
 
 logger = logging.getLogger(__name__)
 
-_FIX = "check_checkpoints"
 _SIDES = {"encoder": "source", "decoder": "target"}
 _REMEDY = "binarise the text with the model's dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
-
-
-class MisfitError(UsageError):
-    """A model whose embeddings do not have the sizes of the task's dictionaries."""
 
 
 def _torch_with(load: Callable[[Any], Any]) -> types.ModuleType:
@@ -65,13 +60,12 @@ def check_checkpoints() -> None:
         checkpoint_utils.torch = _torch_with(load_model)
         # What a process sends has been read and checked by it; its settings are objects by then.
         distributed_utils.torch = _torch_with(load_pickle)
-    wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _FIX, _read)
-    wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _FIX, _load)
-    wrap_once(checkpoint_utils, "_upgrade_state_dict", _FIX, _upgrade)
-    wrap_once(dataclass_utils, "override_module_args", _FIX, _override)
-    wrap_once(models, "build_model", _FIX, _build)
-    wrap_once(utils, "parse_embedding", _FIX, lambda original, path: (
-        {} if ours.get() else original(path)))  # fmt: skip
+    wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _read)
+    wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _load)
+    wrap_once(checkpoint_utils, "_upgrade_state_dict", _upgrade)
+    wrap_once(dataclass_utils, "override_module_args", _override)
+    wrap_once(models, "build_model", _build)
+    wrap_once(utils, "parse_embedding", lambda stock, path: {} if ours.get() else stock(path))
 
 
 def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -79,7 +73,8 @@ def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     with building_from(path):
         state = original(path, *args, **kwargs)
     take_packed(path, state)
-    now_read(path, state)
+    if source.get() is not None:  # what is built from now on comes from this file
+        source.set(Source(str(path), state))
     return state
 
 
@@ -100,13 +95,12 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
             if "loading state_dict" not in str(error):
                 raise
             detail = " ".join(str(error).splitlines()[1:2]).strip()[:200]
-            raise RefusedCheckpointError(
-                built_from(),
-                f"its weights are not those that its settings describe ({detail})",
-                "leave out --model-overrides" if given.get("arg_overrides") else "use another file",
-            ) from error
+            problem = f"its weights are not those that its settings describe ({detail})"
+            overridden = given.get("arg_overrides")
+            remedy = "leave out --model-overrides" if overridden else "use another file"
+            raise RefusedCheckpointError(built_from(), problem, remedy) from error
         attach_packed(loaded[0], filenames)
-        known = source()
+        known = source.get()
     if known is not None and for_us:
         for text in OwnTask(known.state).differences(given["task"]):
             logger.warning("%s: %s", known.path, text)
@@ -135,15 +129,16 @@ def _upgrade(original: Any, state: Any) -> Any:
 
 def _override(original: Any, args: Any) -> Any:
     lines, deleted = original(args)
-    known = source()
-    if known is not None:
-        check_lines(lines, known.path)
+    for name, _, choice in (line.partition("=") for line in lines if built_from() is not None):
+        if "." not in name and not re.fullmatch(r"[\w-]*", choice):  # Hydra opens a file by it
+            problem = f"its {name} {choice[:80]!r} is no name"
+            raise RefusedCheckpointError(built_from(), problem, "do not use this file")
     return lines, deleted
 
 
 def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
     def make() -> Any:
-        known = source()
+        known = source.get()
         if known is None:
             return original(cfg, *args, **kwargs)
         task, rest = (args[0], args[1:]) if args else (kwargs.pop("task"), ())
@@ -171,4 +166,4 @@ def check_sizes(state: Any, path: str, task: Any) -> None:
         if own.name != STOCK:
             flags = own.flags(getattr(task, "decodes_speculatively", False))
             remedy = f"its task {own.name} may have added some: decode it with {flags}, or {remedy}"
-        raise MisfitError(path, f"trained with {' and '.join(sizes)}", remedy)
+        raise RefusedCheckpointError(path, f"trained with {' and '.join(sizes)}", remedy)

@@ -45,6 +45,10 @@ def plain_settings(state: Any, path: str) -> Any:
     ``argparse.Namespace`` and omegaconf's nodes, which become the plain values that they hold.
     Nothing is resolved: text with ``${`` in it is refused, since omegaconf would replace it by
     another setting, by an environment variable (``oc.env``) or by whatever a resolver returns.
+    fairseq converts ``args`` by writing each setting into a line of Hydra's grammar, where escapes
+    (``"'\\x24{oc.env:HOME}'"``), quoted parts (``"'$' '{oc.env:HOME}'"``) and backslashes
+    (``"$\\{oc.env:HOME\\}"``) become interpolations: there every ``$`` is refused, and a backslash
+    beside a quotation mark.
 
     Raises:
         RefusedCheckpointError: names the file and the setting.
@@ -53,7 +57,7 @@ def plain_settings(state: Any, path: str) -> Any:
         return state
     for part, kind in (("args", argparse.Namespace), ("cfg", dict)):
         if state.get(part) is not None:
-            settings = _Plain(path).of(state[part], part, 0)
+            settings = _Plain(path, part == "args").of(state[part], part, 0)
             if type(settings) is not kind:
                 problem = f"its {part} is a {type(settings).__name__}, not a {kind.__name__}"
                 raise RefusedCheckpointError(path, problem, "is it a fairseq checkpoint?")
@@ -62,11 +66,15 @@ def plain_settings(state: Any, path: str) -> Any:
 
 
 class _Plain:
-    """Rebuilds the settings of one file, a bounded number of them."""
+    """Rebuilds the settings of one file, a bounded number of them. ``written``: Hydra reads them
+    as lines."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._left = _MOST
+    def __init__(self, path: str, written: bool) -> None:
+        self._path, self._written, self._left = path, written, _MOST
+
+    def _interpolates(self, text: str) -> bool:
+        quoted = "\\" in text and ("'" in text or '"' in text)
+        return "$" in text or quoted if self._written else "${" in text
 
     def _refuse(self, problem: str) -> NoReturn:
         raise RefusedCheckpointError(self._path, problem, "do not use it")
@@ -79,7 +87,7 @@ class _Plain:
         if type(value) is Node:  # it holds None for a missing value, text for an interpolation
             value = vars(value).get("_val", vars(value).get("_content"))
         kind = type(value)
-        if kind is str and "${" in value:
+        if kind in (str, bytes) and self._interpolates(value if kind is str else repr(value)):
             self._refuse(
                 f"its setting {name} holds the interpolation {value[:80]!r}, which would be "
                 "replaced by another setting or an environment variable"
@@ -93,7 +101,8 @@ class _Plain:
         made = {}
         for key, item in (value if isinstance(value, dict) else vars(value)).items():
             if isinstance(value, dict):
-                sound = type(key) in (int, float, bool) or (type(key) is str and "${" not in key)
+                sound = type(key) in (int, float, bool)
+                sound = sound or (type(key) is str and not self._interpolates(key))
             else:
                 sound = type(key) is str and key.isidentifier() and not key.startswith("__")
             if not sound:

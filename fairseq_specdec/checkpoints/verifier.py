@@ -8,11 +8,8 @@ from typing import Any
 from fairseq import checkpoint_utils, models, quantization_utils
 from fairseq.data import Dictionary
 
-from fairseq_specdec.errors import UsageError
-
 from .architectures import known_architectures_only
 from .content import named_by
-from .patches import MisfitError
 
 
 class Dictionaries:
@@ -53,15 +50,13 @@ def placeholder(size: int) -> Dictionary:
 
 
 def load_models(
-    flag: str, paths: Sequence[str], task: Any, misfit: str = "", state: Any = None,
-    **options: Any,
-) -> tuple[list[Any], Any]:  # fmt: skip
+    flag: str, paths: Sequence[str], task: Any, state: Any = None, **options: Any
+) -> tuple[list[Any], Any]:
     """Build the models of checkpoints for this project, on the CPU, one by one.
 
     Args:
         flag: that names them.
         task: whose dictionaries they have, or ``Dictionaries``.
-        misfit: what is added to the error where the dictionaries have other sizes.
         state: the content of the first file, where it has been read.
         options: of fairseq's ``load_model_ensemble``.
 
@@ -75,11 +70,8 @@ def load_models(
     saved = None
     for path in paths:
         with named_by(flag, path), known_architectures_only():
-            try:
-                built, saved = checkpoint_utils.load_model_ensemble(
-                    [path], task=task, state=state, **options
-                )
-            except MisfitError as error:
-                raise UsageError("", f"{error}{misfit}") from error
+            built, saved = checkpoint_utils.load_model_ensemble(
+                [path], task=task, state=state, **options
+            )
         made, state = made + built, None
     return made, saved

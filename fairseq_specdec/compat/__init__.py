@@ -43,6 +43,3 @@ def apply() -> None:
     """Patch every fault of the installed libraries; a second call changes nothing."""
     for fix in FIXES:
         fix()
-
-
-__all__ = ["FIXES", "apply"] + [fix.__name__ for fix in FIXES]

@@ -19,7 +19,7 @@ def run_swish() -> None:
     from fairseq import utils
     from fairseq.modules import conformer_layer  # noqa: F401  (before the name is replaced)
 
-    wrap_once(utils, "get_activation_fn", "run_swish", _get_activation_fn)
+    wrap_once(utils, "get_activation_fn", _get_activation_fn)
 
 
 def _get_activation_fn(original: Any, activation: str) -> Any:

@@ -18,7 +18,7 @@ def keep_last_batch() -> None:
     """
     from fairseq.data import data_utils
 
-    wrap_once(data_utils, "batch_by_size", "keep_last_batch", _batch_by_size)
+    wrap_once(data_utils, "batch_by_size", _batch_by_size)
 
 
 def _batch_by_size(original: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:

@@ -23,11 +23,10 @@ def strip_better_transformer() -> None:
     from fairseq.modules import transformer_layer
 
     layer = transformer_layer.TransformerEncoderLayerBase
-    fix = "strip_better_transformer"
-    wrap_once(layer, "upgrade_state_dict_named", fix, _upgrade_state_dict_named)
+    wrap_once(layer, "upgrade_state_dict_named", _upgrade_state_dict_named)
     if "_load_from_state_dict" not in vars(layer):  # defined by 0.12.2 alone, for the copies
         return
-    wrap_once(layer, "__init__", fix, _init_without_duplicates)
+    wrap_once(layer, "__init__", _init_without_duplicates)
     del layer._load_from_state_dict  # so that nn.Module's own is used
 
 

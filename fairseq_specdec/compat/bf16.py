@@ -18,7 +18,7 @@ def bf16_without_tpu() -> None:
     from fairseq import options, utils
 
     if getattr(utils, "xm", None) is None:
-        wrap_once(options, "parse_args_and_arch", "bf16_without_tpu", _parse_args_and_arch)
+        wrap_once(options, "parse_args_and_arch", _parse_args_and_arch)
 
 
 def _parse_args_and_arch(
@@ -42,7 +42,7 @@ def math_attention_for_bf16_on_cpu() -> None:
     """
     from fairseq import trainer
 
-    wrap_once(trainer.Trainer, "__init__", "math_attention_for_bf16_on_cpu", _init_trainer)
+    wrap_once(trainer.Trainer, "__init__", _init_trainer)
 
 
 def _init_trainer(original: Any, self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:

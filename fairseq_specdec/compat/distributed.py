@@ -21,9 +21,8 @@ def torchrun_without_gpu() -> None:
     """
     from fairseq.distributed import utils
 
-    fix = "torchrun_without_gpu"
-    wrap_once(utils, "infer_init_method", fix, _infer_init_method)
-    wrap_once(utils, "_infer_torch_distributed_launch_init", fix, _infer_launch_init)
+    wrap_once(utils, "infer_init_method", _infer_init_method)
+    wrap_once(utils, "_infer_torch_distributed_launch_init", _infer_launch_init)
 
 
 def _infer_init_method(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:

@@ -17,9 +17,8 @@ def take_tasks_of_the_hub() -> None:
     from fairseq import checkpoint_utils
     from fairseq.dataclass import utils
 
-    fix = "take_tasks_of_the_hub"
-    wrap_once(checkpoint_utils, "load_model_ensemble_and_task", fix, _load)
-    wrap_once(utils, "overwrite_args_by_name", fix, _overwrite)
+    wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _load)
+    wrap_once(utils, "overwrite_args_by_name", _overwrite)
     checkpoint_utils.overwrite_args_by_name = utils.overwrite_args_by_name
 
 

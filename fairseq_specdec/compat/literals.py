@@ -3,13 +3,12 @@
 import ast
 import operator
 import sys
-from collections.abc import Callable
 from typing import Any
 
 # More elements than any setting has; "[0] * 10**9" is refused before it is made.
 _MOST = 10_000
 
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Mult: operator.mul}
+_OPERATORS: dict[type, Any] = {ast.Add: operator.add, ast.Mult: operator.mul}
 
 
 class NotLiteralError(ValueError):
@@ -44,7 +43,7 @@ def parse_settings_as_literals() -> None:
 
 
 def parse_literal(text: Any) -> Any:
-    """The value of a Python literal; of operators only ``+`` and ``*`` of lists, tuples, numbers.
+    """The value of a Python literal, or of a sum or product of literal lists, tuples and numbers.
 
     ``[(512, 3)] * 20`` is how fairseq writes the layers of a convolutional model.
 
@@ -60,32 +59,18 @@ def parse_literal(text: Any) -> Any:
         raise NotLiteralError(text) from error
 
 
-def _value(node: ast.AST) -> Any:
-    """Value of a node of one of the kinds below; ``ast.literal_eval`` reads the leaves."""
-    if isinstance(node, (ast.List, ast.Tuple)):
-        kind = list if isinstance(node, ast.List) else tuple
-        return kind(_value(element) for element in node.elts)
-    if isinstance(node, ast.Dict):
-        if None in node.keys:  # {**other}
-            raise ValueError("unpacking")
-        return {_value(key): _value(value) for key, value in zip(node.keys, node.values) if key}
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _combined(type(node.op), _value(node.left), _value(node.right))
-    return ast.literal_eval(node)  # type: ignore[arg-type]
-
-
-def _combined(kind: type, left: Any, right: Any) -> Any:
-    """Sum or product of two literals, if it is a number, list or tuple of a sensible size."""
-    sides: tuple[type, type] = (type(left), type(right))
-    numbers = [side in (int, float) for side in sides]
-    sequences = [side in (list, tuple) for side in sides]
-    if kind is ast.Mult and any(sequences):
-        count, sequence = (left, right) if sequences[1] else (right, left)
-        if type(count) is not int or count * len(sequence) > _MOST:
-            raise ValueError("too long")
-    elif all(sequences):
-        if len(left) + len(right) > _MOST:
-            raise ValueError("too long")
-    elif not all(numbers) or max(abs(left), abs(right)) > 1e15:
-        raise ValueError("not a number, list or tuple")
-    return _OPERATORS[kind](left, right)
+def _value(node: ast.expr) -> Any:
+    """Value of a literal, or of literals that are added or multiplied, of a sensible size."""
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
+        return ast.literal_eval(node)
+    left, right, times = _value(node.left), _value(node.right), type(node.op) is ast.Mult
+    if times and type(left) is int:
+        left, right = right, left
+    if type(left) in (list, tuple):
+        sound = type(right) is (int if times else type(left))
+        sound = sound and (len(left) * right if times else len(left) + len(right)) <= _MOST
+    else:
+        sound = {type(left), type(right)} <= {int, float} and max(abs(left), abs(right)) <= 1e15
+    if not sound:
+        raise ValueError("too long, or no number, list or tuple")
+    return _OPERATORS[type(node.op)](left, right)

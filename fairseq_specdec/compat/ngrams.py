@@ -15,7 +15,7 @@ def block_ngrams_on_cpu() -> None:
     """
     from fairseq.ngram_repeat_block import NGramRepeatBlock
 
-    wrap_once(NGramRepeatBlock, "_no_repeat_ngram", "block_ngrams_on_cpu", _no_repeat_ngram)
+    wrap_once(NGramRepeatBlock, "_no_repeat_ngram", _no_repeat_ngram)
 
 
 def _no_repeat_ngram(

@@ -7,25 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 _MARK = "_fairseq_specdec_fixes"
-
-
 # (owner, name, stock's function) of what was replaced.
 PATCHED: list[tuple[Any, str, Callable[..., Any]]] = []
 
 
-def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> None:
+def wrap_once(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
     """Replace ``owner.name`` by a call to ``wrapper(original, *args, **kwargs)``.
 
     Its name, signature, docstring and place stay. TorchScript compiles the source of the stock
-    function, as it would without the fix.
-
-    Args:
-        fix: name of the fix; a function already wrapped for it is left as it is, so that a
-            second import (or a second copy of the plugin) does not wrap again.
-        wrapper: receives the original function first, then the caller's arguments (for a method,
-            the instance is the first of them).
+    function, as it would without the fix. What a wrapper of this name wraps already is left, so
+    that a second import (or a second copy of the plugin) does not wrap again. For a method,
+    ``wrapper`` receives the instance after the original.
     """
-    original = getattr(owner, name)
+    original, fix = getattr(owner, name), f"{wrapper.__module__}.{wrapper.__qualname__}"
     done = getattr(original, _MARK, ())
     if fix in done:
         return

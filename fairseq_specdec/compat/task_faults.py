@@ -14,7 +14,7 @@ def give_mbart_its_args() -> None:
     """
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
-    wrap_once(TranslationFromPretrainedBARTTask, "__init__", "give_mbart_its_args", _with_args)
+    wrap_once(TranslationFromPretrainedBARTTask, "__init__", _with_args)
 
 
 def _with_args(original: Any, task: Any, args: Any, *rest: Any, **more: Any) -> None:
@@ -33,7 +33,7 @@ def take_the_hubs_arguments() -> None:
     from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
     for task in (SpeechToTextTask, TranslationMultiSimpleEpochTask):
-        wrap_once(task, "build_generator", "take_the_hubs_arguments", _without)
+        wrap_once(task, "build_generator", _without)
 
 
 def _without(original: Any, task: Any, *args: Any, **more: Any) -> Any:
@@ -50,7 +50,7 @@ def leave_languages_to_the_data() -> None:
     """
     from fairseq.dataclass import utils
 
-    wrap_once(utils, "override_module_args", "leave_languages_to_the_data", _override)
+    wrap_once(utils, "override_module_args", _override)
 
 
 def _override(original: Any, args: Any) -> Any:

@@ -18,34 +18,33 @@ def know_own_folder() -> None:
     resolved to ``.../fairseq/../fairseq_specdec``, compared unnormalised with the package's path,
     and refused as "not globally unique"; so is a link to the package. Versions: all.
     """
-    import fairseq
     from fairseq import utils
 
-    wrap_once(utils, "import_user_module", "own folder", import_unless_own)
-    beside_fairseq = os.path.join(
-        os.path.dirname(fairseq.__file__), "..", os.path.basename(PACKAGE)
-    )
-    memo: set[str] = getattr(utils.import_user_module, "memo", set())
-    memo.add(PACKAGE)
-    if os.path.exists(beside_fairseq) and os.path.samefile(beside_fairseq, PACKAGE):
-        memo.add(beside_fairseq)
-    utils.import_user_module.memo = memo
+    wrap_once(utils, "import_user_module", import_unless_own)
 
 
 def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
     """``import_user_module``, but for this package under whatever path. Raises ImportError: it is
     another copy of this package; two cannot be registered with fairseq."""
-    folder = getattr(args, "user_dir", None)
-    if folder and os.path.isdir(folder):
-        # The clone of the same name, too: Python finds the package in it, which is on the path.
-        for place in (folder, os.path.join(folder, os.path.basename(PACKAGE))):
-            if os.path.isdir(place) and os.path.samefile(place, PACKAGE):
-                for call in when_named:
-                    call()
-                return
-        if os.path.basename(os.path.abspath(folder)) == os.path.basename(PACKAGE):
+    import fairseq
+
+    folder, name = getattr(args, "user_dir", None), os.path.basename(PACKAGE)
+    if folder:
+        # fairseq looks beside its own folder, too. In a clone of this package's name Python finds
+        # the package, for the clone is on the path.
+        beside = os.path.join(os.path.dirname(fairseq.__file__), "..", folder)
+        place = folder if os.path.exists(folder) else beside
+        if any(_is_package(each) for each in (place, os.path.join(place, name))):
+            for call in when_named:
+                call()
+            return
+        if os.path.isdir(folder) and os.path.basename(os.path.abspath(folder)) == name:
             raise ImportError(
                 f"--user-dir {folder}: another copy of the plugin has been imported already; give "
                 f"--user-dir {PACKAGE}, or uninstall that one"
             )
     original(args)
+
+
+def _is_package(path: str) -> bool:
+    return os.path.isdir(path) and os.path.samefile(path, PACKAGE)

@@ -34,12 +34,13 @@ PACK = (
 def get_parser() -> argparse.ArgumentParser:
     text = "Convert models to what fairseq and this project read."
     parser = command_parser("specdec-convert", text)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
     inner = commands.add_parser("drafter", help="a block drafter", description=DRAFTER)
     drafter.add_arguments(inner)
     inner = commands.add_parser("pack", help="weights packed for this processor", description=PACK)
     pack.add_arguments(inner)
     inner = commands.add_parser("hf", help="a model of transformers", description=HF)
+    inner.set_defaults(run=_convert_hf)
     inner.add_argument("folder", metavar="DIR", help="folder with config.json and the weights")
     add_flag(inner, "--out", "folder to write", metavar="OUT", required=True)
     for side in ("source", "target"):
@@ -50,12 +51,13 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(args: argparse.Namespace) -> None:
-    if args.command in ("drafter", "pack"):
-        (drafter if args.command == "drafter" else pack).main(args)
-        return
+def _convert_hf(args: argparse.Namespace) -> None:
     languages = (args.source_lang, args.target_lang)
     sys.stdout.write(convert(args.folder, args.out, *languages, args.force))
+
+
+def main(args: argparse.Namespace) -> None:
+    args.run(args)
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:

@@ -47,15 +47,17 @@ TRAINING_ONLY = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of ``specdec-convert drafter``."""
+    parser.set_defaults(run=main)
     parser.add_argument("input", help="checkpoint to read")
     parser.add_argument("output", help="checkpoint to write; its folder must exist")
     add_flag(parser, "--force", "replace OUTPUT if it is there", default=False)
 
 
 def made_from(path: str) -> dict[str, Any]:
-    """What a conversion records of the file that it read."""
-    size = os.path.getsize(path)
-    return {"file": os.path.basename(path), "bytes": size, "sha256": sha256(path)}
+    """File, bytes and SHA-256 of what was converted or written; logged."""
+    size, digest = os.path.getsize(path), sha256(path)
+    logger.info("%s: %d bytes, sha256 %s", path, size, digest)
+    return {"file": os.path.basename(path), "bytes": size, "sha256": digest}
 
 
 def plain(value: Any) -> Any:
@@ -92,24 +94,18 @@ def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
     before = settings_of(state, "task")
     task = {key: plain(get_setting(before, key)) for key in TASK_SETTINGS}
     task = {key: item for key, item in task.items() if item is not None}
-    return {
-        **UNTRAINED,
-        "args": None,
-        "cfg": {"model": model, "task": {**task, "_name": "translation"}},
-        "model": dict(weights),
-        "extra_state": {**UNTRAINED["extra_state"], RECORD: source},
-    }
+    settings = {"model": model, "task": {**task, "_name": "translation"}}
+    extra = {**UNTRAINED["extra_state"], RECORD: source}
+    return {**UNTRAINED, "args": None, "cfg": settings, "model": weights, "extra_state": extra}
 
 
 def main(args: argparse.Namespace) -> None:
     check_new_file(args.output, "output", args.force)
-    state, source = read_state("input", args.input), made_from(args.input)
-    logger.info("%s: %d bytes, sha256 %s", args.input, source["bytes"], source["sha256"])
+    state = read_state("input", args.input)
     try:
-        converted = to_project(state, source)
+        converted = to_project(state, made_from(args.input))
     except ValueError as error:
         raise UsageError(args.input, error) from error
     with replacing(args.output, "wb") as stream:
         torch.save(converted, stream)
-    size = os.path.getsize(args.output)
-    logger.info("%s: %d bytes, sha256 %s", args.output, size, sha256(args.output))
+    made_from(args.output)

@@ -34,10 +34,10 @@ _KEPT = ("args", "cfg", "extra_state")  # of a checkpoint; the rest is for train
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of ``specdec-convert pack``."""
+    parser.set_defaults(run=main)
     parser.add_argument("input", help="checkpoint of a verifier; with --check, a packed one")
-    parser.add_argument(
-        "output", nargs="?", help="packed checkpoint to write; its folder must exist"
-    )
+    words = "packed checkpoint to write; its folder must exist"
+    parser.add_argument("output", nargs="?", help=words)
     add_flag(parser, "--verifier-dtype", "number format, as of decoding", PACKED, "fp32",
              "fp32, which keeps all bits")  # fmt: skip
     add_flag(parser, "--check", "compare INPUT with its digest", default=False)
@@ -59,10 +59,7 @@ def main(args: argparse.Namespace) -> None:
         raise UsageError("output", f"{args.output} is the input", "name another file")
     if load() is None:
         raise UsageError("packing needs the native engine", why_not())
-    with only_to_decode():
-        state = read_state("input", args.input)
-        model = _model(state, args.input)
-    del state
+    model = _model(args.input)
     backend = choose_backend("native", [model], args.verifier_dtype, frees=True)
     assert isinstance(backend, NativeBackend)
     Verifier([model], backend=backend)
@@ -75,20 +72,22 @@ def main(args: argparse.Namespace) -> None:
     with weights_mapped():
         saved = load_checkpoint(args.input)
     kept = {name: saved.get(name) for name in _KEPT}
-    history = UNTRAINED["optimizer_history"]
-    left = _left(model, saved["model"])
+    kept.update(optimizer_history=UNTRAINED["optimizer_history"])
+    kept.update({"model": _left(model, saved["model"]), KEY: content})
     with replacing(args.output, "wb") as stream:
-        torch.save({**kept, "optimizer_history": history, "model": left, KEY: content}, stream)
+        torch.save(kept, stream)
     logger.info(
         "%s: %d bytes, packed in %s for %s, sha256 of the packed numbers %s", args.output,
         os.path.getsize(args.output), args.verifier_dtype, content["variant"], content["digest"],
     )  # fmt: skip
 
 
-def _model(state: dict[str, Any], path: str) -> Any:
+def _model(path: str) -> Any:
     """The verifier of a checkpoint, with its weights in the file."""
-    task = Decoding(*placeholders(state["model"]))
-    (model,), _ = load_models("input", [path], task, state=state)
+    with only_to_decode():
+        state = read_state("input", path)
+        task = Decoding(*placeholders(state["model"]))
+        (model,), _ = load_models("input", [path], task, state=state)
     if isinstance(model, MultilingualTransformerModel):
         raise UsageError("input", f"{path} has a model for each language pair", "pack those of one")
     check_verifier(model, f"input: {path}")
@@ -120,9 +119,6 @@ def _check(path: str) -> None:
     except UnfitError as error:
         raise UsageError("input", f"{path}: {error}") from error
     if digest(stored["matrices"]) != stored.get("digest"):
-        raise UsageError(
-            "input",
-            f"{path} is damaged: its packed weights are not those of its digest",
-            "pack its checkpoint again",
-        )
+        problem = f"{path} is damaged: its packed weights are not those of its digest"
+        raise UsageError("input", problem, "pack its checkpoint again")
     logger.info("%s: sound, packed in %s for %s", path, stored["number_format"], stored["variant"])

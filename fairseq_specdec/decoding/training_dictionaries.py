@@ -12,27 +12,17 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.multilingual.multilingual_utils import augment_dictionary
 from fairseq.tasks.translation import TranslationTask
 
-from fairseq_specdec.checkpoints.content import get_setting, settings_of
+from fairseq_specdec.checkpoints.own_task import OwnTask
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.models.dictionary_digests import SIDES
 
 
-class TrainingSettings:
+class TrainingSettings(OwnTask):
     """The settings of a checkpoint's task."""
-
-    def __init__(self, state: Any) -> None:
-        self._settings = settings_of(state, "task")
-
-    def get(self, name: str) -> Any:
-        return get_setting(self._settings, name)
-
-    def _listed(self, name: str) -> list[str]:
-        value = self.get(name)
-        return value.split(",") if isinstance(value, str) else list(value or ())
 
     def sides(self, folder: str) -> list[str | None]:
         """The languages whose dictionaries were the source's and the target's."""
-        pairs = [pair.split("-") for pair in self._listed("lang_pairs")]
+        pairs = [pair.split("-") for pair in self.listed("lang_pairs")]
         guess = pairs[0] if pairs else data_utils.infer_language_pair(folder)
         return [self.get("source_lang") or guess[0], self.get("target_lang") or guess[1]]
 
@@ -44,19 +34,7 @@ class TrainingSettings:
     def pairs(self) -> list[str]:
         """The pairs of a model with language tokens of several pairs, as far as the settings name
         them; [] of any other."""
-        return self._listed("lang_pairs") if self.several else []
-
-    def languages(self) -> list[str] | None:
-        """In the order of their tokens; None where the settings do not say, [] without tokens."""
-        if self.get("lang_pairs") is None:  # one pair
-            return self._listed("langs")
-        pairs = {language for pair in self._listed("lang_pairs") for language in pair.split("-")}
-        if self.get("lang_tok_style") is None:  # multilingual_translation
-            has = self.get("encoder_langtok") is not None or self.get("decoder_langtok")
-            return sorted(pairs) if has else []
-        if self.get("lang_dict"):
-            return None
-        return self._listed("langs") or sorted(pairs)
+        return self.listed("lang_pairs") if self.several else []
 
     def tokens(self) -> list[str] | None:
         """What follows the words of the file in a dictionary; None where the settings do not say.

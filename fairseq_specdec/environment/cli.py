@@ -8,6 +8,7 @@ import importlib
 import os
 import platform
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.errors import printable
+from fairseq_specdec.errors import UsageError, printable
 from fairseq_specdec.io import provenance
+from fairseq_specdec.io.flag_values import flag_of
 from fairseq_specdec.version import __version__
 
 # Distributions that import as ``fairseq``; setup.py chooses one.
@@ -86,6 +88,27 @@ def table() -> str:
     return "\n".join([*lines, ""])
 
 
+def listed(strategy: str | None = None) -> str:
+    """The flags that ``--task translation_specdec`` adds to fairseq's commands, or those that a
+    strategy reads. fairseq's ``--help`` never shows them: its parser answers before the plugin is
+    imported. Raises UsageError: there is no such strategy."""
+    from fairseq_specdec.config import OWN_FIELDS
+    from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
+
+    if strategy is not None and strategy not in STRATEGIES:
+        raise UsageError(f"--flags {strategy}", "unknown", f"choose one of {', '.join(STRATEGIES)}")
+    lines = ["Flags of --task translation_specdec" + f" --strategy {strategy}" * bool(strategy)]
+    for each in OWN_FIELDS:
+        if strategy is not None:
+            drafts = each.name != "drafter_path" or STRATEGIES[strategy].needs_drafter
+            if not drafts or strategy not in OWN_FLAGS.get(each.name, (strategy,)):
+                continue
+        value = "" if each.default is False else " " + each.name.split("_")[-1].upper()
+        lines += ["", f"  {flag_of(each.name)}{value}"]
+        lines.append(textwrap.indent(textwrap.fill(str(each.metadata["help"]), 90), " " * 6))
+    return "\n".join(lines) + "\n"
+
+
 def get_parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "specdec-env",
@@ -110,7 +133,6 @@ def cli_main(arguments: Sequence[str] | None = None) -> None:
         if args.user_dir:
             sys.stdout.write(os.path.dirname(os.path.abspath(fairseq_specdec.__file__)) + "\n")
         elif args.flags is not None:
-            listed = _imported("fairseq_specdec.environment.listed_flags").listed
             sys.stdout.write(listed(args.flags or None))
         else:
             sys.stdout.write(table())

@@ -3,7 +3,7 @@
 import shlex
 from typing import Any
 
-from fairseq_specdec.checkpoints.own_task import STOCK, OwnTask
+from fairseq_specdec.checkpoints.own_task import STOCK
 from fairseq_specdec.decoding.training_dictionaries import TrainingSettings
 from fairseq_specdec.errors import UsageError
 
@@ -14,12 +14,12 @@ def task_of(
     """(flags of the task, pairs) of a verifier; no flags of fairseq's translation, and no pairs of
     a task of one pair. ``asked``: pairs to use, joined by commas; ``pair``: the only one; None for
     all of its training."""
-    settings, own = TrainingSettings(state), OwnTask(state)
-    words = shlex.split(own.flags(ours=True))
+    settings = TrainingSettings(state)
+    words = shlex.split(settings.flags(ours=True))
     if not settings.several:
         if asked is not None:
             raise UsageError(f"--lang-pairs {asked}", "the verifier has one pair", "leave it out")
-        return words if own.decodes_here and own.name != STOCK else [], []
+        return words if settings.decodes_here and settings.name != STOCK else [], []
     trained = ",".join(settings.pairs())
     pairs = asked or pair or trained
     if not pairs:

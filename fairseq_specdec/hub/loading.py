@@ -143,9 +143,8 @@ def load(
     with only_to_decode() if decoding else contextlib.nullcontext():
         state = read_state("--path", paths[0])
         task = task_of(paths[0], state, data, languages)
-        misfit = f", or give --data with its own dictionaries, not {task.cfg.data}"
-        models, _ = load_models("--path", paths[:1], task, misfit, state=state)
-        models += load_models("--path", paths[1:], task, misfit)[0]
+        models, _ = load_models("--path", paths[:1], task, state=state)
+        models += load_models("--path", paths[1:], task)[0]
     for model in models:
         model.eval()
     return Loaded(task, models, state.get("cfg"), architecture(state))

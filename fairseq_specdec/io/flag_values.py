@@ -48,8 +48,9 @@ def flag_of(name: str) -> str:
 def check_value(flag: str, value: Any, values: Values) -> None:
     """Refuse a value that is none of ``values``."""
     if value not in values:
-        words = isinstance(values, tuple)
-        problem = f"choose one of {', '.join(values)}" if words else f"must be {values}"
+        problem = f"must be {values}"
+        if isinstance(values, tuple):
+            problem = f"choose one of {', '.join(values)}"
         raise UsageError(f"{flag} {value}", problem)
 
 

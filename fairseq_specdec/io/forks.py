@@ -4,15 +4,10 @@ import contextlib
 import os
 import threading
 import weakref
-from typing import Protocol
-
-
-class Renewable(Protocol):
-    def renew(self) -> None: ...
-
+from typing import Any
 
 # ``renew`` of each is called in every process that this one forks, as long as it is used.
-RENEWED: "weakref.WeakSet[Renewable]" = weakref.WeakSet()
+RENEWED: "weakref.WeakSet[Any]" = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=lambda: [each.renew() for each in list(RENEWED)])
 

@@ -38,13 +38,14 @@ def commit(checkout: str = CHECKOUT) -> str:
     """The git commit of a checkout, with ``-dirty`` where it has changes; else ``"unknown"``.
     ``checkout``: its root folder; by default of the one that this file is in. An installed copy has
     none, even inside another project's checkout."""
+    if not os.path.exists(os.path.join(checkout, ".git")):
+        return "unknown"
     command = ["git", "-C", checkout, "describe", "--always", "--dirty", "--abbrev=40"]
-    command.append("--exclude=*")
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        if os.path.exists(os.path.join(checkout, ".git")):
-            options: dict[str, Any] = {"check": True, "capture_output": True, "timeout": 30}
-            return subprocess.run(command, text=True, **options).stdout.strip()
-    return "unknown"
+    try:
+        said = subprocess.check_output([*command, "--exclude=*"], stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return said.decode().strip()
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

@@ -100,14 +100,12 @@ def test_a_long_step_reports_how_far_it_is(job_of, tmp_path, monkeypatch, caplog
     assert set(caplog.messages) == {"distil: 512 of 3000 sentences"}
 
 
-@pytest.mark.parametrize("workers, given", [(None, []), (4, ["--ray-workers", "4"])])
-def test_a_cluster_distils_all_but_what_is_timed(job_of, tmp_path, workers, given):
-    job = job_of(tmp_path, ray="head:6379", ray_workers=workers)
-    words = commands.distill(job, "d", None)
-    place = words.index("--ray")
-    assert words[place : place + 2 + len(given)] == ["--ray", "head:6379", *given]
-    assert ("--ray-workers" in words) is bool(given)
-    assert "--ray" not in commands.distill(job, "d", 256, shared=False)
+def test_a_cluster_distils_all_but_what_is_timed(job_of, tmp_path):
+    for workers, given in ((None, ""), (4, " --ray-workers 4")):
+        job = job_of(tmp_path, ray="head:6379", ray_workers=workers)
+        words = " ".join(commands.distill(job, "d", None))
+        assert f"--ray head:6379{given}" in words and ("--ray-workers" in words) is bool(given)
+        assert "--ray" not in commands.distill(job, "d", 256, shared=False)
 
 
 @pytest.mark.parametrize(
@@ -162,36 +160,24 @@ def test_text_that_is_not_split_is_refused(accelerate, tmp_path, mark):
         (tmp_path / f"train.{side}").write_text("a word\n" * 200, encoding="utf-8")
     words = ("--trainpref", prefix, "--validpref", prefix, "-s", "src", "-t", "tgt")
     message = (
-        rf"--trainpref: .*train\.src is not split into subwords, .*'{marked}'.*; split it with "
+        rf"--trainpref: .*train\.src is not split into subwords, .*'{marked}'.*; split it with"
     )
-    with pytest.raises(SystemExit, match=message + "the verifier's subword model first"):
+    with pytest.raises(SystemExit, match=message):
         accelerate(*words, data=tmp_path)
 
 
-@pytest.fixture
-def endless(monkeypatch):
-    """Distillations report a verifier whose outputs never end."""
+def test_a_refusal_has_a_report(accelerate, monkeypatch, tmp_path):
+    """Of a verifier that is as cheap as a drafter, then of one that loops."""
     read = steps.read_json
-    counts = {
-        "chosen": 100,
-        "kept": 4,
-        "dropped": 96,
-        "reasons": {"length_limit": 90, "empty_source": 6},
-    }
+    counts = {"chosen": 100, "kept": 4, "dropped": 96, "reasons": {"length_limit": 96}}
 
-    def reported(path):
+    def endless(path):
         return {"counts": counts} if path.endswith("distill.json") else read(path)
 
-    monkeypatch.setattr(steps, "read_json", reported)
-
-
-def test_a_refusal_has_a_report(accelerate, monkeypatch, tmp_path, request):
-    """Of a verifier that is as cheap as a drafter, then of one that loops."""
     for layers, said in ((3, "2 decoder layers; drafting with 2 layers would cost"),
                          (2, "the model loops or is undertrained")):  # fmt: skip
         monkeypatch.setattr(cli, "LEAST_LAYERS", layers)
-        if layers == 2:
-            request.getfixturevalue("endless")
+        monkeypatch.setattr(steps, "read_json", endless)
         with pytest.raises(SystemExit, match=f"{said}.*report.html has figures and commands"):
             accelerate("--decode-beam", 1, "--hours", 1)
         (command,) = printed(tmp_path / "out" / "report.html")
@@ -241,25 +227,18 @@ def test_a_folder_is_one_runs(accelerate, toy, stopping, tmp_path):
     assert os.listdir(tmp_path / "out") == ["state.json"]
 
 
-@pytest.mark.parametrize(
-    "history, accepted, ends",
-    [
-        ([], None, False),
-        ([2.0, 2.2, 2.1], None, False),
-        ([2.0, 2.2], 2.2, True),
-        ([2.0, 2.2], 2.3, False),
-        ([2.3, 2.0, 2.2, 2.1, 2.2], None, True),
+def test_training_ends_by_accepted_tokens():
+    for history, accepted, ends in (
+        ([], None, False), ([2.0, 2.2, 2.1], None, False), ([2.0, 2.2], 2.2, True),
+        ([2.0, 2.2], 2.3, False), ([2.3, 2.0, 2.2, 2.1, 2.2], None, True),
         ([2.3, 2.0, 2.2, 2.1, 2.4], None, False),
-    ],
-)
-def test_training_ends_by_accepted_tokens(history, accepted, ends):
-    assert bool(steps.enough(history, accepted)) is ends
+    ):  # fmt: skip
+        assert bool(steps.enough(history, accepted)) is ends
 
 
 @pytest.mark.parametrize(
     "trained, hours, given, limit",
     [
-        (300.0, 1.0, None, 36000),
         (300.0, 1.0, 500, 500),
         (300.0, 1.0, 10**6, 36000),
         (300.0, 0, None, 1000),
@@ -271,16 +250,13 @@ def test_hours_decide_how_many_sentences_are_distilled(
 ):
     """And --limit where it is less. What was decided stays, whatever the next run is given."""
     job = job_of(tmp_path, limit=given)._replace(hours=hours)
+    counts = {"chosen": 1, "kept": 1, "dropped": 0, "reasons": {}}
 
     def ended(job, words, log):
         assert int(words[words.index("--limit") + 1]) == pytest.approx(limit, abs=9)  # a clock's
-        (folder,) = [word for word in words if word.endswith("distilled")]
-        os.makedirs(folder, exist_ok=True)
-        report = {"counts": {"chosen": 1, "kept": 1, "dropped": 0, "reasons": {}}}
-        with open(os.path.join(folder, "distill.json"), "w", encoding="utf-8") as stream:
-            json.dump(report, stream)
         return 1.0
 
+    monkeypatch.setattr(steps, "read_json", lambda path: {"counts": counts})
     monkeypatch.setattr(steps, "run", ended)
     monkeypatch.setattr(steps, "rates", lambda *args: (20.0, trained, 1))
     steps.distil(job)

@@ -131,19 +131,15 @@ def test_texts_of_no_use(accelerate, text, message, tmp_path):
         accelerate("marian", *BRIEF)
 
 
-@pytest.mark.parametrize(
-    "way, placed, end",
-    [
+def test_a_server_decodes_the_fastest_way(job_of, tmp_path):
+    """Not with a drafter that does not pay, though it lies beside the verifier."""
+    for way, placed, end in (
         ("gad", "m/drafter.pt", "gad --drafter-path m/drafter.pt"), ("greedy", None, "greedy"),
         ("gad", None, "gad --drafter-path out/drafter.pt"),
-    ],
-)  # fmt: skip
-def test_a_server_decodes_the_fastest_way(job_of, tmp_path, way, placed, end):
-    """Not with a drafter that does not pay, though it lies beside the verifier."""
-    job = job_of(tmp_path)._replace(converted="m", placed=placed, out="out")
-    ((use, command),) = further(job, {"s-t": way})
-    assert use == "serve"
-    assert command == f"specdec-serve m --source-lang s --target-lang t --strategy {end}"
+    ):  # fmt: skip
+        job = job_of(tmp_path)._replace(converted="m", placed=placed, out="out")
+        command = f"specdec-serve m --source-lang s --target-lang t --strategy {end}"
+        assert further(job, {"s-t": way}) == [("serve", command)]
 
 
 def test_the_fastest_for_one_sentence_is_noted(job_of, tmp_path):

@@ -84,15 +84,7 @@ def test_any_model_takes_plain_text(pair, tmp_path, words):
     """Dictionaries and, of a folder, the drafter are found as ``from_pretrained`` finds them."""
     beside = "" if words == "{0}" else f" --drafter-path {pair.d}"
     (tmp_path / "text").write_text("w1 w2\n\n w3 unknown\n", encoding="utf-8")
-    given = [
-        *words.format(pair.data).split(),
-        "--text",
-        tmp_path / "text",
-        "-s",
-        "src",
-        "-t",
-        "tgt",
-    ]
+    given = f"{words} --text {tmp_path}/text -s src -t tgt".format(pair.data).split()
     results = run(*given, "--system", f"gad: --strategy gad{beside}", "--by-sentence",
                   "--json", tmp_path / "json")  # fmt: skip
     assert [each["name"] for each in results["systems"]][2:] == ["greedy", "gad"]

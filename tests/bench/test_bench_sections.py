@@ -1,7 +1,5 @@
 """Known times, from the parts of the decoder to the table (Ge et al. 2022, Table 15)."""
 
-from types import SimpleNamespace
-
 import pytest
 from toy_strategies import make_generator
 from toy_translation import make_sample, sentences
@@ -118,23 +116,3 @@ def test_a_drafter_without_an_encoder_has_no_such_time(clock, monkeypatch):
     clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
     row, iterations = measured("gad-attached")
     check(row, expected(iterations, 0.0, 0.0))
-
-
-def test_stock_has_no_drafter():
-    class Model:
-        def forward_encoder(self, net_input):
-            return net_input
-
-        forward_decoder = forward_encoder
-
-    model = Model()
-    steps = timing.StockSteps(SimpleNamespace(model=model))
-    system = timing.System("stock", None, [], steps_of_stock=steps)
-    sample = make_sample(sentences(1, seed=7))
-    model.forward_encoder(sample["net_input"])
-    steps.stopwatch.seconds.update(encoder=2.0, verifier=7.0)
-    system.times = [[10.0]]
-    times = figures.section_times(system)
-    assert times == {
-        "encoder": 2.0, "drafter_encoder": 0.0, "drafter": 0.0, "verifier": 7.0, "rest": 1.0,
-    }  # fmt: skip

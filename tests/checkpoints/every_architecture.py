@@ -1,17 +1,13 @@
-"""Builds, saves, loads and runs a tiny model of every architecture of fairseq that reads text.
-
-``python every_architecture.py FOLDER [--plugin]`` writes the checkpoints that FOLDER lacks, of one
-architecture of each class, reads them as fairseq's own commands do, and prints as JSON what each
-model computes, or what failed. With --plugin the plugin is imported first.
-"""
+"""Checkpoints of tiny models of every architecture of fairseq that reads text."""
 
 import argparse
-import hashlib
-import json
-import logging
-import os
 import re
-import sys
+
+import torch
+from fairseq import models
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 TINY = {
     "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, "relu_dropout": 0.0,
@@ -43,9 +39,6 @@ def settings(arch):
 
 
 def make_task():
-    from fairseq.data import Dictionary
-    from fairseq.tasks.translation import TranslationConfig, TranslationTask
-
     dictionary = Dictionary()
     for word in "abcdefgh":
         dictionary.add_symbol(word)
@@ -55,10 +48,7 @@ def make_task():
 
 
 def write(arch, path, task):
-    """A checkpoint of a tiny model with random weights."""
-    import torch
-    from fairseq import models
-
+    """A checkpoint of a tiny model with random weights; returns these."""
     torch.manual_seed(1)
     args = settings(arch)
     model = models.build_model(settings(arch), task)
@@ -72,70 +62,13 @@ def write(arch, path, task):
     else:
         state["cfg"] = {"model": args, "task": {"_name": "translation", "data": "x"}}
     torch.save(state, path)
-
-
-def digest(tensors):
-    hashed = hashlib.sha256()
-    for name, tensor in tensors:
-        hashed.update(name.encode() + tensor.double().numpy().tobytes())
-    return hashed.hexdigest()[:16]
-
-
-def hypotheses(model, task):
-    """What beam search says, for models that it decodes."""
-    import torch
-
-    words = torch.tensor([[4, 5, 6, 7, 2], [1, 1, 9, 8, 2]])
-    inputs = {"src_tokens": words, "src_lengths": torch.tensor([5, 3])}
-    options = argparse.Namespace(beam=3, max_len_b=6, no_repeat_ngram_size=0)
-    generator = task.build_generator([model], options)
-    inputs["prev_output_tokens"] = torch.full((2, 1), 2)
-    ranked = generator.generate([model], {"net_input": inputs, "id": torch.arange(2)})
-    return [[each["tokens"].tolist(), float(each["score"])] for row in ranked for each in row]
-
-
-def run(arch, path, task):
-    from fairseq import checkpoint_utils
-
-    (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task)
-    model.eval()
-    facts = {"class": type(model).__name__, "weights": digest(sorted(model.state_dict().items()))}
-    try:
-        facts["hypotheses"] = hypotheses(model, task)
-    except Exception as error:  # NAT models and language models
-        facts["failed to decode"] = type(error).__name__
-    return facts
-
-
-def attempted(act, *arguments):
-    try:
-        return act(*arguments)
-    except Exception as error:
-        return {"failed": f"{type(error).__name__}: {str(error)[:200]}"}
+    return state["model"]
 
 
 def architectures():
-    """Names in fairseq's registry."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
+    """One of each class of fairseq that reads no speech."""
     first = {}
     for arch, kind in sorted(ARCH_MODEL_REGISTRY.items()):
         if kind.__module__.startswith("fairseq.") and not SPEECH.search(kind.__module__):
             first.setdefault(kind, arch)
     return list(first.values())
-
-
-def main(folder, *flags):
-    if "--plugin" in flags:
-        import fairseq_specdec.tasks  # noqa: F401
-    logging.disable(logging.CRITICAL)
-    task, results = make_task(), {}
-    for arch in architectures():
-        path = os.path.join(folder, arch + ".pt")
-        written = None if os.path.exists(path) else attempted(write, arch, path, task)
-        results[arch] = written or attempted(run, arch, path, task)
-    sys.stdout.write("\n" + json.dumps(results) + "\n")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -5,7 +5,6 @@ import io
 import itertools
 import json
 import os
-import time
 
 import pytest
 import torch
@@ -98,27 +97,15 @@ def test_configurations_elsewhere_do_nothing(state, tmp_path):
     assert type(read).__module__ == "fairseq_specdec.checkpoints.allowed"
 
 
-@pytest.mark.parametrize("part", ["args", "extra_state"])
-def test_nested_doublings_end_soon(part):
+def test_nested_doublings_end_soon():
     """2 to the 30th settings in some hundred bytes."""
     value = "x"
     for _ in range(30):
         value = [value, value]
-    state = {"model": {}, part: argparse.Namespace(x=value) if part == "args" else value}
-    started = time.process_time()
-    if part == "args":
-        with pytest.raises(RefusedCheckpointError, match="it has over 20000 settings"):
-            plain_settings(state, "a.pt")
-    else:
-        assert plain_settings(state, "a.pt") is state
-    assert time.process_time() - started < 5
-
-
-def test_control_characters_do_not_reach_a_terminal():
-    state = {"model": {}, "args": argparse.Namespace(**{"\x1b]0;x\x07": 1})}
-    with pytest.raises(RefusedCheckpointError) as refused:
-        plain_settings(state, "a\x1b.pt")
-    assert str(refused.value).isprintable()
+    with pytest.raises(RefusedCheckpointError, match="it has over 20000 settings"):
+        plain_settings({"model": {}, "args": argparse.Namespace(x=value)}, "a.pt")
+    state = {"model": {}, "extra_state": value}
+    assert plain_settings(state, "a.pt") is state
 
 
 # Without these stock training begins anew.
@@ -155,42 +142,30 @@ REFUSED = {
     "have the name '__class__'": {"args": odd(__class__=1)},
     "have the name 'a b'": {"args": odd(**{"a b": 1})},
     "have the name '(1, 2)'": {"cfg": {"model": {(1, 2): 3}}},
+    r"have the name '\x1b]0;x\x07'": {"args": odd(**{"\x1b]0;x\x07": 1})},
+    "cfg.a.b holds the interpolation": {"cfg": OmegaConf.create({"a": {"b": "${oc.env:HOME}"}})},
     "nested over 32 deep": {"cfg": DEEP},
     "holds no model; name a checkpoint that fairseq-train wrote": {"args": odd(), "model": {}},
     "holds no model": {"args": odd(), "model": [1]},
     "has neither args nor cfg": {},
     "its task in cfg is a str, not settings": {"cfg": {"task": "x"}},
     "its model in cfg is a list, not settings": {"cfg": {"model": [1]}},
+    "holds a list, no checkpoint": [1],
+    "holds a NoneType, no checkpoint": None,
 }
 
 
 @pytest.mark.parametrize("problem", REFUSED)
 def test_what_is_no_checkpoint_is_refused(problem, tmp_path):
     path = tmp_path / "odd.pt"
-    torch.save({"model": {"w": 1}, "args": None, "cfg": None, **REFUSED[problem]}, str(path))
+    state = REFUSED[problem]
+    if isinstance(state, dict):
+        state = {"model": {"w": 1}, "args": None, "cfg": None, **state}
+    torch.save(state, str(path))
     with pytest.raises(RefusedCheckpointError) as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
     message = str(caught.value)
-    assert message.startswith(f"{path}: ") and problem in message and "\n" not in message
-
-
-@pytest.mark.parametrize("state, kind", [([1], "list"), (None, "NoneType")])
-def test_what_is_no_dictionary_is_refused(state, kind, tmp_path):
-    torch.save(state, str(tmp_path / "x.pt"))
-    with pytest.raises(RefusedCheckpointError, match=f"holds a {kind}, no checkpoint"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "x.pt"))
-
-
-def test_a_pickled_configuration_is_read_without_resolving_it(tmp_path):
-    """fairseq 1.0.0a0 pickled omegaconf's own objects."""
-    path = tmp_path / "config.pt"
-    state = {"model": {}, "args": None}
-    torch.save(dict(state, cfg=OmegaConf.create({"a": {"b": "${oc.env:HOME}"}})), str(path))
-    with pytest.raises(RefusedCheckpointError, match=r"cfg\.a\.b holds the interpolation"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    torch.save(dict(state, cfg=OmegaConf.create({"a": "${b}", "b": 1})), str(path))
-    with pytest.raises(RefusedCheckpointError, match=r"cfg\.a holds"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert message.startswith(f"{path}: ") and problem in message and message.isprintable()
 
 
 def test_the_second_model_of_an_ensemble_is_named(state, trained, tmp_path, refusal):

@@ -28,11 +28,6 @@ TASKS = {
         "--task translation_from_pretrained_bart --langs src,tgt --prepend-bos",
     ),
     "translation": ({"langs": "a,b"}, "--task translation"),
-    "translation_specdec": ({}, "--task translation"),
-    "translation_multi_simple_epoch_specdec": (
-        {"langs": ["a", "b"]},
-        "--task translation_multi_simple_epoch --langs a,b",
-    ),
     "translation_lev_modified": ({}, "--task translation"),
     "of somebody's": ({}, "--user-dir FOLDER_THAT_REGISTERS_IT --task 'of somebody'\"'\"'s'"),
 }
@@ -63,14 +58,14 @@ def test_what_names_no_task_is_translation(state):
     assert OwnTask(state).name == "translation"
 
 
-def test_this_projects_task_is_named_where_there_is_one():
-    for name in ("multilingual_translation", "multilingual_translation_specdec"):
-        own = OwnTask(states(name, {"decoder_langtok": True})[0])
-        assert own.flags() == "--task multilingual_translation --decoder-langtok"
-        assert own.flags(ours=True) == "--task multilingual_translation_specdec --decoder-langtok"
-    assert OwnTask(states("translation_lev_modified", {})[0]).flags(ours=True) == (
-        "--task translation_specdec"
-    )
-    assert OwnTask(states("semisupervised_translation", {})[0]).flags(ours=True) == (
-        "--task semisupervised_translation"
-    )
+OURS = {
+    "multilingual_translation": "--task multilingual_translation_specdec --decoder-langtok",
+    "multilingual_translation_specdec": "--task multilingual_translation_specdec --decoder-langtok",
+    "translation_lev_modified": "--task translation_specdec",
+    "semisupervised_translation": "--task semisupervised_translation",
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_this_projects_task_is_named_where_there_is_one(name):
+    assert OwnTask(states(name, {"decoder_langtok": True})[0]).flags(ours=True) == OURS[name]

@@ -2,9 +2,8 @@
 
 import argparse
 import importlib
-import json
-import os
-import subprocess
+import pathlib
+import re
 import sys
 import types
 
@@ -25,7 +24,7 @@ EVALUATED = {
     "1e-3 * 2": 2e-3,
     "True": True,
     " 'x' ": "x",
-    "([1] * 2, {'a': 2 * (3,)}, [1 + 2])": ([1, 1], {"a": (3, 3)}, [3]),
+    "2 * (3,) * 2": (3, 3, 3, 3),
     "[0] * 10000": [0] * 10000,
     "[0] * 5000 + [1] * 5000": [0] * 5000 + [1] * 5000,
     "1e15 * 2": 2e15,
@@ -41,20 +40,13 @@ def test_literals_are_read_as_eval_does(text):
     "text",
     ["[0] * 10**9", "[0] * 10001", "10**9 * [0]", "(" * 500 + ")" * 500, "", "x", "[1] + 'x'",
      "'x' * 10", "1 - 1", "10**10", "9" * 16 + " * 2", "[1] * 2.5", "{[1]: 2}", "\x00", "1;2",
-     "print", "...+1", "[0, 0] * 5001", "1000000000000001 * 2",
+     "print", "...+1", "([1] * 2, 1)", "[0, 0] * 5001", "1000000000000001 * 2",
      "[0] * 6000 + [0] * 6000", "await x", "yield"],
 )  # fmt: skip
 def test_what_is_no_literal_is_refused(text):
-    with pytest.raises(NotLiteralError, match="is not a literal"):
+    with pytest.raises(NotLiteralError, match="is not a literal") as refused:
         parse_literal(text)
-
-
-def test_a_refusal_keeps_the_setting_and_quotes_its_beginning():
-    text = "x(" + 98 * "y"
-    with pytest.raises(NotLiteralError) as refused:
-        parse_literal(text)
-    assert refused.value.text == text
-    assert str(refused.value).startswith(repr(text[:80]) + " is not a literal")
+    assert refused.value.text == text and str(refused.value).startswith(repr(text[:80]))
 
 
 def test_modules_loaded_since_are_covered_and_no_others(monkeypatch):
@@ -74,33 +66,16 @@ def test_only_text_is_parsed(value):
     assert utils.eval_bool(value, default="as stock") == "as stock" or value is None
 
 
-# Prints the modules that evaluate text, and those that run it. In a Python of its own: after a
-# parse that ended in a RecursionError, 3.11 may say "AST constructor recursion depth mismatch".
-SCAN = """
-import ast, json, os, sys
-root, found = sys.argv[1], {"eval": [], "run": []}
-for base, _, names in os.walk(root):
-    if os.path.join("fairseq", "examples") in base:
-        continue  # imported by a --user-dir only
-    for path in (os.path.join(base, name) for name in names if name.endswith(".py")):
-        with open(path, encoding="utf-8") as source:
-            called = {
-                node.func.id for node in ast.walk(ast.parse(source.read()))
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-            }
-        module = "fairseq." + os.path.relpath(path, root)[:-3].replace(os.sep, ".")
-        found["run"] += [module] if called & {"exec", "compile", "__import__"} else []
-        found["eval"] += [module] if "eval" in called else []
-print(json.dumps(found))
-"""
-
-
 def test_every_eval_in_fairseq_reads_literals():
     """No module of fairseq that evaluates text keeps Python's eval; none uses exec or compile."""
-    words = [sys.executable, "-W", "ignore", "-c", SCAN, os.path.dirname(fairseq.__file__)]
-    found = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
-    modules = found["eval"]
-    assert found["run"] == []
+    root, modules = pathlib.Path(fairseq.__file__).parent, []
+    for path in root.rglob("*.py"):
+        called = set(re.findall(r"(?<![\w.])(eval|exec|compile|__import__)\(", path.read_text()))
+        if "examples" in path.parts:
+            continue  # imported by a --user-dir only
+        assert called <= {"eval"}, path
+        if called:
+            modules.append(".".join(path.relative_to(root.parent).with_suffix("").parts))
     assert len(modules) > 10
     for module in modules:
         assert importlib.import_module(module).eval is parse_literal, module

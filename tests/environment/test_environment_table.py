@@ -1,14 +1,19 @@
-"""specdec-env: what an installation is, whole or broken."""
+"""``specdec-env``: what an installation is, whole or broken; the flags of the task."""
 
+import dataclasses
 import re
 import sys
 import types
 
 import pytest
 import torch
+from fairseq.tasks.translation import TranslationConfig
 
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.environment import cli
+from fairseq_specdec.environment.cli import cli_main, listed
 from fairseq_specdec.version import __version__
 
 
@@ -36,6 +41,7 @@ def card(archs, capability):
 def test_the_table_names_what_decides_a_run(capsys, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "")
+    monkeypatch.setenv("FAIRSEQ_SPECDEC_X", "x|y\nz")
     entries = shown(capsys)
     assert entries["fairseq_specdec"].startswith(f"{__version__}, ")
     assert "0.12" in entries["fairseq"] and entries["torch"].startswith(torch.__version__)
@@ -46,15 +52,14 @@ def test_the_table_names_what_decides_a_run(capsys, monkeypatch):
     )
     assert entries["threads"].startswith("native engine 1, torch ")
     assert "OMP_NUM_THREADS=1" in entries["environment"]
+    assert "FAIRSEQ_SPECDEC_X=x/y z" in entries["environment"], "it stays in its cell"
 
 
-@pytest.mark.parametrize("value, said", [("off", "no: .* is off"), ("sse9", ".*=sse9: choose off")])
-def test_why_the_native_engine_is_not_used(capsys, monkeypatch, value, said):
-    monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", value)
-    assert re.match(said, shown(capsys)["native engine"])
-
-
-def test_without_a_native_engine_one_remedy_is_given(capsys, monkeypatch, tmp_path):
+def test_why_the_native_engine_is_not_used(capsys, monkeypatch, tmp_path):
+    for value, said in (("off", "no: .* is off"), ("sse9", ".*=sse9: choose off")):
+        monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", value)
+        assert re.match(said, shown(capsys)["native engine"])
+    monkeypatch.delenv("FAIRSEQ_SPECDEC_NATIVE")
     monkeypatch.setattr(library, "FOLDER", tmp_path)
     monkeypatch.setattr(library, "loaded", {})
     entries = shown(capsys)
@@ -79,6 +84,27 @@ def test_whether_torch_fits_the_card(archs, fits, capsys, monkeypatch):
     assert ("pip install torch==2.10.0" in gpu) != fits
 
 
-def test_a_value_stays_in_its_cell(capsys, monkeypatch):
-    monkeypatch.setenv("FAIRSEQ_SPECDEC_X", "x|y\nz")
-    assert "FAIRSEQ_SPECDEC_X=x/y z" in shown(capsys)["environment"]
+def flags_in(text):
+    return {line.split()[0] for line in text.splitlines() if line.startswith("  --")}
+
+
+def test_all_flags_of_the_task_are_listed():
+    own = {field.name for field in dataclasses.fields(TranslationSpecDecConfig)}
+    own -= set(TranslationConfig.__dataclass_fields__)
+    assert flags_in(listed()) == {"--" + name.replace("_", "-") for name in own}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_lists_what_it_reads(strategy):
+    flags = flags_in(listed(strategy))
+    for name, owners in OWN_FLAGS.items():
+        assert ("--" + name.replace("_", "-") in flags) == (strategy in owners)
+    assert ("--drafter-path" in flags) == STRATEGIES[strategy].needs_drafter
+
+
+def test_the_command_prints_them(capsys):
+    cli_main(["--flags", "iad"])
+    printed = capsys.readouterr().out
+    assert "--strategy iad" in printed and "--realign" in printed and "--tau" not in printed
+    with pytest.raises(SystemExit, match="^specdec-env: error: --flags gadd: unknown"):
+        cli_main(["--flags", "gadd"])

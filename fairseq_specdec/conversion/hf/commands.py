@@ -10,18 +10,19 @@ import fairseq_specdec
 from fairseq_specdec.checkpoints.own_task import OwnTask
 
 from .families import SEVERAL
+from .generation import USUAL_LENGTH
 from .loader import Loader
 
 
 def task_settings(converted: Loader, pair: Sequence[str | None]) -> dict[str, Any]:
     """Settings of the task. ``pair``: source and target language; None for one that is open."""
-    text, vocabulary = converted.text, converted.vocabularies[0]
+    text, (tokens, _, codes) = converted.text, converted.vocabularies[0]
     settings = {
         "task": text.task, "source_lang": pair[0], "target_lang": pair[1], "data": ".",
         "left_pad_source": False, "left_pad_target": False, **text.task_settings,
     }  # fmt: skip
-    ids = vocabulary.ids()
-    languages = sorted(vocabulary.languages, key=lambda code: ids[vocabulary.languages[code]])
+    ids = {token: i for i, token in tokens.items()}
+    languages = sorted(codes, key=lambda code: ids[codes[code]])
     if text.task == SEVERAL:
         settings["lang_pairs"] = [] if None in pair else ["-".join(map(str, pair))]
         settings["langs"] = languages
@@ -63,22 +64,23 @@ def commands(converted: Loader, out: str, pair: Sequence[str | None]) -> str:
     if "<s>" in converted.text.source:
         parts.append("The model reads <s> before a sentence: fairseq's commands take it from "
                      "prepared text only (docs/huggingface.md).")  # fmt: skip
-    if not converted.generation.length_stated:
-        parts.append("The folder has no max_length, and transformers' own is 20 tokens: pass "
-                     "max_len_b or --max-len-b for longer ones.")  # fmt: skip
+    length = converted.generation.flags["max_len_b"]
+    if length < USUAL_LENGTH:
+        parts.append(f"Outputs end at {length} tokens, as with transformers, whose own limit is "
+                     f"{USUAL_LENGTH}: pass max_len_b or --max-len-b for longer ones.")  # fmt: skip
     return "\n\n".join([*parts, ""])
 
 
-def _subwords(converted: Loader, place: str) -> list[str]:
-    """fairseq's flags for the subword model; [] where it has none."""
+def _subwords(converted: Loader, place: str) -> str:
+    """fairseq's flags for the subword model; "" where it has none."""
     if converted.text.byte_level:
         files = f"--gpt2-encoder-json {place}/encoder.json --gpt2-vocab-bpe {place}/vocab.bpe"
-        return [f"--bpe gpt2 {files}"]
+        return f"--bpe gpt2 {files}"
     models = [name for name in converted.text.files if name.endswith((".spm", ".model"))]
-    return [f"--bpe sentencepiece --sentencepiece-model {place}/{each}" for each in models[:1]]
+    return f"--bpe sentencepiece --sentencepiece-model {place}/{models[0]}" if models else ""
 
 
-def _command(converted: Loader, place: str, pair: Sequence[str | None], split: list[str]) -> str:
+def _command(converted: Loader, place: str, pair: Sequence[str | None], split: str) -> str:
     """fairseq-interactive with this project's task."""
     package = os.path.dirname(os.path.abspath(fairseq_specdec.__file__))
     plugin = os.path.basename(package)  # --user-dir, as it is found from here
@@ -92,9 +94,9 @@ def _command(converted: Loader, place: str, pair: Sequence[str | None], split: l
     words = [
         f"fairseq-interactive {place} --path {place}/verifier.pt --user-dir {shlex.quote(plugin)}",
         f"{task} --source-lang {pair[0]} --target-lang {pair[1]}",
-        *split,
+        split,
         f"--beam {generation.beam} --lenpen {flags['lenpen']:g}",
         f"--max-len-a 0 --max-len-b {flags['max_len_b']} --min-len {flags['min_len']}",
-        *([f"--no-repeat-ngram-size {ngrams}"] if ngrams else []),
+        f"--no-repeat-ngram-size {ngrams}" if ngrams else "",
     ]
-    return " \\\n      ".join(words)
+    return " \\\n      ".join(filter(None, words))

@@ -1,6 +1,5 @@
 """Write a folder that fairseq, and ``SpeculativeTranslator.from_pretrained``, decode from."""
 
-import logging
 import os
 import shutil
 from argparse import Namespace
@@ -13,15 +12,14 @@ from fairseq_specdec.checkpoints.content import UNTRAINED
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.described import DESCRIPTION, VERIFIER, nearest
 from fairseq_specdec.io.atomic import replacing, write_json, write_text
-from fairseq_specdec.io.provenance import sha256
 
+from ..drafter import made_from
 from .commands import commands, task_settings
 from .families import LOADERS
 from .folder import ModelFolder
 from .loader import Loader
 from .vocabulary import word
 
-logger = logging.getLogger(__name__)
 Pair = Sequence[str | None]
 
 
@@ -52,7 +50,7 @@ def convert(path: str, out: str, source: str | None, target: str | None, force: 
     pair: Pair = (source, target) if languages else _pair(folder, source, target)
     words = [words_of(converted, side) for side in (0, 1)]
     os.makedirs(out, exist_ok=True)
-    names = _write_dictionaries(words, list(languages), out, pair)
+    names = _write_dictionaries(words, languages, out, pair)
     for there, here in converted.text.files.items():
         shutil.copyfile(folder.file(here), os.path.join(out, there))
     for name, content in converted.text.made.items():
@@ -98,15 +96,13 @@ def words_of(converted: Loader, side: int) -> list[str]:
     return list(words)
 
 
-def _write_dictionaries(
-    words: list[list[str]], languages: list[str], out: str, pair: Pair
-) -> list[Any]:
+def _write_dictionaries(words: list[list[str]], codes: Any, out: str, pair: Pair) -> list[Any]:
     """dict.NAME.txt of both sides, or one of all languages; returns their names."""
-    names = ["all"] if languages else list(pair)
+    names = ["all"] if codes else list(pair)
     for name, each in zip(names, words):
         text = "".join(f"{entry} 1\n" for entry in each[4:])
         write_text(os.path.join(out, f"dict.{name}.txt"), text)
-    for code in languages:  # fairseq's tasks read one for each language
+    for code in codes:  # fairseq's tasks read one for each language
         link = os.path.join(out, f"dict.{code}.txt")
         if not os.path.lexists(link):
             os.symlink("dict.all.txt", link)
@@ -123,16 +119,15 @@ def _write_checkpoint(converted: Loader, path: str, pair: Pair) -> None:
     weights = {name: tensor.contiguous() for name, tensor in converted.out.items()}
     with replacing(path, "wb") as stream:
         torch.save({**UNTRAINED, "args": None, "cfg": settings, "model": weights}, stream)
-    logger.info("%s: %d bytes, sha256 %s", path, os.path.getsize(path), sha256(path))
+    made_from(path)  # is logged
 
 
 def _description(converted: Loader, target_words: list[str]) -> dict[str, Any]:
     """What ``hub.described`` reads, but for the names of a pair."""
-    text, generation = converted.text, converted.generation
-    vocabularies, orders = converted.vocabularies, converted.orders
-    kind, first = text.kind, generation.forced_first
-    languages = {code: text.language_token.format(code) for code in vocabularies[0].languages}
-    words = {token: languages[code] for code, token in vocabularies[0].languages.items()}
+    text, vocabularies, orders = converted.text, converted.vocabularies, converted.orders
+    kind, first, codes = text.kind, converted.generation.forced_first, vocabularies[0].languages
+    languages = {code: text.language_token.format(code) for code in codes}
+    words = {token: languages[code] for code, token in codes.items()}
     if kind == "tokenizers" and orders[0] != list(range(len(orders[0]))):
         kind = "gpt2" if text.byte_level else "sentencepiece"
     renamed = [
@@ -152,5 +147,5 @@ def _description(converted: Loader, target_words: list[str]) -> dict[str, Any]:
             for each in vocabularies
         ],
         "renamed": renamed,
-        "flags": generation.flags,
+        "flags": converted.generation.flags,
     }

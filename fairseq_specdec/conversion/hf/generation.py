@@ -40,7 +40,6 @@ class Generation(NamedTuple):
     flags: dict[str, Any]  # fairseq's max_len_b, min_len, no_repeat_ngram_size, lenpen
     beam: int
     suppressed: list[int]  # token ids that are never generated
-    length_stated: bool  # whether the folder itself limits the length of an output
 
 
 def read_generation(folder: ModelFolder, config: Settings) -> Generation:
@@ -65,7 +64,7 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
     first = settings.take("forced_bos_token_id", None, int)
     if first is None and config.values.get("force_bos_token_to_be_generated"):
         first = config.values.get("bos_token_id")
-    length, stated = _most_tokens(settings)
+    length = _most_tokens(settings)
     least, new = (settings.take(f"min_{each}", 0, int) for each in ("length", "new_tokens"))
     size = settings.take("no_repeat_ngram_size", 0, int)
     if size == 1 and start != eos:
@@ -79,19 +78,19 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
     }
     beam, suppressed = settings.count("num_beams", 1, 1000), _suppressed(settings, pad)
     settings.refuse_rest()
-    return Generation(start, eos, first, flags, beam, suppressed, stated)
+    return Generation(start, eos, first, flags, beam, suppressed)
 
 
-def _most_tokens(settings: Settings) -> tuple[int, bool]:
-    """``--max-len-b``, and whether the file has it. transformers counts the start symbol, and the
-    forced end where there is one; fairseq adds an end."""
+def _most_tokens(settings: Settings) -> int:
+    """``--max-len-b``. transformers counts the start symbol, and the forced end where there is one;
+    fairseq adds an end."""
     most, new = (settings.take(name, None, int) for name in ("max_length", "max_new_tokens"))
     most = most if new is None else new + 1
     count = (USUAL_LENGTH if most is None else most) - 1
     count -= settings.take("forced_eos_token_id", None) is not None
     if count < 1:
         raise UsageError(settings.path, f"max_length {most} leaves no room for a token")
-    return count, most is not None
+    return int(count)
 
 
 def _suppressed(settings: Settings, pad: Any) -> list[int]:

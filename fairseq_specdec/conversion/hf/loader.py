@@ -135,7 +135,7 @@ class Loader:
 
     def _order(self, side: int) -> list[int]:
         """The model's ids by fairseq's index."""
-        ids, size = self.vocabularies[side].ids(), self.sizes[side]
+        ids, size = {t: i for i, t in self.vocabularies[side].tokens.items()}, self.sizes[side]
         first = [ids.get(token, -1) for token in ("<s>", "<pad>", "</s>", "<unk>")]
         first[EOS] = self.generation.eos
         for token, i in zip(("<pad>", "<unk>"), (first[PAD], first[UNK])):
@@ -146,13 +146,12 @@ class Loader:
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """A tensor of the folder, which is read by this."""
         tensor = self.weights.pop(name, None)
-        if tensor is None:
-            said = f"lacks the weight {name}, which config.json asks for"
-            raise UsageError(self.folder.path, said)
-        if list(tensor.shape) != list(shape):
+        said = f"lacks the weight {name}, which config.json asks for"
+        if tensor is not None and list(tensor.shape) != list(shape):
             said = f"{name} has shape {list(tensor.shape)}, config.json says {list(shape)}"
-            raise UsageError(self.folder.path, said)
-        return tensor
+        elif tensor is not None:
+            return tensor
+        raise UsageError(self.folder.path, said)
 
     def _embeddings(self) -> None:
         """The three tables of words, one tensor where they are one."""
@@ -230,12 +229,9 @@ class Loader:
         model, order = self.model, self.orders[1]
         if start == eos:
             return
-        said = f"decoder_start_token_id is {start}"
-        if start < 0 or start not in order:
-            raise UsageError(self.config.path, f"{said}, no token")
-        if not self.learned_positions:
-            known = f"{self.config.reader} knows {eos} only"
-            raise UsageError(self.config.path, said, known)
+        if start < 0 or start not in order or not self.learned_positions:
+            problem = f"decoder_start_token_id is {start}, which {self.config.reader} does not know"
+            raise UsageError(self.config.path, problem, f"it knows {eos}")
         table = self.out["decoder.embed_tokens.weight"]
         scale = 1.0 if model["no_scale_embedding"] else float(model["decoder_embed_dim"]) ** 0.5
         positions = self.out["decoder.embed_positions.weight"].float().clone()

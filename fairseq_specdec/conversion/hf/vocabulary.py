@@ -25,10 +25,6 @@ class Vocabulary(NamedTuple):
     special: dict[str, bool]
     languages: dict[str, str]  # code to token
 
-    def ids(self) -> dict[str, int]:
-        """Tokens to ids."""
-        return {token: i for i, token in self.tokens.items()}
-
 
 def read_ids(folder: ModelFolder, name: str) -> dict[int, str]:
     """Tokens by id, of a file that maps tokens to ids, as vocab.json."""
