@@ -17,7 +17,7 @@ from toy_early_exit import toy_early_exit
 from toy_translation import EOS, PAD, WORDS, make_task, toy_attached_drafter, toy_drafter, toy_model
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.beam import batch
+from fairseq_specdec.decoding.beam import search
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
@@ -229,7 +229,7 @@ def check_beams(outputs, expected):
 def look_ahead(monkeypatch, reach):
     """Drafts for beams reach so far on every backend, whatever pays."""
     for name in ("reach_natively", "reach_with_torch"):
-        monkeypatch.setattr(batch, name, lambda *_: reach)
+        monkeypatch.setattr(search, name, lambda *_: reach)
 
 
 def tokens(hypotheses):

@@ -149,8 +149,7 @@ class OpenBatch:
                 rows.tokens[row, 1 : length + 1].clone(),
                 rows.scores[row, :length].clone(),
                 iterations,
-                options.normalize_scores,
-                options.len_penalty,
+                options,
                 self.trace(sentence),
             )
         self.store(sentence, [ended])

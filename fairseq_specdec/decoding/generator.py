@@ -19,7 +19,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.forks import Lock
 
 from .batch import DecodingParts, OpenBatch
-from .beam.batch import BeamBatch
+from .beam.search import BeamBatch
 from .cuda_graphs import graphs_for
 from .draft_budget import AcceptanceHistory, Planning
 from .greedy import Batch

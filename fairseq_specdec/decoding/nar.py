@@ -75,21 +75,15 @@ class NarBatch(OpenBatch):
         assert chances is not None
         return tokens, chances.log()
 
-    def _through_end(self, tokens: Tensor) -> Tensor:
-        """Tokens of each row of a block up to its first </s>, long [B]; all where there is none."""
-        size, eos = tokens.size(1), self.parts.policy.eos
-        first = torch.where(tokens == eos, self.columns, size).amin(1)
-        return (first + 1).clamp(max=size)
-
     def _emit(self, tokens: Tensor, log_probs: Tensor) -> Iteration:
-        """Add a block to the hypotheses."""
-        rows = self.rows
-        sizes = self._through_end(tokens)
+        """Add a block up to its first </s> to the hypotheses."""
+        rows, eos, last = self.rows, self.parts.policy.eos, tokens.size(1) - 1
+        sizes = torch.where(tokens == eos, self.columns, last).amin(1) + 1
         if self.block.options.collapse_repeats:
             order, sizes = unrepeated(tokens, sizes)
             tokens, log_probs = tokens.gather(1, order), log_probs.gather(1, order)
         inside = self.columns < sizes.unsqueeze(1)
-        at_end = (inside & (tokens == self.parts.policy.eos)).any(1)
+        at_end = (inside & (tokens == eos)).any(1)
         broken = (inside > (log_probs > float("-inf"))).any(1)
         rows.reserve(tokens.size(1) + 1)
         after = rows.lengths.unsqueeze(1) + self.columns

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .iteration import Iteration, TracedIteration, verdicts
+from .options import DecodingOptions
 
 
 class SentenceTrace(Sequence):  # type: ignore[type-arg]
@@ -92,8 +93,7 @@ def hypothesis(
     tokens: Tensor,
     positional_scores: Tensor,
     iterations: int,
-    normalize: bool,
-    len_penalty: float,
+    options: DecodingOptions,
     trace: SentenceTrace,
 ) -> dict[str, Any]:
     """What stock ``finalize_hypos`` would return for this sentence, and the iterations.
@@ -103,15 +103,14 @@ def hypothesis(
         positional_scores: float [T] log-probability of each token; the command line divides it
             in place, so it must not be shared either.
         iterations: verification passes.
-        normalize: divide the score by length ** ``len_penalty``.
-        len_penalty: ``--lenpen``.
+        options: whether the score is divided by length ** ``len_penalty``.
         trace: of the sentence; empty where nothing was recorded. ``iterations`` holds it, and
             ``history`` as ``--retain-iter-history`` prints it, two E-lines for each iteration: the
             draft and what was emitted.
     """
     score = positional_scores.sum()
-    if normalize:
-        score = score / tokens.numel() ** len_penalty
+    if options.normalize_scores:
+        score = score / tokens.numel() ** options.len_penalty
     return {
         "tokens": tokens,
         "score": score,

@@ -1,4 +1,4 @@
-"""What a beam search drafts: copies of the source, what followed a like prefix."""
+"""What a beam search drafts: copies of the source, and what followed a prefix with the same end."""
 
 import numpy as np
 import pytest
@@ -12,44 +12,39 @@ from fairseq_specdec.decoding.beam.lookahead import (
 )
 from fairseq_specdec.decoding.beam.replay import BeamRules, Sentence
 
-EOS, START = 2, 0
+EOS, START, BEAM = 2, 0, 2
 FAR = Reach(20, 20)
+SOURCE = list(range(10, 30))
 
 
-def tokens_of(node):
-    return [one.token for one in node.path()]
+def sentence_of(max_len=40):
+    return Sentence(BeamRules(BEAM, EOS, max_len), START)
 
 
 def paths(nodes):
-    return [tokens_of(node) for node in nodes]
-
-
-def distribution(*pairs):
-    """(log-probabilities, tokens) of (token, log-probability)."""
-    return np.float32([value for _, value in pairs]), np.array([token for token, _ in pairs])
+    return [node.tokens for node in nodes]
 
 
 def give(node, *pairs):
-    node.best = distribution(*pairs)
+    """Score a node: (token, log-probability) of what may follow."""
+    node.best = np.float32([value for _, value in pairs]), np.array([token for token, _ in pairs])
     return node
 
 
-def begun(*tokens, beam=2, max_len=30, low=-9.0):
-    """A sentence whose best hypothesis has these tokens and is not scored; the second one, where
-    there are tokens, is ``low`` below it and ends with token 99."""
-    sentence = Sentence(BeamRules(beam, EOS, max_len), START)
-    node = sentence.tree.root
+def walk(sentence, tokens):
+    node = sentence.root
+    for token in tokens:
+        node = node.child(token)
+    return node
+
+
+def drafted(source, tokens, reach=FAR, max_len=30):
+    """The longest draft after some tokens. The best hypothesis has these and is not scored; the
+    second one, where there are tokens, is far below it and ends with token 99."""
+    sentence = sentence_of(max_len)
     for at, token in enumerate(tokens):
-        rest = [(99, low)] if at == len(tokens) - 1 else []
-        give(node, (token, -0.1), *rest)
+        give(sentence.live[0], (token, -0.1), *[(99, -9.0)] * (at == len(tokens) - 1))
         sentence.advance()
-        node = sentence.live[0]
-    return sentence
-
-
-def drafted(source, tokens, reach=FAR, **more):
-    """The longest draft after some tokens, where two hypotheses follow a copy of the source."""
-    sentence = begun(*tokens, **more)
     nodes = Lookahead(source, reach).draft(sentence)
     waiting = sentence.waiting()
     assert nodes[: len(waiting)] == waiting
@@ -85,33 +80,26 @@ def test_the_source_is_copied_from_where_it_is_most_alike(source, tokens, copied
     assert drafted(source, tokens)[: len(copied) or None] == copied
 
 
-def test_steps_prefixes_and_length_are_limited():
-    source = list(range(10, 30))
-    for steps in (0, 1, 3):
-        assert drafted(source, [], Reach(steps, 20)) == source[:steps]
+@pytest.mark.parametrize("steps, beams, max_len, tokens, size", [
+    (0, 20, 30, 0, 0), (1, 20, 30, 0, 1), (3, 20, 30, 0, 3),
     # Beam 2: the root, and a prefix a step; those of a step that is too much are left out.
-    for beams, count in ((1, 1), (2, 3), (3, 5)):
-        assert drafted(source, [], Reach(20, beams)) == source[:count]
-    for max_len in (1, 4):
-        assert drafted(source, [], max_len=max_len) == source[:max_len]
-    assert drafted(source, [10, 11], max_len=4) == [12, 13]
+    (20, 1, 30, 0, 1), (20, 2, 30, 0, 3), (20, 3, 30, 0, 5),
+    (20, 20, 1, 0, 1), (20, 20, 4, 0, 4), (20, 20, 4, 2, 2),
+])  # fmt: skip
+def test_steps_prefixes_and_length_are_limited(steps, beams, max_len, tokens, size):
+    draft = drafted(SOURCE, SOURCE[:tokens], Reach(steps, beams), max_len=max_len)
+    assert draft == SOURCE[tokens : tokens + size]
 
 
 def test_the_longest_like_end_is_asked_and_of_equals_the_nearest():
-    look = Lookahead([], Reach(1, 9))
+    look, sentence = Lookahead([], Reach(1, 9)), sentence_of()
     prefixes = {(5, 7): 20, (6, 7): 21, (1, 2, 3, 6, 7): 22, (3, 6, 7): 23, (9,): 24, (1, 1, 9): 25}
     prefixes[9, 9, 5, 2, 3, 6, 7] = 26
-    sentence = Sentence(BeamRules(2, EOS, 30), START)
     for tokens, word in prefixes.items():
-        node = sentence.tree.root
-        for token in tokens:
-            node = node.child(token)
-        look.learn([give(node, (word, -0.1))])
+        look.learn(sentence, [give(walk(sentence, tokens), (word, -0.1))])
 
     def next_of(*tokens):
-        sentence.live = [sentence.tree.root]
-        for token in tokens:
-            sentence.live = [sentence.live[0].child(token)]
+        sentence.live = [walk(sentence, tokens)]
         return [one[-1] for one in paths(look.draft(sentence)[1:])]
 
     assert next_of(8, 5, 7) == [20]
@@ -124,30 +112,102 @@ def test_the_longest_like_end_is_asked_and_of_equals_the_nearest():
     assert next_of(8, 4) == []
 
 
-def test_what_has_ended_takes_the_room_of_others():
-    sentence = begun(10)
-    look = Lookahead([10, 11, 12, 13], FAR)
-    likely_end = [(EOS, -0.1), (11, -0.2), (12, -0.3)]
-    give(sentence.live[0], *likely_end)
-    # One ends, one goes on; it is followed, as the second place is not filled yet.
-    assert [10, 11] in paths(look.draft(sentence))
-    sentence.ended = [object()]
-    assert look.draft(sentence) == sentence.waiting()
-    sentence.ended = []
-    give(sentence.live[0], (11, -0.1), (12, -0.2), (EOS, -0.3))  # </s> is third of two
-    sentence.ended = [object()]
-    assert [10, 11] in paths(look.draft(sentence))
+@pytest.mark.parametrize("first, ended, goes_on", [
+    # One ends, one goes on; it is followed where the second place is not filled yet.
+    ([(EOS, -0.1), (11, -0.2), (12, -0.3)], 0, True),
+    ([(EOS, -0.1), (11, -0.2), (12, -0.3)], 1, False),
+    ([(11, -0.1), (12, -0.2), (EOS, -0.3)], 1, True),  # </s> is third of two
+])  # fmt: skip
+def test_what_has_ended_takes_the_room_of_others(first, ended, goes_on):
+    sentence = sentence_of()
+    give(sentence.root, (10, -0.1), (99, -9.0))
+    sentence.advance()
+    give(sentence.live[0], *first)
+    sentence.ended = [object()] * ended
+    assert ([10, 11] in paths(Lookahead([10, 11, 12, 13], FAR).draft(sentence))) is goes_on
 
 
 def test_how_far_to_look():
     """The more sentences, the fewer prefixes of each; a limit of prefixes in vain is kept."""
-    assert NOTHING == (0, 0, 0.0, 0) == Reach(0, 0)
     reaches = [reach_with_torch(rows, False) for rows in (1, 2, 5, 20, 21)]
     assert reaches == sorted(reaches, key=lambda one: -one.beams) and reaches[-1] == NOTHING
-    assert all(one.steps == reaches[0].steps and one.beams >= 1 for one in reaches[:-1])
-    assert reaches[0].min_copy_rate > 0
-    assert reach_with_torch(1, True) == reach_with_torch(1, False)
-    assert reach_with_torch(2, True) == NOTHING
+    assert all(one.beams >= 1 and one.min_copy_rate > 0 for one in reaches[:-1])
+    assert [reach_with_torch(rows, True) for rows in (1, 2)] == [reaches[0], NOTHING]
     for vain, rows, beam in ((20, 1, 5), (20, 4, 5), (19, 4, 5), (60, 2, 3)):
         assert reach_of_budget(vain, rows, beam).beams == 1 + vain // (rows * beam)
     assert reach_of_budget(0, 3, 5).beams > reach_of_budget(60, 1, 5).beams
+
+
+# ---- the rest of the source ----------------------------------------------------------------------
+
+
+def one_pass(look, sentence, after):
+    """Draft, score as ``after`` says (the likeliest token of each prefix), and go on."""
+    nodes = look.draft(sentence)
+    for node in nodes:
+        give(node, (after(node.tokens), -0.1), (90, -4.0), (91, -6.0))
+    sentence.place(nodes)
+    look.learn(sentence, nodes)
+    sentence.advance()
+    return paths(nodes)
+
+
+def copy(tokens):
+    return SOURCE[len(tokens)] if len(tokens) < len(SOURCE) else EOS
+
+
+def test_a_few_tokens_are_tried_first_then_the_rest_of_the_source():
+    look, begun = Lookahead(SOURCE, Reach(6, 40, 0.95, 3)), sentence_of()
+    assert one_pass(look, begun, copy) == [SOURCE[:size] for size in range(4)]
+    second = one_pass(look, begun, copy)
+    rest = [SOURCE[:size] for size in range(4, len(SOURCE) + 1)]
+    assert [tokens for tokens in second if tokens == SOURCE[: len(tokens)]] == rest
+    # Other hypotheses are followed as far as was tried first, and then further.
+    assert max(map(len, (t for t in second if t != SOURCE[: len(t)]))) <= 1 + 3
+    step = begun.steps
+    third = one_pass(look, begun, copy)
+    assert third and max(map(len, third)) == step + 6
+
+
+@pytest.mark.parametrize(
+    "right, drafts",
+    [
+        ([1, 1, 1, 1], True),
+        ([0, 1, 1, 1], True),  # 0, 0.3, 0.51, 0.657
+        ([1, 1, 1, 0], True),  # 1, 1, 1, 0.7
+        ([1, 1, 0, 0], False),  # 1, 1, 0.7, 0.49
+        ([0, 0, 0, 0], False),
+    ],
+)
+def test_what_was_tried_first_decides(right, drafts):
+    """All tokens of the first draft but its last one are judged."""
+    look, begun = Lookahead(SOURCE, Reach(6, 40, 0.6, 4)), sentence_of()
+    first = one_pass(look, begun, lambda tokens: copy(tokens) if right[len(tokens) % 4] else 80)
+    assert len(first) == 5
+    assert (len(look.draft(begun)) > len(begun.waiting())) is drafts
+
+
+@pytest.mark.parametrize("reach, max_len, nodes, longest", [
+    (Reach(2, 40, 0.6, 2), 40, None, len(SOURCE)),
+    (Reach(2, 40, 0.6, 2), 9, None, 9),
+    (Reach(2, 5, 0.6, 2), 40, 5 * BEAM, None),
+])  # fmt: skip
+def test_the_rest_ends_with_the_source_the_length_and_the_room(reach, max_len, nodes, longest):
+    look, begun = Lookahead(SOURCE, reach), sentence_of(max_len)
+    one_pass(look, begun, copy)
+    second = one_pass(look, begun, copy)
+    assert nodes in (None, len(second)) and longest in (None, max(map(len, second)))
+
+
+def test_the_rest_ends_where_the_end_is_expected():
+    look, begun = Lookahead([10, 11, 50, 13, 14], Reach(1, 40, 0.6, 2)), sentence_of()
+    rest = [[10], [10, 11], [10, 11, 50], [10, 11, 50, 13], [10, 11, 50, 13, 14]]
+    assert paths(look._rest(begun, [])) == rest
+    look.learn(begun, [give(walk(begun, [99, 50]), (EOS, -0.1))])
+    assert paths(look._rest(begun, [])) == rest[:3]
+
+
+def test_without_a_condition_no_rest_is_drafted():
+    look, begun = Lookahead(SOURCE, Reach(3, 40)), sentence_of()
+    assert max(map(len, one_pass(look, begun, copy))) == 3
+    assert max(map(len, paths(look.draft(begun)))) == begun.steps + 3

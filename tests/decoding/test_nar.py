@@ -1,7 +1,6 @@
 """Decoding with the drafter alone says what plain passes of it say, and runs no verifier."""
 
 import copy
-import sys
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from toy_translation import (
     EOS,
     PAD,
     assert_diverse,
-    ids,
     make_sample,
     make_task,
     sentences,
@@ -26,7 +24,6 @@ from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.native.library import load
 
-sys.path.append("tests/legacy")
 SENTENCES = sentences(12, seed=7)
 BACKENDS = [
     "torch",
@@ -36,6 +33,7 @@ MODELS = {
     "leftward": {},
     "copied": {"source_copy": True},
     "bidirectional": {"bidirectional_prefix": True},
+    "chained": {"chain_width": 16},
     # Outputs are longer than the table of positions.
     "short_table": {"decoder_learned_pos": True, "max_target_positions": 9},
 }
@@ -73,13 +71,6 @@ def chained_pass(model, words, output):
 
     slow_draft(model, make_sample([words])["net_input"], output, choose)
     return torch.stack(rows)
-
-
-def authors_pass(model, words, output):
-    from authors_layout import logits_of
-
-    source, prefix = torch.tensor([ids(words)]), torch.tensor([output], dtype=torch.long)
-    return logits_of(model, source, prefix)[0]
 
 
 @torch.no_grad()
@@ -124,7 +115,9 @@ def compare(model, backend, limit=30, of=plain_pass, **settings):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_batch_equals_plain_passes(model, backend):
-    outputs = compare(toy_drafter(**MODELS[model]), backend)
+    """With a chain, its tokens are chosen one after the other."""
+    of = chained_pass if model == "chained" else plain_pass
+    outputs = compare(toy_drafter(**MODELS[model]), backend, of=of)
     assert_diverse(outputs)
     assert len({len(tokens) for tokens in outputs}) > 3, "no row left before the others"
 
@@ -138,36 +131,11 @@ def test_repeats_are_dropped_and_the_length_limit_is_kept(backend):
     assert dropped != whole
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_chain_chooses_the_tokens(backend):
-    model = toy_drafter(chain_width=16)
-    assert_diverse(compare(model, backend, of=chained_pass))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_drafters_in_the_authors_layout(backend):
-    from authors_layout import authors_drafter
-
-    compare(authors_drafter(), backend, of=authors_pass)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_row_does_not_depend_on_its_batch(backend):
-    """Near the end of a learned table, too."""
-    for settings in MODELS.values():
-        generator = make(toy_drafter(**settings), backend=backend)
-        together = decode(generator, make_sample(SENTENCES))
-        alone = [decode(generator, make_sample([each]))[0] for each in SENTENCES]
-        check(together, alone)
-        assert [each["steps"] for each in together] == [each["steps"] for each in alone]
-
-
 def test_no_verifier_runs():
     """Its weights may be nothing, and its encoder is not asked."""
-    broken = copy.deepcopy(toy_model())
+    broken, sample = copy.deepcopy(toy_model()), make_sample(SENTENCES)
     for parameter in broken.parameters():
         parameter.data.fill_(float("nan"))
-    sample = make_sample(SENTENCES)
     generator = make(toy_drafter(), models=[broken])
     check(decode(generator, sample), decode(make(toy_drafter()), sample))
     times = generator.stats.times()

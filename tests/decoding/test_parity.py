@@ -529,7 +529,7 @@ def test_beams_of_every_drafter(case, name, backend):
 
 
 def test_each_search_of_beams_is_compared():
-    """``Beams`` is a protocol: its classes have its methods and no name in common."""
+    """Both kinds, and no other."""
     searches = set()
     for name in set(BACKENDS) - {"auto"} - ({"native"} if library.load() is None else set()):
         generator = make_generator("greedy", flags(4), backend=name)

@@ -26,7 +26,7 @@ from toy_random import BLOCK, EOS, FIRST, PAD, sentences, toy_pair
 from toy_translation import make_sample
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.beam import batch as batch_module
+from fairseq_specdec.decoding.beam import search as search_module
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 
@@ -200,7 +200,7 @@ def looking_ahead(reach):
     """Drafts for beams reach so far on every backend, whatever pays."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("reach_natively", "reach_with_torch"):
-            patch.setattr(batch_module, name, lambda *_: Reach(*reach))
+            patch.setattr(search_module, name, lambda *_: Reach(*reach))
         yield
 
 

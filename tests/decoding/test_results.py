@@ -7,6 +7,7 @@ import torch
 
 from fairseq_specdec.decoding.beam.observed import BeamPass, LiveHypothesis
 from fairseq_specdec.decoding.iteration import Iteration, TracedIteration
+from fairseq_specdec.decoding.options import DecodingOptions
 from fairseq_specdec.decoding.results import SentenceTrace, hypothesis
 
 TOKENS, SCORES = torch.tensor([5, 6, 7, 2]), torch.tensor([-1.0, -2.0, -3.0, -2.0])
@@ -30,7 +31,8 @@ TRACE = SentenceTrace(
     [(True, 1.0, -2.0), (True, 0.5, -4.0), (True, 0.0, -8.0), (False, 1.0, -8.0)],
 )
 def test_the_score_is_normalised_as_stock_does(normalize, penalty, score):
-    ended = hypothesis(TOKENS, SCORES, 2, normalize, penalty, SentenceTrace())
+    options = DecodingOptions("greedy", normalize_scores=normalize, len_penalty=penalty)
+    ended = hypothesis(TOKENS, SCORES, 2, options, SentenceTrace())
     assert ended["score"].shape == () and float(ended["score"]) == score
     assert ended["tokens"] is TOKENS and ended["positional_scores"] is SCORES
     assert ended["steps"] == 2 and list(ended["iterations"]) == list(ended["history"]) == []
@@ -43,7 +45,7 @@ def test_the_score_is_normalised_as_stock_does(normalize, penalty, score):
 
 
 def test_the_history_holds_two_lines_for_each_iteration():
-    ended = hypothesis(TOKENS, SCORES, 2, True, 1.0, TRACE)
+    ended = hypothesis(TOKENS, SCORES, 2, DecodingOptions("greedy"), TRACE)
     lines = [dict(line, tokens=line["tokens"].tolist()) for line in ended["history"]]
     assert lines == [
         {"iteration": 0, "accepted": 1, "kind": "draft", "tokens": [5, 9]},
@@ -56,7 +58,9 @@ def test_the_history_holds_two_lines_for_each_iteration():
 
 
 def test_the_history_is_a_sequence_whose_tensors_may_be_written_to():
-    history = pickle.loads(pickle.dumps(hypothesis(TOKENS, SCORES, 2, True, 1.0, TRACE)))["history"]
+    history = pickle.loads(
+        pickle.dumps(hypothesis(TOKENS, SCORES, 2, DecodingOptions("greedy"), TRACE))
+    )["history"]
     assert len(history) == 4 and [line["kind"] for line in history[::2]] == ["draft"] * 2
     assert history[-1]["tokens"].tolist() == [7]
     with torch.inference_mode():

@@ -179,7 +179,6 @@ class Session:
         prefix = of.PrefixFacts()
         calls.call("specdec_beams_prefix", beams, row, random.randint(0, 1), number, room, tokens,
                    ctypes.byref(prefix))  # fmt: skip
-        calls.call("specdec_beams_agreed", beams, row, room, tokens, ctypes.byref(length))
         calls.call("specdec_beams_ended", beams, row, number, room, tokens, calls.floats(room + 1),
                    ctypes.byref(length))  # fmt: skip
 

@@ -1,6 +1,5 @@
 """Beam search in the native library: many passes in one call."""
 
-import collections
 import ctypes
 import weakref
 from collections.abc import Sequence
@@ -11,11 +10,11 @@ from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
 from fairseq_specdec.engine.transformer import Ensemble
 
+from ..batch import OpenBatch
 from ..native_chains import native_session, point_to_rows
-from ..policy import DecodingConstraints, LengthLimits
-from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import NOTHING, Lookahead, Reach
-from .replay import BeamRules, NoTokenError
+from .observed import Prefix
+from .replay import BeamRules, Ended, NoTokenError
 
 # Weights that the last-level cache holds, about.
 _CACHE = 32 << 20
@@ -28,21 +27,19 @@ def reach_natively(session: Ensemble) -> Reach:
 
 
 class NativeBeams:
-    """See ``Beams``: ``src/beam.h`` in the engine's sources. ``tables``: of the decoder's
-    embeddings. ``prefix``: long [B, P] forced first tokens, padded on the right; or None."""
+    """What ``TorchBeams`` is, by a handle (``src/beam.h`` in the engine's sources). ``tables``: of
+    the decoder's embeddings."""
 
     def __init__(
         self,
-        session: Ensemble,
         tables: EmbeddingTables,
-        policy: DecodingConstraints,
+        batch: OpenBatch,
         rules: BeamRules,
         start: int,
         prefix: Tensor | None,
-        limits: LengthLimits,
-        lookaheads: Sequence[Lookahead] = (),
+        lookaheads: Sequence[Lookahead],
     ) -> None:
-        layers = native_session(session)
+        layers, policy, limits = native_session(batch.session), batch.parts.policy, batch.limits
         self._library = layers.weights.stack.library
         # The library reads these until the end.
         self._kept = (layers.buffers, tables, layers.positions, prefix, limits)
@@ -50,75 +47,47 @@ class NativeBeams:
             tables.of(layers.positions),
             Rules(
                 policy.pad, policy.unk, policy.eos, policy.min_len, 0,
-                policy.unk_penalty, session.temperature,
+                policy.unk_penalty, batch.session.temperature,
             ),
             rules.beam,
             start,
         )  # fmt: skip
         point_to_rows(setup.rules, prefix, limits)
-        self._longest = limits.longest + 1
-        self._facts: collections.defaultdict[int, BeamFacts] = collections.defaultdict(BeamFacts)
+        self.sentences = [BeamFacts() for _ in batch.finished]
+        self._tokens = (ctypes.c_int64 * (limits.longest + 1))()  # that the library fills
+        self._totals = (ctypes.c_float * (limits.longest + 2))()
         self._pointer = ctypes.c_void_p()
         self._library.call(
             "specdec_beams_new", layers.buffers.pointer, ctypes.byref(setup),
             ctypes.byref(self._pointer),
         )  # fmt: skip
         weakref.finalize(self, self._library.free, "specdec_beams_free", self._pointer)
-        for row, looking in enumerate(lookaheads):
-            words = (ctypes.c_int64 * len(looking.source))(*looking.source)
-            self._library.call(
-                "specdec_beams_look_ahead", self._pointer, row, len(words), words,
-                looking.reach.steps, looking.reach.beams,
-            )  # fmt: skip
+        for row, one in enumerate(lookaheads):
+            words = (ctypes.c_int64 * len(one.source))(*one.source)
+            self.ask("look_ahead", row, len(words), words, one.reach.steps, one.reach.beams)
 
-    def run(self, rows: Sequence[int], max_passes: int) -> list[Progress]:
-        done = ctypes.c_int64()
-        self._library.call("specdec_beams_run", self._pointer, max_passes, ctypes.byref(done))
-        for row in rows:
-            facts = self._facts[row]
-            self._library.call("specdec_beams_facts", self._pointer, row, ctypes.byref(facts))
+    def ask(self, what: str, *arguments: object) -> None:
+        """Call an entry point of the library for beams."""
+        self._library.call(f"specdec_beams_{what}", self._pointer, *arguments)
+
+    def run(self, max_passes: int) -> None:
+        self.ask("run", max_passes, ctypes.byref(ctypes.c_int64()))
+        for row, facts in enumerate(self.sentences):
+            self.ask("facts", row, ctypes.byref(facts))
             if facts.failure:
                 raise NoTokenError(facts.failure == 1, facts.depth, row)
-        return [
-            Progress(bool(now.done), now.passes, now.steps, now.scored, now.drafted, now.used)
-            for now in map(self._facts.__getitem__, rows)
-        ]
 
-    def agreed(self, row: int) -> list[int]:
-        tokens, length = (ctypes.c_int64 * self._facts[row].depth)(), ctypes.c_int64()
-        self._library.call(
-            "specdec_beams_agreed", self._pointer, row, len(tokens), tokens, ctypes.byref(length)
-        )
-        agreed: list[int] = tokens[: length.value]
-        return agreed
-
-    def live(self, row: int) -> list[Prefix]:
-        return self._prefixes(row, False, self._facts[row].live)
-
-    def draft(self, row: int) -> list[Prefix]:
-        return self._prefixes(row, True, self._facts[row].draft)
-
-    def _prefixes(self, row: int, draft: bool, count: int) -> list[Prefix]:
-        prefixes, facts = [], PrefixFacts()
-        tokens = (ctypes.c_int64 * self._longest)()
+    def prefixes(self, row: int, drafted: bool) -> list[Prefix]:
+        listed, tokens, facts = [], self._tokens, PrefixFacts()
+        count = self.sentences[row].draft if drafted else self.sentences[row].live
         for number in range(count):
-            self._library.call(
-                "specdec_beams_prefix", self._pointer, row, draft, number, len(tokens), tokens,
-                ctypes.byref(facts),
-            )  # fmt: skip
-            prefix = tokens[: facts.length]
-            prefixes.append(Prefix(prefix, bool(facts.scored), bool(facts.kept)))
-        return prefixes
+            self.ask("prefix", row, drafted, number, len(tokens), tokens, ctypes.byref(facts))
+            listed.append((tokens[: facts.length], bool(facts.scored), bool(facts.kept)))
+        return listed
 
-    def ended(self, row: int) -> list[EndedHypothesis]:
-        hypotheses, length = [], ctypes.c_int64()
-        tokens = (ctypes.c_int64 * self._longest)()
-        totals = (ctypes.c_float * (self._longest + 1))()
-        for number in range(self._facts[row].ended):
-            self._library.call(
-                "specdec_beams_ended", self._pointer, row, number, len(tokens), tokens, totals,
-                ctypes.byref(length),
-            )  # fmt: skip
-            size = length.value
-            hypotheses.append(EndedHypothesis(tokens[:size], totals[: size + 1]))
+    def ended(self, row: int) -> list[Ended]:
+        hypotheses, tokens, totals, length = [], self._tokens, self._totals, ctypes.c_int64()
+        for number in range(self.sentences[row].ended):
+            self.ask("ended", row, number, len(tokens), tokens, totals, ctypes.byref(length))
+            hypotheses.append(Ended(tokens[: length.value], totals[: length.value + 1]))
         return hypotheses

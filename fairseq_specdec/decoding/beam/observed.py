@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .beams import Beams, Progress
+Prefix = tuple[list[int], bool, bool]
+"""A prefix of outputs: its tokens, whether it is scored (what may follow is known), and whether it
+leads to a live hypothesis or follows one."""
 
 
 @dataclass(frozen=True)
@@ -38,40 +40,40 @@ class BeamPass:
     hypotheses: list[LiveHypothesis]  # live after the pass, best first
     draft: list[DraftedPrefix]  # the longest drafted prefixes
 
+    @classmethod
+    def of(
+        cls, counts: list[int], live: list[Prefix], draft: list[Prefix], ended: list[list[int]]
+    ) -> BeamPass:
+        """What a pass did to a sentence.
+
+        Args:
+            counts: ``steps``, ``scored``, ``drafted`` and ``used``.
+            live: its hypotheses after the pass; none if it is done.
+            draft: what the pass scored though nothing waited for it, parents first.
+            ended: the tokens of all hypotheses that have ended.
+        """
+        chains: dict[tuple[int, ...], tuple[int, int]] = {}  # how many are known, and kept
+        for tokens, _, leads in draft:
+            ends = any(one[: len(tokens)] == tokens for one in ended)
+            known, kept = chains.get(tuple(tokens[:-1]), (len(tokens) - 1, 0))
+            chains[tuple(tokens)] = known, kept + (ends or (leads and len(live) > 0))
+        inner = {path[:-1] for path in chains}
+        drafts = [
+            DraftedPrefix([*path], *each) for path, each in chains.items() if path not in inner
+        ]
+        hypotheses = [LiveHypothesis(tokens, not scored) for tokens, scored, _ in live]
+        steps, scored, drafted, used = counts
+        return cls(steps, scored, drafted, used, hypotheses, drafts)
+
     def in_words(self, position: int, words: Sequence[str]) -> BeamPass:
         """The same in words (by token id), from ``position`` tokens on."""
 
         def after(tokens: Sequence[int]) -> list[str]:
             return [words[token] for token in tokens[position:]]
 
-        live = [LiveHypothesis(after(one.tokens), one.waits) for one in self.hypotheses]
+        live = [replace(one, tokens=after(one.tokens)) for one in self.hypotheses]
         draft = [
-            DraftedPrefix(after(one.tokens), max(0, one.known - position), one.kept)
+            replace(one, tokens=after(one.tokens), known=max(0, one.known - position))
             for one in self.draft
         ]
         return replace(self, hypotheses=live, draft=draft)
-
-
-def observed(beams: Beams, row: int, before: Progress, now: Progress) -> BeamPass:
-    """What the last pass did."""
-    live = [] if now.done else beams.live(row)
-    ended = [one.tokens for one in beams.ended(row)]
-    kept: dict[tuple[int, ...], bool] = {}
-    for prefix in beams.draft(row):
-        leads = any(one[: len(prefix.tokens)] == prefix.tokens for one in ended)
-        kept[tuple(prefix.tokens)] = leads or (prefix.kept and not now.done)
-    inner = {tokens[:-1] for tokens in kept}
-    drafts = []
-    for tokens in kept:
-        if tokens not in inner:
-            own = [tokens[:size] for size in range(1, len(tokens) + 1) if tokens[:size] in kept]
-            stay = sum(kept[one] for one in own)
-            drafts.append(DraftedPrefix(list(tokens), len(tokens) - len(own), stay))
-    return BeamPass(
-        now.steps - before.steps,
-        now.scored - before.scored,
-        now.drafted - before.drafted,
-        now.used - before.used,
-        [LiveHypothesis(prefix.tokens, not prefix.scored) for prefix in live],
-        drafts,
-    )

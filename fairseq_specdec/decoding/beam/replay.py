@@ -1,12 +1,52 @@
 """fairseq's beam search of one sentence, as a replay over known distributions."""
 
+from __future__ import annotations
+
+import heapq
 from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from .beams import Progress
-from .prefix_tree import Node, PrefixTree
+Best = tuple[np.ndarray, np.ndarray]
+"""Log-probabilities float32 [k] of the likeliest next tokens, falling, and the tokens, long [k]."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A prefix of outputs: its last token, and the node of the tokens before."""
+
+    token: int  # the start symbol for the root
+    parent: Node | None = None  # None for the root
+    depth: int = 0  # tokens after the start symbol; the place of ``token`` in the position table
+    score: float = 0.0  # the prefix's log-probability; known once it was live
+    # where the caches hold the token's keys and values; -1 before it is scored and once dropped
+    slot: int = -1
+    seen: int = 0  # the slots of the prefix, itself included, as bits
+    best: Best | None = None  # what may follow; None before it is scored
+    # the nodes that follow it and are not dropped, by token
+    children: dict[int, Node] = field(default_factory=dict)
+
+    def path(self) -> list[Node]:
+        """The nodes after the root, up to this one."""
+        nodes = []
+        node: Node = self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
+
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens after the start symbol."""
+        return [node.token for node in self.path()]
+
+    def child(self, token: int) -> Node:
+        """The node of this prefix and one token more, made if it is not there."""
+        if token not in self.children:
+            self.children[token] = Node(token, self, self.depth + 1)
+        return self.children[token]
 
 
 class BeamRules(NamedTuple):
@@ -18,80 +58,80 @@ class BeamRules(NamedTuple):
     # the largest log-probability that constraints leave: above 0 where ``--unkpen`` is negative
     max_log_prob: float = 0.0
 
-    @property
-    def candidates(self) -> int:
-        """2 N, the candidates of a step (and as many of one node can be among them)."""
-        return 2 * self.beam
-
 
 class Ended(NamedTuple):
     """A hypothesis that ended."""
 
-    node: Node
-    score: float
+    tokens: list[int]  # before </s>
+    totals: list[float]  # log-probabilities of the first 1, 2, ... tokens; </s> is the last
 
 
 class NoTokenError(Exception):
-    """No hypothesis of a sentence can go on.
+    """No hypothesis of a sentence can go on. ``args``: whether the verifier's output was NaN, how
+    many tokens were decoded, and the sentence's row."""
 
-    Attributes:
-        broken: the verifier's output was NaN.
-        step: tokens decoded.
-        row: the sentence.
+
+def grown(
+    live: Sequence[tuple[Node, float, Best]], rules: BeamRules
+) -> tuple[list[tuple[Node, float]], list[tuple[Node, int, float]]]:
+    """The step of ``BeamSearch.step``: 2 N candidates, </s> only from the first N.
+
+    Args:
+        live: prefixes, their scores, and what may follow each; of equal candidates those of the
+            first prefix come first.
+
+    Returns:
+        The prefixes that end, with their scores; the prefixes that go on, at most N, with their
+        next tokens and scores. Both in falling order.
     """
+    flat = np.concatenate([best[0] + best[0].dtype.type(score) for _, score, best in live])
+    choices = [(node, token) for node, _, best in live for token in best[1].tolist()]
+    ending: list[tuple[Node, float]] = []
+    growth: list[tuple[Node, int, float]] = []
+    for rank, at in enumerate(np.argsort(-flat, kind="stable")[: 2 * rules.beam].tolist()):
+        (node, token), score = choices[at], float(flat[at])
+        if not score > float("-inf"):
+            break
+        if token == rules.eos:
+            if rank < rules.beam:
+                ending.append((node, score))
+        elif len(growth) < rules.beam:
+            growth.append((node, token, score))
+    return ending, growth
 
-    def __init__(self, broken: bool, step: int, row: int) -> None:
-        super().__init__(broken, step, row)
-        self.broken = broken
-        self.step = step
-        self.row = row
 
-
+@dataclass(eq=False)
 class Sentence:
     """The hypotheses of one sentence (``SequenceGenerator`` of fairseq, ``BeamSearch.step``).
 
     A step is decided once all live nodes that matter are scored. So several steps may follow one
     another without a pass of the verifier: the result is stock's whatever was drafted.
 
-    Attributes:
-        tree: prefixes.
-        live: the hypotheses that have not ended, in falling order of their scores.
-        ended: those that have, in the order in which they did.
-        done: nothing will follow.
-        steps: done so far.
-        passes: of the verifier so far.
-        scored: nodes so far.
-        draft: nodes that the last pass scored though nothing waited for them.
-        drafted: nodes that were scored though nothing waited for them.
-        used: those of them that were live later.
-
-    Args:
-        prefix: forced first tokens; -1 where any may stand.
+    All slots of a sentence lie in one row of the caches. Those of dropped nodes are used again, so
+    that nothing is moved.
     """
 
-    def __init__(
-        self, rules: BeamRules, start: int, row: int = 0, prefix: Sequence[int] = ()
-    ) -> None:
-        self.rules = rules
-        self.row = row
-        self.prefix = prefix
-        self.tree = PrefixTree(start)
-        self.live: list[Node] = [self.tree.root]
-        self.ended: list[Ended] = []
-        self.done = False
-        self.draft: list[Node] = []
-        self.steps = self.passes = self.scored = self.drafted = self.used = 0
-        self._agreed = self.tree.root
+    rules: BeamRules
+    start: InitVar[int]
+    row: int = 0  # of the batch
+    prefix: Sequence[int] = ()  # forced first tokens; -1 where any may stand
+    root: Node = field(init=False)  # the start symbol; it stays, in slot 0
+    live: list[Node] = field(init=False)  # the hypotheses that have not ended, best first
+    ended: list[Ended] = field(default_factory=list)  # those that have, in the order of their ends
+    done: bool = False  # nothing will follow
+    passes: int = 0  # of the verifier so far
+    steps: int = 0  # of the search so far: the tokens of every live hypothesis
+    # nodes that the last pass scored though nothing waited for them
+    draft: list[Node] = field(default_factory=list)
+    scored: int = 0  # nodes so far
+    drafted: int = 0  # those for which nothing waited
+    used: int = 0  # those of them that were live later
+    slots: int = 0  # of its row in the caches, that were ever taken
+    _free: list[int] = field(default_factory=list)  # a heap of slots
 
-    @property
-    def step(self) -> int:
-        """Tokens that every live hypothesis has."""
-        return self.live[0].depth
-
-    def progress(self) -> Progress:
-        """How far it is."""
-        counts = (self.passes, self.steps, self.scored, self.drafted, self.used)
-        return Progress(self.done, *counts)
+    def __post_init__(self, start: int) -> None:
+        self.root = Node(start)
+        self.live = [self.root]
 
     @property
     def inside_prefix(self) -> bool:
@@ -124,66 +164,66 @@ class Sentence:
 
     def _step(self) -> bool:
         """One step, if it is decided."""
-        rules, live = self.rules, self.live
-        known = [node for node in live if node.best is not None]
+        live, rules = self.live, self.rules
+        known = [(node, node.score, node.best) for node in live if node.best is not None]
         if not known:
             return False
-        values = np.stack([node.best[0] for node in known])  # type: ignore[index]
-        values = values + np.array([[node.score] for node in known], dtype=np.float32)
-        flat = values.ravel()
-        order = np.argsort(-flat, kind="stable")[: rules.candidates].tolist()
-        scores = flat.tolist()
-        width = values.shape[1]
-        ending: list[Ended] = []
-        chosen: list[Node] = []
-        growth: list[tuple[Node, int, float]] = []
-        for rank, at in enumerate(order):
-            score = scores[at]
-            if not score > float("-inf"):
-                if score != score:
-                    raise NoTokenError(True, self.step, self.row)
-                break
-            node = known[at // width]
-            token = int(node.best[1][at % width])  # type: ignore[index]
-            if token == rules.eos:
-                if rank < rules.beam:
-                    ending.append(Ended(node, score))
-            elif len(growth) < rules.beam:
-                growth.append((node, token, score))
-        if len(known) < len(live) and not self._decided(growth):
-            return False
+        if any(np.isnan(best[0]).any() for _, _, best in known):
+            raise NoTokenError(True, self.steps, self.row)
+        ending, growth = grown(known, rules)
+        if len(known) < len(live):
+            # What follows the others must not come among the first N candidates that go on.
+            most = max(node.score for node in live if node.best is None) + rules.max_log_prob
+            if len(growth) < rules.beam or not growth[-1][2] > most:
+                return False
         forced = self.inside_prefix
         self._end(ending)
-        if not self.done:
-            if not growth:
-                raise NoTokenError(False, self.step, self.row)
-            for node, token, score in growth:
-                child = node.child(token)
-                child.score = score
-                self.used += child.best is not None and not forced
-                chosen.append(child)
-            self.tree.follow(live, chosen)
-            self.live = chosen
+        if self.done:
+            return True
+        if not growth:
+            raise NoTokenError(False, self.steps, self.row)
+        self.live = []
+        for node, token, score in growth:
+            child = node.child(token)
+            child.score = score
+            self.used += child.best is not None and not forced
+            self.live.append(child)
+        self.follow(live, self.live)
         return True
 
-    def _decided(self, growth: Sequence[tuple[Node, int, float]]) -> bool:
-        """Whether the live nodes that are not scored cannot come among the first N candidates.
-        ``growth``: (node, token, score) of the candidates that go on, of the nodes that are
-        scored."""
-        unknown = max(node.score for node in self.live if node.best is None)
-        return len(growth) == self.rules.beam and growth[-1][2] > unknown + self.rules.max_log_prob
-
-    def _end(self, ending: list[Ended]) -> None:
-        rules, step = self.rules, self.step
-        if ending and self._forced_after(self.live[0]) == rules.eos:
+    def _end(self, ending: list[tuple[Node, float]]) -> None:
+        rules, best = self.rules, self.live[0]
+        if ending and self._forced_after(best) == rules.eos:
             # Stock gives all N hypotheses what the first one has.
-            ending = [one for one in ending if one.node is self.live[0]] * rules.beam
-        self.ended += ending[: rules.beam - len(self.ended)]
-        self.done = len(self.ended) == rules.beam or (bool(ending) and step >= rules.max_len)
+            ending = [one for one in ending if one[0] is best] * rules.beam
+        for node, score in ending[: rules.beam - len(self.ended)]:
+            totals = [one.score for one in node.path()]
+            self.ended.append(Ended(node.tokens, [*totals, score]))
+        self.done = len(self.ended) == rules.beam or (bool(ending) and self.steps >= rules.max_len)
 
-    def agreed(self) -> list[int]:
-        """The tokens that all hypotheses, live and ended, begin with."""
-        if not self.ended:
-            while self._agreed.depth < self.step and len(self._agreed.children) == 1:
-                (self._agreed,) = self._agreed.children.values()
-        return [node.token for node in self._agreed.path()]
+    def place(self, nodes: Sequence[Node]) -> None:
+        """Give slots to nodes that have none; parents come before their children."""
+        for node in nodes:
+            if not self._free:
+                self._free.append(self.slots)
+                self.slots += 1
+            node.slot = heapq.heappop(self._free)
+            before = 0 if node.parent is None else node.parent.seen
+            node.seen = before | 1 << node.slot
+
+    def follow(self, old: Sequence[Node], new: Sequence[Node]) -> None:
+        """Drop what does not lead from ``old`` live nodes to ``new`` ones, some of their children,
+        or follow those."""
+        kept, dropped = set(new), []
+        for node in old:
+            for child in list(node.children.values()):
+                if child not in kept:
+                    dropped.append(node.children.pop(child.token))
+            while not node.children and node.parent is not None:
+                dropped.append(node.parent.children.pop(node.token))
+                node = node.parent
+        for node in dropped:  # which grows
+            dropped.extend(node.children.values())
+            if node.slot >= 0:
+                heapq.heappush(self._free, node.slot)
+                node.slot = -1

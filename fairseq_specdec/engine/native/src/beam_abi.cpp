@@ -97,26 +97,6 @@ SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int 
   });
 }
 
-// The tokens that all hypotheses, live and ended, begin with; tokens: [room].
-SPECDEC_API int specdec_beams_agreed(const void* beams, int row, int room, int64_t* tokens,
-                                     int64_t* length) {
-  return guarded([&] {
-    const Sentence& sentence = sentence_of(beams, row);
-    const std::vector<Prefix>& prefixes = sentence.prefixes;
-    std::vector<int> every = sentence.live;
-    for (const Ended& one : sentence.ended) every.push_back(one.prefix);
-    require(!every.empty(), "a sentence without hypotheses");
-    int shared = every[0];
-    for (int other : every)
-      while (shared != other) {
-        int& longer = prefixes[shared].depth >= prefixes[other].depth ? shared : other;
-        longer = prefixes[longer].parent;
-      }
-    write_path(sentence, shared, room, tokens, nullptr);
-    *length = prefixes[shared].depth;
-  });
-}
-
 // A hypothesis that ended; length: of its tokens before </s>. tokens: [room]; scores: [room + 1],
 // sums up to each token, </s> included.
 SPECDEC_API int specdec_beams_ended(const void* beams, int row, int number, int room,
