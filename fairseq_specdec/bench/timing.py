@@ -165,7 +165,7 @@ def run_paired(
     batches: list[Sample],
     warm_up: int = 3,
     repeats: int = 1,
-    title: str | None = None,
+    title: str = "",
     seed: int = 1,
 ) -> None:
     """Decode every batch with every system in turn, so that a drift of the machine hits all, after

@@ -8,6 +8,13 @@ from fairseq_specdec.io.contents import WrongFileError, check_content
 
 from .patch import wrap_once
 
+# The codes that split a dictionary's text make all its subwords of several characters. Codes of
+# other models made at most 63% (11 pairs of codes and dictionaries).
+_OWN = 0.9
+# A dictionary of two languages whose codes were learned apart: either is true of each codes file.
+_HALF, _KNOWN = 0.5, 0.75
+_FEWEST = 20  # subwords that are judged by
+
 
 def read_subword_files() -> None:
     """Read codes and dictionaries as UTF-8 with or without a byte order mark; refuse what is none.
@@ -55,6 +62,7 @@ def _subword_nmt(original: Any, made: Any, cfg: Any) -> None:
         raise WrongFileError(path, "is no text in UTF-8, as BPE codes are") from error
     made.bpe = BPE(io.StringIO(_merges(path, text)), separator=cfg.bpe_separator)
     made.bpe_symbol = cfg.bpe_separator + " "
+    made.codes_file, made.codes_end = path, text.endswith("\n")
 
 
 def _merges(path: str, text: str) -> str:
@@ -87,3 +95,32 @@ def _sentencepiece(original: Any, made: Any, cfg: Any) -> None:
     except RuntimeError as error:
         message = f"is no sentencepiece model ({str(error)[:200]}); copy it again"
         raise WrongFileError(path, message) from error
+
+
+def check_codes(bpe: Any, dictionaries: list[Any], joined: bool) -> None:
+    """Refuse codes of subword-nmt that did not split the text of any of these dictionaries. Raises
+    WrongFileError: names the codes' file. ``bpe``: fairseq's object; any other kind, and None, is
+    accepted, as is a dictionary of few subwords. ``joined``: the dictionaries are of both
+    languages, whose codes may have been learned apart.
+    """
+    path = getattr(bpe, "codes_file", None)
+    if path is None:
+        return
+    mark, merges = bpe.bpe.separator, [first + second for first, second in bpe.bpe.bpe_codes]
+    made = {each[:-4] if each.endswith("</w>") else each + mark for each in merges}
+    shares = []
+    for words in dictionaries:
+        symbols = set(words.symbols)
+        parts = [each for each in symbols if each.endswith(mark) and len(each) > len(mark) + 1]
+        own = len(made.intersection(parts))
+        apart = own >= _HALF * len(parts) or len(made & symbols) >= _KNOWN * len(made)
+        sound = own >= _OWN * len(parts) or (joined and bpe.codes_end and apart)
+        if sound or len(parts) < _FEWEST:
+            return
+        shares.append(f"{own} of {len(parts)}")
+    cut = "" if bpe.codes_end else "; or its end is missing: copy it again"
+    raise WrongFileError(
+        path,
+        f"is of another model, its merges make {' and '.join(shares)} subwords of the dictionary",
+        f"name the codes that split the text of the model's training{cut}",
+    )

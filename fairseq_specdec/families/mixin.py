@@ -13,7 +13,9 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_specdec.commands.in_fairseq import fairseq_command
 from fairseq_specdec.compat.data_files import tokens_checked
+from fairseq_specdec.compat.subword_files import check_codes
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
 from fairseq_specdec.data.folder import data_named, split_named
 from fairseq_specdec.decoding import builder
@@ -231,7 +233,8 @@ class SpecDecMixin:
         return super().build_tokenizer(args)  # type: ignore[misc]
 
     def build_bpe(self, args: Any) -> Any:
-        """As fairseq's; without one the input that follows is looked at."""
+        """As fairseq's; without one the input that follows is looked at. Raises WrongFileError: its
+        codes are another model's."""
         check_bpe_files(args)
         try:
             bpe = super().build_bpe(args)  # type: ignore[misc]
@@ -239,7 +242,11 @@ class SpecDecMixin:
             raise
         except Exception as error:  # sentencepiece and tokenizers each raise their own
             raise unusable_bpe(args, error) from error
-        source = self.source_dictionary  # type: ignore[attr-defined]
+        source, target = self.source_dictionary, self.target_dictionary  # type: ignore[attr-defined]
+        known = [words for words in (source, target) if words is not None]
+        joined = len(known) < 2 or source.symbols == target.symbols
+        # The others print the target alone, whose codes may be others than the source's.
+        check_codes(bpe, known[:1] if fairseq_command() == "fairseq-interactive" else known, joined)
         self._unsplit = UnsplitInput(source if bpe is None else None)
         return bpe
 

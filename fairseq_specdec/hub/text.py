@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq.data import Dictionary, encoders
 
+from fairseq_specdec.compat.subword_files import check_codes
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.subwords import FLAGS
 from fairseq_specdec.io.contents import WrongFileError
@@ -60,6 +61,7 @@ class TextCodec:
         spoken = {"source_lang": languages[0], "target_lang": languages[1], **tokenizer}
         self.tokenizer = built("tokenizer", spoken)
         self.bpe = built("bpe", bpe)
+        check_codes(self.bpe, [src_dict], src_dict.symbols == tgt_dict.symbols)
         target = spoken["target_lang"]
         self._target_tokenizer = built("tokenizer", {**spoken, "source_lang": target})
         self.grows = (

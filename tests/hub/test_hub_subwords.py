@@ -1,17 +1,21 @@
 """Which subword model a checkpoint is decoded with, or that it must be named."""
 
+import contextlib
 import os
 import shutil
 import sys
+from argparse import Namespace
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from fairseq.data import Dictionary
 
+from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.loading import Loaded, Place
 from fairseq_specdec.hub.subwords import choose_codec
+from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 CODES = "#version: 0.2\nh a\nu s</w>\n"
 SENTENCEPIECE = [
@@ -170,10 +174,42 @@ def test_a_file_that_is_no_subword_model_is_named(tmp_path, make, message):
             codec(tmp_path, WORDS, **choice)
 
 
-def test_a_dictionary_is_not_taken_for_codes(tmp_path):
-    put(tmp_path, "codes", text="ha@@ 7\nus 7\n")
-    with pytest.raises(ValueError, match="is a dictionary, not BPE codes"):
-        codec(tmp_path, dictionary("ha@@", "us"))
+OWN, OTHER = ([a + b for a in "abcdefgh" for b in other] for other in ("abcdefgh", "ijklmnopqr"))
+
+
+def merges(*parts):
+    return "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in parts)
+
+
+@pytest.mark.parametrize(
+    "text, source, target, message",
+    [
+        (merges(*OWN, *OTHER), OWN, OTHER, None),
+        (merges(*OWN, *OTHER), OWN[:20], None, None),
+        (merges(*OWN), OWN + OTHER, None, None),
+        (merges(*OWN).rstrip(), OWN, OTHER, None),
+        (merges(*OWN), OTHER[:19], None, None),
+        (merges(*OWN), OTHER, OWN, "is of another model, its merges make 0 of 80 subwords"),
+        (merges(*OWN), OWN + OTHER, OTHER, "make 64 of 144 "),
+        (merges(*OWN[:40]).rstrip(), OWN, None, "make 40 of 64 .* its end is missing"),
+        ("".join(f"{a}@@ 7\n" for a in OWN), OWN, None, "is a dictionary, not BPE codes"),
+    ],
+    ids=["joint", "threshold", "apart", "no last end", "few", "other", "one side", "cut", "dict"],
+)
+def test_codes_are_those_of_the_dictionary(tmp_path, text, source, target, message):
+    """In Python, and in fairseq's commands by ``--bpe-codes``."""
+    put(tmp_path, "codes", text=text)
+    either = message is None or source is OTHER  # they are the target's
+    source, target = (dictionary(*(each + "@@" for each in side or source))
+                      for side in (source, target))  # fmt: skip
+    task = TranslationSpecDecTask(TranslationSpecDecConfig(), source, target)
+    flags = Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "codes"), bpe_separator="@@")
+    for build, sound in (
+        (lambda: codec(tmp_path, source, target=target), message is None),
+        (lambda: task.build_bpe(flags), either),  # of a command that prints the target alone
+    ):
+        with contextlib.nullcontext() if sound else pytest.raises(ValueError, match=message):
+            assert build() is not None
 
 
 @pytest.mark.parametrize(
