@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from fairseq_specdec.engine.graphs import Graphs
+from fairseq_specdec.engine.torch_graphs import Graphs
 
 
 class NotStaticError(AssertionError):
@@ -115,16 +115,13 @@ class GuardedRecorder(PlainRecorder):
         kernels, waits, copies: as of the guard, inside only.
     """
 
-    guard = None
-    kernels = collections.Counter()
-    waits = collections.Counter()
-    copies = collections.Counter()
+    names = ("kernels", "waits", "copies")
 
     @classmethod
     def clear(cls, guard):
         cls.guard = guard
-        cls.kernels, cls.waits = collections.Counter(), collections.Counter()
-        cls.copies = collections.Counter()
+        for name in cls.names:
+            setattr(cls, name, collections.Counter())
 
     def record(self, function):
         replay, outputs = super().record(function)
@@ -137,11 +134,10 @@ class GuardedRecorder(PlainRecorder):
         return apart, outputs
 
     def inside(self, function):
-        names = ("kernels", "waits", "copies")
-        before = [getattr(self.guard, name).copy() for name in names]
+        before = [getattr(self.guard, name).copy() for name in self.names]
         calls, results = super().inside(function)
         assert all(each.is_cuda for each in results)
-        for name, then in zip(names, before):
+        for name, then in zip(self.names, before):
             getattr(type(self), name).update(getattr(self.guard, name) - then)
         return calls, results
 
@@ -150,8 +146,8 @@ def plain_graphs(recorder=PlainRecorder, after=0, rows=None):
     """For ``decoding.generator.graphs_for``: recorded on any device, at once or from a later use
     on, up to so many rows. What it made is in its list ``made``."""
 
-    def graphs_for(options, models, drafter):
-        made.append(Graphs(getattr(drafter, "block_size", None), rows, recorder, after))
+    def graphs_for(asked, models, block_size):
+        made.append(Graphs(block_size, rows, recorder, after))
         return made[-1]
 
     made = graphs_for.made = []

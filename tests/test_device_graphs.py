@@ -1,7 +1,6 @@
 """Recorded passes and drafts as on a GPU: nothing waits in them, and few launches are left."""
 
 import pytest
-import torch
 from device_decoding import BATCHES, device_generator, guarded
 from device_guard import DeviceGuard
 from device_systems import SYSTEMS, count
@@ -9,10 +8,6 @@ from plain_graphs import GuardedRecorder, plain_graphs
 from toy_strategies import TOYS, flags, stock, tokens
 
 from fairseq_specdec.decoding import generator as generator_module
-
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch.Tensor, "untyped_storage"), reason="needs the modes of torch 2"
-)
 
 
 @pytest.fixture

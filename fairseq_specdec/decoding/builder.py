@@ -18,12 +18,12 @@ from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
 from fairseq_specdec.engine.once import anew
 from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.engine.torch_graphs import check_graphs
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import check_flags, flag_of
 from fairseq_specdec.models.block_decoder import BlockDecoder
 
-from .cuda_graphs import check_cuda_graphs
 from .draft_budget import Planning
 from .flags import CommonFlags
 from .generation_flags import beam_of, check_generation_flags, sampler_of
@@ -220,7 +220,7 @@ def build_generator(
         check_verifier(model, f"--path (model {i + 1} of {len(models)})")
     device = next(models[0].parameters()).device
     check_device(device)
-    check_cuda_graphs(settings.cuda_graphs, device)
+    check_graphs(settings.cuda_graphs, device)
     policy = DecodingConstraints(
         tgt_dict.pad(), tgt_dict.unk(), ending.eos, getattr(args, "min_len", 1),
         getattr(args, "unkpen", 0), getattr(args, "no_repeat_ngram_size", 0),

@@ -14,13 +14,13 @@ from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter, NoDrafter
 from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.once import anew
+from fairseq_specdec.engine.torch_graphs import graphs_for
 from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.forks import Lock
 
 from .batch import DecodingParts, OpenBatch
 from .beam.search import BeamBatch
-from .cuda_graphs import graphs_for
 from .draft_budget import AcceptanceHistory, Planning
 from .greedy import Batch
 from .nar import NarBatch
@@ -221,8 +221,10 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> DecodingParts:
         options, drafter = self.options, self.drafter
-        graphs = graphs_for(options, models, drafter) if options.verifies else None
-        asked, frees = options.backend, options.free_unpacked
+        graphs, asked, frees = None, options.backend, options.free_unpacked
+        if options.verifies:
+            most = getattr(drafter, "block_size", None)
+            graphs = graphs_for(options.cuda_graphs, models, most)
         backend = choose_backend(asked, models, options.verifier_format, graphs, frees, self._once)
         if options.beam > 1 and not drafter.for_beams:
             reason = f"--strategy {options.strategy} drafts for one hypothesis only"

@@ -12,6 +12,7 @@ from torch import Tensor
 from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyEncoder, Backend
 from fairseq_specdec.engine.eager.positions import learned_limit
 from fairseq_specdec.engine.state import Draft, Layout, Rows, first_slots, horizon_mask
+from fairseq_specdec.engine.torch_graphs import Inputs, Outputs, StaticSession, bucket
 
 from .base import (
     Budget,
@@ -24,7 +25,6 @@ from .base import (
     move_to_verifier,
 )
 from .chain_search import ChainSearch, chain_candidates
-from .graphed_block import GraphedBlock
 from .native_block import NativeBlockDrafter, NativeBlockSession
 from .state_products import StateProducts, states_at
 from .token_choice import likeliest, without_repeats
@@ -136,9 +136,14 @@ class NarBlockSession(DraftSession):
         self.cached = [0] * states.size(1)  # positions of each row in the cache
         positions = source.max_len + options.block_size + 1
         self.source = decoder.start_source(source.net_input["src_tokens"], positions)
-        self.graphed = GraphedBlock.find(drafter, self.layers, self.source, self.first)
-        if self.graphed is not None:
-            self.source = self.graphed.source(len(source.net_input["src_tokens"]))
+        # A bidirectional prefix is computed anew, and longer each time.
+        recorded = not decoder.bidirectional_prefix and options.sampler is None
+        self.static = None
+        if recorded and isinstance(self.layers, StaticSession):
+            self.static = self.layers
+            for i, each in enumerate(self.source or ()):  # a bool one marks padding
+                fill = True if each.dtype == torch.bool else None
+                self.static.cache.store(f"part {i}", each[None, :, None], fill)
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
         masks = self.options.block_size if budget is None else min(budget, self.options.block_size)
@@ -146,12 +151,43 @@ class NarBlockSession(DraftSession):
             masks = min(masks, self.limit - rows.longest - self.first)
         if masks < 1:
             return Draft.empty(rows.lengths)
-        if self.graphed is not None:  # a recorded draft is the same for all costs
-            draft = self.graphed.draft(rows, masks, self)
+        if self.static is not None:  # a recorded draft is the same for all costs
+            draft = self._replay(self.static, rows, masks)
             if draft is not None:
                 return draft
         costs = costs if self.options.any_confidence else None
-        return self._choose(rows, self._features(rows, masks), costs)
+        return self._choose(self._features(rows, masks), rows.tokens, rows.lengths, costs)
+
+    def _replay(self, layers: StaticSession, rows: Rows, masks: int) -> Draft | None:
+        """A draft by a CUDA graph; None where there is none for its shapes."""
+        cache, fresh = layers.cache, self.options.block_size + 1
+        if self.fresh(rows) > fresh:
+            return None
+        upto = bucket(rows.longest + self.first + masks)
+        cache.reserve(upto)
+        inputs: Inputs = [(rows.tokens[:, : upto + 1], (upto + 1,)), (rows.lengths, ())]
+        if self.weights.states is not None:
+            states = self.read_states(rows, fresh)
+            if states is None:  # before the first verification
+                return None
+            inputs = [*inputs, (states, (fresh, states.size(2)))]
+        parts = range(len(self.source or ()))
+
+        def whole_draft(tokens: Tensor, lengths: Tensor, *states: Tensor) -> Outputs:
+            count, read = len(tokens), states[0] if states else None
+            source = [cache.source(f"part {i}", count, layers.sources)[0, :, 0] for i in parts]
+            x, layout, layer_bias = self._lay_out(
+                tokens, lengths, read, tuple(source) or None, fresh, masks, upto
+            )
+            features, _ = layers.weights.run(*layers.over(count), x, layout, layer_bias, masks)
+            draft = self._choose(features, tokens, lengths, whole=True)
+            return draft.tokens, draft.sizes
+
+        drafted = cache.recordings.run(("draft", masks, upto, layers.sources), whole_draft, inputs)
+        if drafted is None:
+            return None
+        self.cached = [have + self.first for have in rows.lengths_cpu]
+        return Draft(drafted[0], drafted[1])
 
     def block(self, rows: Rows, masks: int) -> tuple[Tensor, Tensor]:
         """What K masks predict, however long the rows are: features [B, K, C'] and logits
@@ -169,66 +205,92 @@ class NarBlockSession(DraftSession):
             return max(known)
         return max(have - done for have, done in zip(known, self.cached))
 
-    def read_states(self, columns: Tensor) -> Tensor | None:
-        """[B, W, n C], what the drafter reads of the verifier for the tokens in columns (long
-        [B, W]); None where it reads nothing, or nothing was verified yet."""
+    def read_states(self, rows: Rows, width: int) -> Tensor | None:
+        """[B, W, n C], what the drafter reads of the verifier for the last W tokens; None where it
+        reads nothing, or nothing was verified yet."""
         if self.weights.states is None or self.verifier is None or self.verifier.states is None:
             return None
-        return states_at(self.verifier.states, columns).to(self.dtype)
+        return states_at(self.verifier.states, rows.last_columns(width)).to(self.dtype)
 
     def _features(self, rows: Rows, masks: int) -> Tensor:
-        """[B, K, C'] of the masks; what was accepted is in the cache then.
+        """[B, K, C'] of the masks; what was accepted is in the cache then."""
+        fresh, known = self.fresh(rows), [have + self.first for have in rows.lengths_cpu]
+        states = self.read_states(rows, max(fresh, 1))
+        run_from = known[0] - fresh if min(known) == max(known) else None
+        x, layout, layer_bias = self._lay_out(
+            rows.tokens, rows.lengths, states, self.source, fresh, masks, max(known) + masks,
+            run_from,
+        )  # fmt: skip
+        self.cached = known
+        return self.layers.run_embedded(x, layout, layer_bias, masks)
 
-        Tokens accepted since the last draft come before the masks. A row with fewer of them than
-        others computes some again, to the same keys and values.
+    def _lay_out(
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        states: Tensor | None,
+        source: tuple[Tensor, ...] | None,
+        fresh: int,
+        masks: int,
+        upto: int,
+        run_from: int | None = None,
+    ) -> tuple[Tensor, Layout, Tensor | None]:
+        """The last F accepted tokens, which the cache may lack, and K masks after them. A row that
+        lacks fewer computes some again, to the same keys and values.
+
+        Args:
+            tokens: long [B, T'], the start symbol and the accepted tokens.
+            lengths: long [B], accepted tokens.
+            states: [B, F or more, n C], those that predicted these tokens; or None.
+            source: what masks copy from the source; or None.
+            fresh, masks: F and K.
+            upto, run_from: as of ``Layout``.
+
+        Returns:
+            What ``run_embedded`` takes: [B, F + K, C], its layout, and what layers add or None.
         """
-        fresh, first = self.fresh(rows), self.first
-        # Column 0 of the rows is the start symbol, which has a position only if ``first`` is 1.
-        latest = rows.last_columns(max(fresh, 1))
-        columns = tokens_at = latest[:, latest.size(1) - fresh :]
-        if first == 0:
-            columns = columns.clamp(min=1)
-            tokens_at = columns - 1
-        known = rows.lengths.unsqueeze(1) + first
-        masks_at = known + torch.arange(masks, device=known.device)
+        first = self.first
+        known = lengths.unsqueeze(1) + first
+        slots = (known + torch.arange(-fresh, masks, device=known.device)).clamp(min=0)
+        tokens_at, masks_at = slots[:, :fresh], slots[:, fresh:]
         read = last = None
-        states = self.read_states(latest)
         if states is not None and self.weights.states is not None:
             read, last = self.weights.states(states)
+        # Column 0 is the start symbol, which has a position only if ``first`` is 1.
         x, layer_bias = self.decoder.embed_block(
-            rows.tokens.gather(1, columns), tokens_at, masks_at, self.source,
-            read if fresh else None, last,
+            tokens.gather(1, tokens_at if first == 1 else tokens_at + 1), tokens_at, masks_at,
+            source, read if fresh else None, last,
         )  # fmt: skip
         everything = known + (masks - 1)
         bidirectional = self.decoder.bidirectional_prefix
         tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
-        known_cpu = [have + first for have in rows.lengths_cpu]
-        layout = Layout.at(
-            torch.cat([tokens_at, masks_at], 1),
-            [have + masks - 1 for have in known_cpu],
-            horizon_mask(
-                torch.cat([tokens_see, everything.expand(-1, masks)], 1), max(known_cpu) + masks
-            ),
-        )
-        self.cached = known_cpu
-        return self.layers.run_embedded(x, layout, layer_bias, masks)
+        seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
+        return x, Layout(slots, slots, upto, run_from, seen), layer_bias
 
-    def _choose(self, rows: Rows, features: Tensor, costs: Sequence[float] | None) -> Draft:
-        """The draft, from the masks' features [B, K, C']."""
-        options, lengths = self.options, rows.lengths
+    def _choose(
+        self,
+        features: Tensor,
+        tokens: Tensor,
+        lengths: Tensor,
+        costs: Sequence[float] | None = None,
+        whole: bool = False,
+    ) -> Draft:
+        """The draft, from the masks' features [B, K, C'] and what was accepted. ``whole``: always
+        of K tokens, as on a GPU."""
+        options, chain = self.options, self.weights.chain
         logits = self.layers.logits(features)
-        logits[..., options.pad] = float("-inf")
+        logits.select(-1, options.pad).fill_(float("-inf"))
         if options.sampler is not None:
             log_probs = (logits / options.temperature).log_softmax(-1, dtype=torch.float32)
             chances = options.sampler.warp(log_probs)
             drafted = options.sampler.draw(chances)
             return Draft(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
-        if self.weights.chain is None:
-            drafted, counts = likeliest(logits, options.confidence, costs=costs)
+        if chain is None:
+            drafted, counts = likeliest(logits, options.confidence, whole, costs)
         else:
-            before = rows.last().squeeze(1)
-            chain, least = self.weights.chain, options.confidence
-            drafted, counts = chain(features, logits, before, least, costs)
+            before = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
+            choose = chain.whole if whole else chain
+            drafted, counts = choose(features, logits, before, options.confidence, costs)
         if options.collapse_repeats:
             drafted, counts = without_repeats(drafted, counts)
         return Draft(drafted, counts)
@@ -236,9 +298,7 @@ class NarBlockSession(DraftSession):
     def keep(self, rows: Tensor, kept: list[int]) -> None:
         self.layers.keep(rows, len(kept))
         self.cached = [self.cached[row] for row in kept]
-        if self.graphed is not None:
-            self.source = self.graphed.source(len(kept))
-        elif self.source is not None:
+        if self.source is not None:
             self.source = tuple(x.index_select(0, rows) for x in self.source)
 
     def close(self) -> None:

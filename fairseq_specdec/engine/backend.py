@@ -17,9 +17,7 @@ from fairseq_specdec.errors import UsageError
 from .eager.encoder import EncoderWeights
 from .eager.encoder_source import EncoderSource
 from .eager.parts import check_stack, runs_encoder
-from .eager.static_encoder import StaticEncoder
 from .eager.stored_module import restore
-from .graphs import Graphs
 from .native.decoder import NativeDecoder, NativeSession
 from .native.encoder import NativeEncoder
 from .native.library import ENVIRONMENT, Library, load, why_not
@@ -28,7 +26,7 @@ from .native.packed_file import number_format_of
 from .native.stack import NativeStack, refusal
 from .once import anew
 from .torch_decoder import TorchDecoder, TorchSession
-from .torch_graphs import StaticDecoder
+from .torch_graphs import Graphs, StaticCache, StaticEncoder, StaticSession
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +75,8 @@ class Backend:
     ) -> AnyDecoder:
         restore(decoder)
         if self.graphs is not None and len(decoder.layers):
-            return StaticDecoder(self.graphs, decoder, name, read_layers, self.frees)
+            cache = functools.partial(StaticCache, self.graphs)
+            return TorchDecoder(decoder, name, read_layers, self.frees, cache, StaticSession)
         return TorchDecoder(decoder, name, read_layers, self.frees)
 
     def _encoder(self, encoder: Any) -> AnyEncoder:

@@ -8,7 +8,7 @@ and values fused into one product) and run over [cached prefix + block].
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -138,7 +138,9 @@ class KVCache:
         self.slots = [like.new_zeros(shape) for _ in range(self.layers)]
 
     def reserve(self, slots: int) -> None:
-        """Make room for ``slots`` slots in every row, doubling the capacity when it must grow."""
+        """Make room for ``slots`` slots in every row, which this batch looks at; the capacity is
+        doubled when it must grow."""
+        self.used = max(self.used, slots)
         old = self.capacity
         if slots > old and self.layers:
             self.slots = [F.pad(each, (0, 0, 0, max(slots, 2 * old) - old)) for each in self.slots]
@@ -146,7 +148,6 @@ class KVCache:
     def place(self, layout: Layout) -> None:
         """Set the slots of the next writes, in all layers."""
         self.reserve(layout.upto)
-        self.used = max(self.used, layout.upto)
         self._from, self._upto = layout.run_from, layout.upto
         if layout.run_from is None and self.slots:
             _, rows, heads, capacity, _ = self.slots[0].shape
@@ -187,10 +188,17 @@ class TorchDecoder:
         read_layers: layers, counted from 1, whose hidden states a session keeps, side by side; the
             last layer's have passed the final norm.
         free_unpacked: free the decoder's weights that were packed, as ``Linear.of``.
+        cache, session: make a batch's ``KVCache`` and ``TorchSession``.
     """
 
     def __init__(
-        self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
+        self,
+        decoder: Any,
+        name: str,
+        read_layers: Sequence[int] = (),
+        free_unpacked: bool = False,
+        cache: Callable[[int, int, int], KVCache] = KVCache,
+        session: type[TorchSession] | None = None,
     ) -> None:
         check_stack(decoder, name)
         self.layers = [_Layer(layer, free_unpacked) for layer in decoder.layers]
@@ -206,6 +214,7 @@ class TorchDecoder:
         self.read_layers = frozenset(read_layers)
         # Caches of sessions that are over; list operations are atomic, so threads may share it.
         self.spare: list[KVCache] = []
+        self._cache, self._session = cache, session or TorchSession
 
     def open(
         self,
@@ -226,23 +235,55 @@ class TorchDecoder:
         try:
             cache = self.spare.pop()
         except IndexError:
-            cache = self._new_cache()
+            cache = self._cache(len(self.layers), self.heads, self.width // self.heads)
         cache.start(source.size(0), capacity, source)
-        return self._session(cache, source, masks[0] if len(masks) else None, embedding, positions)
+        padding = masks[0] if len(masks) else None
+        return self._session(self, cache, source, padding, embedding, positions)
 
-    def _new_cache(self) -> KVCache:
-        return KVCache(len(self.layers), self.heads, self.width // self.heads)
+    def run(
+        self,
+        cache: KVCache,
+        cross: Sequence[Tensor | None],
+        cross_mask: Tensor | None,
+        x: Tensor,
+        layout: Layout,
+        layer_bias: Tensor | None = None,
+        wanted: int | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Write a block to a cache and attend.
 
-    def _session(self, *parts: Any) -> TorchSession:
-        return TorchSession(self, *parts)
+        Args:
+            cross: of each layer, keys and values of the source [2, B, H, S, D]; or None.
+            cross_mask: of the source, as ``attend`` takes it.
+            x, layout, layer_bias, wanted: as of ``Session.run_embedded``.
 
-    def finish(self, x: Tensor) -> Tensor:
-        """[B, W, C'], what ``vocabulary`` reads, of the last layer's normed output [B, W, C]."""
+        Returns:
+            ([B, W, C'], what ``vocabulary`` reads; [B, W, C] of each of ``read_layers``).
+        """
+        mask = layout.mask()
+        if x.is_cuda and mask is not None:
+            mask = additive(mask, x)
+        cache.place(layout)
+        read: list[Tensor] = []
+        final = len(self.layers)
+        for i, layer in enumerate(self.layers, start=1):
+            if layer_bias is not None and i > 1:
+                x = x + layer_bias
+            width = x.size(1) if wanted is None or i < final else wanted
+            x = layer.attend(x, cache, i - 1, mask, width)
+            x = layer.attend_to_source(x, cross[i - 1], cross_mask)
+            x = layer.feed_forward(x)
+            if i in self.read_layers and i < final:
+                read.append(x)
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        if final in self.read_layers:
+            read.append(x)
         if self.project_out is not None:
             x = F.linear(x, self.project_out.weight, self.project_out.bias)
         if self.first_head is not None:
             x = self.first_head(x).squeeze(-2)
-        return x
+        return x, read
 
 
 class TorchSession(Session[TorchDecoder]):
@@ -266,8 +307,11 @@ class TorchSession(Session[TorchDecoder]):
     ) -> None:
         super().__init__(weights, embedding, positions)
         self.cache = cache
-        # Keys and values of the source are computed once a batch.
-        self.cross = [layer.read_source(source) for layer in weights.layers]
+        self._read(source, padding)
+
+    def _read(self, source: Tensor, padding: Tensor | None) -> None:
+        """Compute keys and values of the source, once a batch."""
+        self.cross = [layer.read_source(source) for layer in self.weights.layers]
         self.cross_mask: Tensor | None = None
         # Whether a GPU's mask hides anything is not asked: encoders give none where it does not.
         if padding is not None and (padding.is_cuda or bool(padding.any())):
@@ -278,28 +322,12 @@ class TorchSession(Session[TorchDecoder]):
     def run_embedded(
         self, x: Tensor, layout: Layout, layer_bias: Tensor | None = None, wanted: int | None = None
     ) -> Tensor:
-        weights, mask = self.weights, layout.mask()
-        if x.is_cuda and mask is not None:
-            mask = additive(mask, x)
-        self.cache.place(layout)
-        read: list[Tensor] = []
-        final = len(weights.layers)
-        for i, layer in enumerate(weights.layers, start=1):
-            if layer_bias is not None and i > 1:
-                x = x + layer_bias
-            width = x.size(1) if wanted is None or i < final else wanted
-            x = layer.attend(x, self.cache, i - 1, mask, width)
-            x = layer.attend_to_source(x, self.cross[i - 1], self.cross_mask)
-            x = layer.feed_forward(x)
-            if i in weights.read_layers and i < final:
-                read.append(x)
-        if weights.final_norm is not None:
-            x = weights.final_norm(x)
-        if final in weights.read_layers:
-            read.append(x)
+        x, read = self.weights.run(
+            self.cache, self.cross, self.cross_mask, x, layout, layer_bias, wanted
+        )
         if read and self.reads:
             self.keep_states(layout, torch.cat(read, -1))
-        return weights.finish(x)
+        return x
 
     def logits(self, features: Tensor) -> Tensor:
         logits: Tensor = self.weights.vocabulary(features)

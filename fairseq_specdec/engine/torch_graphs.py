@@ -1,182 +1,300 @@
-"""Decoding over buffers that keep their addresses from batch to batch, for CUDA graphs."""
+"""CUDA graphs: passes of fixed shapes, recorded once and then started in one launch.
+
+A recorded pass reads and writes the addresses that it was recorded with. So its inputs are copied
+into buffers of its own, what it keeps (caches, the source's keys and values) stays at one address
+from batch to batch, and its outputs hold only until the next pass of the same ``Recordings``. Rows,
+columns and slots are rounded up, so that few shapes occur.
+
+A shape is recorded when it has come up several times. Until then, where recording fails, and for
+all other shapes the caller computes as it would without graphs, over the same buffers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .eager.attention import additive
-from .graphs import (
-    Fixed,
-    Graphs,
-    Outputs,
-    Shape,
-    StaticCalls,
-    bucket,
-    more_rows,
-    row_bucket,
-    scattered_columns,
-)
-from .session import Embedding, Session
-from .state import Layout, causal_horizon
-from .torch_decoder import KVCache, TorchDecoder, TorchSession
+from fairseq_specdec.errors import UsageError
 
+from .eager.attention import additive
+from .eager.encoder import EncoderWeights
+from .session import Session
+from .state import Layout, causal_horizon
+from .torch_decoder import KVCache, TorchSession
+
+logger = logging.getLogger(__name__)
+
+BUCKET = 64
+"""Cache slots and source positions are rounded up to multiples of this."""
+
+ENCODED = 16
+"""The same of source positions in an encoder."""
+
+COLUMNS = 8
+"""Columns of a block but of one alone are rounded up to multiples of this."""
+
+SCATTERED = 32
+"""The same of tokens in any order, but of a few: so wide a pass takes hardly longer."""
+
+AFTER = 8
+"""So often a shape comes up before it is recorded, which takes as long as many iterations."""
+
+MOST = 32
+"""Recorded shapes of one cache."""
+
+MOST_ROWS = 64
+"""Shapes of more rows do not serve for fewer."""
+
+Inputs = Sequence[tuple[Tensor, tuple[int, ...]]]
+"""Of a pass: [B, ..] each, and sizes [..] that it takes, at least as large in every dimension."""
+
+Outputs = tuple[Tensor, ...]
+Pass = Callable[..., Outputs]
 Finish = Callable[[Any, Tensor], Tensor]
 """[.., V] of a session and its features [.., C']."""
 
+_RECORDING = threading.Lock()
 
-class RowBuffer:
-    """A tensor of which each row of a batch and each source position has a part, at one address
-    from batch to batch, with room for more of both."""
 
-    def __init__(self, row_dim: int, column_dim: int) -> None:
-        self.dims = row_dim, column_dim
-        self.tensor: Tensor | None = None
+def rounded(count: int, step: int) -> int:
+    """The next multiple of a step."""
+    return -(-count // step) * step
 
-    def put(self, value: Tensor, fill: Any = None) -> bool:
-        """Store what a batch begins with. ``fill``: where given, what the rows have at further
-        positions, up to the bucket; other rows get zeros. Otherwise old, finite numbers stay there.
-        Returns whether the buffer is at another address now."""
-        row_dim, column_dim = self.dims
-        sizes = list(value.shape)
-        sizes[row_dim] = row_bucket(sizes[row_dim])
-        sizes[column_dim] = bucket(sizes[column_dim])
-        old = self.tensor
-        fits = old is not None and (old.dtype, old.device) == (value.dtype, value.device)
-        if old is not None and fits:
-            fits = all(have >= size for have, size in zip(old.shape, sizes))
-            sizes = [max(pair) for pair in zip(old.shape, sizes)]
-        if not fits:
-            self.tensor = value.new_zeros(sizes)
-        elif fill is not None and self.tensor is not None:
-            self.tensor.zero_()
-        columns = value.size(column_dim)
-        part = self.view(value.size(row_dim), bucket(columns))
-        if fill is not None:
-            part.fill_(fill)
-        part.narrow(column_dim, 0, columns).copy_(value)
-        return not fits
 
-    def view(self, rows: int, columns: int) -> Tensor:
-        """The part of the first rows and positions."""
-        assert self.tensor is not None
-        row_dim, column_dim = self.dims
-        return self.tensor.narrow(row_dim, 0, rows).narrow(column_dim, 0, columns)
+def bucket(count: int) -> int:
+    """Slots or source positions to compute for ``count``."""
+    return rounded(count, BUCKET)
 
-    def select(self, rows: Tensor, count: int) -> None:
-        """Move these rows (``count`` ascending row numbers) to the front."""
-        assert self.tensor is not None
-        kept = self.tensor.index_select(self.dims[0], rows)
-        self.tensor.narrow(self.dims[0], 0, count).copy_(kept)
+
+def row_bucket(rows: int) -> int:
+    """Rows to compute for ``rows``: the next power of two."""
+    return 1 << (rows - 1).bit_length()
+
+
+class CudaRecorder:
+    """Records CUDA graphs that share one pool of memory."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.pool = torch.cuda.graph_pool_handle()
+        with torch.cuda.device(device):
+            self.side = torch.cuda.Stream()  # one for all: libraries keep a workspace for each
+
+    def record(self, function: Callable[[], Outputs]) -> tuple[Callable[[], None], Outputs]:
+        """(does all of it again, its outputs at their addresses); outputs of one recording hold
+        until any of this recorder is run. Raises RuntimeError: it cannot be recorded."""
+        graph, side = torch.cuda.CUDAGraph(), self.side
+        with _RECORDING, torch.cuda.device(self.device):
+            current = torch.cuda.current_stream()
+            side.wait_stream(current)
+            with torch.cuda.stream(side):
+                function()  # what libraries prepare at a first call cannot be recorded
+            current.wait_stream(side)
+            mode = "thread_local"  # other threads may allocate meanwhile
+            with torch.cuda.graph(graph, pool=self.pool, stream=side, capture_error_mode=mode):
+                outputs = function()
+        return graph.replay, outputs
+
+
+@dataclasses.dataclass
+class Graphs:
+    """What all recordings of a generator have in common."""
+
+    block_size: int | None = None  # k, most draft tokens, where it is known
+    rows: int | None = None  # shapes of more rows are not recorded; None for any number
+    recorder: Callable[[torch.device], CudaRecorder] = CudaRecorder
+    after: int = AFTER
+    broken: bool = False  # a recording failed: nothing is replayed any more
+
+    def columns(self, width: int) -> int:
+        """Columns to compute for a block of ``width``: 1, k + 1 or a multiple of ``COLUMNS``."""
+        if width == 1:
+            return 1
+        columns = rounded(width, COLUMNS)
+        if self.block_size is not None and width <= self.block_size + 1:
+            return min(columns, self.block_size + 1)
+        return columns
+
+
+def graphs_for(asked: str, models: Sequence[Any], block_size: int | None) -> Graphs | None:
+    """The graphs of a generator, as ``--cuda-graphs`` asks; None where none are recorded."""
+    if asked == "off" or not next(models[0].parameters()).is_cuda:
+        return None
+    return Graphs(block_size, 32 if asked == "auto" else None)  # up to where they pay on an H200
+
+
+def check_graphs(asked: str, device: torch.device) -> None:
+    """Refuse graphs where there is no GPU."""
+    if asked == "on" and device.type != "cuda":
+        raise UsageError(
+            "--cuda-graphs on",
+            f"the models are on {device}, and only a GPU has graphs",
+            "use auto or off, or leave out --cpu",
+        )
+
+
+class Recordings:
+    """The recorded passes over one cache. Only one batch uses a cache at a time."""
+
+    def __init__(self, graphs: Graphs) -> None:
+        self.graphs = graphs
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all recordings: buffers that they use have moved."""
+        # by rows and key: buffers of the inputs, what does it again, and outputs
+        self.passes: dict[Hashable, tuple[list[Tensor], Callable[[], None], Outputs]] = {}
+        self._asked: Counter[Hashable] = Counter()
+        self._recorder: CudaRecorder | None = None
+
+    def run(self, key: Hashable, function: Pass, inputs: Inputs) -> Outputs | None:
+        """Run a pass, if it is recorded or to be recorded now. A recording of more rows serves
+        until there is one of these.
+
+        Args:
+            key: names it, its sizes and all numbers that it was made with, but not the rows.
+            function: of inputs of R rows, B or more. It reads nothing else of a batch; running it
+                twice leaves what running it once does; and it is valid for any numbers that it was
+                ever called with, and for zeros.
+            inputs: one or more.
+
+        Returns:
+            The B rows of its outputs, which hold until the next call; None where the caller has to
+            compute them.
+        """
+        graphs, count = self.graphs, inputs[0][0].size(0)
+        if graphs.broken or (graphs.rows is not None and count > graphs.rows):
+            return None
+        rows = row_bucket(count)
+        if (rows, key) not in self.passes:
+            self._asked[rows, key] += 1
+            if self._asked[rows, key] > graphs.after and len(self.passes) < MOST:
+                self._record(rows, key, function, inputs)
+        while (rows, key) not in self.passes:
+            rows *= 2
+            if rows > MOST_ROWS:
+                return None
+        buffers, replay, outputs = self.passes[rows, key]
+        _load(buffers, inputs)
+        replay()
+        return tuple(each[:count] for each in outputs)
+
+    def _record(self, rows: int, key: Hashable, function: Pass, inputs: Inputs) -> None:
+        try:
+            buffers = [each.new_zeros(rows, *sizes) for each, sizes in inputs]
+            _load(buffers, inputs)
+            if self._recorder is None:
+                self._recorder = self.graphs.recorder(buffers[0].device)
+            recorded = self._recorder.record(lambda: function(*buffers))
+            self.passes[rows, key] = (buffers, *recorded)
+        except RuntimeError as error:
+            self.graphs.broken = True
+            logger.warning(
+                "--cuda-graphs: recording failed, decoding goes on without graphs (%s)",
+                str(error).strip().partition("\n")[0],
+            )
+
+
+def _load(buffers: Sequence[Tensor], inputs: Inputs) -> None:
+    """Copy inputs to the front of buffers; what is after them stays."""
+    for buffer, (given, _) in zip(buffers, inputs):
+        buffer[tuple(map(slice, given.shape))].copy_(given)
 
 
 class StaticCache(KVCache):
-    """A ``KVCache`` that grows by buckets, with all else that a batch keeps for its rows.
-    ``calls``: what was recorded over it; forgotten when a buffer moves."""
+    """A ``KVCache`` that grows by buckets, with what a batch keeps of its source, all of it at one
+    address from batch to batch. ``recordings``: over it; forgotten when a buffer moves."""
 
-    def __init__(self, layers: int, heads: int, dim: int, graphs: Graphs) -> None:
+    def __init__(self, graphs: Graphs, layers: int, heads: int, dim: int) -> None:
         super().__init__(layers, heads, dim)
-        self.calls = StaticCalls(graphs)
-        self._buffers: dict[str, RowBuffer] = {}
+        self.recordings = Recordings(graphs)
+        self._sources: dict[str, Tensor] = {}
 
     def start(self, rows: int, capacity: int, like: Tensor) -> None:
         before = self.slots
         super().start(row_bucket(rows), bucket(capacity), like)
         if self.slots is not before:
-            self.calls.clear()
+            self._sources.clear()
+            self.recordings.clear()
 
     def reserve(self, slots: int) -> None:
         before = self.slots
         super().reserve(bucket(slots))
         if self.slots is not before:
-            self.calls.clear()
+            self.recordings.clear()
 
-    def buffer(
-        self, name: str, value: Tensor, row_dim: int, column_dim: int, fill: Any = None
-    ) -> RowBuffer:
-        """A buffer with something of the source, which ``keep`` holds in the order of the rows.
+    def store(self, name: str, value: Tensor, fill: float | None = None) -> None:
+        """Store what a batch begins with, [X, B, Y, S, ..], which ``keep`` holds in the order of
+        the rows.
 
         Args:
             name: names it for later batches.
-            value, fill: as for ``RowBuffer.put``.
-            row_dim, column_dim: as in ``RowBuffer``.
+            fill: what these rows have at further positions, up to the bucket; other rows get
+                zeros. None leaves old, finite numbers there.
         """
-        buffer = self._buffers.setdefault(name, RowBuffer(row_dim, column_dim))
-        if buffer.put(value, fill):
-            self.calls.clear()
-        return buffer
+        rows, length = value.size(1), value.size(3)
+        if name not in self._sources or self._sources[name].size(3) < length:
+            sizes = list(value.shape)
+            sizes[1], sizes[3] = self.slots[0].size(1), bucket(length)
+            self._sources[name] = value.new_zeros(sizes)
+            self.recordings.clear()
+        if fill is not None:
+            self._sources[name].zero_()
+            self.source(name, rows, bucket(length)).fill_(fill)
+        self.source(name, rows, length).copy_(value)
+
+    def source(self, name: str, rows: int, positions: int) -> Tensor:
+        """[X, R, Y, S, ..], the part of the first rows and positions."""
+        return self._sources[name][:, :rows, :, :positions]
 
     def keep(self, rows: Tensor, count: int) -> None:
         super().keep(rows, count)
-        for buffer in self._buffers.values():
-            buffer.select(rows, count)
-
-
-class BucketSession(TorchSession):
-    """A session over the first rows of a cache, whatever batch they are of: what a graph is
-    recorded with. ``read``: hidden states of its last block, [R, W, n C]; None without layers to
-    read."""
-
-    def __init__(self, of: StaticSession, rows: int) -> None:
-        Session.__init__(self, of.weights, of.embedding, of.positions)
-        self.cache = of.cache
-        self.cross = [None if x is None else x.view(rows, of.sources) for x in of.buffers]
-        self.cross_mask = of.mask.view(rows, of.sources)
-        self.read: Tensor | None = None
-
-    def keep_states(self, layout: Layout, read: Tensor) -> None:
-        self.read = read
+        for buffer in self._sources.values():
+            buffer[:, :count] = buffer.index_select(1, rows)
 
 
 class StaticSession(TorchSession):
-    """A session whose buffers keep their addresses from batch to batch.
-
-    Attributes:
-        sources: S, source positions that are computed, the bucket of those that there are.
-        buffers: for each layer keys and values of the source; None for a layer that reads none.
-        mask: of the source, as ``additive`` gives it.
-    """
+    """A session whose buffers keep their addresses from batch to batch. ``sources``: S, source
+    positions that are computed, the bucket of those that there are."""
 
     cache: StaticCache
 
-    def __init__(
-        self,
-        weights: TorchDecoder,
-        cache: StaticCache,
-        source: Tensor,
-        padding: Tensor | None,
-        embedding: Embedding | None = None,
-        positions: Tensor | None = None,
-    ) -> None:
-        super().__init__(weights, cache, source, padding, embedding, positions)
+    def _read(self, source: Tensor, padding: Tensor | None) -> None:
+        super()._read(source, padding)
         rows, length = source.size(0), source.size(1)
         self.sources = bucket(length)
-        self.buffers = [
-            None if each is None else cache.buffer(f"cross {i}", each, 1, 3)
+        for i, each in enumerate(self.cross):
+            if each is not None:
+                self.cache.store(f"cross {i}", each)
+        mask = source.new_zeros(rows, length) if padding is None else additive(~padding, source)
+        self.cache.store("mask", mask[None, :, None], fill=float("-inf"))
+        _, self.cross, self.cross_mask = self.over(rows)
+
+    def over(self, rows: int) -> tuple[StaticCache, list[Tensor | None], Tensor]:
+        """What ``TorchDecoder.run`` takes to run over the first rows of the buffers, whatever batch
+        they are of: the cache, keys and values of the source, and its mask."""
+        cross = [
+            None if each is None else self.cache.source(f"cross {i}", rows, self.sources)
             for i, each in enumerate(self.cross)
         ]
-        hidden = padding
-        if hidden is None:
-            hidden = torch.zeros(rows, length, dtype=torch.bool, device=source.device)
-        mask = additive(~hidden[:, None, None, :], source)
-        self.mask = cache.buffer("cross mask", mask, 0, 3, fill=float("-inf"))
-        self._look(rows)
-
-    def _look(self, rows: int) -> None:
-        """Look at the first rows of the buffers."""
-        bucketed = BucketSession(self, rows)
-        self.cross, self.cross_mask = bucketed.cross, bucketed.cross_mask
+        mask = self.cache.source("mask", rows, self.sources)
+        return self.cache, cross, mask[0].unsqueeze(1)
 
     def keep(self, rows: Tensor, count: int) -> None:
         Session.keep(self, rows, count)
         self.cache.keep(rows, count)
-        self._look(count)
+        _, self.cross, self.cross_mask = self.over(count)
 
     def padded(self, width: int, upto: int) -> tuple[int, int]:
-        return scattered_columns(width), bucket(upto)
+        return COLUMNS if width <= COLUMNS else rounded(width, SCATTERED), bucket(upto)
 
     def replay(self, tokens: Tensor, layout: Layout, finish: Finish) -> Tensor | None:
         """As ``Session.replay``. The answer holds until the next call.
@@ -186,87 +304,72 @@ class StaticSession(TorchSession):
             layout: of a chain, or of scattered tokens ``padded``.
             finish: always the same one for this model.
         """
-        calls, (rows, width) = self.cache.calls, tokens.shape
-        padded_rows = row_bucket(rows)
+        recordings, width = self.cache.recordings, tokens.size(1)
+        kind, columns, upto = "scattered", width, layout.upto
         if layout.seen is None:
-            kind, columns = "block", calls.graphs.columns(width)
-            upto = bucket(layout.upto - width + columns)
-            places: list[tuple[Tensor, tuple[int, ...]]] = [(layout.slots[:, 0], (padded_rows,))]
+            kind, columns = "chain", recordings.graphs.columns(width)
+            upto = bucket(upto - width + columns)
+            places: Inputs = [(layout.slots[:, 0], ())]
         else:
-            kind, columns, upto = "scattered", width, layout.upto
-            if self.padded(width, upto) != (width, upto):
-                return None
             # Rows that no batch had yet see all: a row that sees nothing makes NaN.
-            places = [(each, (padded_rows, columns)) for each in (layout.positions, layout.slots)]
-            places.append((~layout.seen, (padded_rows, columns, upto)))
+            hidden = (~layout.seen, (columns, upto))
+            places = [(layout.positions, (columns,)), (layout.slots, (columns,)), hidden]
         self.cache.reserve(upto)
-        self.cache.used = max(self.cache.used, layout.upto)
-        known = None if self.positions is None else self.positions.size(0)
+        embedding, table = self.embedding, self.positions
+        assert embedding is not None
 
-        def make() -> Fixed:
-            # Of this batch nothing but the length of the position table.
-            session = BucketSession(self, padded_rows)
+        def whole_pass(tokens: Tensor, first: Tensor, *scattered: Tensor) -> Outputs:
+            if scattered:
+                layout = Layout(first, scattered[0], upto, seen=~scattered[1])
+            else:
+                slots = causal_horizon(first, columns)
+                layout = Layout(slots, slots, upto)
+            x, source = embedding(tokens, layout, table), self.over(len(tokens))
+            features, read = self.weights.run(*source, x, layout)
+            scores = finish(self, features)
+            return (scores, torch.cat(read, -1)) if read else (scores,)
 
-            def whole_pass(tokens: Tensor, *places: Tensor) -> Outputs:
-                return _whole_pass(session, upto, finish, tokens, *places)
-
-            shapes: list[Shape] = [((padded_rows, columns), torch.long)]
-            return Fixed(whole_pass, shapes + [(size, place.dtype) for place, size in places])
-
-        key, *wider = (
-            (kind, more, columns, upto, self.sources, known)
-            for more in (padded_rows, *more_rows(padded_rows))
-        )
-        outputs = calls.run(key, make, [tokens, *(place for place, _ in places)], wider)
+        key = kind, columns, upto, self.sources, None if table is None else table.size(0)
+        outputs = recordings.run(key, whole_pass, [(tokens, (columns,)), *places])
         if outputs is None:
             return None
         if len(outputs) > 1:
-            self.keep_states(layout, outputs[1][:rows, :width])
-        return outputs[0][:rows, :width]
+            self.keep_states(layout, outputs[1][:, :width])
+        return outputs[0][:, :width]
 
 
-def _whole_pass(
-    session: BucketSession, upto: int, finish: Finish, tokens: Tensor, *places: Tensor
-) -> Outputs:
-    """What is recorded: a pass over a block.
+class StaticEncoder(EncoderWeights):
+    """``EncoderWeights`` that records its passes over text. The buffers are one batch's only until
+    its states are copied, so all batches of a CUDA stream share them."""
 
-    Args:
-        session: over the first rows of the cache.
-        upto: slots to look at, T.
-        finish: makes scores of features.
-        tokens: long [R, W].
-        places: of a chain long [R], the slot of each row's first token; of scattered tokens their
-            positions and slots, each long [R, W], and bool [R, W, T], False at what each sees.
-
-    Returns:
-        ``finish``'s [R, W, V], and the hidden states [R, W, n C] where some are read.
-    """
-    if len(places) == 1:
-        slots = causal_horizon(places[0], tokens.size(1))
-        layout = Layout(slots, slots, upto)
-    else:
-        positions, slots, hidden = places
-        layout = Layout(positions, slots, upto, seen=~hidden)
-    scores = finish(session, session.run(tokens, layout))
-    return (scores,) if session.read is None else (scores, session.read)
-
-
-class StaticDecoder(TorchDecoder):
-    """``TorchDecoder`` whose sessions are a ``StaticSession``."""
-
-    def __init__(
-        self,
-        graphs: Graphs,
-        decoder: Any,
-        name: str,
-        read_layers: Sequence[int] = (),
-        free_unpacked: bool = False,
-    ) -> None:
-        super().__init__(decoder, name, read_layers, free_unpacked)
+    def __init__(self, graphs: Graphs, *parts: Any) -> None:
+        super().__init__(*parts)
         self.graphs = graphs
+        self.streams: dict[int, Recordings] = {}
+        self._lock = threading.Lock()
 
-    def _new_cache(self) -> KVCache:
-        return StaticCache(len(self.layers), self.heads, self.width // self.heads, self.graphs)
+    def states(
+        self, net_input: dict[str, Any], padded: bool | None
+    ) -> tuple[Tensor, Tensor | None]:
+        tokens: Tensor = net_input["src_tokens"]
+        pad = self.source.pad
+        if pad is None:
+            return super().states(net_input, padded)
+        length = tokens.size(1)
+        columns = rounded(length, ENCODED)
+        # A longer source than any before replaces a sinusoidal table, which recordings look at.
+        table = getattr(self.encoder.embed_positions, "weights", None)
+        key = columns, None if table is None else table.data_ptr()
+        running = tokens.is_cuda and torch.cuda.is_available()  # tests pretend a GPU
+        stream = torch.cuda.current_stream(tokens.device).cuda_stream if running else 0
+        with self._lock:
+            recordings = self.streams.setdefault(stream, Recordings(self.graphs))
+            wide = F.pad(tokens, (0, columns - length), value=pad)
+            outputs = recordings.run(key, self._whole, [(wide, (columns,))])
+            states = None if outputs is None else outputs[0][:, :length].clone()
+        if states is None:
+            return super().states(net_input, padded)
+        return states, self.source.padding(tokens, padded)
 
-    def _session(self, *parts: Any) -> TorchSession:
-        return StaticSession(self, *parts)
+    def _whole(self, tokens: Tensor) -> Outputs:
+        return (super().states({"src_tokens": tokens}, True)[0],)

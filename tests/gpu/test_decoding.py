@@ -13,7 +13,7 @@ from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
 from toy_translation import make_sample, make_task, sentences
 
 from fairseq_specdec.decoding import generator as generator_module
-from fairseq_specdec.engine.graphs import Graphs
+from fairseq_specdec.engine.torch_graphs import Graphs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -83,8 +83,8 @@ def recorded(monkeypatch):
     """CUDA graphs of every shape from its first use on; the ``Graphs`` that were made."""
     made = []
 
-    def graphs_for(options, models, drafter):
-        made.append(Graphs(getattr(drafter, "block_size", None), after=0))
+    def graphs_for(asked, models, block_size):
+        made.append(Graphs(block_size, after=0))
         return made[-1]
 
     monkeypatch.setattr(generator_module, "graphs_for", graphs_for)
@@ -94,7 +94,7 @@ def recorded(monkeypatch):
 def replays(generator):
     """How many shapes of the verifier were recorded."""
     (weights,) = generator._parts.verifier.weights
-    return sum(len(cache.calls._calls) for cache in weights.decoder.spare)
+    return sum(len(cache.recordings.passes) for cache in weights.decoder.spare)
 
 
 @pytest.mark.parametrize("rows", BATCHES)
@@ -148,7 +148,7 @@ def test_a_stream_has_its_own_buffers(recorded):
     for thread in threads:
         thread.join()
     assert not wrong and not recorded[0].broken
-    assert len(encode._calls) == 3
+    assert len(encode.streams) == 3
 
 
 @pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps"])
