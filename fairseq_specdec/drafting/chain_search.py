@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,32 +71,10 @@ class ChainSearch:
             (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
             have ended.
         """
-        if features.is_cuda:
-            return self.whole(features, logits, previous, confidence, costs)
-        given = self._candidates(features, logits)
-        chosen: list[Tensor] = []
-        chances: list[Tensor] = []
-        run = _Run(self, given, previous)
-        judges = confidence > 0 or costs is not None
-        for step in range(features.size(1)):
-            total = run.totals(step)
-            if judges:
-                chance, best = torch.softmax(total, 1).max(1, keepdim=True)
-                chances.append(chance)
-            else:
-                best = total.argmax(1, keepdim=True)
-            chosen.append(run.take(step, best))
-        tokens = torch.stack(chosen, 1)
-        if not judges:
-            return tokens, torch.full_like(previous, tokens.size(1))
-        sizes = kept_lengths(torch.cat(chances, 1), confidence, costs)
+        tokens, sizes = self.whole(features, logits, previous, confidence, costs)
+        if features.is_cuda or (confidence <= 0 and costs is None):
+            return tokens, sizes
         return tokens[:, : int(sizes.max())], sizes
-
-    def _candidates(self, features: Tensor, logits: Tensor) -> _Candidates:
-        count = self.candidates[0 if features.size(0) == 1 else 1]
-        scores, tokens = logits.topk(min(count, logits.size(-1)), dim=-1)
-        rows = nn.functional.embedding(tokens, self.for_token).float()
-        return _Candidates(scores.float(), tokens, rows, self.of_mask(features.float()))
 
     def whole(
         self,
@@ -106,8 +84,7 @@ class ChainSearch:
         confidence: float,
         costs: Sequence[float] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """As a call, always with K tokens, in fewer kernels: what any candidate gives to the next
-        state is looked up at once, and a chosen one is known by its rank until the end."""
+        """As a call, always with K tokens."""
         judges = confidence > 0 or costs is not None
         tokens, chances = self.judged(features, logits, previous, judges)
         if chances is None:
@@ -118,12 +95,20 @@ class ChainSearch:
         self, features: Tensor, logits: Tensor, previous: Tensor, judges: bool = True
     ) -> tuple[Tensor, Tensor | None]:
         """The tokens of a block, long [B, K], and where ``judges`` their probabilities among the
-        candidates, float [B, K], each after the tokens before it."""
-        scores, candidates, rows, of_mask = self._candidates(features, logits)
+        candidates, float [B, K], each after the tokens before it.
+
+        To start few kernels, what any candidate gives to the next state is looked up at once, and a
+        chosen one is known by its rank until the end.
+        """
+        count = self.candidates[0 if features.size(0) == 1 else 1]
+        best, candidates = logits.topk(min(count, logits.size(-1)), dim=-1)
+        # [B, K, m, H], what turns a state into logit bonuses; [B, K, H], what masks give to it.
+        rows = nn.functional.embedding(candidates, self.for_token).float()
+        of_mask = self.of_mask(features.float())
         known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
         following = nn.functional.embedding(candidates[:, :-1], self.of_token)
         following += of_mask[:, 1:].unsqueeze(2)
-        bonus = scores.unsqueeze(3)
+        bonus = best.float().unsqueeze(3)
         ranks: list[Tensor] = []
         chances: list[Tensor] = []
         for place in range(candidates.size(1)):
@@ -141,41 +126,3 @@ class ChainSearch:
                 known = torch.addmm(chosen, state, self.of_state)
         tokens = candidates.gather(2, torch.stack(ranks, 1)).squeeze(2)
         return tokens, torch.cat(chances, 1) if judges else None
-
-
-class _Candidates(NamedTuple):
-    """What a block may become."""
-
-    scores: Tensor  # float [B, K, m], logits of the masks alone
-    tokens: Tensor  # long [B, K, m]
-    rows: Tensor  # float [B, K, m, H], what turns a state into their logit bonuses
-    of_mask: Tensor  # float [B, K, H], what a mask gives to the state
-
-
-class _Run:
-    """One block, from the left. With few numbers the call of an operation costs most: as few
-    operations as possible."""
-
-    def __init__(self, search: ChainSearch, given: _Candidates, previous: Tensor) -> None:
-        self.search = search
-        self.masks = given.of_mask.unbind(1)
-        self.scores = given.scores.unsqueeze(3).unbind(1)
-        self.rows = given.rows.unbind(1)
-        self.choices = given.tokens.unbind(1)
-        self.state: Tensor | None = None  # zero
-        self.token = previous
-
-    def totals(self, step: int) -> Tensor:
-        """[B, m], logits of the candidates of the next mask."""
-        search = self.search
-        known = self.masks[step] + nn.functional.embedding(self.token, search.of_token)
-        if self.state is not None:
-            known = torch.addmm(known, self.state, search.of_state)
-        self.state = torch.tanh(known)
-        total = torch.baddbmm(self.scores[step], self.rows[step], self.state.unsqueeze(2))
-        return total.squeeze(2)
-
-    def take(self, step: int, best: Tensor) -> Tensor:
-        """Go on with a candidate of each row, long [B, 1]; its token, long [B]."""
-        self.token = self.choices[step].gather(1, best).squeeze(1)
-        return self.token

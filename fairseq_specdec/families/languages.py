@@ -10,24 +10,21 @@ SIDES = ("source_lang", "target_lang")
 
 def check_languages(flags: Any) -> None:
     """Refuse a task's flags where a language of training is not named."""
+    several = hasattr(flags, "langs")
     if not hasattr(flags, "lang_pairs"):
-        if hasattr(flags, "langs") and not flags.langs:
+        if several and not flags.langs:
             raise UsageError("--langs", "missing", "name the languages of training, in their order")
         return
     pairs = flags.lang_pairs
     if not pairs:
         raise UsageError("--lang-pairs", "missing", "name the pairs of training, as en-de,en-fr")
-    pairs = pairs.split(",") if isinstance(pairs, str) else list(pairs)
-    spoken = {language for pair in pairs for language in pair.split("-")}
-    for name in SIDES:
+    pairs = pairs if isinstance(pairs, str) else ",".join(pairs)
+    known = [None, *pairs.replace("-", ",").split(",")]
+    for name in SIDES if not several else ():  # with --langs, fairseq looks for the language there
         language = getattr(flags, name, None)
-        # Where there is --langs, fairseq looks for the language there.
-        if language is not None and language not in spoken and not hasattr(flags, "langs"):
-            raise UsageError(
-                f"{flag_of(name)} {language}",
-                f"in none of --lang-pairs {','.join(pairs)}",
-                "name a language of training",
-            )
+        if language not in known:
+            problem = f"in none of --lang-pairs {pairs}"
+            raise UsageError(f"{flag_of(name)} {language}", problem, "name a language of training")
 
 
 def check_direction(flags: Any) -> None:

@@ -122,20 +122,14 @@ class SpecDecMixin:
         """The task, its dictionaries loaded. Raises ValueError, before any model is loaded: flags
         that contradict one another or the dictionaries, by name; FileNotFoundError: a dictionary.
         """
-        settings = cls.check_flags(cfg)
+        settings = _settings(None, cfg)
+        builder.check_settings(settings)
         check_languages(cfg)
         with data_named(cfg.data):
             task = super().setup_task(cfg, **kwargs)  # type: ignore[misc]
         words = (task.source_dictionary, task.target_dictionary)
         builder.check_dictionaries(settings.strategy, *words, settings)
         return task
-
-    @classmethod
-    def check_flags(cls, cfg: Any) -> Namespace:
-        """This project's flags among a task's."""
-        settings = _settings(None, cfg)
-        builder.check_settings(settings)
-        return settings
 
     @classmethod
     def load_dictionary(cls, filename: str) -> Any:
@@ -159,11 +153,6 @@ class SpecDecMixin:
         """The task's flags, this project's among them, where fairseq keeps them."""
         cfg = getattr(self, "cfg", None)
         return self.args if cfg is None else cfg  # type: ignore[attr-defined]
-
-    def _name(self) -> str:
-        """As ``--task`` takes it."""
-        names = [name for name, kind in TASK_REGISTRY.items() if kind is type(self)]
-        return names[0] if names else type(self).__name__
 
     def _loader(self, models: Any) -> Callable[..., Any]:
         """What reads ``--drafter-path``, once a file: the hub builds a generator for every call.
@@ -210,7 +199,19 @@ class SpecDecMixin:
         sampler_of(args)
         self._warn_of_fp16(next(models[0].parameters(), None))
         stock = super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
-        generator = self._converted(models, stock, args, settings)
+        names = [name for name, kind in TASK_REGISTRY.items() if kind is type(self)]
+        chosen = decided(stock, args, names[0] if names else type(self).__name__)
+        generator = builder.build_generator(
+            list(models),
+            self.source_dictionary,  # type: ignore[attr-defined]
+            stock.tgt_dict,
+            chosen.args,
+            settings,
+            chosen.extra,
+            load=self._loader(models),
+            free_unpacked=all(map(only_decodes, models)) and not settings.keep_weights,
+            overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
+        )
         if not self._collected:
             self._collected = True
             gc.collect()  # of a config's traceback that fairseq's own commands caused, see above
@@ -258,21 +259,6 @@ class SpecDecMixin:
         build = super().build_dataset_for_inference  # type: ignore[misc]
         return build(src_tokens, *args, **kwargs)
 
-    def _converted(self, models: Any, stock: Any, args: Namespace, settings: Namespace) -> Any:
-        """This project's generator that does what the task's would."""
-        args, extra = decided(stock, args, self._name())
-        return builder.build_generator(
-            list(models),
-            self.source_dictionary,  # type: ignore[attr-defined]
-            stock.tgt_dict,
-            args,
-            settings,
-            extra,
-            load=self._loader(models),
-            free_unpacked=all(map(only_decodes, models)) and not settings.keep_weights,
-            overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
-        )
-
     def _watch(self, generator: Any, settings: Any, args: Any) -> None:
         """Report the figures of a generator at its end, and record its traces if asked to.
 
@@ -282,18 +268,15 @@ class SpecDecMixin:
         self._generators.add(generator)
         known = (settings.strategy, generator.stats, generator.options, generator.rule.lossless)
         weakref.finalize(generator, _report, *known)
-        if settings.trace_path is not None:
-            self._recorders[generator] = self._recorder(generator, settings, args)
-
-    def _recorder(self, generator: Any, settings: Any, args: Any) -> Recorder:
-        """Traces what a generator decodes to ``--trace-path``."""
+        if settings.trace_path is None:
+            return
         facts = settings_of(settings, args, generator)
         words = (self.source_dictionary, generator.tgt_dict)  # type: ignore[attr-defined]
         trace_builder = TraceBuilder(settings.strategy, facts, *words)
         batches = self._batches  # not the task itself: the recorder may outlive it
         recorder = Recorder(settings.trace_path, trace_builder, lambda: _ended(batches))
         weakref.finalize(generator, recorder.close, _log_is_open)
-        return recorder
+        self._recorders[generator] = recorder
 
     def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
         """As fairseq's. Raises FileNotFoundError: the folder lacks the split; with those it has."""

@@ -1,13 +1,5 @@
 """Models that fairseq registers: drafters, and verifiers that draft for themselves."""
 
-from . import (
-    attached_drafter,
-    blockwise_transformer,
-    early_exit_transformer,
-    legacy_drafter,
-    marian_transformer,
-    spec_drafter,
-)
 from .attached_drafter import AttachedDrafter
 from .block_decoder import BlockDecoder
 from .blockwise_transformer import BlockwiseConfig, BlockwiseTransformer
@@ -27,10 +19,4 @@ __all__ = [
     "MarianTransformer",
     "SpecDrafterConfig",
     "SpecDrafter",
-    "attached_drafter",
-    "blockwise_transformer",
-    "early_exit_transformer",
-    "legacy_drafter",
-    "marian_transformer",
-    "spec_drafter",
 ]

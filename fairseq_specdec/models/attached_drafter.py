@@ -34,18 +34,7 @@ from .drafter_config import (
 )
 from .spec_drafter import SMALLEST, SpecDrafter
 from .verifier_states import VerifierReader, layers_at_thirds
-from .verifier_tables import attach_tables, verifier_tables, why_not, with_tables
-
-
-def read_layers(asked: str) -> list[int]:
-    """The numbers of ``--read-layers``."""
-    try:
-        layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
-    except ValueError:
-        layers = []
-    if not layers or layers[0] < 1 or layers != sorted(set(layers)):
-        raise UsageError(f"--read-layers {asked}", "give ascending numbers from 1, as in 2,4,6")
-    return layers
+from .verifier_tables import TABLES, VerifierTable, why_not
 
 
 @register_model("attached_drafter")
@@ -67,8 +56,7 @@ class AttachedDrafter(SpecDrafter):
         verifier = None
         if cfg.attach_to:
             verifier = load_verifier("--attach-to", cfg.attach_to, source, target)
-            _check_widths(cfg, verifier)
-            _settle_layers(cfg, len(verifier.decoder.layers))
+            _settle_verifier(cfg, verifier, len(target))
         if not cfg.read_layers:
             raise UsageError(
                 "--attach-to", "an attached_drafter needs its verifier's checkpoint for training"
@@ -79,15 +67,15 @@ class AttachedDrafter(SpecDrafter):
         cfg.share_decoder_input_output_embed = (
             cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
         )
-        widths, table, projection = (len(layers), dim), None, None
+        widths, projection = (len(layers), dim), None
         if cfg.verifier_embeddings:
-            table, projection = verifier_tables(target.pad())
+            table, projection = (
+                VerifierTable(target.pad(), verifier and getattr(verifier.decoder, name))
+                for name in TABLES
+            )
         else:
             table = TransformerModelBase.build_embedding(cfg, target, dim, cfg.decoder.embed_path)
         decoder = BlockDecoder(cfg, target, table, None, widths, projection)
-        if cfg.verifier_embeddings and verifier is not None:
-            _check_tables(decoder, verifier, len(target))
-            attach_tables(decoder, verifier)
         model = cls(cfg, VerifierReader(source, layers), decoder)
         if cfg.init_decoder_from:
             initialise(model, cfg, source, target)
@@ -115,17 +103,14 @@ class AttachedDrafter(SpecDrafter):
         nothing = torch.zeros_like(states[:, :1])
         return encoder_out, torch.cat([nothing, states[:, :-1]], 1), final
 
-    def for_verifier(self, verifier: Any) -> Any:
-        return with_tables(self, verifier)
 
-
-def _check_tables(decoder: Any, verifier: Any, words: int) -> None:
-    """Refuse a verifier whose tables a drafter cannot use."""
-    reason = why_not(verifier, words, decoder.embed_dim)
-    if not reason and decoder.embed_scale != verifier.decoder.embed_scale:
-        reason = "scales its embeddings otherwise (--no-scale-embedding)"
-    if reason:
-        raise UsageError("--verifier-embeddings", f"the verifier {reason}", "leave the flag out")
+def read_layers(asked: str) -> list[int]:
+    """The numbers of ``--read-layers``."""
+    words = str(asked).strip("[]() ").split(",")
+    layers = [int(word) if word.strip().isdecimal() else 0 for word in words]
+    if layers[0] < 1 or layers != sorted(set(layers)):
+        raise UsageError(f"--read-layers {asked}", "give ascending numbers from 1, as in 2,4,6")
+    return layers
 
 
 def _check_flags(cfg: SpecDrafterConfig) -> None:
@@ -144,19 +129,11 @@ def _check_flags(cfg: SpecDrafterConfig) -> None:
         )
 
 
-def _settle_layers(cfg: SpecDrafterConfig, total: int) -> None:
-    """Set ``read_layers`` where the flag was not given, and check it against the verifier's."""
-    cfg.read_layers = cfg.read_layers or ",".join(map(str, layers_at_thirds(total)))
-    if read_layers(cfg.read_layers)[-1] > total:
-        raise UsageError(
-            f"--read-layers {cfg.read_layers}",
-            f"the verifier {cfg.attach_to} has {total} decoder layers",
-        )
-
-
-def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:
-    dim = cfg.decoder.embed_dim
-    theirs = (verifier.decoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
+def _settle_verifier(cfg: SpecDrafterConfig, verifier: Any, words: int) -> None:
+    """Refuse a verifier that a drafter of these settings cannot read, and set ``read_layers`` where
+    the flag was not given. ``words``: of the target dictionary."""
+    dim, decoder = cfg.decoder.embed_dim, verifier.decoder
+    theirs = (decoder.cfg.encoder.embed_dim, decoder.embed_dim)
     if theirs != (dim, dim):
         raise UsageError(
             "--attach-to",
@@ -164,17 +141,31 @@ def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:
             f"drafter {dim}: pass --encoder-embed-dim and --decoder-embed-dim of the "
             "verifier, whose two sides must be equal",
         )
-    if verifier.decoder.project_out_dim is not None:
+    if decoder.project_out_dim is not None:
         raise UsageError(
             "--attach-to",
             "the verifier has a --decoder-output-dim of its own, which an attached_drafter "
             "cannot read",
             "train a spec_drafter",
         )
+    total = len(decoder.layers)
+    cfg.read_layers = cfg.read_layers or ",".join(map(str, layers_at_thirds(total)))
+    if read_layers(cfg.read_layers)[-1] > total:
+        raise UsageError(
+            f"--read-layers {cfg.read_layers}",
+            f"the verifier {cfg.attach_to} has {total} decoder layers",
+        )
+    if not cfg.verifier_embeddings:
+        return
+    reason = why_not(verifier, words, dim)
+    if not reason and (decoder.embed_scale == 1.0) != cfg.no_scale_embedding:
+        reason = "scales its embeddings otherwise (--no-scale-embedding)"
+    if reason:
+        raise UsageError("--verifier-embeddings", f"the verifier {reason}", "leave the flag out")
 
 
 SHALLOW = {"encoder_layers": 6, "decoder_layers": 2}
-register_architectures("attached_drafter", {
+register_architectures("attached_drafter", SpecDrafterConfig, {
     "attached_drafter": {**BASE, **SHALLOW},
     "attached_drafter_base": {**BASE, **SHALLOW},
     "attached_drafter_big": {**BIG, **SHALLOW},

@@ -10,8 +10,6 @@ from fairseq.models.transformer.transformer_decoder import TransformerDecoderBas
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from fairseq_specdec.errors import UsageError
-
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, flag
 
 IDENTITY, LEARNED = "identity", "learned"
@@ -90,8 +88,6 @@ class BlockHeads(nn.Module):
 
     def forward(self, features: Tensor, head: int) -> Tensor:
         """The vocabulary projection's input for head ``head`` (1 .. k): [.., C] to [.., C]."""
-        if not 1 <= head <= self.block_size:
-            raise UsageError(f"head {head}", f"this model has heads 1 to {self.block_size}")
         if head not in self.learned:
             return features
         rows = self.rows(head, head)

@@ -5,7 +5,6 @@ and 6). It is an ordinary translation model whose output is that of head 1, and 
 """
 
 import logging
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
@@ -24,7 +22,7 @@ from ..io.flag_values import check_flags
 from ..training.initialisation import load_verifier
 from .blockwise_decoder import IDENTITY, LEARNED, BlockwiseConfig, BlockwiseDecoder, plain
 from .dictionary_digests import settle_dictionaries
-from .drafter_config import BALANCED, BASE, BIG, register_architectures, set_architecture
+from .drafter_config import BALANCED, BASE, BIG, register_architectures, structured
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +72,7 @@ class BlockwiseTransformer(TransformerModelBase):
                     "to train it further pass it to --finetune-from-model or --restore-file",
                 )
             set_setting(args, init_from=None, **shape_of(base))
-        cfg = blockwise_config(args)
+        cfg = structured(BlockwiseConfig, args)
         check_config(cfg)
         model: BlockwiseTransformer = super().build_model(cfg, task)
         if base is not None:
@@ -165,28 +163,15 @@ def shape_of(base: TransformerModelBase) -> Any:
 
 def _copy_base(model: BlockwiseTransformer, base: TransformerModelBase, path: str) -> None:
     """Copy every weight; only the heads keep their own."""
+    other = f"{path} is a Transformer of another kind"
     try:
         left, unknown = model.load_state_dict(base.state_dict(), strict=False)
     except RuntimeError as error:
-        raise UsageError(
-            "--init-from", f"{path} is a Transformer of another kind: {error}"
-        ) from error
-    missing = [name for name in left if not name.startswith("decoder.block_heads.")]
-    if missing or unknown:
-        raise UsageError(
-            "--init-from",
-            f"{path} is a Transformer of another kind: {(missing + unknown)[0]} is not in both",
-        )
+        raise UsageError("--init-from", f"{other}: {error}") from error
+    left = [name for name in left if not name.startswith("decoder.block_heads.")]
+    if left or unknown:
+        raise UsageError("--init-from", f"{other}: {(left + unknown)[0]} is not in both")
     logger.info("--init-from %s: its shape and all its weights taken over", path)
-
-
-def blockwise_config(args: Any) -> BlockwiseConfig:
-    """One structured config from what fairseq gives: flags, a YAML or a checkpoint's."""
-    if isinstance(args, BlockwiseConfig):
-        return args
-    if OmegaConf.is_config(args):
-        args = Namespace(**OmegaConf.to_container(args, resolve=True))
-    return BlockwiseConfig.from_namespace(args)
 
 
 def check_config(cfg: BlockwiseConfig) -> None:
@@ -201,15 +186,7 @@ def check_config(cfg: BlockwiseConfig) -> None:
         raise UsageError("--adaptive-softmax-cutoff", "a blockwise_transformer does not support it")
 
 
-def _architecture(args: Any, **shape: Any) -> None:
-    cfg = BlockwiseConfig
-    for name in ("block_size", "block_hidden_dim", "first_head"):
-        if get_setting(args, name) is None:
-            set_setting(args, **{name: getattr(cfg, name)})
-    set_architecture(args, **shape)
-
-
-register_architectures("blockwise_transformer", {
+register_architectures("blockwise_transformer", BlockwiseConfig, {
     "blockwise_transformer": {**BASE, **BALANCED},  # Stern et al. 2018, section 7.1
     "blockwise_transformer_base": {**BASE, **BALANCED},
     "blockwise_transformer_big": {**BIG, **BALANCED},
@@ -217,4 +194,4 @@ register_architectures("blockwise_transformer", {
         "embed_dim": 32, "ffn_embed_dim": 64, "attention_heads": 4,
         "encoder_layers": 2, "decoder_layers": 2,
     },
-}, _architecture)  # fmt: skip
+})  # fmt: skip

@@ -53,16 +53,14 @@ def settle_dictionaries(settings: Any, source: Any, target: Any) -> None:
             names it and the dictionary's file where that is known.
     """
     path = built_from()
-    if path is None:
-        known = [(side, words) for side, words in zip(SIDES, (source, target)) if words is not None]
-        digests = {setting_of(side): digest_of(words) for side, words in known}
-        set_setting(settings, **digests)
-        return
-    kept = kept_digests(settings, path)
+    kept = {} if path is None else kept_digests(settings, path)
     for side, dictionary in zip(SIDES, (source, target)):
         if dictionary is None:
             continue
-        if kept.get(setting_of(side)) not in (None, digest_of(dictionary)):
+        name, digest = setting_of(side), digest_of(dictionary)
+        if path is None:
+            set_setting(settings, **{name: digest})
+        elif kept.get(name, digest) != digest:
             given = getattr(dictionary, "file", None) or f"the {side} dictionary of the data"
             raise RefusedCheckpointError(
                 path,

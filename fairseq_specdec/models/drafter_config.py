@@ -3,7 +3,7 @@
 import functools
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Optional, TypeVar
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum
@@ -16,6 +16,7 @@ from fairseq_specdec.checkpoints.content import get_setting, set_setting
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, Range, check_flags, flag
 
+C = TypeVar("C", bound=TransformerConfig)
 # fairseq runs swish, which Marian's models have, and names it in no list.
 _ACTIVATIONS = [*utils.get_available_activation_fns(), "swish"]
 
@@ -87,25 +88,32 @@ class SpecDrafterConfig(TransformerConfig):
     )
 
 
+def structured(kind: type[C], args: Any) -> C:
+    """One config of ``kind`` from what fairseq gives: flags, a YAML or a checkpoint's."""
+    if isinstance(args, kind):
+        return args
+    if OmegaConf.is_config(args):
+        args = Namespace(**OmegaConf.to_container(args, resolve=True))
+    return kind.from_namespace(args)
+
+
 def drafter_config(args: Any) -> SpecDrafterConfig:
-    """One structured config from what fairseq gives: flags, a YAML or a checkpoint's.
+    """A drafter's settings as fairseq gives them.
 
     A checkpoint holds all weights: the files that its settings name are those of its training, and
     are not opened.
     """
-    cfg = args
-    if not isinstance(args, SpecDrafterConfig):
-        if OmegaConf.is_config(args):
-            args = Namespace(**OmegaConf.to_container(args, resolve=True))
-        cfg = SpecDrafterConfig.from_namespace(args)
+    cfg = structured(SpecDrafterConfig, args)
     if built_from() is not None:
         cfg.attach_to = cfg.init_encoder_from = cfg.init_decoder_from = None
         cfg.init_decoder_layers = cfg.cache_verifier_states = None
+        cfg.encoder.embed_path = cfg.decoder.embed_path = None
+        cfg.apply_bert_init = False
     return cfg
 
 
 def check_config(cfg: SpecDrafterConfig) -> None:
-    """Refuse what a drafter cannot be."""
+    """Refuse what no drafter can be, by the flag."""
     unsupported = {
         "--adaptive-softmax-cutoff": cfg.adaptive_softmax_cutoff is not None,
         "--adaptive-input": cfg.adaptive_input,
@@ -121,59 +129,53 @@ def check_config(cfg: SpecDrafterConfig) -> None:
         if asked:
             raise UsageError(name, "a spec_drafter does not support it", "leave it out")
     check_flags(cfg, SpecDrafterConfig)
-    _check_combinations(cfg)
+    widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim, int(cfg.decoder.output_dim)
+    for refused, *words in (
+        (cfg.bidirectional_prefix and cfg.num_cuts != 1,
+         "--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts "
+         f"is {cfg.num_cuts}",
+         "use --num-cuts 1, or leave out --bidirectional-prefix"),
+        (widths[0] != widths[1],
+         f"--encoder-embed-dim is {widths[0]}, --decoder-embed-dim {widths[1]}",
+         "a spec_drafter needs them equal"),
+        (widths[2] != widths[1],
+         "--decoder-output-dim", "a spec_drafter needs it equal --decoder-embed-dim"),
+        (cfg.source_copy and cfg.no_token_positional_embeddings,
+         "--source-copy finds source words by position",
+         "leave out --no-token-positional-embeddings"),
+        (cfg.cache_verifier_states and not cfg.attach_to,
+         "--cache-verifier-states",
+         "keeps the states of the verifier that --attach-to names, for an attached_drafter",
+         "leave it out"),
+        (cfg.init_decoder_layers and not cfg.init_decoder_from,
+         "--init-decoder-layers", "needs --init-decoder-from"),
+    ):  # fmt: skip
+        if refused:
+            raise UsageError(*words)
 
 
-def check_layers(cfg: SpecDrafterConfig) -> None:
-    """Refuse a drafter without layers, for one that reads no verifier."""
+def check_own_encoder(cfg: SpecDrafterConfig) -> None:
+    """Refuse what only a drafter that reads its verifier can be."""
     if cfg.decoder.layers < 1:
         raise UsageError(
             f"--decoder-layers {cfg.decoder.layers}",
             "only an attached_drafter, which reads its verifier's states, can do without layers",
             "give 1 or more",
         )
+    if cfg.verifier_embeddings:
+        raise UsageError(
+            "--verifier-embeddings", "for an attached_drafter, which has a verifier", "leave it out"
+        )
 
 
-def _check_combinations(cfg: SpecDrafterConfig) -> None:
-    """Refuse settings that contradict one another."""
-    if cfg.bidirectional_prefix and cfg.num_cuts != 1:
-        raise UsageError(
-            "--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts "
-            f"is {cfg.num_cuts}",
-            "use --num-cuts 1, or leave out --bidirectional-prefix",
-        )
-    if cfg.encoder.embed_dim != cfg.decoder.embed_dim:
-        raise UsageError(
-            f"--encoder-embed-dim is {cfg.encoder.embed_dim}, --decoder-embed-dim "
-            f"{cfg.decoder.embed_dim}",
-            "a spec_drafter needs them equal",
-        )
-    if int(cfg.decoder.output_dim) != cfg.decoder.embed_dim:
-        raise UsageError(
-            "--decoder-output-dim", "a spec_drafter needs it equal --decoder-embed-dim"
-        )
-    if cfg.source_copy and cfg.no_token_positional_embeddings:
-        raise UsageError(
-            "--source-copy finds source words by position",
-            "leave out --no-token-positional-embeddings",
-        )
-    if cfg.cache_verifier_states and not cfg.attach_to:
-        raise UsageError(
-            "--cache-verifier-states",
-            "keeps the states of the verifier that --attach-to names, for an attached_drafter",
-            "leave it out",
-        )
-    if cfg.init_decoder_layers and not cfg.init_decoder_from:
-        raise UsageError("", "--init-decoder-layers needs --init-decoder-from")
-
-
-def set_architecture(args: Any, **shape: Any) -> None:
+def set_architecture(kind: type[TransformerConfig], args: Any, **shape: Any) -> None:
     """Fill in from the architecture what neither a flag nor the YAML sets.
 
     Flat settings (``encoder_embed_dim``) and a YAML's nested ones (``encoder: {embed_dim: ..}``)
     mean the same: nested ones are flattened first, in place.
 
     Args:
+        kind: the model's settings, whose own fields have their default where nothing sets them.
         args: flags (a Namespace) or a YAML's settings (a DictConfig), changed in place.
         shape: ``embed_dim``, ``ffn_embed_dim`` and ``attention_heads`` of both sides, and any other
             setting by its flat name.
@@ -206,12 +208,10 @@ def set_architecture(args: Any, **shape: Any) -> None:
     default("max_source_positions", TransformerConfig.max_source_positions)
     default("max_target_positions", TransformerConfig.max_target_positions)
     default("base_layers", 0)  # the trainer compares it with 0
-    default("block_size", SpecDrafterConfig.block_size)
-    default("num_cuts", SpecDrafterConfig.num_cuts)
-    default("chain_width", SpecDrafterConfig.chain_width)
-    default("chain_dropout", SpecDrafterConfig.chain_dropout)
     for name, value in shape.items():
         default(name, value)
+    for name in kind.__dataclass_fields__.keys() - TransformerConfig.__dataclass_fields__.keys():
+        default(name, getattr(kind, name))
 
 
 BASE = {"embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}
@@ -221,8 +221,9 @@ BALANCED = {"encoder_layers": 6, "decoder_layers": 6}
 
 
 def register_architectures(
-    model: str, shapes: Dict[str, Dict[str, Any]], settle: Callable[..., None] = set_architecture
+    model: str, kind: type[TransformerConfig], shapes: dict[str, dict[str, Any]]
 ) -> None:
     """Register the architectures of a model, by their names."""
     for name, shape in shapes.items():
-        register_model_architecture(model, name)(functools.partial(settle, **shape))
+        settle = functools.partial(set_architecture, kind, **shape)
+        register_model_architecture(model, name)(settle)

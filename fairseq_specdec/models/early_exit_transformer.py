@@ -16,23 +16,10 @@ from fairseq.models.transformer.transformer_legacy import (
     transformer_iwslt_de_en,
     transformer_wmt_en_de_big,
 )
-from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
 from .dictionary_digests import settle_dictionaries
-
-
-def check_exit_layer(layer: int, layers: int) -> None:
-    """Refuse an exit that is none."""
-    if layers < 2:
-        raise UsageError(
-            f"--decoder-layers {layers}", "an early exit needs 2 decoder layers or more"
-        )
-    if not 1 <= layer < layers:
-        raise UsageError(
-            f"--exit-layer {layer}", f"must be from 1 to {layers - 1}, fewer than --decoder-layers"
-        )
 
 
 @register_model("early_exit_transformer")
@@ -67,47 +54,35 @@ class EarlyExitTransformer(TransformerModel):
                 raise UsageError(flag, "not for an early_exit_transformer", "leave it out")
         settle_dictionaries(args, task.source_dictionary, task.target_dictionary)
         model: EarlyExitTransformer = super().build_model(args, task)
-        check_exit_layer(args.exit_layer, len(model.decoder.layers))
-        model.exit_layer = args.exit_layer
+        layers, model.exit_layer = len(model.decoder.layers), args.exit_layer
+        if layers < 2:
+            raise UsageError(
+                f"--decoder-layers {layers}", "an early exit needs 2 decoder layers or more"
+            )
+        if not 1 <= model.exit_layer < layers:
+            raise UsageError(
+                f"--exit-layer {model.exit_layer}",
+                f"must be from 1 to {layers - 1}, fewer than --decoder-layers",
+            )
         return model
 
-    def exit_logits(self, states: Tensor) -> Tensor:
-        """The shared head over the states of an exit. ``states``: [T, B, C], the output of its
-        decoder layer, as fairseq's decoder leaves it in ``inner_states``. Returns [B, T, V]
-        logits."""
-        decoder = self.decoder
-        if decoder.layer_norm is not None:
-            states = decoder.layer_norm(states)
-        states = states.transpose(0, 1)
-        if decoder.project_out_dim is not None:
-            states = decoder.project_out_dim(states)
-        logits: Tensor = decoder.output_layer(states)
-        return logits
-
-    def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None,
-        prev_output_tokens: Tensor,
-        return_all_hiddens: bool = True,
-        features_only: bool = False,
-        alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def forward(self, *args: Any, features_only: bool = False, **kwargs: Any) -> Any:
         """fairseq's forward pass, and the logits of the exit.
 
         Returns:
             As fairseq: logits [B, T, V] of the whole decoder, and what else there is; in it
             ``exit_logits`` [B, T, V], unless ``features_only``.
         """
-        out, extra = super().forward(
-            src_tokens, src_lengths, prev_output_tokens, return_all_hiddens=return_all_hiddens,
-            features_only=features_only, alignment_layer=alignment_layer,
-            alignment_heads=alignment_heads,
-        )  # fmt: skip
-        if not features_only:
-            extra["exit_logits"] = self.exit_logits(extra["inner_states"][self.exit_layer])
-        return out, extra
+        out, extra = super().forward(*args, features_only=features_only, **kwargs)
+        if features_only:
+            return out, extra
+        states, decoder = extra["inner_states"][self.exit_layer], self.decoder
+        if decoder.layer_norm is not None:
+            states = decoder.layer_norm(states)
+        states = states.transpose(0, 1)
+        if decoder.project_out_dim is not None:
+            states = decoder.project_out_dim(states)
+        return out, {**extra, "exit_logits": decoder.output_layer(states)}
 
 
 register_model_architecture("early_exit_transformer", "early_exit_transformer")(base_architecture)

@@ -7,9 +7,7 @@ see :class:`LegacyBlockDecoder`. It decodes; new drafters are trained as ``spec_
 from typing import Any
 
 import torch
-from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer.transformer_base import TransformerModelBase
-from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
+from fairseq.models import register_model
 from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
@@ -17,13 +15,12 @@ from fairseq_specdec.errors import UsageError
 from ..checkpoints.content import get_setting
 from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
 from .block_decoder import BlockDecoder
-from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
     SpecDrafterConfig,
     check_config,
-    check_layers,
+    check_own_encoder,
     drafter_config,
-    set_architecture,
+    register_architectures,
 )
 from .source_copy import SourceCopy, SourceState
 from .spec_drafter import BASE, DEEP_SHALLOW, SpecDrafter
@@ -78,10 +75,8 @@ class LegacyBlockDecoder(BlockDecoder):
         placed = self.position_table(positions)
         x = self.embed_tokens(tokens)
         x = x if placed is None else x + placed
-        unknown = tokens == self.mask
-        if unknown.is_cuda or bool(unknown.any()):  # reading a number from a GPU would wait for it
-            x = torch.where(unknown.unsqueeze(2), self._masks(positions, source_state), x)
-        return x
+        unknown = (tokens == self.mask).unsqueeze(2)
+        return torch.where(unknown, self._masks(positions, source_state), x)
 
     def start_source(self, src_tokens: Tensor, positions: int = 0) -> SourceState | None:
         """[B, positions, C], what a mask at each position starts from, once and for all."""
@@ -116,29 +111,11 @@ class LegacyBlockDecoder(BlockDecoder):
 class LegacyDrafter(SpecDrafter):
     """A drafter from the authors' training script, or converted from one by specdec-convert."""
 
+    decoder_class = LegacyBlockDecoder
+
     @classmethod
-    def build_model(cls, args: Any, task: Any) -> "LegacyDrafter":
-        """Build a drafter of the shape that a checkpoint's settings describe."""
-        cfg = legacy_config(args)
-        source, target = task.source_dictionary, task.target_dictionary
-        settle_dictionaries(args, source, target)
-        build = TransformerModelBase.build_embedding
-        source_table = build(cfg, source, cfg.encoder.embed_dim)
-        if cfg.share_all_embeddings:
-            if source != target:
-                raise UsageError(
-                    "--share-all-embeddings",
-                    "the source and target dictionaries differ, and the drafter was trained "
-                    "with a joined one",
-                    "use that",
-                )
-            target_table = source_table
-            cfg.share_decoder_input_output_embed = True
-        else:
-            target_table = build(cfg, target, cfg.decoder.embed_dim)
-        encoder = TransformerEncoderBase(cfg, source, source_table)
-        copy = SourceCopy(encoder) if cfg.source_copy else None
-        return cls(cfg, encoder, LegacyBlockDecoder(cfg, target, target_table, copy))
+    def settings(cls, args: Any) -> SpecDrafterConfig:
+        return legacy_config(args)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Give the weights of a checkpoint this project's names, in place (fairseq's hook)."""
@@ -149,28 +126,27 @@ class LegacyDrafter(SpecDrafter):
 
 
 def legacy_config(args: Any) -> SpecDrafterConfig:
-    """Settings of a ``LegacyDrafter`` from those that its checkpoint holds."""
+    """Settings of a ``LegacyDrafter`` from those that its checkpoint holds, checked."""
     cfg = drafter_config(args)
     cfg.source_copy = bool(cfg.source_copy or get_setting(args, "src_embedding_copy"))
     cfg.bidirectional_prefix = True
     cfg.no_scale_embedding = True  # whatever the flag is, their drafter does not scale
     cfg.num_cuts = 1
+    cfg.apply_bert_init = False
     check_config(cfg)
-    check_layers(cfg)
-    unsupported = {
-        "--layernorm-embedding": cfg.layernorm_embedding,
-        "--chain-width": cfg.chain_width > 0,
-    }
-    for flag, given in unsupported.items():
+    check_own_encoder(cfg)
+    for flag, given in (
+        ("--layernorm-embedding", cfg.layernorm_embedding),
+        ("--chain-width", cfg.chain_width > 0),
+    ):
         if given:
             raise UsageError(flag, "no drafter in the authors' layout has it")
     return cfg
 
 
-def legacy_drafter(args: Any) -> None:
-    """12+2 layers, 512 wide where a setting is missing; the authors' checkpoints have all."""
-    set_architecture(args, **BASE, **DEEP_SHALLOW)
-
-
-for _name in (OWN_ARCHITECTURE, *ARCHITECTURES):
-    register_model_architecture(OWN_ARCHITECTURE, _name)(legacy_drafter)
+# 12+2 layers, 512 wide where a setting is missing; the authors' checkpoints have all.
+register_architectures(
+    OWN_ARCHITECTURE,
+    SpecDrafterConfig,
+    {name: {**BASE, **DEEP_SHALLOW} for name in (OWN_ARCHITECTURE, *ARCHITECTURES)},
+)

@@ -28,18 +28,13 @@ from .drafter_config import (
     TINY,
     SpecDrafterConfig,
     check_config,
-    check_layers,
+    check_own_encoder,
     drafter_config,
     register_architectures,
 )
-from .shared_modules import shallow
 from .source_copy import SourceCopy
+from .verifier_tables import shallow, with_tables
 from .word_list import WordList
-
-NO_CUTS = (
-    "a spec_drafter predicts blocks after given cuts: train it with "
-    "--criterion glancing_block_loss, and decode with it as --drafter-path"
-)
 
 
 class _WithoutTasks:
@@ -60,6 +55,8 @@ class _WithoutTasks:
 class SpecDrafter(FairseqEncoderDecoderModel):
     """Drafts the next k tokens in parallel from the source and an accepted prefix."""
 
+    decoder_class: type[BlockDecoder] = BlockDecoder
+
     def __init__(
         self, cfg: SpecDrafterConfig, encoder: TransformerEncoderBase, decoder: BlockDecoder
     ):
@@ -75,6 +72,14 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         gen_parser_from_dataclass(flags, SpecDrafterConfig(), delete_default=True, with_prefix="")
 
     @classmethod
+    def settings(cls, args: Any) -> SpecDrafterConfig:
+        """The settings, checked."""
+        cfg = drafter_config(args)
+        check_config(cfg)
+        check_own_encoder(cfg)
+        return cfg
+
+    @classmethod
     def build_model(cls, args: Any, task: Any) -> "SpecDrafter":
         """Build a drafter; take weights from a verifier where the settings ask for it.
 
@@ -82,16 +87,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         been taken, the fields that name the verifier's file are emptied in it, so that
         loading a saved drafter does not need that file.
         """
-        cfg = drafter_config(args)
-        check_config(cfg)
-        check_layers(cfg)
+        cfg = cls.settings(args)
         source, target = task.source_dictionary, task.target_dictionary
-        if cfg.verifier_embeddings:
-            raise UsageError(
-                "--verifier-embeddings",
-                "for an attached_drafter, which has a verifier",
-                "leave it out",
-            )
         if source is None:
             raise UsageError(
                 "--arch",
@@ -106,7 +103,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 raise UsageError(
                     "--share-all-embeddings",
                     "the source and target dictionaries differ",
-                    "preprocess with --joined-dictionary, or leave the flag out",
+                    "use a joined one (fairseq-preprocess --joined-dictionary), or train without "
+                    "the flag",
                 )
             target_table = source_table
             cfg.share_decoder_input_output_embed = True
@@ -114,7 +112,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
             target_table = build(cfg, target, cfg.decoder.embed_dim, cfg.decoder.embed_path)
         encoder = TransformerEncoderBase(cfg, source, source_table)
         copy = SourceCopy(encoder) if cfg.source_copy else None
-        model = cls(cfg, encoder, BlockDecoder(cfg, target, target_table, copy))
+        model = cls(cfg, encoder, cls.decoder_class(cfg, target, target_table, copy))
         if cfg.apply_bert_init:
             start_as_bert(model)
         if cfg.init_encoder_from or cfg.init_decoder_from:
@@ -129,9 +127,9 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." if name else ""
         source, target = self.encoder.dictionary, self.decoder.dictionary
-        self.word_list = WordList.find(state_dict, source, target, prefix)
-        pairs = WordList.find_pairs(state_dict, source, target, prefix)
-        self.word_lists = nn.ModuleDict(pairs)
+        lists = WordList.find(state_dict, source, target, prefix)
+        self.word_list = lists.pop(None, None)
+        self.word_lists = nn.ModuleDict(lists)
 
     def for_pair(self, pair: str) -> Any:
         """The model that drafts for a pair of languages (``en-de``): itself, or one that shares its
@@ -144,7 +142,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
 
     def for_verifier(self, verifier: Any) -> Any:
         """The model that drafts for a verifier: itself, or one that uses the verifier's tables."""
-        return self
+        return with_tables(self, verifier)
 
     def set_num_updates(self, num_updates: int) -> None:
         """Keep the number of updates: the glancing ratio depends on it."""
@@ -195,7 +193,12 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 drafter that reads no verifier.
         """
         if cuts is None or targets is None:
-            raise UsageError("", NO_CUTS)
+            raise UsageError(
+                "",
+                "a spec_drafter predicts blocks after given cuts",
+                "train it with --criterion glancing_block_loss, and decode with it as "
+                "--drafter-path",
+            )
         encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens)
         state = self.decoder.start_source(src_tokens)
         valid = targets.ne(self.decoder.padding_idx)
@@ -250,7 +253,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
 
 DEEP_SHALLOW = {"encoder_layers": 12, "decoder_layers": 2}
 SMALLEST = {"encoder_layers": 2, "decoder_layers": 1, "share_all_embeddings": True, **TINY}
-register_architectures("spec_drafter", {
+register_architectures("spec_drafter", SpecDrafterConfig, {
     "spec_drafter": {**BASE, **DEEP_SHALLOW},  # Xia et al. 2023, section 4.1
     "spec_drafter_base": {**BASE, **DEEP_SHALLOW},
     "spec_drafter_big": {**BIG, **DEEP_SHALLOW},

@@ -58,12 +58,10 @@ def _sentences(encoder_out: Any, states: Tensor, final: Tensor, lengths: list[in
 
 def _padded(rows: list[Any], like: Tensor, width: int = 0) -> tuple[Tensor, Tensor]:
     """Arrays [n, D] as one batch [B, W, D] on the device of ``like``; its padding, bool [B, W]."""
-    width = width or max(map(len, rows))
-    batch = torch.zeros(len(rows), width, rows[0].shape[1], dtype=torch.float16)
-    padding = torch.ones(len(rows), width, dtype=torch.bool)
-    for row, (states, empty) in enumerate(zip(batch, padding)):
-        states[: len(rows[row])] = torch.from_numpy(rows[row])
-        empty[: len(rows[row])] = False
+    batch = nn.utils.rnn.pad_sequence([torch.from_numpy(each) for each in rows], batch_first=True)
+    batch = nn.functional.pad(batch, (0, 0, 0, max(0, width - batch.size(1))))
+    lengths = torch.tensor([len(each) for each in rows])
+    padding = torch.arange(batch.size(1)) >= lengths[:, None]
     return batch.to(like), padding.to(like.device)
 
 
@@ -121,42 +119,31 @@ class VerifierReader(FairseqEncoder):
                 "an attached drafter reads a verifier's states in training",
                 "give the verifier's checkpoint",
             )
-        verifier = self._verifier[0]  # the drafter may use its tables where all states are kept
-        if next(verifier.parameters()).dtype != like.dtype:
-            verifier.to(like)
-        verifier.to(like.device)
-        if self._cache is None:
-            return self._compute(src_tokens, src_lengths, prev_output_tokens)
-        cache, keys = self._cache, self._keys(src_tokens, src_lengths, prev_output_tokens)
-        cached = list(map(cache.find, keys))
-        known = [rows for rows in cached if rows is not None]
-        if len(known) == len(keys):
-            return self._assemble(known, prev_output_tokens.size(1), like)
-        computed = self._compute(src_tokens, src_lengths, prev_output_tokens)
-        lengths = prev_output_tokens.ne(self._padding()).sum(1).tolist()
-        for key, rows in zip(keys, _sentences(*computed, lengths)):
-            cache.add(key, *rows)
-        return computed
-
-    def _compute(
-        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
-    ) -> tuple[Any, Tensor, Tensor]:
-        encoder, decoder = self._verifier[0].encoder, self._verifier[0].decoder
-        encoder_out = encoder(src_tokens, src_lengths=src_lengths)
+        verifier = self._verifier[0]
+        verifier.to(like)  # the drafter may use its tables where all states are kept
+        decoder, cache, keys = verifier.decoder, self._cache, []
+        if cache is not None:
+            keys = self._keys(src_tokens, src_lengths, prev_output_tokens)
+            cached = list(map(cache.find, keys))
+            known = [rows for rows in cached if rows is not None]
+            if len(known) == len(keys):
+                return self._assemble(known, prev_output_tokens.size(1), like)
+        encoder_out = verifier.encoder(src_tokens, src_lengths=src_lengths)
         final, extra = decoder.extract_features_scriptable(prev_output_tokens, encoder_out)
         states = [
             final if layer == len(decoder.layers) else extra["inner_states"][layer].transpose(0, 1)
             for layer in self.read_layers
         ]
-        return encoder_out, torch.cat(states, -1), final
-
-    def _padding(self) -> int:
-        padding: int = self._verifier[0].decoder.padding_idx
-        return padding
+        computed = encoder_out, torch.cat(states, -1), final
+        if cache is not None:
+            lengths = prev_output_tokens.ne(decoder.padding_idx).sum(1).tolist()
+            for key, rows in zip(keys, _sentences(*computed, lengths)):
+                cache.add(key, *rows)
+        return computed
 
     def _keys(self, src_tokens: Tensor, src_lengths: Tensor, previous: Tensor) -> list[bytes]:
         """A key of each sentence, whatever its padding."""
-        pad, keys = self._padding(), []
+        pad, keys = self._verifier[0].decoder.padding_idx, []
         sources, targets = src_tokens.cpu(), previous.cpu()
         for source, length, target in zip(sources, src_lengths.tolist(), targets):
             own = source[:length] if source.is_floating_point() else source[source.ne(pad)]
@@ -178,7 +165,3 @@ class VerifierReader(FairseqEncoder):
     def predict(self, final: Tensor) -> Tensor:
         """The verifier's logits [N, V] from its last layer's states [N, C]."""
         return self._verifier[0].decoder.output_layer(final)
-
-    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **_: Any) -> Any:
-        """Not to be called alone: :meth:`read` needs the target too."""
-        raise NotImplementedError("an attached drafter has no encoder of its own")

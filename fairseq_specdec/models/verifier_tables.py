@@ -5,28 +5,30 @@ million numbers of 256,206 words 1,024 wide. The drafter that uses its verifier'
 loads none.
 """
 
+import copy
 from typing import Any
 
 from torch import Tensor, nn
-
-from .shared_modules import shallow
 
 TABLES = ("embed_tokens", "output_projection")
 """Names of the two modules in a decoder."""
 
 
+def shallow(module: Any) -> Any:
+    """A module with the same parameters and submodules, some of which may then be replaced."""
+    made = copy.copy(module)
+    made._modules = copy.copy(module._modules)
+    return made
+
+
 class VerifierTable(nn.Module):
     """A module of the verifier in the place of a drafter's own: without parameters, so that it is
-    neither trained nor stored with the drafter."""
+    neither trained nor stored with the drafter. ``theirs``: None of no verifier yet."""
 
-    def __init__(self, padding_idx: int) -> None:
+    def __init__(self, padding_idx: int, theirs: nn.Module | None = None) -> None:
         super().__init__()
         self.padding_idx = padding_idx
-        self._theirs: list[Any] = []  # in a list, nn.Module does not register it
-
-    def attach(self, module: nn.Module) -> None:
-        """Use this module of the verifier."""
-        self._theirs = [module]
+        self._theirs: list[Any] = [theirs]  # in a list, nn.Module does not register it
 
     @property
     def weight(self) -> Tensor:
@@ -40,20 +42,9 @@ class VerifierTable(nn.Module):
         return embedded
 
 
-def verifier_tables(padding_idx: int) -> tuple[VerifierTable, VerifierTable]:
-    """Token embeddings and output projection, of no verifier yet."""
-    return VerifierTable(padding_idx), VerifierTable(padding_idx)
-
-
 def reads_tables(model: Any) -> bool:
     """Whether a drafter's model uses its verifier's vocabulary tables."""
     return isinstance(model.decoder.embed_tokens, VerifierTable)
-
-
-def attach_tables(decoder: Any, verifier: Any) -> None:
-    """Let a decoder with :class:`VerifierTable` use those of a verifier."""
-    for name in TABLES:
-        getattr(decoder, name).attach(getattr(verifier.decoder, name))
 
 
 def why_not(verifier: Any, words: int, width: int) -> str:

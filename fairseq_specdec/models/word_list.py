@@ -11,19 +11,10 @@ from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
 
-TRANSLATIONS, FREQUENT = "word_list.translations", "word_list.frequent"
-"""Names of its two tensors in a drafter's checkpoint."""
-OF_PAIR = "word_lists.{pair}.{tensor}"
-"""Names of those of a drafter for several pairs of languages, as ``en-de``."""
-_NAME_OF_PAIR = re.compile(r"word_lists\.([^.]+)\.(?:translations|frequent)")
-
+_NAME = re.compile(r"(?:word_list|word_lists\.(?P<pair>[^.]+))\.(?:translations|frequent)")
 # Those of more than this are no short lists: they would only take memory.
 MOST_TRANSLATIONS = 1000
-# Words of a sentence beside the frequent ones, for each translation that a source word has: the
-# demo pair's sentences have 211 words, with 20 translations and 100 frequent words.
-_OF_SENTENCE = 5.5
 _DTYPES = (torch.int16, torch.int32, torch.int64)
-_REMEDY = "make the list again with python -m fairseq_specdec.data.shortlist"
 
 
 class Lists(NamedTuple):
@@ -60,58 +51,43 @@ class WordList(nn.Module):
     @classmethod
     def find(
         cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str = ""
-    ) -> WordList | None:
-        """The list of a checkpoint; None where it has none."""
-        return cls._find(weights, source, target, prefix, (TRANSLATIONS, FREQUENT))
+    ) -> dict[str | None, WordList]:
+        """The lists of a checkpoint by pair of languages; None is that of a drafter of one pair.
 
-    @classmethod
-    def find_pairs(
-        cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str = ""
-    ) -> dict[str, WordList]:
-        """The lists of a checkpoint by pair of languages; {} where it has none.
+        Args:
+            weights: of the checkpoint.
+            source, target: dictionaries.
+            prefix: of the drafter's names in ``weights``.
 
-        Args, Raises: as of :meth:`find`.
+        Raises:
+            UsageError: tensors that are no list of these dictionaries.
         """
-        by_pair = {}
-        for name in weights:
-            own = name[len(prefix) :] if name.startswith(prefix) else ""
-            match = _NAME_OF_PAIR.fullmatch(own)
-            if match is not None and match.group(1) not in by_pair:
-                names = names_of(match.group(1))
-                by_pair[match.group(1)] = cls._find(weights, source, target, prefix, names)
-        return {pair: each for pair, each in by_pair.items() if each is not None}
+        matches = [_NAME.fullmatch(name.removeprefix(prefix)) for name in weights]
+        pairs = dict.fromkeys(match["pair"] for match in matches if match)
+        found = {pair: cls._read(weights, source, target, prefix, pair) for pair in pairs}
+        return {pair: each for pair, each in found.items() if each is not None}
 
     @classmethod
-    def _find(
-        cls,
-        weights: Mapping[str, Any],
-        source: Any,
-        target: Any,
-        prefix: str,
-        names: tuple[str, str],
+    def _read(
+        cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str, pair: str | None
     ) -> WordList | None:
-        """The list of two tensors, by their names."""
-        both = [weights.get(prefix + name) for name in names]
-        if both == [None, None]:
+        names = names_of(pair)
+        translations, frequent = (weights.get(prefix + name) for name in names)
+        if translations is None and frequent is None:
             return None
-        translations, frequent = both
-        words = len(target)
-        _check(names[0], translations, 2, words)
-        _check(names[1], frequent, 1, words)
-        assert translations is not None and frequent is not None
+        _check(names[0], translations, 2, len(target))
+        _check(names[1], frequent, 1, len(target))
         rows, columns = translations.shape
         if rows != len(source) or columns > MOST_TRANSLATIONS:
-            raise UsageError(
-                "",
+            raise _refused(
                 f"{names[0]} is {rows} x {columns} for a source dictionary of {len(source)} "
-                f"symbols and at most {MOST_TRANSLATIONS} translations",
-                _REMEDY,
+                f"symbols and at most {MOST_TRANSLATIONS} translations"
             )
         if bool((frequent == target.pad()).all()):
-            raise UsageError("", f"{names[1]} names no word", _REMEDY)
+            raise _refused(f"{names[1]} names no word")
         translations = translations.clone()
         translations[source.pad()] = target.pad()  # a sentence's padding depends on its batch
-        return cls(translations, frequent.clone(), words, target.pad())
+        return cls(translations, frequent.clone(), len(target), target.pad())
 
     def of(self, src_tokens: Tensor) -> Lists:
         """The lists of a batch's sentences (``src_tokens``: long [B, S])."""
@@ -126,30 +102,31 @@ class WordList(nn.Module):
 def names_of(pair: str | None) -> tuple[str, str]:
     """The names of a list's two tensors in a drafter's checkpoint. ``pair``: of languages, as
     ``en-de``; None for the list of a drafter of one pair."""
-    if pair is None:
-        return TRANSLATIONS, FREQUENT
-    both = [OF_PAIR.format(pair=pair, tensor=tensor) for tensor in ("translations", "frequent")]
-    return both[0], both[1]
+    folder = "word_list" if pair is None else f"word_lists.{pair}"
+    return f"{folder}.translations", f"{folder}.frequent"
+
+
+def _refused(problem: str) -> UsageError:
+    return UsageError(
+        "", problem, "make the list again with python -m fairseq_specdec.data.shortlist"
+    )
 
 
 def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:
     """Refuse what is no table of target words."""
     if not isinstance(tensor, Tensor):
-        raise UsageError("", f"{name} is missing or no tensor", _REMEDY)
+        raise _refused(f"{name} is missing or no tensor")
     if tensor.dtype not in _DTYPES or tensor.dim() != dimensions or tensor.numel() == 0:
-        raise UsageError(
-            "",
-            f"{name} is {str(tensor.dtype).replace('torch.', '')} of shape "
-            f"{list(tensor.shape)}, not whole numbers in {dimensions} dimensions",
-            _REMEDY,
+        kind = str(tensor.dtype).replace("torch.", "")
+        raise _refused(
+            f"{name} is {kind} of shape {list(tensor.shape)}, not whole numbers in {dimensions} "
+            "dimensions"
         )
     least, most = int(tensor.min()), int(tensor.max())
     if least < 0 or most >= words:
-        raise UsageError(
-            "",
-            f"{name} holds {least if least < 0 else most}, no index of the target dictionary "
-            f"of {words} symbols",
-            _REMEDY,
+        wrong = least if least < 0 else most
+        raise _refused(
+            f"{name} holds {wrong}, no index of the target dictionary of {words} symbols"
         )
 
 
@@ -163,9 +140,6 @@ def tensors_of(
         frequent: int array [F].
         pair: of languages, as of :func:`names_of`.
     """
-    names = names_of(pair)
     dtype = torch.int16 if words <= torch.iinfo(torch.int16).max else torch.int32
-    return {
-        names[0]: torch.as_tensor(translations).to(dtype),
-        names[1]: torch.as_tensor(frequent).to(dtype),
-    }
+    tables = torch.as_tensor(translations), torch.as_tensor(frequent)
+    return {name: table.to(dtype) for name, table in zip(names_of(pair), tables)}

@@ -16,8 +16,6 @@ B rows (sentences), C cuts a row, k the block size, T the width of the prefix.
 import torch
 from torch import Tensor
 
-from fairseq_specdec.errors import UsageError
-
 GOLDEN_RATIO = 0.6180339887498949
 
 
@@ -107,12 +105,7 @@ def block_attention(
         Every query may attend to something.
     """
     rows, num_cuts = cuts.shape
-    if bidirectional and num_cuts != 1:
-        raise UsageError(
-            "--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts "
-            f"is {num_cuts}",
-            "use --num-cuts 1, or leave out --bidirectional-prefix",
-        )
+    assert num_cuts == 1 or not bidirectional
     width = prefix_width + num_cuts * block_size
     device = cuts.device
     prefix = torch.arange(prefix_width, device=device)

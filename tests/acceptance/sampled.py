@@ -80,6 +80,7 @@ SOURCES = [[4, 5, EOS], [6, EOS]]
 def generator_for(
     strategy, args, tmp_path, budget=0, models=(VERIFIER,), overrides=None, **settings
 ):
+    strategy, _, rule = strategy.partition(" by ")  # as in "gad by block"
     path = tmp_path / "drafter.pt"
     path.write_bytes(b"a test loads none")
     if DRAFTERS[strategy] is not None:
@@ -87,7 +88,7 @@ def generator_for(
     given = Namespace(sampling=True, max_len_a=0, max_len_b=MAX_LEN, unkpen=1e4, **args)
     # The default budget leaves thousands of rows nothing to draft.
     if strategy != "greedy":
-        settings = dict({"sampling_verification": "token"}, draft_budget=budget, **settings)
+        settings = dict({"sampling_verification": rule or "token"}, draft_budget=budget, **settings)
     return build_generator(
         list(models), words(), words(), given, decoding_settings(strategy=strategy, **settings),
         load=lambda *_: copy.deepcopy(DRAFTERS[strategy]), overrides=overrides or Overrides(),

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import judge
-from sampled import drawn_with, generator_for, worst_excess
+from sampled import generator_for
 
 from fairseq_specdec.acceptance import BlockVerificationRule, Sampler, SamplingRule
 
@@ -113,22 +113,6 @@ def test_where_nothing_is_left_the_next_token_is_the_verifiers():
     size = torch.tensor([1])
     judge(BlockVerificationRule(sampler), torch.tensor([[0]]), size, p.log(), p[:, :1].log())
     assert torch.allclose(sampler.drawn_from, p[:, 0])
-
-
-@pytest.mark.parametrize("strategy, args", drawn_with(["sps", "gad"]))
-def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
-    generator = generator_for(strategy, args, tmp_path, sampling_verification="block")
-    assert type(generator.rule) is BlockVerificationRule
-    assert worst_excess(generator, args) < 4
-    assert 0.1 < generator.stats.acceptance_rate < 0.95
-
-
-@pytest.mark.parametrize("strategy", [pytest.param("sps", marks=pytest.mark.slow), "gad"])
-def test_outputs_under_a_budget_are_distributed_so_too(strategy, tmp_path):
-    """Drafts of every length: the budget cuts them as rows come and go."""
-    generator = generator_for(strategy, {}, tmp_path, budget=24, sampling_verification="block")
-    assert worst_excess(generator, {}, rows=8) < 4
-    assert generator.stats.drafted > 0
 
 
 def test_the_flag_names_the_rule(tmp_path):

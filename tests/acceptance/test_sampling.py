@@ -159,15 +159,17 @@ def test_impossible_values_name_the_flag(values, flag):
 
 # --- whole outputs
 
+DRAFTED = ["sps", "gad", "sps by block", "gad by block"]
 
-@pytest.mark.parametrize("strategy, args", drawn_with(["greedy", "sps", "gad"]))
+
+@pytest.mark.parametrize("strategy, args", drawn_with(["greedy", *DRAFTED]))
 def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
     generator = generator_for(strategy, args, tmp_path)
     assert worst_excess(generator, args) < 4
     assert strategy == "greedy" or 0.1 < generator.stats.acceptance_rate < 0.95
 
 
-@pytest.mark.parametrize("strategy, args", half(["sps", "gad"], IN_GATE[:2]))
+@pytest.mark.parametrize("strategy, args", half(DRAFTED, IN_GATE[:2]))
 def test_outputs_of_small_batches_under_a_budget_are_distributed_so_too(strategy, args, tmp_path):
     """Drafts of every length: the budget cuts them as rows come and go."""
     generator = generator_for(strategy, args, tmp_path, budget=24)

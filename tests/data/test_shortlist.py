@@ -10,12 +10,13 @@ from toy_drafter import make_dictionary
 
 from fairseq_specdec.checkpoints.reading import load_model
 from fairseq_specdec.data import shortlist
-from fairseq_specdec.models.word_list import FREQUENT, TRANSLATIONS
+from fairseq_specdec.models.word_list import names_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO = ROOT / "data-bin" / "demo_ende"
 HERE = ["--gen-subset", "test", "--translations", "5", "--frequent", "9"]
 
+TRANSLATIONS, FREQUENT = names_of(None)
 PROGRAM = "python -m fairseq_specdec.data.shortlist"
 
 

@@ -7,13 +7,14 @@ import pytest
 import torch
 from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, same_weights
 from fairseq import checkpoint_utils
+from fairseq.models import ARCH_CONFIG_REGISTRY
 from settings_payloads import config_of
 from toy_translation import dictionary, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import builder, drafter_file
-from fairseq_specdec.models.legacy_drafter import LegacyDrafter, legacy_config, legacy_drafter
+from fairseq_specdec.models.legacy_drafter import LegacyDrafter, legacy_config
 
 SOURCES = sentences(6, seed=5)
 
@@ -90,7 +91,7 @@ def test_it_is_not_trained_here():
 @pytest.mark.parametrize("name", ["layernorm_embedding", "chain_width"])
 def test_settings_that_no_such_drafter_has_are_refused(name):
     args = argparse.Namespace(**dict(SETTINGS, **{name: 1}))
-    legacy_drafter(args)
+    ARCH_CONFIG_REGISTRY["block"](args)
     with pytest.raises(ValueError, match="--" + name.replace("_", "-")):
         legacy_config(args)
 

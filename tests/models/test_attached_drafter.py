@@ -82,16 +82,6 @@ def test_the_states_read_are_those_of_the_verifiers_own_layers(verifier):
     torch.testing.assert_close(states, torch.cat([first, final], 2))
 
 
-def test_the_states_matter(verifier):
-    torch.manual_seed(0)
-    model = attached(verifier).eval()
-    batch, cuts = make_batch(), torch.full((5, 1), 2)
-    before = run(model, batch, cuts)
-    with torch.no_grad():
-        model.decoder.mask_states.project.weight.zero_()
-    assert not torch.allclose(before, run(model, batch, cuts), atol=1e-3)
-
-
 def test_one_product_gives_what_both_projections_do(verifier):
     decoder = attached(verifier).decoder
     states = torch.randn(3, 4, 128)
@@ -129,11 +119,6 @@ def test_the_masks_of_a_head_depend_on_the_last_state_alone(verifier):
         expected = decoder.output_layer(x if decoder.layer_norm is None else decoder.layer_norm(x))
         at = int(learnt.flatten()[: (row * 2 + block) * 4 + mask].sum())
         assert torch.allclose(logits[at], expected, atol=1e-4)
-
-
-def test_without_layers_a_drafter_reads_a_verifier():
-    with pytest.raises(ValueError, match="--decoder-layers 0: only an attached_drafter"):
-        make_drafter(decoder_layers=0)
 
 
 def test_layers_are_spread_from_a_third_to_the_last():

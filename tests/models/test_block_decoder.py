@@ -80,15 +80,6 @@ def test_prefix_states_can_be_cached():
     assert torch.allclose(full[:, :4], short, atol=1e-5)
 
 
-def test_the_bidirectional_variant_is_another_model():
-    torch.manual_seed(3)
-    model = make_drafter(decoder_layers=2).eval()
-    batch, cuts = make_batch(rows=2), torch.tensor([[3], [1]])
-    leftward = features(model, batch, cuts)
-    model.decoder.bidirectional_prefix = True
-    assert not torch.allclose(features(model, batch, cuts), leftward, atol=1e-3)
-
-
 def test_padding_and_batch_do_not_matter():
     torch.manual_seed(4)
     model = make_drafter(num_cuts=2, source_copy=True).eval()
@@ -183,27 +174,17 @@ def test_source_copy_follows_its_formula_and_ignores_padding():
 
 def test_a_checkpoint_of_another_fairseq_loads():
     """Up to fairseq 0.12.2 a sinusoidal table keeps a tensor in checkpoints; later ones do not."""
-    source, without = make_drafter(), {}
-    for key, value in source.state_dict().items():
-        if "_float_tensor" not in key:
-            without[key] = value
-    more = {
-        f"{side}.embed_positions._float_tensor": torch.zeros(1) for side in ("encoder", "decoder")
-    }
-    for state in (without, {**without, **more}):
+    source = make_drafter()
+    state = {key: v for key, v in source.state_dict().items() if "_float_tensor" not in key}
+    kept = [f"{side}.embed_positions._float_tensor" for side in ("encoder", "decoder")]
+    for each in (state, {**state, **dict.fromkeys(kept, torch.zeros(1))}):
         model = make_drafter()
-        model.load_state_dict(dict(state))
+        model.load_state_dict(dict(each))
         weights = dict(model.named_parameters())
         assert all(torch.equal(weights[name], value) for name, value in source.named_parameters())
-
-
-def test_what_the_table_keeps_is_completed():
-    """As on fairseq up to 0.12.2, whichever is here."""
-    model = make_drafter()
-    model.decoder.embed_positions.register_buffer("_float_tensor", torch.zeros(1))
-    state = {}
-    model.decoder.upgrade_state_dict_named(state, "decoder")
-    assert list(state) == ["decoder.embed_positions._float_tensor"]
-    learned, state = make_drafter(decoder_learned_pos=True), {}
-    learned.decoder.upgrade_state_dict_named(state, "decoder")
-    assert state == {}
+    for learned, names in ((False, kept[1:]), (True, [])):  # whichever fairseq is here
+        model, state = make_drafter(decoder_learned_pos=learned), {}
+        if not learned:
+            model.decoder.embed_positions.register_buffer("_float_tensor", torch.zeros(1))
+        model.decoder.upgrade_state_dict_named(state, "decoder")
+        assert list(state) == names

@@ -124,13 +124,6 @@ def test_a_frozen_base_stays(checkpoint, first_head):
     assert torch.equal(logits_of(model), logits_of(toy_model())) == (first_head == "identity")
 
 
-def test_a_free_base_moves(checkpoint):
-    model, _ = make_blockwise(checkpoint, block_size=2)
-    teach(model, 3)
-    assert model.trained_heads() == [1, 2]
-    assert not torch.equal(logits_of(model), logits_of(toy_model()))
-
-
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -169,9 +162,3 @@ def test_a_model_with_heads_is_no_base(checkpoint, tmp_path):
     torch.save(state, str(tmp_path / "heads.pt"))
     with pytest.raises(ValueError, match="--init-from: .* has heads already"):
         make_blockwise(tmp_path / "heads.pt")
-
-
-def test_there_is_no_head_zero(checkpoint):
-    model, _ = make_blockwise(checkpoint, block_size=2)
-    with pytest.raises(ValueError, match="head 3: .* heads 1 to 2"):
-        model.decoder.block_heads(torch.zeros(1, 32), 3)

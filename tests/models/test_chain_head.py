@@ -55,6 +55,12 @@ def test_equals_its_equations_up_to_where_each_block_is_asked_for():
     )
 
 
+def searched(decoder, features, logits, previous, confidence=0.0, candidates=(1000, 1000)):
+    with torch.no_grad():
+        tokens, lengths = ChainSearch(decoder, candidates)(features, logits, previous, confidence)
+    return tokens.tolist(), lengths.tolist()
+
+
 def test_the_search_picks_what_the_training_pass_scores_best():
     torch.manual_seed(0)
     decoder = make_drafter(chain_width=6).decoder.eval()
@@ -63,8 +69,6 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     previous = torch.randint(4, 20, (5,))
     with torch.no_grad():
         logits = decoder.output_layer(features)
-        search = ChainSearch(decoder, (logits.size(-1) + 1,) * 2)  # more than there are
-        chosen, lengths = search(features, logits, previous)
         # The plain way: teacher-force what was chosen so far, and look at every word.
         tokens = previous.unsqueeze(1)
         chances = []
@@ -74,43 +78,25 @@ def test_the_search_picks_what_the_training_pass_scores_best():
             scores = decoder.output_layer(decoder.chain(features, embedded))[:, j]
             chances.append(scores.softmax(-1).amax(-1))
             tokens = torch.cat([tokens, scores.argmax(-1, keepdim=True)], 1)
-        each = torch.stack(chances, 1)
-        few, _ = ChainSearch(decoder, (1, 1))(features, logits, previous)
-        sole, _ = ChainSearch(decoder, (logits.size(-1), 1))(features[:1], logits[:1], previous[:1])
-        several, _ = ChainSearch(decoder, (logits.size(-1), 1))(features, logits, previous)
-        certain, all_sure = ChainSearch(decoder, (1, 1))(features, logits, previous, 1.0)
-        sure, counts = search(features, logits, previous, 0.5)
-        same, judged = search.judged(features, logits, previous)
-        features, logits, previous = map(on_gpu, (features, logits, previous))
-        there, all_there = search(features, logits, previous)
-        sole_there = ChainSearch(decoder, (1, 1))(features, logits, previous, 1.0)[1]
-        waited, counts_there = search(features, logits, previous, 0.5)
-        none_there, zero_there = search(features, logits, previous, 1.0)
-        features, logits, previous = (
-            each.as_subclass(torch.Tensor) for each in (features, logits, previous)
-        )
-        none, zero = search(features, logits, previous, 1.0)
-    assert lengths.tolist() == [4] * 5
-    assert 0 < counts.sum() < 20 and sure.size(1) == counts.max()
-    assert counts.tolist() == (each.cumprod(1) >= 0.5).sum(1).tolist()
-    assert counts.tolist() != (each >= 0.5).sum(1).tolist()  # alone, some are sure again
-    for row, count in enumerate(counts.tolist()):
-        assert sure[row, :count].tolist() == chosen[row, :count].tolist()
-    assert none.shape == (5, 0) and zero.tolist() == [0] * 5
-    assert same.tolist() == chosen.tolist()
+        _, judged = ChainSearch(decoder, (1000, 1000)).judged(features, logits, previous)
+    each, chosen, alone = torch.stack(chances, 1), tokens[:, 1:].tolist(), logits.argmax(-1)
     torch.testing.assert_close(judged, each, atol=1e-4, rtol=0)
-    assert there.tolist() == chosen.tolist() and all_there.tolist() == [4] * 5
+    given = decoder, features, logits, previous
+    assert searched(*given) == (chosen, [4] * 5) != (alone.tolist(), [4] * 5)
+    counts = (each.cumprod(1) >= 0.5).sum(1).tolist()
+    assert counts != (each >= 0.5).sum(1).tolist()  # alone, some are sure again
+    sure = [row[: max(counts)] for row in chosen]
+    assert 0 < sum(counts) < 20 and searched(*given, 0.5) == (sure, counts)
+    assert searched(*given, 1.0) == ([[]] * 5, [0] * 5)
+    # A sole candidate has probability 1, which is not below 1. One row alone has more of them.
+    assert searched(*given, 1.0, (1, 1)) == (alone.tolist(), [4] * 5)
+    first = features[:1], logits[:1], previous[:1]
+    assert searched(decoder, *first, candidates=(1000, 1))[0] == chosen[:1]
+    assert searched(*given, candidates=(1000, 1))[0] == alone.tolist()
     # On a GPU all are chosen, since to stop early would take to wait.
-    assert waited.tolist() == chosen.tolist() and counts_there.tolist() == counts.tolist()
-    assert none_there.shape == (5, 4) and zero_there.tolist() == [0] * 5
-    assert chosen.tolist() == tokens[:, 1:].tolist()
-    assert chosen.tolist() != logits.argmax(-1).tolist()
-    assert few.tolist() == logits.argmax(-1).tolist()
-    assert several.tolist() == few.tolist()
-    # A sole candidate has probability 1, which is not below 1.
-    assert certain.tolist() == few.tolist() and all_sure.tolist() == [4] * 5
-    assert sole_there.tolist() == [4] * 5
-    assert sole.tolist() == chosen[:1].tolist() != logits[:1].argmax(-1).tolist()
+    there = decoder, *map(on_gpu, (features, logits, previous))
+    assert searched(*there) == (chosen, [4] * 5)
+    assert searched(*there, 0.5) == (chosen, counts) and searched(*there, 1.0) == (chosen, [0] * 5)
 
 
 def test_a_row_alone_chooses_among_more():

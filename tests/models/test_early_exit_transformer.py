@@ -6,8 +6,6 @@ from fairseq.models.transformer import TransformerModel
 from toy_early_exit import build, make_args
 from toy_translation import EOS, SHAPES, make_sample, make_task, sentences
 
-from fairseq_specdec.models import EarlyExitTransformer
-
 SOURCES = sentences(4, seed=3)
 PREVIOUS = torch.tensor([[EOS, 5, 9, 7], [EOS, 8, 4, 6], [EOS, 11, 5, 5], [EOS, 6, 7, 8]])
 
@@ -32,17 +30,12 @@ def test_the_exit_is_a_decoder_of_so_many_layers_with_the_same_head(shape, exit_
 def test_its_parameters_are_those_of_a_transformer():
     torch.manual_seed(1)
     model = build().eval()
+    assert model.exit_layer == 1
     plain = TransformerModel.build_model(make_args(), make_task()).eval()
     plain.load_state_dict(model.state_dict(), strict=True)
     with torch.no_grad():
         out, _ = plain(prev_output_tokens=PREVIOUS, **make_sample(SOURCES)["net_input"])
     assert torch.equal(out, logits(model)[0])
-
-
-def test_the_first_layer_is_the_default():
-    args = make_args()
-    model = EarlyExitTransformer.build_model(args, make_task())
-    assert model.exit_layer == args.exit_layer == 1  # the latter goes into the checkpoint
 
 
 @pytest.mark.parametrize(

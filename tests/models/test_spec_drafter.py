@@ -9,6 +9,7 @@ from toy_drafter import ToyTask, make_batch, make_drafter
 
 from fairseq_specdec.criterions import GlancingBlockLossConfig
 from fairseq_specdec.models import SpecDrafter, SpecDrafterConfig
+from fairseq_specdec.training.block_noising import block_targets
 
 SHAPES = {
     "spec_drafter": (12, 2, 512, 2048, 8),
@@ -54,12 +55,6 @@ def test_nested_yaml_and_flat_flags_build_the_same_model():
     assert nested.base_layers == 0 and model.decoder.block_size == 4
 
 
-def test_flags_beat_the_architecture():
-    model = make_drafter(share_all_embeddings=False, decoder_layers=3, block_size=7)
-    assert len(model.decoder.layers) == 3 and model.decoder.block_size == 7
-    assert model.encoder.embed_tokens is not model.decoder.embed_tokens
-
-
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -70,16 +65,15 @@ def test_flags_beat_the_architecture():
         ({"decoder_embed_dim": 32}, "--encoder-embed-dim is 64"),
         ({"source_copy": True, "no_token_positional_embeddings": True}, "--source-copy"),
         ({"init_decoder_layers": "0"}, "--init-decoder-from"),
+        ({"decoder_layers": 0}, "--decoder-layers 0: only an attached_drafter"),
+        ({"verifier_embeddings": True}, "--verifier-embeddings"),
+        ({"cache_verifier_states": "somewhere"}, "--cache-verifier-states.*--attach-to"),
+        ({"task": ToyTask(40, target_words=41)}, "--share-all-embeddings.*--joined-dictionary"),
     ],
 )
 def test_what_cannot_be_is_refused_by_the_flags_name(settings, message):
     with pytest.raises(ValueError, match=message):
         make_drafter(**settings)
-
-
-def test_shared_embeddings_need_one_dictionary():
-    with pytest.raises(ValueError, match="--share-all-embeddings.*--joined-dictionary"):
-        make_drafter(ToyTask(40, target_words=41))
 
 
 def test_called_as_a_translation_model_it_names_its_use():
@@ -89,8 +83,6 @@ def test_called_as_a_translation_model_it_names_its_use():
 
 def test_every_parameter_learns_with_and_without_glancing():
     """Data-parallel training fails on a parameter that gets no gradient."""
-    from fairseq_specdec.training.block_noising import block_targets
-
     model = make_drafter(source_copy=True, share_all_embeddings=False, encoder_learned_pos=True)
     batch = make_batch()
     cuts = torch.zeros(5, 1, dtype=torch.long)

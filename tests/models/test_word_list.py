@@ -4,8 +4,9 @@ import pytest
 import torch
 from toy_drafter import ToyTask, make_dictionary, make_drafter
 
-from fairseq_specdec.models.word_list import FREQUENT, TRANSLATIONS, WordList, tensors_of
+from fairseq_specdec.models.word_list import WordList, names_of, tensors_of
 
+TRANSLATIONS, FREQUENT = names_of(None)
 SOURCE, TARGET = make_dictionary(6), make_dictionary(8)
 EOS, PAD = TARGET.eos(), TARGET.pad()
 TABLE = [[PAD, PAD]] * 4 + [[4, 5], [11, PAD], [6, 6], [7, 8], [4, 9], [5, 10]]
@@ -17,7 +18,7 @@ def tensors(**changed):
 
 
 def find(**changed):
-    return WordList.find(tensors(**changed), SOURCE, TARGET)
+    return WordList.find(tensors(**changed), SOURCE, TARGET)[None]
 
 
 def lists(word_list, src_tokens):
@@ -30,7 +31,7 @@ def test_a_list_is_the_union_of_translations_and_frequent_words():
 
 
 def test_a_checkpoint_without_a_list_has_none():
-    assert WordList.find({}, SOURCE, TARGET) is None
+    assert WordList.find({}, SOURCE, TARGET) == {}
 
 
 def test_the_padding_of_a_batch_lists_nothing():
@@ -117,4 +118,4 @@ def test_a_broken_list_of_a_pair_is_named():
     name = "word_lists.en-de.frequent"
     for value in (torch.tensor([99]), None):
         with pytest.raises(ValueError, match=name):
-            WordList.find_pairs({**of_pairs("en-de"), name: value}, SOURCE, TARGET)
+            WordList.find({**of_pairs("en-de"), name: value}, SOURCE, TARGET)
