@@ -80,9 +80,7 @@ class BlockDecoder(FairseqDecoder):
         self.project_out_dim = None
         layers = cfg.decoder.layers
         self.embed_positions = None
-        if (
-            layers and not cfg.no_token_positional_embeddings
-        ):  # without layers nothing compares them
+        if layers and not cfg.no_token_positional_embeddings:
             # The last block may start at the last position of a sentence: masks need room after it.
             rows = cfg.max_target_positions + cfg.block_size
             self.embed_positions = self.build_positions(cfg, rows)
