@@ -70,10 +70,10 @@ def translate(
 @contextlib.contextmanager
 def lines_of(files: Sequence[str]) -> Iterator[Iterable[str]]:
     """The lines of all files, or of standard input. Raises UsageError: one is no text in UTF-8."""
+    paths: list[str | int] = [*files] or [os.dup(sys.stdin.fileno())]
     with contextlib.ExitStack() as opened:
         streams = [
-            opened.enter_context(open(path, encoding="utf-8", newline="\n"))
-            for path in files or [os.dup(sys.stdin.fileno())]
+            opened.enter_context(open(path, encoding="utf-8", newline="\n")) for path in paths
         ]
         yield itertools.chain.from_iterable(map(_decoded, streams))
 

@@ -4,6 +4,7 @@ import functools
 import importlib
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -25,6 +26,10 @@ _FILES = {"encoder.json": "gpt2", "source.spm": "sentencepiece", PIECES: "senten
 _SPACE = "\u2581"
 Dictionaries = tuple[Dictionary, Dictionary]
 """Of source and target."""
+Read = Callable[[str], list[int]]
+"""A text to ids of the dictionary."""
+Text = Callable[[list[str]], str]
+"""Words of the target dictionary to text."""
 
 
 class ConvertedCodec(TextCodec):
@@ -44,10 +49,10 @@ class ConvertedCodec(TextCodec):
         self._hidden = {word for word, _ in description["special"][1].values()}
         self._hidden |= {"<s>", "<pad>", "</s>", "<unk>", *description["languages"].values()}
         self._around = described.source()
-        inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
-        self._inner = inner(described, *dictionaries)
-        self._of_target = functools.lru_cache(1)(  # read once a text has a prefix
-            lambda: inner(described, self.tgt_dict, self.tgt_dict, 1)
+        made = {"sentencepiece": _pieces, "gpt2": _bytes}.get(kind, _fast)
+        self._read, self._text = made(described, dictionaries, 0)
+        self._read_target = functools.lru_cache(1)(  # once a text has a prefix
+            lambda: made(described, (self.tgt_dict, self.tgt_dict), 1)[0]
         )
 
     def encode(self, text: str) -> list[int]:
@@ -56,11 +61,11 @@ class ConvertedCodec(TextCodec):
         text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
         ids: list[int] = []
         for word in self._around:
-            ids += self._inner.ids(text) if word == "{text}" else [self.src_dict.index(word)]
+            ids += self._read(text) if word == "{text}" else [self.src_dict.index(word)]
         return ids
 
     def encode_target(self, text: str) -> list[int]:
-        ids: list[int] = self._of_target().ids(text.encode("utf-8", "replace").decode("utf-8"))
+        ids = self._read_target()(text.encode("utf-8", "replace").decode("utf-8"))
         return ids if is_visible(text) else []
 
     def prepared(self, text: str) -> str:
@@ -76,117 +81,89 @@ class ConvertedCodec(TextCodec):
         return [word for word in words if word not in self._hidden]
 
     def join(self, words: list[str]) -> str:
-        text = self._inner.text(words)
+        text = self._text(words)
         if self._clean_up:
             for before, after in _CLEANED:
                 text = text.replace(before, after)
         return text
 
 
-class _Slow:
+def _slow(
+    described: Described, dictionary: Dictionary, side: int, words: Callable[[str], list[str]]
+) -> Read:
     """A tokenizer that splits a text at the special tokens in it first, as transformers' tokenizers
-    in Python do. ``side``: 0 to encode sources, 1 targets; ``src_dict`` is that side's dictionary.
-    """
+    in Python do. ``side``: 0 to encode sources, 1 targets; ``words``: those of the dictionary of a
+    part without special tokens."""
+    special = dict(described.description["special"][side])
+    if described.description["family"] == "marian" and side == 0 and "<pad>" in special:
+        # fairseq attends to no padding. The model has no <s>, whose embedding is padding's.
+        special["<pad>"] = ["<s>", special["<pad>"][1]]
+    longest = sorted(map(re.escape, special), key=len, reverse=True)
+    pattern = re.compile("(" + ("|".join(longest) or "(?!)") + ")")
 
-    def __init__(
-        self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
-    ) -> None:
-        self._dictionary = src_dict
-        special = dict(described.description["special"][side])
-        self._marian = described.description["family"] == "marian" and side == 0
-        if self._marian and "<pad>" in special:
-            # fairseq attends to no padding. The model has no <s>, whose embedding is padding's.
-            special["<pad>"] = ["<s>", special["<pad>"][1]]
-        self._ids = {token: src_dict.index(word) for token, (word, _) in special.items()}
-        self._strips = {token for token, (_, strips) in special.items() if strips}
-        longest = sorted(map(re.escape, special), key=len, reverse=True)
-        self._pattern = re.compile("(" + ("|".join(longest) or "(?!)") + ")")
-
-    def ids(self, text: str) -> list[int]:
-        """Ids of a text."""
-        parts = self._pattern.split(text)
+    def ids(text: str) -> list[int]:
+        parts = pattern.split(text)
         numbers: list[int] = []
-        for part, special in zip(parts[::2], [*parts[1::2], None]):
-            part = part.rstrip() if special in self._strips else part
-            numbers += map(self._dictionary.index, self.words(part) if part else ())
-            numbers += [] if special is None else [self._ids[special]]
+        for part, token in zip(parts[::2], [*parts[1::2], None]):
+            word, strips = special.get(token, (None, False))
+            part = part.rstrip() if strips else part
+            numbers += map(dictionary.index, words(part) if part else ())
+            numbers += [] if word is None else [dictionary.index(word)]
         return numbers
 
-    def words(self, text: str) -> list[str]:
-        """The dictionary's words of a part without special tokens."""
-        raise NotImplementedError
+    return ids
 
 
-class _Pieces(_Slow):
+def _pieces(described: Described, dictionaries: Dictionaries, side: int) -> tuple[Read, Text]:
     """SentencePiece (Kudo and Richardson 2018), one model for both sides or two."""
+    two = os.path.isfile(os.path.join(described.folder, "source.spm"))
+    file = ("source.spm", "target.spm")[side] if two else PIECES
+    model = open_sentencepiece(os.path.join(described.folder, file))
+    renamed: list[dict[str, str]] = described.description["renamed"]
+    back = {word: token for token, word in renamed[1].items()}
+    marian = described.description["family"] == "marian" and side == 0
 
-    def __init__(
-        self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
-    ) -> None:
-        super().__init__(described, src_dict, tgt_dict, side)
-        two = os.path.isfile(os.path.join(described.folder, "source.spm"))
-        file = ("source.spm", "target.spm")[side] if two else PIECES
-        self._model = open_sentencepiece(os.path.join(described.folder, file))
-        renamed = described.description["renamed"]
-        self._renamed: dict[str, str] = renamed[side]
-        self._back = {word: token for token, word in renamed[1].items()}
-
-    def words(self, text: str) -> list[str]:
-        code = _MARIAN_CODE.match(text) if self._marian else None
-        pieces = self._model.encode(text[code.end() if code else 0 :], out_type=str)
+    def words(text: str) -> list[str]:
+        code = _MARIAN_CODE.match(text) if marian else None
+        pieces = model.encode(text[code.end() if code else 0 :], out_type=str)
         pieces = [code.group(), *pieces] if code else pieces
-        return [self._renamed.get(piece, piece) for piece in pieces]
+        return [renamed[side].get(piece, piece) for piece in pieces]
 
-    def text(self, words: list[str]) -> str:
-        pieces = [self._back.get(word, word) for word in words]
-        return "".join(pieces).replace(_SPACE, " ").strip()
+    def text(words: list[str]) -> str:
+        return "".join(back.get(word, word) for word in words).replace(_SPACE, " ").strip()
+
+    return _slow(described, dictionaries[0], side, words), text
 
 
-class _Bytes(_Slow):
+def _bytes(described: Described, dictionaries: Dictionaries, side: int) -> tuple[Read, Text]:
     """GPT-2's byte-level BPE (Radford et al. 2019), by fairseq's own class."""
+    files = [os.path.join(described.folder, name) for name in ("encoder.json", "vocab.bpe")]
+    for file in files:
+        check_content(file, "a file of a tokenizer")
+    flags = {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
+    bpe: Any = built("bpe", flags)
 
-    def __init__(
-        self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
-    ) -> None:
-        super().__init__(described, src_dict, tgt_dict, side)
-        files = [os.path.join(described.folder, name) for name in ("encoder.json", "vocab.bpe")]
-        for file in files:
-            check_content(file, "a file of a tokenizer")
-        flags = {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
-        self._bpe: Any = built("bpe", flags)
+    def text(words: list[str]) -> str:
+        return str(bpe.decode(" ".join(filter(str.isdigit, words))))
 
-    def words(self, text: str) -> list[str]:
-        words: list[str] = self._bpe.encode(text).split()
-        return words
-
-    def text(self, words: list[str]) -> str:
-        return str(self._bpe.decode(" ".join(word for word in words if word.isdigit())))
+    return _slow(described, dictionaries[0], side, lambda part: bpe.encode(part).split()), text
 
 
-class _Fast:
+def _fast(described: Described, dictionaries: Dictionaries, side: int) -> tuple[Read, Text]:
     """tokenizer.json, by the ``tokenizers`` package; the model's ids are fairseq's."""
-
-    def __init__(
-        self, described: Described, src_dict: Dictionary, tgt_dict: Dictionary, side: int = 0
-    ) -> None:
-        path = os.path.join(described.folder, "tokenizer.json")
-        tokenizers = needed("tokenizers", path)
-        check_content(path, "a tokenizer")
-        try:
-            self._model = tokenizers.Tokenizer.from_file(path)
-        except Exception as error:  # tokenizers raises bare ones
-            raise UsageError(
-                path, f"is no tokenizer ({str(error)[:100]})", "convert it again"
-            ) from error
-        self._index = tgt_dict.index
-
-    def ids(self, text: str) -> list[int]:
-        numbers: list[int] = self._model.encode(text, add_special_tokens=False).ids
-        return numbers
-
-    def text(self, words: list[str]) -> str:
-        text: str = self._model.decode([self._index(word) for word in words])
-        return text
+    path = os.path.join(described.folder, "tokenizer.json")
+    tokenizers = needed("tokenizers", path)
+    check_content(path, "a tokenizer")
+    try:
+        model = tokenizers.Tokenizer.from_file(path)
+    except Exception as error:  # tokenizers raises bare ones
+        problem = f"is no tokenizer ({str(error)[:100]})"
+        raise UsageError(path, problem, "convert it again") from error
+    index = dictionaries[1].index
+    return (
+        lambda text: list(model.encode(text, add_special_tokens=False).ids),
+        lambda words: str(model.decode(list(map(index, words)))),
+    )
 
 
 def needed(module: str, path: str) -> Any:
@@ -224,16 +201,13 @@ def choose(described: Described, bpe: object, dictionaries: Dictionaries) -> Con
 def codec_of(described: Described) -> ConvertedCodec:
     """The codec of a folder, with its own dictionaries, that prepares text for fairseq's commands.
     Raises ValueError: no task of fairseq makes the model's sources."""
-    words, why = described.description["source"], ""
-    hyphened = [each for each in described.languages if "-" in each]
-    if described.description["languages"] and hyphened:
-        why = f"fairseq's tasks split pairs of languages at hyphens, as in {hyphened[0]}"
-    elif described.start is None and words[0] == "{text}" and words[-1] == "{lang}":
-        why = (
-            "its sources end with their language (legacy_behaviour), those of fairseq's task "
-            "begin with it"
-        )
-    if why:
-        raise UsageError(described.folder, why, "decode it from Python or with specdec-serve")
+    words, remedy = described.description["source"], "decode it from Python or with specdec-serve"
+    if described.description["languages"] and "-" in "".join(described.languages):
+        names = " and ".join(described.languages)
+        why = f"fairseq's tasks split pairs of languages at hyphens, as in {names}"
+        raise UsageError(described.folder, why, remedy)
+    if described.start is None and words[0] == "{text}" and words[-1] == "{lang}":
+        why = "its sources end with their language (legacy_behaviour), those of the task begin so"
+        raise UsageError(described.folder, why, remedy)
     files = [os.path.join(described.folder, f"dict.{n}.txt") for n in described.dictionaries]
     return choose(described, "auto", (Dictionary.load(files[0]), Dictionary.load(files[1])))

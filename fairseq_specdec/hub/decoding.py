@@ -83,8 +83,9 @@ class Decoding:
         their outputs begin with."""
         task, device = self.loaded.task, self.loaded.device
         words, left = task.source_dictionary, task.cfg.left_pad_source
-        tensors = [torch.tensor(row) for row in rows]
-        tokens = data_utils.collate_tokens(tensors, words.pad(), words.eos(), left_pad=left)
+        tokens = data_utils.collate_tokens(
+            list(map(torch.tensor, rows)), words.pad(), words.eos(), left_pad=left
+        )
         lengths = torch.tensor(list(map(len, rows)))
         net_input = {"src_tokens": tokens.to(device), "src_lengths": lengths.to(device)}
         first: Sample = {"bos_token": self.codec.start}
@@ -133,33 +134,28 @@ class Decoding:
         return Translation("", [], 0.0, 0, [], [], 0, trace)
 
 
+@dataclasses.dataclass(eq=False)
 class Decodings:
     """Makes a ``Decoding`` for each choice of flags, on one verifier in memory.
 
     Attributes:
-        stats: what all of them decoded.
-        loaded, codec: as given.
-
-    Args:
         drafter_of: the drafter's checkpoint for a strategy that needs one, or None.
+        strategy, flags: where a call does not choose.
         batch_size: of every choice; None for what suits the strategy.
         seed: of every batch. It is set for the whole process, so that batches take turns.
+        stats: what all of them decoded.
     """
 
-    def __init__(
-        self,
-        loaded: Loaded,
-        codec: TextCodec,
-        drafter_of: Callable[[str], str | None],
-        batch_size: int | None = None,
-        seed: int | None = None,
-    ) -> None:
-        self.loaded = loaded
-        self.codec = codec
+    loaded: Loaded
+    codec: TextCodec
+    drafter_of: Callable[[str], str | None]
+    strategy: str
+    flags: Flags
+    batch_size: int | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
         self.stats = SharedStats()
-        self._drafter_of = drafter_of
-        self._batch_size = batch_size
-        self._seed = seed
         self._once = Once()
         self._lock, self._alone = Lock(), Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._of_call)
@@ -167,14 +163,13 @@ class Decodings:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """No gradients; with a seed alone, and seeded."""
-        if self._seed is None:
-            with torch.no_grad():
-                yield
-            return
-        device = self.loaded.device
-        cards = [device] if device.type == "cuda" else []
-        with self._alone, torch.no_grad(), torch.random.fork_rng(devices=cards):
-            torch.manual_seed(self._seed)
+        with contextlib.ExitStack() as entered:
+            entered.enter_context(torch.no_grad())
+            if self.seed is not None:
+                entered.enter_context(self._alone)
+                cards = [self.loaded.device] if self.loaded.device.type == "cuda" else []
+                entered.enter_context(torch.random.fork_rng(devices=cards))
+                torch.manual_seed(self.seed)
             yield
 
     def made(self, strategy: str, drafter: str | None, flags: Flags) -> Decoding:
@@ -186,17 +181,15 @@ class Decodings:
             load=self._load, free_unpacked=not settings.keep_weights,
             overrides=Overrides(keep_trace=True, own_limits=True), once=self._once,
         )  # fmt: skip
-        size = self._batch_size
-        if size is None:
-            size = 16 if generator.options.planned_chance is None else 1
+        size = self.batch_size or (16 if generator.options.planned_chance is None else 1)
         facts = settings_of(settings, args, generator)
         return Decoding(self.loaded, self.codec, generator, facts, args.nbest, size, self._turn)
 
     @in_python()
-    def of_call(self, strategy: str, base: tuple[str, Flags], flags: Flags) -> Decoding:
-        """The one of a call. ``base``: strategy and flags of the translator, which hold where the
-        call does not choose. Raises TypeError or ValueError: a flag or file that cannot be
+    def of_call(self, strategy: str | None, flags: Flags) -> Decoding:
+        """The one of a call. Raises TypeError or ValueError: a flag or file that cannot be
         honoured, in the call's words."""
+        strategy = strategy or self.strategy
         settled = sorted(SETTLED & set(flags))
         if settled:
             raise UsageError(
@@ -206,14 +199,14 @@ class Decodings:
             )
         kept = {
             name: value
-            for name, value in base[1].items()
-            if strategy == base[0] or strategy in OWN_FLAGS.get(name, STRATEGIES)
+            for name, value in self.flags.items()
+            if strategy == self.strategy or strategy in OWN_FLAGS.get(name, STRATEGIES)
         }
         with self._lock:
             return self._kept(strategy, **dict(sorted({**kept, **flags}.items())))
 
     def _of_call(self, strategy: str, **flags: Any) -> Decoding:
-        drafter = self._drafter_of(strategy) if needs_drafter(strategy) else None
+        drafter = self.drafter_of(strategy) if needs_drafter(strategy) else None
         return self.made(strategy, drafter, flags)
 
     def _load(

@@ -79,9 +79,8 @@ def matching(asked: str, codes: Sequence[str]) -> list[str]:
 def short(code: str, codes: Sequence[str]) -> str | None:
     """The shortest code of ISO 639-1 that means one of ``codes``; None where that is its own."""
     tag = _tag(code)
-    tries: tuple[str | None, ...] = (None, tag.script, tag.region)
-    for part in tries:
-        name = tag.language if part is None else f"{tag.language}-{part}"
+    for part in ("", tag.script, tag.region):
+        name = f"{tag.language}-{part}" if part else tag.language
         if len(tag.language) == 2 and matching(name, codes) == [code]:
             return None if _plain(code) == name else name
     return None

@@ -75,8 +75,8 @@ def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str
             name = next(filter(os.path.isfile, named), named[0])
         # As fairseq's --path; a name with a colon in it is given in a list.
         paths = [name] if os.path.isfile(name) else name.split(os.pathsep)
-    missing = next((path for path in paths if not os.path.isfile(path)), None)
-    if missing is not None or not paths:
+    missing = next((path for path in paths or [""] if not os.path.isfile(path)), None)
+    if missing is not None:
         raise MissingFileError(
             "--path",
             f"no such file: {missing}",
@@ -208,9 +208,7 @@ def _dictionaries(data: str | None, first: str, saved: Any) -> str:
 
 def _languages(folder: str, asked: Languages, saved: Any) -> tuple[str, str]:
     """Source and target language: as asked for, as trained with, or as the folder's files say."""
-    guesses: Languages = (None, None)
-    with contextlib.suppress(OSError):
-        guesses = data_utils.infer_language_pair(folder)
+    guesses: Languages = data_utils.infer_language_pair(folder)
     names = []
     for argument, given, guess in zip(("source_lang", "target_lang"), asked, guesses):
         name = given or saved.get(argument) or guess

@@ -51,8 +51,6 @@ def choose_codec(
 def _chosen(saved: Any, kind: str, choice: Choice) -> dict[str, Any]:
     """fairseq's flags for the ``tokenizer`` or ``bpe`` that was chosen or, by ``auto``, that a
     checkpoint was trained with."""
-    if choice is None:
-        return {}
     if choice == "auto":
         # omegaconf 2.0 raises for a key that a configuration does not have
         choice = saved[kind] if saved is not None and kind in saved else None
@@ -61,13 +59,12 @@ def _chosen(saved: Any, kind: str, choice: Choice) -> dict[str, Any]:
             given = {key: value for key, value in plain.items() if value not in (None, "???")}
             name = given.pop("_name", None)
             return {**given, kind: name} if name else {}
-        return {kind: choice} if choice else {}
     if isinstance(choice, str):
         return {kind: choice}
-    if not isinstance(choice, dict) or kind not in choice:
+    if choice is not None and kind not in choice:
         said = f"give a name, or a dictionary with {kind!r} in it"
         raise UsageError(f"--{kind} {choice!r}", said)
-    return dict(choice)
+    return dict(choice or {})
 
 
 def files_of(kind: str, folders: Iterable[str], languages: tuple[Any, Any]) -> list[str]:
@@ -105,9 +102,8 @@ def _completed(
     remedy, places = "name its file with --bpe-codes", " or ".join(map(os.path.realpath, folders))
     if files:
         said = f"there are several subword models ({', '.join(path for _, path in files)})"
-        remedy = "name the file of this checkpoint with --bpe-codes"
     elif chosen:
-        said = f"{kinds[0]}'s file{f' {named}' if named else ''} is not there, nor one in {places}"
+        said = f"{kinds[0]}'s file {named or ''} is not there, nor one in {places}"
     elif marks:
         said = f"the dictionary is of subwords ({marks[1]!r}), and no subword model is in {places}"
         remedy += ", or give --bpe none for text that is split already"

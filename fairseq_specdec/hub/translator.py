@@ -41,19 +41,15 @@ class SpeculativeTranslator:
     def __init__(
         self,
         decodings: Decodings,
-        strategy: str,
         drafter: str | None,
-        flags: dict[str, Any],
         max_tokens: int,
         too_long: str,
-        split: Split = False,
+        split: Split,
     ) -> None:
-        base = decodings.made(strategy, drafter, flags)
-        self.codec, self.stats = decodings.codec, decodings.stats
-        self.strategy = strategy
+        base = decodings.made(decodings.strategy, drafter, decodings.flags)
+        self.codec, self.stats, self.strategy = decodings.codec, decodings.stats, decodings.strategy
         self.settings, self.nbest, self.batch_size = base.settings, base.nbest, base.batch_size
         self.max_tokens, self.too_long, self.split = max_tokens, too_long, split
-        self._flags = flags
         self._held: tuple[Decodings, Decoding] | None = (decodings, base)
         self._threads = Threads(self.device)
 
@@ -152,12 +148,12 @@ class SpeculativeTranslator:
             model.to(device=where, dtype=number)
         decodings = Decodings(
             loaded, codec, lambda name: loading.find(verifier, drafter, data, name).drafter,
-            batch_size, seed,
+            strategy, flags, batch_size, seed,
         )  # fmt: skip
         if split is None:
             family = loaded.arch if described is None else described.description["family"]
             split = not family.startswith("bart")
-        return cls(decodings, strategy, place.drafter, flags, max_tokens, too_long, split)
+        return cls(decodings, place.drafter, max_tokens, too_long, split)
 
     def __enter__(self) -> SpeculativeTranslator:
         return self
@@ -331,8 +327,7 @@ class SpeculativeTranslator:
         decodes them."""
         decodings, decoding = self._open()
         if flags or strategy not in (None, self.strategy):
-            base = self.strategy, self._flags
-            decoding = decodings.of_call(strategy or self.strategy, base, flags)
+            decoding = decodings.of_call(strategy, flags)
         if batch_size is not None:
             check_value("batch_size", batch_size, AT_LEAST_1)
             decoding = dataclasses.replace(decoding, batch_size=batch_size)

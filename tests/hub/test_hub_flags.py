@@ -32,9 +32,7 @@ def test_other_names_are_refused(name, message):
         ("tau", "1", "float"),
         ("top_beta", 2.5, "int"),
         ("block_size", True, "int"),
-        ("sampling", 1, "bool"),
         ("drafter_dtype", None, "str"),
-        ("temperature", None, "float"),
     ],
 )
 def test_values_of_another_type_are_refused(name, value, kind):

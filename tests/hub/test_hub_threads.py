@@ -52,14 +52,6 @@ def test_awaited_results_are_those_of_translate(translator):
     assert list(gathered) == listed == translator.translate(TEXTS)
 
 
-def test_the_event_loop_goes_on_meanwhile(translator, held):
-    async def main():
-        asyncio.get_running_loop().call_later(0.01, held[1].set)
-        return await translator.translate_async(TEXTS[0])
-
-    assert asyncio.run(main()).text
-
-
 def test_a_cancelled_call_ends_with_the_next_text(translator, held):
     begun, go_on = held
 

@@ -1,7 +1,6 @@
 """``SpeculativeTranslator`` on the toy pair: the same output as the engine, in any order."""
 
 import dataclasses
-import pickle
 import shutil
 import threading
 from argparse import Namespace
@@ -12,7 +11,6 @@ from fairseq.dataclass.configs import GenerationConfig
 from toy_pair import text_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
-from fairseq_specdec.decoding.greedy import Batch
 from fairseq_specdec.hub import Piece, SpeculativeTranslator, Translation
 from fairseq_specdec.hub.loading import Place, find
 
@@ -34,7 +32,7 @@ def gad(pair):
     return load(pair, batch_size=7, draft_budget=0)
 
 
-@pytest.mark.parametrize("strategy, size", [("gad", 16), ("gad++", 1), ("greedy", 16)])
+@pytest.mark.parametrize("strategy, size", [("gad++", 1), ("greedy", 16)])
 def test_batches_are_small_where_their_size_changes_the_text(pair, strategy, size):
     assert load(pair, strategy).batch_size == size
     assert load(pair, strategy, batch_size=3).batch_size == 3
@@ -137,14 +135,6 @@ def test_an_abandoned_stream_gives_way(gad):
     assert not [t for t in threading.enumerate() if t.name.startswith("specdec-stream")]
 
 
-def test_a_stream_reports_its_errors(gad, monkeypatch):
-    monkeypatch.setattr(Batch, "iterate", None)
-    with pytest.raises(TypeError):
-        list(gad.translate_stream(TEXTS[0]))
-    monkeypatch.undo()
-    assert gad.translate(TEXTS[0]).text
-
-
 @pytest.mark.parametrize("flags", [{}, {"unnormalized": True, "max_len_b": 6}], ids=str)
 @pytest.mark.parametrize("strategy", ["none", "gad"])
 def test_a_beam_gives_the_hypotheses_of_fairseq(pair, strategy, flags):
@@ -229,18 +219,11 @@ def test_the_default_strategy_is_lossless(pair):
         ({"strategy": "gat"}, ValueError, "^strategy gat: unknown; choose one of greedy, none"),
         ({"block_size": 9}, ValueError, "^block_size 9: the drafter .* blocks of 4"),
         ({"drafter": "nowhere.pt"}, ValueError, "^drafter: no such file: nowhere.pt"),
-        ({"tau_": 1}, TypeError, "^tau_: no such decoding flag; did you mean tau?"),
         ({"dtype": "fp8"}, ValueError, "^dtype fp8: choose one of fp32, fp16, bf16"),
-        ({"dtype": "fp16"}, ValueError, "^dtype fp16: not on a CPU"),
-        ({"batch_size": 0}, ValueError, "^batch_size 0: must be 1 or more"),
         ({"too_long": "cut"}, ValueError, "^too_long 'cut': choose refuse or truncate"),
         ({"data": "/nowhere"}, FileNotFoundError, "^data: no such folder: /nowhere"),
         ({"source_lang": "xx"}, FileNotFoundError, "^source_lang xx: no dict.xx.txt in "),
         ({"temperature": float("inf")}, ValueError, "^temperature inf: must be a finite number"),
-        ({"no_repeat_ngram_size": 2**70}, ValueError, "^no_repeat_ngram_size 118.*: must be"),
-        ({"nbest": 3}, ValueError, "^nbest 3: there are beam 1 hypotheses; use beam 3"),
-        ({"strategy": "gad++", "beam": 5, "nbest": 2}, ValueError, "^nbest 2: .* one hypothesis"),
-        ({"bpe": "gpt"}, ValueError, "^bpe 'gpt': fairseq has "),
         ({"bpe_codes": "c", "bpe": None}, ValueError, "^bpe_codes: bpe is None"),
     ],
     ids=str,
@@ -267,14 +250,8 @@ def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr("fairseq_specdec.hub.loading.CHECKOUT", str(tmp_path / "a"))
     with pytest.raises(FileNotFoundError, match="demo_ende: not in .*checkout.*path/to"):
         find("demo_ende", None, None, "gad++")
-    (tmp_path / "data-bin/demo_ende").mkdir(parents=True)
-    (tmp_path / "data-bin/demo_ende/verifier.pt").touch()
-    folder = str(tmp_path / "data-bin/demo_ende")
-    assert find("demo_ende", None, None, "greedy") == Place(
-        [f"{folder}/verifier.pt"], None, folder, {}
-    )
-
-
-def test_pickling_is_refused_with_a_remedy(gad):
-    with pytest.raises(TypeError, match="call from_pretrained there"):
-        pickle.dumps(gad)
+    folder = tmp_path / "data-bin/demo_ende"
+    folder.mkdir(parents=True)
+    (folder / "verifier.pt").touch()
+    found = find("demo_ende", None, None, "greedy")
+    assert found == Place([f"{folder}/verifier.pt"], None, str(folder), {})

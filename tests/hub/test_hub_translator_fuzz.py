@@ -60,20 +60,10 @@ def test_any_text_is_decoded_alike_by_all(translators, texts):
     assert outputs[0] == outputs[1] == outputs[2]
 
 
-def attempt(folder):
-    SpeculativeTranslator.from_pretrained(folder, strategy="gad", device="cpu").translate("w1")
-
-
-@pytest.fixture
-def copied(pair, tmp_path):
-    return shutil.copytree(pair, tmp_path / "pair")
-
-
 DICTIONARIES = {
     "cut within a line": lambda text: text[: len(text) - 1 - len(text) // 3].rstrip("0123456789 "),
     "lines lost": lambda text: "".join(text.splitlines(True)[:-3]),
     "a line twice": lambda text: text + text.splitlines(True)[0],
-    "no counts": lambda text: text.replace(" 1\n", "\n"),
     "empty": lambda text: "",
     "another language's": lambda text: "".join(f"v{i} 1\n" for i in range(31)),
     "not UTF-8": lambda text: text.encode().replace(b"w3 ", b"\xff\xfe "),
@@ -81,18 +71,11 @@ DICTIONARIES = {
 
 
 @pytest.mark.parametrize("how", DICTIONARIES)
-def test_damaged_dictionaries_are_named(copied, how):
+def test_damaged_dictionaries_are_named(pair, tmp_path, how):
+    copied = shutil.copytree(pair, tmp_path / "pair")
     for side in ("src", "tgt"):
         path = copied / f"dict.{side}.txt"
         changed = DICTIONARIES[how](path.read_text(encoding="utf-8"))
         path.write_bytes(changed if isinstance(changed, bytes) else changed.encode("utf-8"))
     with pytest.raises(ValueError, match="dict"):
-        attempt(copied)
-
-
-def test_swapped_files_are_named(copied):
-    (copied / "verifier.pt").rename(copied / "x.pt")
-    (copied / "drafter.pt").rename(copied / "verifier.pt")
-    (copied / "x.pt").rename(copied / "drafter.pt")
-    with pytest.raises(ValueError, match="drafter"):
-        attempt(copied)
+        SpeculativeTranslator.from_pretrained(copied, device="cpu").translate("w1")
