@@ -64,11 +64,9 @@ def add_libretranslate(app: FastAPI, pairs: Pairs, keyed: bool) -> None:
             return {name: value[0] for name, value in answer.items()}
         return answer
 
-    @app.post(
-        "/translate/stream",
-        openapi_extra=body_schema(Translation),
-        response_class=StreamingResponse,
-    )
+    described = body_schema(Translation)
+
+    @app.post("/translate/stream", openapi_extra=described, response_class=StreamingResponse)
     async def stream(request: Request) -> StreamingResponse:
         """Translate one text; send each piece of it when it is certain, as server-sent events."""
         given = asked(request, Translation)

@@ -77,9 +77,7 @@ def add_races(app: FastAPI, pairs: Pairs, keyed: bool) -> None:
         given = asked(request, Race)
         service, _ = pairs.asked(given.source, given.target, [given.text])
         service.check([given.text])
-        chosen = given.strategies
-        if chosen is None:
-            chosen = [name for name in service.racers if name != STOCK]
+        chosen = given.strategies or [name for name in service.racers if name != STOCK]
         for name in (*chosen, STOCK) if given.stock else chosen:
             if name not in service.racers:
                 raise HTTPException(
@@ -125,36 +123,28 @@ def raced(
     for name, flags in racers.items():
         call: Any = {"strategy": name, "split": False, "beam": beam, "nbest": 1, **flags}
         yield {"event": "go", "name": name}
-        said, tokens = "", 0
+        found[name] = {"text": "", "tokens": 0}
         stream: Any = translator.translate_stream(text, True, **call)
         with contextlib.closing(stream):
             for piece in stream:
-                said += piece.text
+                found[name]["text"] += piece.text
                 if piece.iteration is not None:
-                    tokens += len(piece.iteration.emitted)
+                    found[name]["tokens"] += len(piece.iteration.emitted)
                     iteration = dataclasses.asdict(piece.iteration)
                     yield {"event": "block", "name": name, "iteration": iteration}
-        found[name] = {"text": said, "tokens": tokens}
         runs[name] = functools.partial(translator.translate, text, **call)
-    yield from _timed(runs, found)
+    turns = [(turn, name) for turn in range(1, REPEATS + 1) for name in runs]
     if stock:
-        translate = stock_translator(translator, beam)
-        said, tokens = translate(text)  # and warm
+        runs[STOCK] = functools.partial(stock_translator(translator, beam), text)
+        said, tokens = runs[STOCK]()  # and warm
         found[STOCK] = {"text": said, "tokens": tokens}
-        yield from _timed({STOCK: lambda: translate(text)}, found)
-    yield {"event": "end", "runs": found}
-
-
-def _timed(
-    runs: dict[str, Callable[[], Any]], found: dict[str, dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    """Time all in turns, and put the medians into what was found."""
+        turns += [(turn, STOCK) for turn in range(1, REPEATS + 1)]
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(1, REPEATS + 1):
-        for name, run in runs.items():
-            began = time.perf_counter()
-            run()
-            times[name].append(1000 * (time.perf_counter() - began))
-            yield {"event": "timed", "name": name, "turn": turn, "ms": round(times[name][-1], 3)}
+    for turn, name in turns:
+        began = time.perf_counter()
+        runs[name]()
+        times[name].append(round(1000 * (time.perf_counter() - began), 3))
+        yield {"event": "timed", "name": name, "turn": turn, "ms": times[name][-1]}
     for name, each in times.items():
-        found[name]["ms"] = round(statistics.median(each), 3)
+        found[name]["ms"] = statistics.median(each)
+    yield {"event": "end", "runs": found}

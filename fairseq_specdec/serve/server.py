@@ -35,11 +35,9 @@ logger = logging.getLogger(__name__)
 class Server(uvicorn.Server):
     """Ready to serve some pairs on a socket that is bound."""
 
-    def __init__(
-        self, config: uvicorn.Config, socket: socket.socket, url: str, pairs: Pairs
-    ) -> None:
-        super().__init__(config)
-        self.socket, self.url, self.pairs = socket, url, pairs
+    socket: socket.socket
+    url: str
+    pairs: Pairs
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """End. A second signal does not cut that short: threads would stay. The signal is not
@@ -49,11 +47,11 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """Bind a socket. ``port``: 0 for any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
         return socket.create_server((host, port), family=family, backlog=2048, dualstack_ipv6=both)
-    except (OSError, TypeError, UnicodeError) as error:
+    except (OSError, UnicodeError) as error:
         problem = getattr(error, "strerror", None) or error
         remedy = "give another, or --port 0 for any free one"
         raise UsageError(f"--host {host} --port {port}", problem, remedy) from error
@@ -82,13 +80,13 @@ def made(args: argparse.Namespace, entries: Mapping[str, argparse.Namespace]) ->
             services.append(service)
         undone.pop_all()
     pairs = Pairs(services)
-    logging.getLogger("uvicorn.access").disabled = True  # addresses of requests may hold text
     config = uvicorn.Config(
         make_app(pairs, token, port if loopback and token is None else None),
         http="h11",
         ws="none",
         lifespan="on",
         log_config=None,
+        access_log=False,  # addresses of requests may hold text
         server_header=False,
         proxy_headers=False,
         limit_concurrency=limits.connections + 1,  # uvicorn refuses the one that reaches it
@@ -96,8 +94,10 @@ def made(args: argparse.Namespace, entries: Mapping[str, argparse.Namespace]) ->
         # What was accepted is answered before its deadline.
         timeout_graceful_shutdown=math.ceil(limits.deadline) + 1,
     )
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-    return Server(config, bound, url, pairs)
+    server = Server(config)
+    server.socket, server.pairs = bound, pairs
+    server.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    return server
 
 
 def _service(args: argparse.Namespace, limits: Limits) -> Service:

@@ -50,15 +50,14 @@ class Service:
 
     def check(self, texts: list[str]) -> None:
         """Refuse the texts of a request if they are too many or one is too long."""
-        limits = self.limits
-        longest = max(map(len, texts), default=0)
-        problem = ""
-        if len(texts) > limits.texts:
-            problem = f"{len(texts)} texts, at most {limits.texts}"
-        elif longest > limits.characters:
-            problem = f"a text has {longest} characters, at most {limits.characters}"
-        if problem:
-            raise HTTPException(400, f"Invalid request: {problem} are taken")
+        limits, longest = self.limits, max(map(len, texts), default=0)
+        for count, most, what in (
+            (len(texts), limits.texts, "{} texts"),
+            (longest, limits.characters, "a text has {} characters"),
+        ):
+            if count > most:
+                problem = f"{what.format(count)}, at most {most} are taken"
+                raise HTTPException(400, f"Invalid request: {problem}")
 
     async def translate(
         self, texts: list[str], request: Request, split: Split | None = None
@@ -83,8 +82,10 @@ class Service:
             for job in jobs:
                 job.cancel()
         answers = iter(found)
-        each = [[next(answers) if row else _NOTHING for row in parts.rows] for parts in read]
-        return [joined(parts, sentences) for parts, sentences in zip(read, each)]
+        return [
+            joined(parts, [next(answers) if row else _NOTHING for row in parts.rows])
+            for parts in read
+        ]
 
     async def stream(self, text: str, request: Request) -> AsyncIterator[str]:
         """The pieces of one text's translation. It waits in the queue and is decoded alone, one

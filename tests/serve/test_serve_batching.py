@@ -17,7 +17,6 @@ from fairseq_specdec.serve.batching import choose, paying, smallest_batch
     [
         (0.0, 16, 2),  # a further row costs nothing
         (0.6, 16, 2),  # 0.875 * 1.6 + 0.25 * 1 for 2: 1.21 times as many
-        (0.7, 16, 3),
         (0.8, 16, 8),
         (0.8, 7, math.inf),
         (1.0, 16, math.inf),  # as much as the first
@@ -51,7 +50,6 @@ def test_the_figures_of_a_translator_are_asked(pair, monkeypatch, settings, reje
 @pytest.mark.parametrize(
     "lengths, idle, widest, smallest, places",
     [
-        ([5], 0, 16, 2, [0]),
         ([5, 6], 0, 16, 3, [0]),
         ([5, 6], 0, 16, 2, [1, 0]),
         ([5, 9, 4, 6, 5], 0, 3, 2, [0, 4, 2]),

@@ -23,12 +23,9 @@ PAIRS = pairs_of(LANGUAGES)
 @pytest.mark.parametrize(
     "source, target, languages",
     [
-        ("en", "de", ("en", "de")),
         ("FR", "DE-AT", ("fr", "de")),
-        ("en", "pt-br", ("en", "pt_BR")),
         (None, "pt", ("en", "pt")),
-        ("zh_hans", "en-GB", ("zh-Hans", "en")),
-        ("zh-CN", "en", ("zh-Hans", "en")),
+        ("zh-CN", "en-GB", ("zh-Hans", "en")),
     ],
 )
 def test_a_pair_is_found(source, target, languages):
@@ -39,7 +36,6 @@ def test_a_pair_is_found(source, target, languages):
     "codes, text, code",
     [
         (["en", "de"], "Wo ist der Bahnhof?", "de"),
-        (["eng_Latn", "deu_Latn", "nob"], "Where is the station?", "eng_Latn"),
         (["zho_Hant", "zho_Hans", "en"], "车站在哪里?", "zho_Hans"),
         (["xx", "de"], "Where is the station?", "de"),
     ],
@@ -62,11 +58,6 @@ def test_a_language_is_detected(codes, text, code):
 def test_other_pairs_are_refused(source, target, says):
     with pytest.raises(HTTPException, match=says):
         pairs_of([*LANGUAGES, *ODD]).asked(source, target, [])
-
-
-def test_languages_are_listed_once():
-    assert PAIRS.sources() == ["en", "fr", "zh-Hans", "zh"]
-    assert PAIRS.targets() == ["de", "pt", "pt_BR", "en"] and PAIRS.targets("fr") == ["de"]
 
 
 def test_models_codes_are_found_by_short_ones():

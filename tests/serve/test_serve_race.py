@@ -64,12 +64,6 @@ def test_a_beam_races_and_is_fairseqs(demo):
     )
 
 
-def test_another_server_races_against_greedy(client):
-    (pair,) = data_of(client)["pairs"]
-    assert pair["strategies"] == ["greedy", "gad"] and not pair["stock"]
-    assert asked(client)[-1]["event"] == "end"
-
-
 def test_failures_are_events(demo, monkeypatch, caplog):
     (event,) = asked(demo, "w1 " * 130, strategies=["greedy"])[1:]
     assert event["event"] == "error" and "64" in event["message"]

@@ -110,7 +110,7 @@ def test_a_failure_is_reported_without_the_text(held, monkeypatch, caplog):
     assert "ArithmeticError" in caplog.text and TEXTS[0] not in caplog.text + str(answer)
 
 
-@pytest.mark.parametrize("seconds", ["0", "x", "nan"])
+@pytest.mark.parametrize("seconds", ["x", "nan"])
 def test_odd_deadlines_are_refused(client, seconds):
     body = {"q": "w1", **LANGUAGES}
     status, answer, _ = client.ask("/translate", body, X_Deadline=seconds)
