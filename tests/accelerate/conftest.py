@@ -89,13 +89,18 @@ def stopping(monkeypatch):
 
 
 @pytest.fixture
-def accelerate(toy, tmp_path, monkeypatch, loaded_python):
-    """Run the command on the toy; its words end with what is given."""
+def small_steps(monkeypatch, loaded_python):
+    """The command takes small steps, in a Python that starts at once."""
     monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
-    monkeypatch.setattr(cli, "LEAST_LAYERS", 2)  # the toy has so many
+    monkeypatch.setattr(cli, "LEAST_LAYERS", 1)
     monkeypatch.setattr(steps, "FIRST_SLICE", 3)
     monkeypatch.setattr(measuring, "CORRECTS", float("inf"))  # whatever a clock says
     monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
+
+
+@pytest.fixture
+def accelerate(toy, tmp_path, small_steps):
+    """Run the command on the toy; its words end with what is given."""
 
     def run(*words, data=toy / "bin", path=toy / "verifier.pt", named=True):
         given = [*([data, "--path", path] if named else []), "--out", tmp_path / "out", "--cpu"]

@@ -7,7 +7,7 @@ import pytest
 from hf_folders import FAMILIES, converted, expected_of, languages_of, spoken
 from printed_commands import run_printed
 
-from fairseq_specdec.accelerate import cli, commands, steps
+from fairseq_specdec.accelerate import cli
 from fairseq_specdec.accelerate.commands import further
 from fairseq_specdec.accelerate.measuring import Best, note_fastest, place
 from fairseq_specdec.hub import SpeculativeTranslator
@@ -21,12 +21,8 @@ BRIEF = (
 
 
 @pytest.fixture
-def accelerate(tmp_path, monkeypatch, loaded_python):
+def accelerate(tmp_path, monkeypatch, small_steps):
     """Convert a stored folder and run the command on it; its words end with what is given."""
-    monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
-    monkeypatch.setattr(cli, "LEAST_LAYERS", 1)
-    monkeypatch.setattr(steps, "FIRST_SLICE", 3)
-    monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
     monkeypatch.chdir(tmp_path)
 
     def run(family, *words):

@@ -10,7 +10,7 @@ from fairseq import checkpoint_utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
-from fairseq_specdec.checkpoints.content import set_setting, settings_of
+from fairseq_specdec.checkpoints.content import UNTRAINED, set_setting, settings_of
 from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
 from fairseq_specdec.checkpoints.reading import load_checkpoint, weights_mapped
 from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
@@ -25,13 +25,9 @@ STORED = {StoredLinear, StoredEmbedding}
 def half(trained, tmp_path_factory):
     """A trained checkpoint in half precision."""
     state = load_checkpoint(str(trained.checkpoint))
-    state["model"] = {name: each.half() for name, each in state["model"].items()}
+    weights = {name: each.half() for name, each in state["model"].items()}
     path = tmp_path_factory.mktemp("half") / "half.pt"
-    state = {name: state[name] for name in ("args", "cfg", "model", "extra_state")}
-    state["cfg"] = state["cfg"] and {name: state["cfg"][name] for name in ("model", "task")}
-    state["optimizer_history"] = [{"num_updates": 0, "optimizer_name": "", "criterion_name": "",
-                                   "lr_scheduler_state": {}}]  # fmt: skip
-    torch.save(state, str(path))
+    torch.save({**UNTRAINED, "args": None, "cfg": state["cfg"], "model": weights}, str(path))
     return path
 
 

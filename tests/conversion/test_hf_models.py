@@ -64,6 +64,22 @@ def loaded(folder, out, languages, **more):
     )
 
 
+def texts(translator, sources):
+    return list(map(str, translator.translate(sources)))
+
+
+def test_text_and_both_backends(family, tmp_path):
+    _, folder, model, tokenizer, languages = family
+    sources = hf_models.sentences(60)
+    if family[0].startswith("marian"):
+        sources += ["lu <pad> mafu.", "<pad>lu mafu <pad>."]
+    wanted = hf_models.generated(model, tokenizer, languages, sources)
+    assert len(set(wanted)) > 6
+    for backend in ("native", "torch"):
+        translator = loaded(folder, tmp_path / "out", languages, backend=backend)
+        assert texts(translator, sources) == wanted, backend
+
+
 def test_logits(family, tmp_path):
     """Of every position, teacher-forced with the greedy output."""
     name, folder, model, tokenizer, languages = family

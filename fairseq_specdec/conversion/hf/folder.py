@@ -131,11 +131,12 @@ def _pickled(path: str) -> dict[str, Tensor]:
 
 
 class Settings:
-    """The settings of a JSON file: ``take`` reads one, ``refuse_rest`` names an unread one."""
+    """The settings of a JSON file: ``take`` reads one, ``refuse_rest`` names an unread one that is
+    not among ``idle``."""
 
-    def __init__(self, values: dict[str, Any], path: str, reader: str) -> None:
+    def __init__(self, values: dict[str, Any], path: str, reader: str, idle: Any) -> None:
         self.values, self.path, self.reader = values, path, reader
-        self._left = set(values) - IDLE
+        self._left = set(values) - IDLE - set(idle)
 
     def take(self, name: str, default: Any = UNSET, kind: Any = None) -> Any:
         """A setting. ``default``: where it is missing or null; without one it must be there.
@@ -165,10 +166,6 @@ class Settings:
         value = self.take(name, None)
         if value is not None and value not in list(values):
             raise UsageError(self.path, f"{name} is {value!r}", remedy)
-
-    def leave(self, names: Iterable[str]) -> None:
-        """Do without these."""
-        self._left.difference_update(names)
 
     def refuse_rest(self) -> None:
         """Raise UsageError for a setting that nobody read, unless it is off."""

@@ -47,10 +47,10 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
     name = "generation_config.json"
     own = folder.has(name)
     there = folder.json(name) if own else {k: config.values.get(k) for k in SETTINGS}
-    settings = Settings(there, f"{folder.path}/{name if own else 'config.json'}", "fairseq")
+    path = f"{folder.path}/{name if own else 'config.json'}"
+    settings = Settings(there, path, "fairseq", _IDLE)
     for each in _ONE:
         settings.expect(each, [1], "decoding here has no such rule; remove it to do without")
-    settings.leave(_IDLE)
     start, eos, pad = (
         settings.take(f"{each}_token_id", config.values.get(f"{each}_token_id"))
         for each in ("decoder_start", "eos", "pad")

@@ -80,10 +80,10 @@ class Loader:
     def __init__(self, folder: ModelFolder) -> None:
         self.folder = folder
         path, values = f"{folder.path}/config.json", folder.json("config.json")
-        self.config = Settings(values, path, f"the loader of {values['model_type']}")
+        reader, idle = f"the loader of {values['model_type']}", ("model_type", *SETTINGS)
+        self.config = Settings(values, path, reader, idle)
         self.weights = folder.weights()  # those that are not in ``out`` yet
         self.out: dict[str, Tensor] = {}
-        self.config.leave(["model_type", *SETTINGS])
         self.generation = read_generation(folder, self.config)
         self.sizes = self.vocabulary_sizes()
         self.text, self.vocabularies = self.read_text()
