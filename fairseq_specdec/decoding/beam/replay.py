@@ -168,7 +168,7 @@ class Sentence:
         known = [(node, node.score, node.best) for node in live if node.best is not None]
         if not known:
             return False
-        if any(np.isnan(best[0]).any() for _, _, best in known):
+        if np.isnan(np.concatenate([best[0] for _, _, best in known])).any():
             raise NoTokenError(True, self.steps, self.row)
         ending, growth = grown(known, rules)
         if len(known) < len(live):

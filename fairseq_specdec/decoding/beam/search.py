@@ -27,8 +27,7 @@ class BeamBatch(OpenBatch):
 
     def begin(self, src_tokens: Tensor, start: int, prefix: Tensor | None) -> None:
         options, policy = self.parts.options, self.parts.policy
-        rewarded = max(0.0, -policy.unk_penalty)
-        rules = BeamRules(options.beam, policy.eos, self.max_len, rewarded)
+        rules = BeamRules(options.beam, policy.eos, self.max_len, max(0.0, -policy.unk_penalty))
         tables = native_tables(self.parts.verifier, policy)
         self.beams: TorchBeams | NativeBeams
         with self.stats.stopwatch("drafter"):

@@ -102,24 +102,21 @@ class TorchBeams:
             sentence.place(nodes)
         upto = max(sentence.slots for sentence in live) + 1
         width, upto = self.session.sessions[0].padded(max(map(len, block)), upto)
-        # Empty entries see slot 0, and what they write is where nobody looks.
-        padded = [
-            nodes + [Node(self.start, slot=sentence.slots, seen=1)] * (width - len(nodes))
-            for nodes, sentence in zip(block, live)
-        ]
-        numbers = np.array(
-            [[[each.token, each.depth, each.slot] for each in nodes] for nodes in padded]
-        )
-        blocks = torch.from_numpy(numbers).permute(2, 0, 1).contiguous()
-        tokens, positions, slots = to_device(blocks, self.device).unbind(0)
-        size = (upto + 7) // 8
-        packed = b"".join(each.seen.to_bytes(size, "little") for nodes in padded for each in nodes)
-        bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
+        size, entries, masks = (upto + 7) // 8, [], []
+        for nodes, sentence in zip(block, live):
+            empty = width - len(nodes)  # these see slot 0, and write where nobody looks
+            placed = [(node.token, node.depth, node.slot) for node in nodes]
+            entries.append(placed + [(0, 0, sentence.slots)] * empty)
+            masks += [node.seen.to_bytes(size, "little") for node in nodes]
+            masks += [(1).to_bytes(size, "little")] * empty
+        numbers = torch.from_numpy(np.array(entries)).permute(2, 0, 1).contiguous()
+        tokens, positions, slots = to_device(numbers, self.device).unbind(0)
+        bits = np.unpackbits(np.frombuffer(b"".join(masks), dtype=np.uint8), bitorder="little")
         mask = bits.reshape(len(block), width, -1)[:, :, :upto].astype(bool)
         seen = to_device(torch.from_numpy(mask), self.device)
         scores = self.session.score(tokens, Layout(positions, slots, upto, seen=seen))
         depths = [node.depth for nodes in block for node in nodes]
-        listed = self._repeated(padded) if self.policy.reads_hypotheses else None
+        listed = self._repeated(block, width) if self.policy.reads_hypotheses else None
         reach = (min(depths), max(depths))
         scores.edit(self.policy.edits_at(positions, reach, self.limits, self.prefix, listed))
         log_probs, best = read_back(*scores.topk(2 * self.rules.beam))
@@ -127,11 +124,14 @@ class TorchBeams:
             for entry, node in enumerate(nodes):
                 node.best = (log_probs[row, entry], best[row, entry])
 
-    def _repeated(self, block: Sequence[Sequence[Node]]) -> Tensor:
+    def _repeated(self, block: Sequence[list[Node]], width: int) -> Tensor:
         """Long [B, W, T], the tokens that would repeat an n-gram after each node."""
-        paths = [[self.start, *node.tokens] for nodes in block for node in nodes]
+        paths = []
+        for nodes in block:
+            paths += [[self.start, *node.tokens] for node in nodes]
+            paths += [[self.start]] * (width - len(nodes))
         longest = max(map(len, paths))
         table = torch.tensor([path + [0] * (longest - len(path)) for path in paths])
         ends = torch.tensor([[len(path) - 1] for path in paths])
         listed = forbidden_by_ngrams(table, ends, self.policy.no_repeat_ngram_size)
-        return to_device(listed.view(len(block), -1, longest), self.device)
+        return to_device(listed.view(len(block), width, longest), self.device)
