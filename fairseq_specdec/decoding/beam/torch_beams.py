@@ -131,7 +131,7 @@ class TorchBeams:
             paths += [[self.start, *node.tokens] for node in nodes]
             paths += [[self.start]] * (width - len(nodes))
         longest = max(map(len, paths))
-        table = torch.tensor([path + [0] * (longest - len(path)) for path in paths])
+        table = torch.from_numpy(np.array([path + [0] * (longest - len(path)) for path in paths]))
         ends = torch.tensor([[len(path) - 1] for path in paths])
         listed = forbidden_by_ngrams(table, ends, self.policy.no_repeat_ngram_size)
         return to_device(listed.view(len(block), width, longest), self.device)
