@@ -5,8 +5,9 @@ import copy
 import pytest
 import torch
 from drafted import activated
+from fairseq.search import BeamSearch
 from toy_strategies import check_beams, flags, look_ahead, make_generator, stock_beams
-from toy_translation import SHAPES, assert_diverse, make_sample, sentences, toy_model
+from toy_translation import EOS, SHAPES, WORDS, assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.beam.search import BeamBatch
@@ -46,6 +47,54 @@ def test_equals_stock_for_every_shape_of_verifier(shape):
 ], ids=["ensemble", "double precision", "up to the last learned position"])  # fmt: skip
 def test_equals_stock(make, changes, chosen):
     compare(make(), flags(5, **changes), chosen=chosen)
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize("strategy", ["greedy", "iad"])
+def test_words_that_are_equal_differ_in_no_score(strategy, backend):
+    """Two rows of the embeddings are one: which of the two words is taken, is nobody's promise."""
+    model, half = copy.deepcopy(toy_model()), WORDS // 2
+    with torch.no_grad():
+        table = model.decoder.embed_tokens.weight
+        table[4 : 4 + half] = table[4 + half : 4 + 2 * half]
+
+    def ranked(hypotheses):
+        return sorted(
+            ([4 + (t - 4) % half if t >= 4 else t for t in h["tokens"].tolist()], float(h["score"]))
+            for h in hypotheses
+        )
+
+    sample, args = make_sample(SENTENCES), flags(4)
+    outputs = ours([model], sample, args, strategy=strategy, backend=backend)
+    for mine, theirs in zip(map(ranked, outputs), map(ranked, stock_beams([model], sample, args))):
+        assert [tokens for tokens, _ in mine] == [tokens for tokens, _ in theirs]
+        for (_, score), (_, other) in zip(mine, theirs):
+            assert score == pytest.approx(other, abs=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_word_that_equals_the_end_matters_at_one_place(beam, backend, monkeypatch):
+    """Hypotheses differ only where such a tie spans the places N and N + 1; at beam 1 nowhere."""
+    model, args, ties, step = copy.deepcopy(toy_model()), flags(beam), [], BeamSearch.step
+    with torch.no_grad():
+        model.decoder.embed_tokens.weight[9] = model.decoder.embed_tokens.weight[EOS]
+
+    def watched(*given, **more):
+        scores, tokens, beams = step(*given, **more)
+        last, after = scores[:, beam - 1], scores[:, beam]
+        ties.append(((last == after) & (tokens[:, beam - 1 : beam + 1] == EOS).any(1)).any())
+        return scores, tokens, beams
+
+    monkeypatch.setattr(BeamSearch, "step", watched)
+    tied = 0
+    for sentence in sentences(40, seed=7):
+        ties.clear()
+        expected = stock_beams([model], make_sample([sentence]), args)
+        tied += any(ties)
+        if beam == 1 or not any(ties):
+            check_beams(ours([model], make_sample([sentence]), args, backend=backend), expected)
+    assert tied == 40 if beam == 1 else 0 < tied < 40
 
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
