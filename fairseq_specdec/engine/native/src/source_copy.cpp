@@ -76,9 +76,8 @@ void SourceCopy::check(int batch) const {
   bounded(max_suffix, 0, "a suffix of impossible length");
   for (int live = 0; live < batch; live++) {
     const int row = bounded(origin[live], 0, "a row of an impossible number");
-    const int64_t first = row == 0 ? 0 : ends[row - 1];
-    bounded(first, 0, "a source of impossible length");
-    bounded(ends[row] - first, 1, "a source of impossible length");
+    const int first = row == 0 ? 0 : bounded(ends[row - 1], 0, "a source of impossible length");
+    bounded(ends[row], first + 1, "a source of impossible length");
     require(begin[row] >= 0 && begin[row] < kMost && seen[row] >= 0 && seen[row] < kMost,
             "a draft that began at an impossible place");
   }

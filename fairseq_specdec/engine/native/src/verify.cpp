@@ -165,8 +165,9 @@ class Iteration {
       total_ += size + 1;
     }
     bounded(longest, 0, "impossible lengths");
-    require(call_.outputs.states == nullptr || longest + 1 < call_.outputs.state_stride,
-            "no room for the hidden states");
+    const int64_t stride = call_.outputs.state_stride;
+    require(call_.outputs.states == nullptr || (longest + 1 < stride && stride < kMost),
+            "no room for the hidden states, or rows that are impossibly far apart");
     bounded(total_, 1, "impossible lengths");
     session_.reserve(static_cast<int>(longest) + 1);
   }
