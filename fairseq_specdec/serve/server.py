@@ -51,7 +51,7 @@ def listen(host: str, port: int) -> socket.socket:
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
         return socket.create_server((host, port), family=family, backlog=2048, dualstack_ipv6=both)
-    except (OSError, UnicodeError) as error:
+    except (OSError, TypeError, UnicodeError) as error:
         problem = getattr(error, "strerror", None) or error
         remedy = "give another, or --port 0 for any free one"
         raise UsageError(f"--host {host} --port {port}", problem, remedy) from error
@@ -80,13 +80,13 @@ def made(args: argparse.Namespace, entries: Mapping[str, argparse.Namespace]) ->
             services.append(service)
         undone.pop_all()
     pairs = Pairs(services)
+    logging.getLogger("uvicorn.access").disabled = True  # addresses of requests may hold text
     config = uvicorn.Config(
         make_app(pairs, token, port if loopback and token is None else None),
         http="h11",
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=False,  # addresses of requests may hold text
         server_header=False,
         proxy_headers=False,
         limit_concurrency=limits.connections + 1,  # uvicorn refuses the one that reaches it
