@@ -145,12 +145,16 @@ def randomise(model, seed=1):
     return model.eval()
 
 
+class OtherAttention(torch.nn.Linear):
+    """Of another package than torch and fairseq."""
+
+
 def xformers():
-    """In place of the package, a part that holds parameters where it would."""
+    """In place of the package, a part where it would have one."""
     return mock.patch.multiple(
         multihead_attention,
         _xformers_available=True,
-        build_attention=lambda config: torch.nn.Linear(16, 16),
+        build_attention=lambda config: OtherAttention(16, 16),
         create=True,
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 from torch.overrides import TorchFunctionMode
 
 from fairseq_specdec.commands.in_fairseq import DECODING, fairseq_command
-from fairseq_specdec.engine.eager.stored_module import store
+from fairseq_specdec.engine.memory import store
 from fairseq_specdec.engine.native import packed_file
 
 from .content import get_setting

@@ -15,7 +15,7 @@ from fairseq_specdec.checkpoints.reading import load_checkpoint, weights_mapped
 from fairseq_specdec.checkpoints.verifier import Decoding, load_models, placeholders
 from fairseq_specdec.decoding.builder import check_verifier
 from fairseq_specdec.engine.backend import NativeBackend, choose_backend
-from fairseq_specdec.engine.eager.packed_module import PackedModule
+from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.library import load, why_not
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.packed_file import KEY, UnfitError, check, digest, packed
@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> None:
     backend = choose_backend("native", [model], args.verifier_dtype, frees=True)
     assert isinstance(backend, NativeBackend)
     Verifier([model], backend=backend)
-    products = [each._packed.product for each in model.modules() if isinstance(each, PackedModule)]
+    products = [each.product for each in map(packed_source, model.parameters()) if each is not None]
     if not products or not all(isinstance(each, NativeLinear) for each in products):
         raise UsageError("input", f"{args.input} has a part that the native engine does not run")
     content = packed(model, backend.library, args.verifier_dtype)
@@ -96,16 +96,9 @@ def _model(path: str) -> Any:
 
 def _left(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
     """What of a model's state is not packed; as it was saved, where it was saved."""
-    own: dict[str, Any] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
-        prefix = f"{name}." if name else ""
-        if isinstance(module, PackedModule):
-            held = module._parameters.items()
-            others = {n: p.detach() for n, p in held if n != "weight" and p is not None}
-            own.update({prefix + n: p for n, p in others.items()})
-        else:
-            module._save_to_state_dict(own, prefix, False)
-    return {name: saved.get(name, value) for name, value in own.items()}
+    own = model.state_dict(keep_vars=True)
+    left = {name: value.detach() for name, value in own.items() if packed_source(value) is None}
+    return {name: saved.get(name, value) for name, value in left.items()}
 
 
 def _check(path: str) -> None:

@@ -14,9 +14,9 @@ from fairseq_specdec.checkpoints.content import check_file
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import quickest_format
 from fairseq_specdec.engine.devices import check_device
-from fairseq_specdec.engine.eager.packed_module import only_decodes
-from fairseq_specdec.engine.eager.parts import check_model, is_decoder
+from fairseq_specdec.engine.memory import only_decodes
 from fairseq_specdec.engine.once import anew
+from fairseq_specdec.engine.support import check_model, is_decoder
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.engine.torch_graphs import check_graphs
 from fairseq_specdec.errors import UsageError
@@ -217,7 +217,8 @@ def build_generator(
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
     ending = stop_symbols(extra, tgt_dict)
     for i, model in enumerate(models):
-        check_verifier(model, f"--path (model {i + 1} of {len(models)})")
+        name = f"--path (model {i + 1} of {len(models)})"
+        once(("checked", model), functools.partial(check_verifier, model, name))
     device = next(models[0].parameters()).device
     check_device(device)
     check_graphs(settings.cuda_graphs, device)

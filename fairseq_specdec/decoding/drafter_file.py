@@ -3,17 +3,12 @@
 from typing import Any
 
 from fairseq.models.speech_to_text import S2TTransformerModel
-from fairseq.models.speech_to_text.s2t_transformer import TransformerDecoderScriptable
-from fairseq.models.transformer import (
-    TransformerDecoder,
-    TransformerDecoderBase,
-    TransformerModelBase,
-)
+from fairseq.models.transformer import TransformerModelBase
 
 from fairseq_specdec.checkpoints.content import architecture, read_state, reads_speech
 from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
 from fairseq_specdec.checkpoints.verifier import Decoding, load_models
-from fairseq_specdec.engine.eager.parts import check_model
+from fairseq_specdec.engine.support import STOCK_DECODERS, check_model
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
@@ -26,7 +21,6 @@ MASK = "decoder.mask_embedding"
 # All block drafters have it but those in the authors' layout, whose mask is <unk>.
 LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
 FLAG = "--drafter-path"
-STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase, TransformerDecoderScriptable)
 
 
 def load_drafter(

@@ -2,7 +2,7 @@
 
 from typing import Any, NoReturn
 
-from fairseq_specdec.engine.eager.packed_module import not_finite
+from fairseq_specdec.engine.memory import not_finite
 from fairseq_specdec.errors import UsageError
 
 

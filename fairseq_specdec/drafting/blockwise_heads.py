@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, Backend
-from fairseq_specdec.engine.eager.linear import Linear
-from fairseq_specdec.engine.eager.packed_heads import PackedHeads
-from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
+from fairseq_specdec.engine.eager.linear import Linear, PackedHeads
 from fairseq_specdec.engine.state import Draft, Rows
 
 from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
@@ -61,7 +59,7 @@ class BlockwiseHeadsDrafter(Drafter):
             narrow = decoder.project_out_dim
             self.heads = PackedHeads(decoder.block_heads, 2, self.size)
             self.project_out = None if narrow is None else Linear.of(narrow)
-            self.vocabulary = vocabulary_product(decoder)
+            self.vocabulary = Linear.of(decoder.output_projection)
 
     def open(self, source: Source) -> DraftSession:
         if self.native is not None:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_specdec.engine.backend import AnyDecoder
-from fairseq_specdec.engine.eager.packed_module import PackedModule
 from fairseq_specdec.engine.eager.positions import learned_limit, position_rows
+from fairseq_specdec.engine.memory import replace
 from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeSession
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.library import Library
@@ -96,7 +96,7 @@ class NativeBlockDrafter:
         modules = tuple(each.project for each in state_projections(decoder))
         states = NativeLinear.of(library, modules, stack.number_format)
         if stack.frees:
-            PackedModule.replace(modules, states)
+            replace(modules, states)
         self.reads = True
         layers_read = decoder.mask_states.layers
         library.call("specdec_drafter_states", self.pointer, layers_read, states.pointer)

@@ -14,10 +14,8 @@ from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from .eager.encoder import EncoderWeights
-from .eager.encoder_source import EncoderSource
-from .eager.parts import check_stack, runs_encoder
-from .eager.stored_module import restore
+from .eager.encoder import EncoderSource, EncoderWeights, StockEncoder
+from .memory import restore
 from .native.decoder import NativeDecoder, NativeSession
 from .native.encoder import NativeEncoder
 from .native.library import ENVIRONMENT, Library, load, why_not
@@ -25,6 +23,7 @@ from .native.linear import NativeLinear
 from .native.packed_file import number_format_of
 from .native.stack import NativeStack, refusal
 from .once import anew
+from .support import runs_encoder
 from .torch_decoder import TorchDecoder, TorchSession
 from .torch_graphs import Graphs, StaticCache, StaticEncoder, StaticSession
 
@@ -32,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 AnyDecoder = TorchDecoder | NativeDecoder
 AnySession = TorchSession | NativeSession
-AnyEncoder = EncoderWeights | NativeEncoder
+AnyEncoder = EncoderWeights | StockEncoder | NativeEncoder
 T = TypeVar("T")
 
 
@@ -76,11 +75,13 @@ class Backend:
         restore(decoder)
         if self.graphs is not None and len(decoder.layers):
             cache = functools.partial(StaticCache, self.graphs)
-            return TorchDecoder(decoder, name, read_layers, self.frees, cache, StaticSession)
-        return TorchDecoder(decoder, name, read_layers, self.frees)
+            return TorchDecoder(decoder, read_layers, self.frees, cache, StaticSession)
+        return TorchDecoder(decoder, read_layers, self.frees)
 
     def _encoder(self, encoder: Any) -> AnyEncoder:
         restore(encoder)
+        if not runs_encoder(encoder):
+            return StockEncoder(encoder)
         if self.graphs is not None:
             return StaticEncoder(self.graphs, encoder, self.frees)
         return EncoderWeights(encoder, self.frees)
@@ -123,19 +124,20 @@ class NativeBackend(Backend):
     def _decoder(
         self, decoder: Any, name: str, read_layers: Sequence[int], encoder: Any
     ) -> AnyDecoder:
-        check_stack(decoder, name)
         if self._leaves_to_torch(decoder, f"{name}: the decoder"):
             return super()._decoder(decoder, name, read_layers, encoder)
         stack = self.once(("stack", decoder), lambda: self._pack(decoder, encoder))
+        restore(decoder)  # what is not packed, as untied embeddings
         return NativeDecoder(decoder, stack, self.linear, read_layers)
 
     def _encoder(self, encoder: Any) -> AnyEncoder:
-        if not runs_encoder(encoder):
+        if not runs_encoder(encoder) or self._leaves_to_torch(
+            layers := EncoderSource(encoder), "an encoder"
+        ):
             return super()._encoder(encoder)
-        layers = EncoderSource.of(encoder)
-        if self._leaves_to_torch(layers, "an encoder"):
-            return super()._encoder(encoder)
-        return NativeEncoder(encoder, self._pack(layers))
+        stack = self._pack(layers)
+        restore(encoder)
+        return NativeEncoder(encoder, stack)
 
     def packing(self, number_format: str) -> Backend:
         return NativeBackend(self.library, number_format, self.frees, self._once)

@@ -7,7 +7,6 @@ and values fused into one product) and run over [cached prefix + block].
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,37 +15,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .eager.attention import additive, attend
-from .eager.linear import Linear
-from .eager.norm import Norm
-from .eager.packed_heads import PackedHeads
-from .eager.parts import check_stack
-from .eager.vocabulary import vocabulary_product
+from .eager.linear import Layer, Linear, PackedHeads, norm_of
 from .session import Embedding, Session
 from .state import Layout
 
 
-class _Layer:
+class _Layer(Layer):
     """The weights of one decoder layer, as products to call."""
 
-    def __init__(self, layer: Any, free_unpacked: bool) -> None:
-        of = functools.partial(Linear.of, free_unpacked=free_unpacked)
-        self.pre_norm = layer.normalize_before
-        self.heads = layer.self_attn.num_heads
-        attention = layer.self_attn
-        self.qkv = of(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.out = of(attention.out_proj)
+    def __init__(self, layer: Any, free_unpacked: bool | None) -> None:
+        super().__init__(layer, free_unpacked)
         attention = layer.encoder_attn
         self.crosses = attention is not None
         if self.crosses:
-            self.cross_query = of(attention.q_proj)
-            self.cross_key_value = of(attention.k_proj, attention.v_proj)
-            self.cross_out = of(attention.out_proj)
-            self.cross_norm = Norm(layer.encoder_attn_layer_norm)
-        self.fc1 = of(layer.fc1)
-        self.fc2 = of(layer.fc2)
-        self.activation = layer.activation_fn
-        self.self_norm = Norm(layer.self_attn_layer_norm)
-        self.final_norm = Norm(layer.final_layer_norm)
+            self.cross_query = self.of(attention.q_proj)
+            self.cross_key_value = self.of(attention.k_proj, attention.v_proj)
+            self.cross_out = self.of(attention.out_proj)
+            self.cross_norm = norm_of(layer.encoder_attn_layer_norm)
 
     def read_source(self, source: Tensor) -> Tensor | None:
         """Keys and values [2, B, H, S, D] of the encoder's output [B, S, C]; None for a layer that
@@ -82,14 +67,6 @@ class _Layer:
         query = self.cross_query(x).unflatten(2, (self.heads, -1))
         x = residual + self.cross_out(attend(query, cross[0], cross[1], mask))
         return x if self.pre_norm else self.cross_norm(x)
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """The third sublayer, with its residual and norm."""
-        residual = x
-        if self.pre_norm:
-            x = self.final_norm(x)
-        x = residual + self.fc2(self.fc1.activated(x, self.activation))
-        return x if self.pre_norm else self.final_norm(x)
 
 
 def layer_bytes(decoder: Any) -> int:
@@ -184,27 +161,28 @@ class TorchDecoder:
 
     Args:
         decoder: fairseq ``TransformerDecoder`` or any module with its attributes.
-        name: what to call the model in errors, e.g. ``--path verifier.pt``.
         read_layers: layers, counted from 1, whose hidden states a session keeps, side by side; the
             last layer's have passed the final norm.
-        free_unpacked: free the decoder's weights that were packed, as ``Linear.of``.
+        free_unpacked: of the decoder's weights, as ``Linear.of``.
         cache, session: make a batch's ``KVCache`` and ``TorchSession``.
     """
 
     def __init__(
         self,
         decoder: Any,
-        name: str,
         read_layers: Sequence[int] = (),
-        free_unpacked: bool = False,
+        free_unpacked: bool | None = False,
         cache: Callable[[int, int, int], KVCache] = KVCache,
         session: type[TorchSession] | None = None,
     ) -> None:
-        check_stack(decoder, name)
         self.layers = [_Layer(layer, free_unpacked) for layer in decoder.layers]
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
-        self.vocabulary = vocabulary_product(decoder, free_unpacked)
+        projection = decoder.output_projection
+        # Rows of it are looked up where embeddings are tied to it, and for a chain.
+        tied = decoder.embed_tokens.weight is projection.weight
+        frees = free_unpacked and not tied and getattr(decoder, "chain", None) is None
+        self.vocabulary = Linear.of(projection, free_unpacked=frees)
         # A blockwise model's output is that of its head 1.
         outputs = getattr(decoder, "block_heads", None)
         learned = outputs is not None and outputs.first_is_learned

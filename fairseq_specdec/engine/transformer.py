@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from .backend import TORCH, AnyDecoder, AnyEncoder, AnySession, Backend
-from .eager.parts import check_decoder
-from .eager.stored_module import restore
 from .native.decoder import NativeDecoder
 from .native.embedding import EmbeddingTables
 from .native.stack import NativeStack
@@ -54,14 +52,9 @@ class Transformer(NamedTuple):
             read_layers: decoder layers, counted from 1, whose hidden states a session keeps.
             own_encoder: read the encoder too.
         """
-        if isinstance(model.decoder, nn.Module):  # else the first layers of one that was checked
-            check_decoder(model.decoder, name)
         decoder = backend.decoder(model.decoder, name, read_layers, model.encoder)
         encode = backend.encoder(model.encoder) if own_encoder else None
-        whole = cls(encode, decoder, Embedding(model.decoder, backend.linear))
-        for part in (model.decoder, model.encoder):  # what is not packed, as untied embeddings
-            restore(part)
-        return whole
+        return cls(encode, decoder, Embedding(model.decoder, backend.linear))
 
     def open(self, encoder_out: dict[str, Any], max_len: int, widest: int) -> AnySession:
         """Begin a batch.

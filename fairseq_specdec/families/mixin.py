@@ -22,8 +22,7 @@ from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.generation_flags import check_generation_flags, sampler_of
 from fairseq_specdec.decoding.stats import DecodingStats
-from fairseq_specdec.engine.eager.packed_module import only_decodes
-from fairseq_specdec.engine.eager.stored_module import restore
+from fairseq_specdec.engine.memory import only_decodes, restore
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import WrongFileError
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of

@@ -165,13 +165,17 @@ def test_what_does_not_fit_is_refused(pair, name):
         ({"verifier_dtype": "int8"}, "packed in fp32; add verifier_dtype='fp32'|packed in fp32"),
         ({"backend": "torch"}, "packed for the native backend, and"),
         ({"keep_weights": True}, "packed for decoding alone"),
-        ({"dtype": "bf16"}, "packed for a CPU"),
     ],
 )
 def test_other_ways_to_decode_are_refused(pair, flags, message):
     with pytest.raises((ValueError, RuntimeError), match=message):
         flags = {"number_format": flags.pop("verifier_dtype", "fp32"), **flags}
         translator(pair / "fp32.pt", **flags).translate(TEXTS[0])
+
+
+def test_rounded_numbers_are_not_converted(pair):
+    with pytest.raises(RuntimeError, match="exists in int8 alone .*load the checkpoint"):
+        translator(pair / "int8.pt", number_format="int8", dtype="bf16").translate(TEXTS[0])
 
 
 def test_a_flipped_bit_is_found_on_request(pair, tmp_path):

@@ -12,10 +12,9 @@ from fairseq.models.bart import model as bart
 
 import fairseq_specdec
 from fairseq_specdec.checkpoints.verifier import Dictionaries
-from fairseq_specdec.decoding.builder import check_verifier
-from fairseq_specdec.engine.eager.encoder_source import EncoderSource
-from fairseq_specdec.engine.eager.parts import runs_encoder
+from fairseq_specdec.engine.eager.encoder import EncoderSource
 from fairseq_specdec.engine.native.stack import refusal
+from fairseq_specdec.engine.support import ENCODERS, is_decoder
 
 PAGE = pathlib.Path(fairseq_specdec.__path__[0]).parent / "docs" / "published_models.md"
 ROWS = [
@@ -86,9 +85,8 @@ def test_a_published_shape_is_decoded_natively(row, monkeypatch):
     name, arch, *shape, parameters = row
     layers, _, _, _, words = shape
     model = built(arch, flags_of(name, arch, *shape), words)
-    check_verifier(model, "--path")
-    assert runs_encoder(model.encoder)
-    source = EncoderSource.of(model.encoder)
+    assert is_decoder(model.decoder) and type(model.encoder) in ENCODERS
+    source = EncoderSource(model.encoder)
     assert refusal(source) is None and refusal(model.decoder) is None
     assert (len(source.layers), len(model.decoder.layers)) == pair(layers)
     assert model.decoder.embed_tokens.num_embeddings == pair(words)[1]

@@ -27,7 +27,7 @@ from fairseq_specdec.drafting.nar_block import likeliest, without_repeats
 from fairseq_specdec.drafting.native_block import NativeBlockSession
 from fairseq_specdec.engine.backend import Backend, choose_backend
 from fairseq_specdec.engine.eager import linear
-from fairseq_specdec.engine.eager.packed_module import PackedModule
+from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.library import load
 
 SOURCES = sentences(12, seed=21)
@@ -253,7 +253,7 @@ def test_the_products_of_states_are_freed_as_asked(free, monkeypatch):
     model = copy.deepcopy(toy_attached_drafter(updates=60))
     NarBlockDrafter(model, DraftOptions(4, PAD, EOS)).prepare(model, Backend(frees=free))
     products = model.decoder.prefix_states.project, model.decoder.mask_states.project
-    assert [isinstance(product, PackedModule) for product in products] == [free, free]
+    assert [packed_source(product) is not None for product in products] == [free, free]
 
 
 @pytest.mark.parametrize("asked, dtype", [(None, torch.bfloat16), (torch.float32, torch.float32)])

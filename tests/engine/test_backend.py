@@ -8,13 +8,7 @@ import torch
 from toy_translation import toy_model
 
 from fairseq_specdec.engine import backend
-from fairseq_specdec.engine.backend import (
-    TORCH,
-    Backend,
-    NativeBackend,
-    choose_backend,
-    quickest_format,
-)
+from fairseq_specdec.engine.backend import Backend, NativeBackend, choose_backend, quickest_format
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.torch_decoder import TorchDecoder
@@ -109,15 +103,6 @@ def test_a_stack_that_is_not_run_is_left_to_torch_alone(with_library, monkeypatc
     with caplog.at_level(logging.INFO):
         assert isinstance(native.decoder(model.decoder, "--path"), TorchDecoder)
     assert "--path: the decoder runs on the torch backend: it is of no known make" in caplog.text
-
-
-def test_parts_that_are_not_run_are_refused_on_every_backend(with_library):
-    model = toy_model("post_norm", seed=7, updates=1)
-    model.decoder.layers[0].surprise = torch.nn.Parameter(torch.ones(1))
-    native = choose_backend("auto", [toy_model()])
-    for one in (native, TORCH):
-        with pytest.raises(ValueError, match=r"decoder\.layers\.0\.surprise"):
-            one.decoder(model.decoder, "--path")
 
 
 def test_one_backend_frees_the_weights_of_all_that_it_reads(with_library):

@@ -21,7 +21,7 @@ from fairseq_specdec.decoding.generator import SpeculativeGenerator
 from fairseq_specdec.decoding.options import DecodingOptions
 from fairseq_specdec.decoding.strategies import gad
 from fairseq_specdec.engine.eager import linear
-from fairseq_specdec.engine.eager.packed_module import PackedModule
+from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.families import mixin
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
@@ -73,8 +73,8 @@ def test_models_ready_to_decode_give_their_weights_away(toy, expected, strategy,
     model = hub(toy, strategy=strategy, drafter_path=toy.d if strategy == "gad" else None)
     for _ in range(2):
         assert model.translate(expected[0], beam=1) == expected[1]
-    packed = [m for m in model.modules() if isinstance(m, PackedModule)]
-    assert bool(packed) == linear._can_prepack(torch.zeros(1, 1))
+    freed = [p for p in model.parameters() if packed_source(p)]
+    assert bool(freed) == linear._can_prepack(torch.zeros(1, 1))
     # fairseq's own search still finds its weights.
     task = TranslationTask(model.task.cfg, model.task.src_dict, model.task.tgt_dict)
     monkeypatch.setattr(model, "task", task)
@@ -82,15 +82,10 @@ def test_models_ready_to_decode_give_their_weights_away(toy, expected, strategy,
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_decoded_model_is_saved_only_with_its_weights(toy, expected, kept):
+def test_a_decoded_model_is_saved_with_its_weights(toy, expected, kept):
     model = hub(toy)
     wanted = {name: value.clone() for name, value in model.models[0].state_dict().items()}
     assert model.translate(expected[0][:2], beam=1, keep_weights=kept) == expected[1][:2]
-    if not kept:
-        if linear._can_prepack(torch.zeros(1, 1)):
-            with pytest.raises(RuntimeError, match="were freed .* decode with --keep-weights"):
-                model.models[0].state_dict()
-        return
     state = model.models[0].state_dict()
     assert all(torch.equal(state[name], value) for name, value in wanted.items())
 

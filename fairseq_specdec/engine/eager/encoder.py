@@ -1,63 +1,90 @@
-"""A fairseq Transformer encoder, with the decoder stack's products."""
+"""A fairseq Transformer encoder of text or of speech, with torch operators."""
 
-import functools
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any
 
+from fairseq.data.data_utils import lengths_to_padding_mask
+from fairseq.models.speech_to_text.s2t_transformer import S2TTransformerEncoder
 from torch import Tensor
 
 from .attention import additive, attend
-from .encoder_source import EncoderSource
-from .linear import Linear
-from .norm import Norm
-from .parts import runs_encoder
+from .linear import Layer
+
+Subsample = Callable[[Tensor, Tensor], Tensor]
 
 
-class _Layer:
-    """The weights of one encoder layer, as products to call."""
+class EncoderSource:
+    """An encoder's layers, and what comes before them.
 
-    def __init__(self, layer: Any, free_unpacked: bool) -> None:
-        of = functools.partial(Linear.of, free_unpacked=free_unpacked)
-        attention = layer.self_attn
-        self.pre_norm = layer.normalize_before
-        self.heads = attention.num_heads
-        self.qkv = of(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.out = of(attention.out_proj)
-        self.fc1 = of(layer.fc1)
-        self.fc2 = of(layer.fc2)
-        self.activation = layer.activation_fn
-        self.self_norm = Norm(layer.self_attn_layer_norm)
-        self.final_norm = Norm(layer.final_layer_norm)
+    Attributes:
+        layers: fairseq's encoder layers, in a list of modules.
+        layer_norm: after the last one, or None.
+        pad: of text, its padding token; None of speech.
 
-    def run(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        residual = x
-        if self.pre_norm:
-            x = self.self_norm(x)
-        query, key, value = self.qkv(x).unflatten(2, (3, self.heads, -1)).unbind(2)
-        x = residual + self.out(attend(query, key.transpose(1, 2), value.transpose(1, 2), mask))
-        if not self.pre_norm:
-            x = self.self_norm(x)
-        residual = x
-        if self.pre_norm:
-            x = self.final_norm(x)
-        x = residual + self.fc2(self.fc1.activated(x, self.activation))
-        return x if self.pre_norm else self.final_norm(x)
+    Args:
+        encoder: of text or of speech, of a class in ``support.ENCODERS``.
+        subsample: instead of the code of an encoder of speech: gives [B, S, C] of frames float
+            [B, T, F] and their lengths long [B].
+    """
+
+    def __init__(self, encoder: Any, subsample: Subsample | None = None) -> None:
+        self.encoder = encoder
+        speech = isinstance(encoder, S2TTransformerEncoder)
+        self.layers = encoder.transformer_layers if speech else encoder.layers
+        self.layer_norm = encoder.layer_norm
+        self.pad: int | None = None if speech else encoder.padding_idx
+        self.subsample = subsample or self._subsampled
+
+    def _subsampled(self, frames: Tensor, lengths: Tensor) -> Tensor:
+        x: Tensor = self.encoder.subsample(frames, lengths)[0]
+        return x.transpose(0, 1)
+
+    def embed(self, net_input: dict[str, Any], padded: bool | None) -> tuple[Tensor, Tensor | None]:
+        """The first layer's input [B, S, C], and bool [B, S], True at padding, or None where there
+        is none. ``padded``: whether there is some, where that is known.
+
+        Text is zero at padding, as fairseq has it. Frames of speech at the end of a sentence see
+        the padding after it, through the second convolution (Wang et al. 2020, fairseq S2T): that
+        is stock's result for the batch, and not that of the sentence alone.
+        """
+        encoder, tokens = self.encoder, net_input["src_tokens"]
+        if self.pad is None:
+            lengths = net_input["src_lengths"]
+            x = encoder.embed_scale * self.subsample(tokens, lengths)
+            padding = lengths_to_padding_mask(encoder.subsample.get_out_seq_lens_tensor(lengths))
+            x = x + encoder.embed_positions(padding)
+            # Another model of an ensemble may subsample to another length: ``padded`` is moot.
+            return x, padding if bool(padding.any()) else None
+        x, _ = encoder.forward_embedding(tokens)
+        hidden = self.padding(tokens, padded)
+        return x if hidden is None else x.masked_fill(hidden.unsqueeze(2), 0.0), hidden
+
+    def padding(self, tokens: Tensor, padded: bool | None) -> Tensor | None:
+        """Of text, as ``embed`` gives it."""
+        padding = tokens.eq(self.pad).contiguous()  # type: ignore[arg-type]
+        return padding if (bool(padding.any()) if padded is None else padded) else None
+
+    @staticmethod
+    def output(x: Tensor, padding: Tensor | None) -> dict[str, Any]:
+        """fairseq's encoder output, as far as decoding reads it, of [B, S, C]."""
+        masks = [] if padding is None else [padding]
+        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}
 
 
 class EncoderWeights:
     """Encodes batches; nothing of it changes.
 
-    Encoders with a part that is not run here are called as they are.
-
     Args:
-        free_unpacked: free the encoder's weights that were packed, as ``Linear.of``.
+        encoder: one that the engine runs (``support.runs_encoder``).
+        free_unpacked: of the encoder's weights, as ``Linear.of``.
     """
 
-    def __init__(self, encoder: Any, free_unpacked: bool = False) -> None:
+    def __init__(self, encoder: Any, free_unpacked: bool | None = False) -> None:
         self.encoder = encoder
-        self.layers: list[_Layer] | None = None
-        if runs_encoder(encoder):
-            self.source = EncoderSource.of(encoder)
-            self.layers = [_Layer(layer, free_unpacked) for layer in self.source.layers]
+        self.source = EncoderSource(encoder)
+        self.layers = [Layer(layer, free_unpacked) for layer in self.source.layers]
 
     def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:
         """Encode.
@@ -70,20 +97,13 @@ class EncoderWeights:
             ``encoder_out``: list of one [S, B, C]; ``encoder_padding_mask``: list of one bool
             [B, S], True at padding, or empty where there is none; as fairseq's encoders give them.
         """
-        if self.layers is None:
-            out: dict[str, Any] = self.encoder.forward_torchscript(net_input)
-            masks = out["encoder_padding_mask"]
-            if padded is None and len(masks) > 0:
-                padded = bool(masks[0].any())
-            return out if padded else dict(out, encoder_padding_mask=[])
         return self.source.output(*self.states(net_input, padded))
 
     def states(
         self, net_input: dict[str, Any], padded: bool | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The last layer's [B, S, C], and bool [B, S], True at padding, or None where there is
-        none. Arguments as for a call."""
-        assert self.layers is not None
+        """The last layer's [B, S, C], and the padding as ``EncoderSource.embed`` gives it.
+        Arguments as for a call."""
         x, padding = self.source.embed(net_input, padded)
         mask = None
         if padding is not None:
@@ -91,7 +111,30 @@ class EncoderWeights:
             if padding.is_cuda:
                 mask = additive(mask, x)
         for layer in self.layers:
-            x = layer.run(x, mask)
-        if self.source.layer_norm is not None:
-            x = self.source.layer_norm(x)
-        return x, padding
+            x = layer.feed_forward(_attended(layer, x, mask))
+        return x if self.source.layer_norm is None else self.source.layer_norm(x), padding
+
+
+def _attended(layer: Layer, x: Tensor, mask: Tensor | None) -> Tensor:
+    """The first sublayer, with its residual and norm."""
+    residual = x
+    if layer.pre_norm:
+        x = layer.self_norm(x)
+    query, key, value = layer.qkv(x).unflatten(2, (3, layer.heads, -1)).unbind(2)
+    x = residual + layer.out(attend(query, key.transpose(1, 2), value.transpose(1, 2), mask))
+    return x if layer.pre_norm else layer.self_norm(x)
+
+
+class StockEncoder:
+    """An encoder with a part that is not run here, called as it is."""
+
+    def __init__(self, encoder: Any) -> None:
+        self.encoder = encoder
+
+    def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:
+        """As ``EncoderWeights``."""
+        out: dict[str, Any] = self.encoder.forward_torchscript(net_input)
+        masks = out["encoder_padding_mask"]
+        if padded is None and len(masks) > 0:
+            padded = bool(masks[0].any())
+        return out if padded else dict(out, encoder_padding_mask=[])

@@ -1,14 +1,16 @@
-"""Matrix products of the torch backend."""
+"""Products and norms of the torch backend, read from a model's modules."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .packed_module import PackedModule, give_back_freed_memory, packed_product_of
+from ..memory import give_back_freed_memory, joined, product_of, replace
 
 PACKED_FROM = 2**17
 """Numbers in a weight from which on even one row is as fast packed (256 x 512: 16 us for 15; 768 x
@@ -36,41 +38,40 @@ class Linear:
     Args:
         weight: [out, in].
         bias: [out] or None.
+        packs: repack it where that pays.
     """
 
     rows: Callable[[Tensor], Tensor] | None = None  # no embedding is looked up in it
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, packs: bool = True) -> None:
         weight = weight.detach()
         self.size = weight.size(0)
         self.bias = None if bias is None else bias.detach()
-        self.packed = weight.numel() >= PACKED_FROM and _can_prepack(weight)
+        self.packed = packs and weight.numel() >= PACKED_FROM and _can_prepack(weight)
         if self.packed:
             # The row count is a hint for the layout, not a limit.
             weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)
         self.weight = weight
 
     @classmethod
-    def of(cls, *modules: nn.Module, free_unpacked: bool = False) -> Linear:
+    def of(cls, *modules: Any, free_unpacked: bool | None = False) -> Linear:
         """One product for several nn.Linear of the same input, outputs side by side.
 
         Args:
             modules: read now.
             free_unpacked: free the modules' own weights where they were packed. Reading a module's
-                weight afterwards unpacks it (``PackedModule``).
+                weight afterwards unpacks it (``HeldWeight``). None to pack nothing.
         """
-        home = packed_product_of(modules)
+        home = product_of(modules)
         if isinstance(home, cls):
             return home
-        weights: list[Tensor] = [m.weight.detach() for m in modules]  # type: ignore[misc,operator]
-        weight = torch.cat(weights) if len(weights) > 1 else weights[0]  # one alone needs no copy
-        biases: list[Tensor] = [m.bias for m in modules if m.bias is not None]  # type: ignore
-        if biases and len(biases) != len(modules):
-            raise ValueError("projections of one attention, some with and some without bias")
-        product = cls(weight, torch.cat(biases) if biases else None)
+        weight = joined([module.weight for module in modules])
+        assert weight is not None
+        bias = joined([module.bias for module in modules])
+        product = cls(weight, bias, packs=free_unpacked is not None)
         if free_unpacked and product.packed:
-            PackedModule.replace(modules, product)
-            del weights, weight
+            replace(modules, product)
+            del weight
             give_back_freed_memory()
         return product
 
@@ -92,3 +93,63 @@ class Linear:
             x, self.weight, self.bias, "none", [], ""
         )
         return product
+
+
+def norm_of(module: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
+    """A norm for inference; to call its module takes twice the time for a few rows."""
+    return functools.partial(
+        torch.layer_norm, normalized_shape=module.normalized_shape, eps=module.eps,
+        weight=module.weight.detach(), bias=module.bias.detach(),
+    )  # fmt: skip
+
+
+class Layer:
+    """The weights of an encoder layer, as products to call; those that a decoder layer has too.
+    ``free_unpacked``: as ``Linear.of``."""
+
+    def __init__(self, layer: Any, free_unpacked: bool | None) -> None:
+        self.of = functools.partial(Linear.of, free_unpacked=free_unpacked)
+        attention = layer.self_attn
+        self.pre_norm, self.heads = layer.normalize_before, attention.num_heads
+        self.qkv = self.of(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = self.of(attention.out_proj)
+        self.fc1, self.fc2 = self.of(layer.fc1), self.of(layer.fc2)
+        self.activation = layer.activation_fn
+        self.self_norm = norm_of(layer.self_attn_layer_norm)
+        self.final_norm = norm_of(layer.final_layer_norm)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """The last sublayer, with its residual and norm."""
+        residual = x
+        if self.pre_norm:
+            x = self.final_norm(x)
+        x = residual + self.fc2(self.fc1.activated(x, self.activation))
+        return x if self.pre_norm else self.final_norm(x)
+
+
+class PackedHeads:
+    """Heads ``first`` .. ``last`` of a ``BlockHeads``, packed for this CPU.
+
+    Args:
+        first, last: numbers of learned heads.
+        linear: makes a product of a weight and a bias.
+    """
+
+    def __init__(
+        self,
+        heads: Any,
+        first: int,
+        last: int,
+        linear: Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]] = Linear,
+    ) -> None:
+        self.activation = heads.activation
+        rows = heads.rows(first, last)
+        self.hidden = linear(heads.hidden.weight, heads.hidden.bias)
+        self.output = linear(heads.output.weight[rows], heads.output.bias[rows])
+        self.count = last - first + 1
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """[.., C] decoder features to [.., n, C], ready for the vocabulary projection."""
+        x = self.output(self.activation(self.hidden(features)))
+        heads: Tensor = x.unflatten(-1, (self.count, features.size(-1)))
+        return features.unsqueeze(-2) + heads

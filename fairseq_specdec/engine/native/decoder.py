@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..eager.packed_heads import PackedHeads
+from ..eager.linear import PackedHeads
 from ..session import Embedding, Session
 from ..state import Layout
 from .pointers import pointer

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..eager.packed_module import PackedModule
+from ..memory import packed_source
 from .linear import NativeLinear, floats
 from .pointers import pointer
 from .structures import Embedding
@@ -29,7 +29,8 @@ class EmbeddingTables:
             return None
         if not isinstance(table, nn.Embedding) or table.max_norm is not None:
             return None
-        home = table._packed.product if isinstance(table, PackedModule) else None
+        held = packed_source(table)
+        home = None if held is None else held.product
         tokens = home if isinstance(home, NativeLinear) else floats(table.weight)
         return cls(tokens, float(decoder.embed_scale))
 

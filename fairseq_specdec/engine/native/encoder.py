@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from ..eager.encoder_source import EncoderSource
+from ..eager.encoder import EncoderSource
 from .pointers import pointer
 from .speech import NativeSubsampler
 from .stack import NativeStack
@@ -17,7 +17,7 @@ class NativeEncoder:
         subsampler = getattr(encoder, "subsample", None)
         if subsampler is not None:
             subsampler = NativeSubsampler(stack.library, subsampler, stack.number_format)
-        self.source = EncoderSource.of(encoder, subsampler)
+        self.source = EncoderSource(encoder, subsampler)
         self.stack = stack
 
     def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..eager.packed_module import packed_product_of
-from ..eager.stored_module import stored_numbers
+from ..memory import joined, numbers, product_of
 from ..number_formats import NUMBER_FORMATS, PACKED
 from .library import Library
 from .pointers import pointer
@@ -141,7 +140,7 @@ class NativeLinear:
     def of(cls, library: Library, modules: tuple[Any, ...], number_format: str) -> NativeLinear:
         """One product for several nn.Linear of the same input, outputs side by side; the one that
         holds their weights, where there is one."""
-        home = packed_product_of(modules)
+        home = product_of(modules)
         for each in (home, getattr(home, "rounded", None)):
             if isinstance(each, cls) and each._serves(library, modules, number_format):
                 return each
@@ -196,8 +195,9 @@ class NativeLinear:
         """
         if not self.exact:
             raise RuntimeError(
-                f"this weight exists in {self.number_format} alone (--verifier-dtype or "
-                "--drafter-dtype), since its model was only to decode; load the checkpoint again"
+                f"this weight exists in {self.number_format} alone (--verifier-dtype, "
+                "--drafter-dtype or specdec-convert pack), since its model was only to decode; "
+                "load the checkpoint again, or decode with --keep-weights"
             )
         return self._look_up(torch.arange(self.size))
 
@@ -220,20 +220,6 @@ class NativeLinear:
 
 def side_by_side(*modules: Any) -> tuple[Tensor, Tensor | None]:
     """(weight [sum of outputs, in], bias or None) of several nn.Linear of the same input."""
-    weight = joined([stored_numbers(module) for module in modules])
+    weight = joined([numbers(module.weight) for module in modules])
     assert weight is not None
     return weight, joined([module.bias for module in modules])
-
-
-def joined(tensors: list[Tensor | None]) -> Tensor | None:
-    """One below the other; None of nothing but None.
-
-    Raises:
-        ValueError: some are None.
-    """
-    parts = [tensor.detach() for tensor in tensors if tensor is not None]
-    if parts and len(parts) != len(tensors):
-        raise ValueError("projections of one attention, some with and some without bias")
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return torch.cat(parts)

@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..eager.packed_module import PackedModule, packed_product_of
-from ..eager.stored_module import StoredModule
+from ..memory import joined, packed_source, product_of, replace
 from ..number_formats import PACKED
 from .library import ENVIRONMENT, Library, load, why_not
-from .linear import PARTS, STORED_AS, NativeLinear, floats, joined
+from .linear import PARTS, STORED_AS, NativeLinear, floats
 
 KEY = "specdec_packed"  # in the checkpoint
 VERSION = 1  # of what is stored, the layout of each variant included
@@ -27,8 +26,8 @@ def packed(model: nn.Module, library: Library, number_format: str) -> dict[str, 
     slices: dict[Any, dict[int, list[str]]] = {}
     finite: dict[Any, dict[int, bool]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
-        if isinstance(module, PackedModule):
-            held = module._packed
+        held = packed_source(module)
+        if held is not None:
             slices.setdefault(held.product, {}).setdefault(held.rows.start, []).append(name)
             finite.setdefault(held.product, {})[held.rows.start] = held.finite
     matrices = []
@@ -160,8 +159,8 @@ def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_for
         bias=_bias(firsts) if each["biased"] else None, dtype=torch.float32,
         packed_as=number_format,
     )  # fmt: skip
-    if isinstance(firsts[0], PackedModule):
-        home = packed_product_of(tuple(firsts))
+    if packed_source(firsts[0]) is not None:
+        home = product_of(firsts)
         if not isinstance(home, NativeLinear) or home.rounded or each["number_format"] == "fp32":
             raise ValueError("modules that hold a weight twice")
         home.rounded = product
@@ -171,9 +170,10 @@ def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_for
     if len(set(wanted)) != len(wanted) or len(others) != len(firsts) - 1:
         raise ValueError("modules that hold a weight twice")
     looked_up = not each["exact"] and any(isinstance(one, nn.Embedding) for one in wanted)
-    if looked_up or not all(isinstance(one, StoredModule) for one in wanted):
+    sources = [getattr(one.weight, "source", None) for one in wanted]
+    if looked_up or not all(isinstance(each, Tensor) for each in sources):
         raise ValueError("modules that hold no such weight")
-    PackedModule.replace(firsts, product, tied, each["finite"])
+    replace(firsts, product, tied, each["finite"])
 
 
 def _shape(module: Any) -> Any:
@@ -188,9 +188,8 @@ def _bias(modules: list[Any]) -> Tensor | None:
 
 def number_format_of(model: nn.Module) -> str | None:
     """That a model's weights were packed in by ``specdec-convert pack``; None of others."""
-    for module in model.modules():
-        if isinstance(module, PackedModule):
-            packed_as: str | None = getattr(module._packed.product, "packed_as", None)
-            if packed_as is not None:
-                return packed_as
+    for held in map(packed_source, model.parameters()):
+        packed_as: str | None = None if held is None else getattr(held.product, "packed_as", None)
+        if packed_as is not None:
+            return packed_as
     return None

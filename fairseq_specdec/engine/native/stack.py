@@ -10,8 +10,7 @@ import torch
 from fairseq import utils
 from torch import Tensor, nn
 
-from ..eager.packed_module import PackedModule, give_back_freed_memory
-from ..eager.stored_module import stored_numbers
+from ..memory import give_back_freed_memory, numbers, packed_source, replace
 from .library import Library
 from .linear import NativeLinear, floats
 from .pointers import pointer
@@ -70,6 +69,11 @@ def refusal(stack: Any) -> str | None:
     }
     if len(same) > 1:
         return "its layers differ in size or parts"
+    narrow = getattr(stack, "project_out_dim", None)
+    words = getattr(stack, "output_projection", None)
+    width = layers[0].self_attn.embed_dim if narrow is None else narrow.out_features
+    if words is not None and words.in_features != width:  # it would read foreign memory
+        return f"its vocabulary reads {words.in_features} numbers and gets {width}"
     return None
 
 
@@ -162,7 +166,7 @@ class NativeStack:
     def _matrix(self, layer: int, part: int, *modules: Any) -> None:
         product = self._product(layer, part, modules)
         if self.frees:
-            PackedModule.replace(modules, product)
+            replace(modules, product)
 
     def _product(self, layer: int, part: int, modules: Any) -> NativeLinear:
         product = NativeLinear.of(self.library, modules, self.number_format)
@@ -178,17 +182,17 @@ class NativeStack:
         rows, if they are exact, else those of a packed table."""
         projection = decoder.output_projection
         product = self._product(0, _VOCABULARY, (projection,))
-        if not self.frees or isinstance(projection, PackedModule):
+        if not self.frees or packed_source(projection) is not None:
             return product.size
         tables = {decoder.embed_tokens, getattr(encoder, "embed_tokens", None)}
         weight = projection._parameters["weight"]
         tied = [t for t in tables if t is not None and t._parameters.get("weight") is weight]
         if not product.exact and (tied or getattr(decoder, "chain", None) is not None):
-            rounded, numbers = product, stored_numbers(projection)
-            product = NativeLinear(self.library, numbers, None, "fp32", weight.dtype)
+            rounded = product
+            product = NativeLinear(self.library, numbers(weight), None, "fp32", weight.dtype)
             product.rounded = rounded
         if all(table.max_norm is None for table in tied):  # else a look-up changes the weight
-            PackedModule.replace([projection], product, tied)
+            replace([projection], product, tied)
         return product.size
 
     def _norm(self, layer: int, part: int, norm: nn.LayerNorm) -> None:

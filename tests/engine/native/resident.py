@@ -17,7 +17,7 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.builder import build_generator
-from fairseq_specdec.engine.eager.packed_module import give_back_freed_memory
+from fairseq_specdec.engine.memory import give_back_freed_memory
 
 
 def resident():

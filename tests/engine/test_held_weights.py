@@ -1,0 +1,275 @@
+"""Weights that are held in a checkpoint's file, or packed in the engine: what else uses a model
+sees no difference."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+from toy_hypotheses import chain_layout
+from toy_strategies import decode, flags, make_generator, stock, tokens, toys
+from toy_translation import assert_diverse, make_sample, sentences, toy_model
+
+from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.engine.backend import Backend, NativeBackend
+from fairseq_specdec.engine.eager import linear
+from fairseq_specdec.engine.eager.linear import Linear
+from fairseq_specdec.engine.memory import HeldWeight, not_finite, packed_source, restore, store
+from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.torch_decoder import TorchDecoder
+from fairseq_specdec.engine.transformer import Transformer
+
+packs = pytest.mark.skipif(
+    not linear._can_prepack(torch.zeros(1, 1)), reason="this torch packs nothing"
+)
+
+
+@pytest.fixture
+def everything_packed(monkeypatch):
+    monkeypatch.setattr(linear, "PACKED_FROM", 0)
+
+
+class Tied(nn.Module):
+    """An embedding tied to a projection, and another product."""
+
+    def __init__(self, dtype=torch.float32, tied=True):
+        super().__init__()
+        torch.manual_seed(5)
+        self.embed_tokens = nn.Embedding(12, 6)
+        self.output_projection = nn.Linear(6, 12, bias=False)
+        if tied:
+            self.output_projection.weight = self.embed_tokens.weight
+        self.inner = nn.Linear(6, 6)
+        self.to(dtype)
+
+    def forward(self, ids):
+        return self.output_projection(self.inner(self.embed_tokens(ids)))
+
+
+SENTENCES = sentences(5, seed=11)
+TOKENS = torch.randint(4, 20, (5, 3), generator=torch.Generator().manual_seed(1))
+CHAIN = chain_layout([0] * 5, 3)
+IDS = torch.tensor([[3, 1], [0, 11]])
+
+
+def in_file(dtype=torch.float16):
+    """(a model whose weights are those of a file in this format, the same model in float32, the
+    file's)."""
+    saved, model, plain = Tied(dtype), Tied(), Tied()
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    store(model)
+    model.load_state_dict(saved.state_dict())
+    plain.load_state_dict(saved.state_dict())
+    return model, plain, saved
+
+
+def in_products():
+    """(a model whose weights are packed where they can be, the same model)."""
+    plain = Tied(tied=False)
+    model = copy.deepcopy(plain)
+    for module in (model.inner, model.output_projection):
+        Linear.of(module, free_unpacked=True)
+    return model, plain
+
+
+def held(*modules):
+    return [type(module.weight) is HeldWeight for module in modules]
+
+
+def all_held(model):
+    return held(model.embed_tokens, model.output_projection, model.inner)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_weights_are_those_of_the_file(dtype):
+    model, plain, saved = in_file(dtype)
+    assert all_held(model) == [True] * 3
+    assert model.inner.weight.source.data_ptr() == saved.inner.weight.data_ptr()
+    assert model.embed_tokens.weight is model.output_projection.weight
+    for mine, wanted in zip(model.parameters(), plain.parameters()):
+        assert torch.equal(mine, wanted) and mine.dtype == torch.float32
+    assert torch.equal(model(IDS), plain(IDS))
+    assert not_finite(model) is None
+    restore(model)
+    assert all_held(model) == [False] * 3
+    assert model.embed_tokens.weight is model.output_projection.weight
+    assert torch.equal(model(IDS), plain(IDS))
+    assert model.inner.weight.data_ptr() != saved.inner.weight.data_ptr()
+
+
+def pickled(model):
+    stream = io.BytesIO()
+    torch.save(model, stream)
+    stream.seek(0)
+    return torch.load(stream, weights_only=False)
+
+
+def changed(model):
+    with torch.no_grad():
+        model.inner.weight.mul_(2.0)
+        model.embed_tokens.weight.data[3] = 1.0
+        model.output_projection.weight[4] = 0.5
+
+
+USES = {
+    "save": lambda model: model.state_dict(),
+    "copy": copy.deepcopy,
+    "pickle": pickled,
+    "double": lambda model: model.double(),
+    "half": lambda model: model.half(),
+    "write": changed,
+    "load": lambda model: model.load_state_dict(
+        {name: 2 * each for name, each in Tied(tied=False).state_dict().items()}
+    ),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("where", ["file", pytest.param("products", marks=packs)])
+def test_what_needs_the_weights_has_them(use, where, everything_packed):
+    model, plain = in_file()[:2] if where == "file" else in_products()
+    ties = plain.embed_tokens.weight is plain.output_projection.weight
+    for used, wanted in ((USES[use](model), USES[use](plain)), (model, plain)):
+        if isinstance(wanted, nn.Module):
+            assert (used.embed_tokens.weight is used.output_projection.weight) == ties
+            used, wanted = used.state_dict(), wanted.state_dict()
+        if isinstance(wanted, dict):
+            assert list(used) == list(wanted)
+            for name in used:
+                assert torch.equal(used[name], wanted[name]), name
+                assert used[name].dtype == wanted[name].dtype
+
+
+def test_moving_to_where_it_is_changes_nothing():
+    model, _, _ = in_file()
+    model.to(device="cpu", dtype=torch.float32).float().cpu().eval().requires_grad_(False)
+    assert all_held(model) == [True] * 3
+    assert sum(each.numel() for each in model.parameters()) == 12 * 6 + 6 * 6 + 6
+
+
+def test_misfits_are_named_as_ever():
+    saved = Tied().state_dict()
+    del saved["embed_tokens.weight"], saved["output_projection.weight"]
+    saved["inner.weight"] = torch.zeros(6, 5)
+    saved["inner.more"] = torch.zeros(1)
+    messages = []
+    for make in (lambda model: model, lambda model: store(model) or model):
+        with pytest.raises(RuntimeError) as raised:
+            make(Tied()).load_state_dict(saved)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1] and "size mismatch for inner.weight" in messages[0]
+
+
+def test_an_embedding_that_limits_its_norms_does_so():
+    saved = nn.Embedding(3, 2, max_norm=0.1)
+    model = copy.deepcopy(saved)
+    store(model)
+    model.load_state_dict(saved.state_dict())
+    ids = torch.tensor([2, 0])
+    assert torch.equal(model(ids), saved(ids))
+
+
+# --- packed
+
+
+@packs
+def test_weights_are_freed_and_read_back(everything_packed):
+    torch.manual_seed(3)
+    modules = [nn.Linear(24, size) for size in (16, 8, 40)]
+    before = copy.deepcopy(modules)
+    Linear.of(*modules)
+    assert held(*modules) == [False] * 3
+    product = Linear.of(*modules, free_unpacked=True)
+    assert held(*modules) == [True] * 3 and product.packed
+    x = torch.randn(5, 24)
+    for module, old in zip(modules, before):
+        assert torch.equal(module.weight, old.weight) and torch.equal(module(x), old(x))
+        with torch._C.DisableTorchFunctionSubclass():
+            assert module.weight.untyped_storage().nbytes() == 4  # one number
+    wanted = torch.cat([old(x) for old in before], 1).detach()
+    torch.testing.assert_close(product(x), wanted)
+    assert Linear.of(*modules) is product
+    for others in (modules[:1], modules[:2], modules[1:], modules[::-1]):
+        other = Linear.of(*others, free_unpacked=True)
+        assert other is not product
+        torch.testing.assert_close(other(x), torch.cat([m(x) for m in others], 1).detach())
+
+
+@packs
+@pytest.mark.parametrize("why", ["", "tied", "a chain"])
+def test_a_vocabulary_that_is_looked_up_stays(why, everything_packed):
+    decoder = Tied(tied=why == "tied")
+    if why == "a chain":
+        decoder.chain = nn.Identity()
+    decoder.layers, decoder.embed_dim = nn.ModuleList(), 6
+    decoder.layer_norm = decoder.project_out_dim = None
+    TorchDecoder(decoder, free_unpacked=True)
+    assert held(decoder.embed_tokens, decoder.output_projection) == [False, not why]
+
+
+@packs
+def test_small_fp32_products_keep_their_weight(monkeypatch):
+    monkeypatch.setattr(linear, "PACKED_FROM", 24 * 16 + 1)
+    small, large = nn.Linear(24, 16), nn.Linear(24, 17)
+    assert [Linear.of(m, free_unpacked=True).packed for m in (small, large)] == [False, True]
+    assert held(small, large) == [False, True]
+
+
+@packs
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize("case", ["greedy", "gad-attached", "blockwise", "bild-early-exit"])
+def test_released_models_decode_as_before_in_both_engines(case, backend, everything_packed):
+    """fairseq's attention reads weights past ``forward``; it must find them."""
+    models = [copy.deepcopy(toys(case).verifier())]
+    size = sum(p.numel() for p in models[0].parameters())
+    sample, args = make_sample(sentences(12, seed=77)), flags(max_len_b=20)
+    wanted = tokens(stock(models, sample, args))
+    assert_diverse(wanted)
+    traced = Overrides(keep_trace=True)
+    generator = make_generator(
+        case, args, models, free_unpacked=True, overrides=traced, backend=backend
+    )
+    outputs = decode(generator, sample)
+    assert tokens(outputs) == wanted
+    for facts in (part for hypothesis in outputs for part in [hypothesis, *hypothesis["history"]]):
+        tensors = [value for value in facts.values() if torch.is_tensor(value)]
+        assert tensors and not any(tensor.is_inference() for tensor in tensors)
+    layers = [m for n, m in models[0].named_modules() if type(m) is nn.Linear and ".layers." in n]
+    assert all(map(packed_source, layers)) and len(layers) >= 2 * 6 + 2 * 10
+    assert sum(p.numel() for p in models[0].parameters()) == size
+    assert tokens(stock(models, sample, args)) == wanted
+    generator.refresh()
+    assert tokens(decode(generator, sample)) == wanted
+    again = make_generator(case, args, models, free_unpacked=True, backend=backend)
+    assert tokens(decode(again, sample)) == wanted
+
+
+@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8", "int7"])
+@pytest.mark.parametrize("shape", ["pre_norm", "separate_embeddings"])
+def test_they_are_packed_to_the_same_bits(shape, number_format):
+    """Freed or not; torch's engine has them in float32."""
+    loaded = library.load()
+    if loaded is None:
+        pytest.skip(library.why_not())
+    saved = {name: each.half() for name, each in toy_model(shape).state_dict().items()}
+    sample, results = make_sample(SENTENCES), []
+    backends = [NativeBackend(loaded, number_format, frees=free) for free in (False, True)]
+    backends += [Backend()] if number_format == "fp32" else []
+    for backend in backends:
+        for stores in (False, True):
+            model = copy.deepcopy(toy_model(shape))
+            if stores:
+                store(model)
+            model.load_state_dict(saved)
+            weights = Transformer.read(model, "", backend)
+            with torch.no_grad():
+                out = weights.encode(sample["net_input"])
+                session = weights.open(out, 20, 8)
+                logits = session.logits(session.run(TOKENS, CHAIN))
+            results.append((out["encoder_out"][0], logits))
+            left = [each for each in model.parameters() if type(each) is HeldWeight]
+            assert all(map(packed_source, left))
+            assert bool(left) == (backend.frees and backend.name == "native")
+        assert all(map(torch.equal, *results[-2:]))
