@@ -239,25 +239,19 @@ def _changed(stack: nn.Module) -> str | None:
     return None
 
 
-def _odd_layer(layers: Any) -> str | None:
+def _odd_layer(layers: nn.Module) -> str | None:
     """A module of a layer that differs from the first layer's in class, settings or parameters, in
     words; None where all are alike, so that the first layer stands for them."""
-    forms = {
-        number: {name: _form(part) for name, part in layer.named_modules()}
-        for number, layer in layers.named_children()
-    }
-    first = forms.get("0", {})
-    for number, form in forms.items():
-        for name in {**first, **form}:
-            if form.get(name) != first.get(name):
-                kind = type(layers.get_submodule(number)).__name__
+    first: dict[str, Any] = {}
+    for number, layer in layers.named_children():
+        for name, part in layer.named_modules():
+            settings = {k: v for k, v in vars(part).items() if isinstance(v, (bool, int, float))}
+            parameters = [k for k, v in part._parameters.items() if v is not None]
+            form = type(part), settings, parameters
+            if first.setdefault(name, form if number == "0" else None) != form:
+                kind = type(layer).__name__
                 return f"decoder.layers.{number}.{name} ({kind}), which differs from layer 0's"
     return None
-
-
-def _form(module: nn.Module) -> tuple[Any, ...]:
-    settings = {k: v for k, v in vars(module).items() if isinstance(v, (bool, int, float))}
-    return type(module), settings, [k for k, v in module._parameters.items() if v is not None]
 
 
 def _is_packed(layers: nn.Module) -> bool:

@@ -119,7 +119,8 @@ def test_a_hook_in_the_encoder_is_run(full):
 def test_what_a_setting_computes_otherwise_is_refused(part, setting, value, tmp_path):
     """In all layers, of which the first is run, and in another one alone."""
     model = build({"dropout": 0.5}, tmp_path)
-    check_verifier(model, "--path")
+    check_verifier(model.train(), "--path")
+    assert all(each.training for each in model.modules())
     last = copy.deepcopy(model)
     setattr(getattr(last.decoder.layers[1], part), setting, value)
     with pytest.raises(ValueError, match="does not run decoder.layers.1.*, which differs"):
@@ -138,6 +139,19 @@ def test_a_setting_of_another_fairseq_is_found_by_what_it_does(full, monkeypatch
     monkeypatch.setattr(kind, "output_layer", lambda self, x: 2 * forward(self, x))
     with pytest.raises(ValueError, match="--path: .* gives other log-probabilities in fairseq"):
         check_verifier(full, "--path")
+
+
+def test_an_encoder_of_another_fairseq_is_found_by_what_it_does(full, monkeypatch):
+    kind = type(full.encoder)
+    forward = kind.forward_torchscript
+
+    def louder(self, net_input):
+        out = forward(self, net_input)
+        return dict(out, encoder_out=[2 * out["encoder_out"][0]])
+
+    monkeypatch.setattr(kind, "forward_torchscript", louder)
+    assert not runs_encoder(full.encoder)
+    assert not runs_encoder(nn.Identity())
 
 
 @pytest.mark.parametrize("part", ["project_in_dim", "project_out_dim", "output_projection"])
