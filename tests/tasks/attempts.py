@@ -1,6 +1,25 @@
-"""Commands that must end with an error, and two commands that must say the same."""
+"""fairseq-generate here, what it printed, and two commands that must print the same."""
+
+import re
 
 import pytest
+from in_process import hypotheses, run_here
+
+
+def generate(toy, task="translation_specdec", **flags):
+    """(stdout, log) of fairseq-generate with a toy's verifier."""
+    given = {"path": toy.v, "beam": 1, "batch_size": 16, **flags}
+    return run_here("generate", toy.data, task=task, **given)
+
+
+def words_of(out):
+    """{sentence: words} of the best hypotheses."""
+    return {number: words for number, (words, _, _) in hypotheses(out).items()}
+
+
+def accepted(log):
+    """The mean accepted tokens that a command has logged."""
+    return float(re.search(r"strategy \S+: .*?([\d.]+) mean accepted tokens", log).group(1))
 
 
 def ranked_hypotheses(out):

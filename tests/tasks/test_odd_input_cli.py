@@ -1,8 +1,5 @@
 """fairseq-interactive on odd input: this project's task says what fairseq's own says."""
 
-import os
-import threading
-
 import pytest
 from in_process import hypotheses, lines_of, run_here
 from odd_lines import LINES
@@ -46,16 +43,6 @@ def test_a_last_line_without_an_end_and_no_line_at_all(files):
         assert decoded(files, content, "gad") == decoded(files, content)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
-def test_sentences_come_from_a_pipe(files):
-    content, path = as_file(LINES.values()), files / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(content,))
-    writer.start()
-    assert decoded(files, b"", "gad", input=path) == decoded(files, content, "gad")
-    writer.join()
-
-
 def test_10_000_tokens_are_refused_or_skipped_as_stock_does(files):
     content = b"w1 w2\n" + b"w3 " * 10_000 + b"\nw4\n"
     for strategy in (None, "gad"):
@@ -64,9 +51,3 @@ def test_10_000_tokens_are_refused_or_skipped_as_stock_does(files):
     skipped = decoded(files, content, "gad", skip_invalid_size_inputs_valid_test=True)
     assert skipped == decoded(files, content, skip_invalid_size_inputs_valid_test=True)
     assert len(skipped[1]) == 2
-
-
-def test_bytes_that_are_no_utf_8_are_an_error_and_not_a_translation(files):
-    for strategy in (None, "gad"):
-        with pytest.raises(UnicodeDecodeError):
-            decoded(files, b"w1 \xff\xfe w2\n", strategy)
