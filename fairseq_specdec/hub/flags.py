@@ -28,6 +28,12 @@ FIELDS: dict[str, Any] = {
     **{name: GenerationConfig.__dataclass_fields__[name] for name in GENERATION},
     **{name: SpecDecConfig.__dataclass_fields__[name] for name in OWN},
 }
+# What CTranslate2 calls them.
+ELSEWHERE = {
+    "beam_size": "beam", "num_hypotheses": "nbest", "max_decoding_length": "max_len_b",
+    "min_decoding_length": "min_len", "length_penalty": "lenpen", "target_prefix": "prefix",
+    "sampling_temperature": "temperature", "max_batch_size": "batch_size",
+}  # fmt: skip
 # What fairseq's command line and this call name differently.
 RENAMED = {"path": "verifier", "drafter_path": "drafter"}
 # Arguments of ``from_pretrained`` that are no decoding flags.
@@ -47,6 +53,7 @@ def split_flags(
     for name, value in flags.items():
         if name not in FIELDS:
             near = difflib.get_close_matches(name, FIELDS, 1)
+            near = [ELSEWHERE[name]] if name in ELSEWHERE else near
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(FIELDS))}"
             raise TypeError(f"{name}: no such decoding flag; {hint}")
         kind, optional = kind_of(FIELDS[name])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hmac
+import logging
 import os
+import stat
 import time
 from collections.abc import Container
 from typing import Any
@@ -22,6 +24,8 @@ from .bodies import fields_of
 from .limits import Limits
 from .metrics import Metrics
 from .service import GONE
+
+logger = logging.getLogger(__name__)
 
 VARIABLE = "SPECDEC_SERVE_TOKEN"
 HEADERS = {
@@ -47,6 +51,8 @@ def token_of(file: str | None) -> str | None:
     if file is not None:
         name = f"--token-file {file}"
         with open(file, encoding="utf-8", errors="replace") as stream:
+            if os.fstat(stream.fileno()).st_mode & stat.S_IROTH:
+                logger.warning("%s: others can read it; use chmod 600 %s", name, file)
             token = stream.read(4096)
     if token is None:
         return None

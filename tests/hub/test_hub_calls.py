@@ -81,6 +81,7 @@ def test_one_generator_for_a_choice_of_flags(translator, monkeypatch):
 @pytest.mark.parametrize(
     "flags, error, message",
     [
+        ({"max_decoding_length": 2}, TypeError, r"; did you mean max_len_b\?"),
         ({"beem": 2}, TypeError, r"^beem: no such decoding flag; did you mean beam\?"),
         ({"strategy": "gadd"}, ValueError, r"^strategy gadd: unknown; .*; did you mean gad\?$"),
         ({"strategy": "nar", "prefix": ["w1"]}, ValueError, "^prefix: strategy nar has no ver"),

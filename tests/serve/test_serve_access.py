@@ -82,6 +82,14 @@ def test_weak_tokens_are_refused(tmp_path, text, monkeypatch):
     assert token_of(None) == TOKEN
 
 
+@pytest.mark.parametrize("mode, warns", [(0o600, False), (0o644, True)])
+def test_a_token_file_that_others_can_read_is_warned_of(mode, warns, tmp_path, caplog):
+    file = tmp_path / "token"
+    file.write_text(TOKEN, encoding="utf-8")
+    file.chmod(mode)
+    assert token_of(str(file)) == TOKEN and ("use chmod 600" in caplog.text) == warns
+
+
 def test_the_compose_file(guarded):
     """It publishes the port to this machine only; its health check brings no token."""
     (service,) = yaml.safe_load(COMPOSE.read_text("utf-8"))["services"].values()
