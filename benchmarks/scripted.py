@@ -107,11 +107,11 @@ class AlignedCopy(InputCopyDrafter):
     """
 
     def open(self, source: Source) -> DraftSession:
-        return _AlignedSession(self, source.net_input["src_tokens"], source.max_len)
+        return _AlignedSession(self, source.net_input["src_tokens"])
 
 
 class _AlignedSession(InputCopySession):
-    def native_form(self) -> None:
+    def native_form(self, *_: object) -> None:
         """The library's copies are those of the suffix search."""
 
     def draft(self, row: int, output: Sequence[int]) -> list[int]:

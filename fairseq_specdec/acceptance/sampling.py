@@ -182,8 +182,7 @@ class SamplingRule(AcceptanceRule):
         verdict = p[rows, counts]
         rejected = (counts < draft.sizes).unsqueeze(1)
         guess = q[rows, counts.clamp(max=draft.width - 1)].masked_fill(~rejected, 0.0)
-        weights = weights.unsqueeze(1).masked_fill(~rejected, 1.0)
-        rest = (weights * verdict - guess).clamp(min=0)
+        rest = (weights.unsqueeze(1) * verdict - guess).clamp(min=0)  # up to a factor
         # Where p and q are equal but for rounding nothing is left.
         rest = torch.where(rest.sum(1, keepdim=True) > 0, rest, verdict)
         return Acceptance(counts, self.sampler.draw(rest))

@@ -66,7 +66,8 @@ class Corpus:
         return os.path.join(self.directory, name)
 
     def _has_source(self, split: str) -> bool:
-        return os.path.isfile(self._path(self.prefix(self.source, split) + ".idx"))
+        name = self._path(self.prefix(self.source, split))
+        return os.path.isfile(name) or os.path.isfile(name + ".idx")
 
     def prefix(self, language: str, split: str = "") -> str:
         """The file name without ``.bin``/``.idx`` of one side, as fairseq-preprocess gives it."""
@@ -77,7 +78,7 @@ class Corpus:
         names = {f"dict.{language}.txt" for language in (self.source, self.target)}
         for split in self.splits:
             for language in (self.source, self.target):
-                names |= {self.prefix(language, split) + end for end in (".bin", ".idx")}
+                names |= {self.prefix(language, split) + end for end in ("", ".bin", ".idx")}
         files = {name: self._path(name) for name in sorted(names)}
         return {name: sha256(path) for name, path in files.items() if os.path.isfile(path)}
 

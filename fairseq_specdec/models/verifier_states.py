@@ -120,7 +120,8 @@ class VerifierReader(FairseqEncoder):
                 "give the verifier's checkpoint",
             )
         verifier = self._verifier[0]
-        verifier.to(like)  # the drafter may use its tables where all states are kept
+        # The drafter may use its tables where all states are kept.
+        verifier.to(like.device, like.dtype)
         decoder, cache, keys = verifier.decoder, self._cache, []
         if cache is not None:
             keys = self._keys(src_tokens, src_lengths, prev_output_tokens)

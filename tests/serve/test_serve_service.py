@@ -19,7 +19,7 @@ LANGUAGES = {"source": "src", "target": "tgt"}
 @pytest.fixture(scope="module")
 def small(pair):
     """Of a server that decodes one text at a time, and lets none wait."""
-    words = ["--path", pair, "--strategy", "gad", "--drafter-path", pair / "drafter.pt"]
+    words = ["--path", pair, "--strategy", "greedy"]
     words += ["--max-wait", 1e-6, "--max-deadline", 2, "--max-batch", 1, "--max-connections", 8]
     with serving(*words) as client:
         yield client
