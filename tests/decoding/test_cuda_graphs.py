@@ -287,3 +287,19 @@ def test_on_is_refused_on_a_cpu():
         assert generator.options.cuda_graphs == other
     with pytest.raises(ValueError, match="^--cuda-graphs maybe: choose one of auto, on, off"):
         make_generator("greedy", cuda_graphs="maybe")
+
+
+def test_columns_that_pad_a_pass_have_slots(record, monkeypatch):
+    """The bucket of slots that is computed holds them, however long the rows."""
+    record(bucket=4)
+    run, reached = torch_graphs.Recordings.run, []
+
+    def watched(self, key, function, inputs):
+        if key[0] == "chain":
+            (_, _), (first, _) = inputs
+            reached.append(key[2] - int(first.max()) - key[1])
+        return run(self, key, function, inputs)
+
+    monkeypatch.setattr(torch_graphs.Recordings, "run", watched)
+    decode(torch_generator("iad"), BATCH)
+    assert min(reached) >= 0 and len(set(reached)) > 1
