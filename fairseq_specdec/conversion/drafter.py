@@ -71,7 +71,7 @@ def plain(value: Any) -> Any:
 
 def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
     """A drafter's checkpoint in this project's format. ``state``: a checkpoint as fairseq's loader
-    returns it. ``source``: as of :func:`made_from`."""
+    returns it. ``source``: as in :func:`made_from`."""
     name, settings, weights = architecture(state), settings_of(state, "model"), state["model"]
     whole = copy.deepcopy(settings)
     if name in ARCH_CONFIG_REGISTRY:  # settings that the checkpoint leaves out

@@ -84,7 +84,7 @@ class LeastTimes:
 
     @staticmethod
     def place(tokens: int) -> int:
-        """The number that stands for this and its neighbours, each alone up to 16."""
+        """The bucket of this number of tokens: its smallest number. Up to 16 each is its own."""
         step = 1 << max(0, tokens.bit_length() - 4)
         return tokens - tokens % step
 

@@ -244,7 +244,7 @@ class NarBlockSession(DraftSession):
             states: [B, F or more, n C], those that predicted these tokens; or None.
             source: what masks copy from the source; or None.
             fresh, masks: F and K.
-            upto, run_from: as of ``Layout``.
+            upto, run_from: as in ``Layout``.
 
         Returns:
             What ``run_embedded`` takes: [B, F + K, C], its layout, and what layers add or None.

@@ -158,7 +158,7 @@ def first_slots(needed: int) -> int:
 
 
 class Layout(NamedTuple):
-    """Where a block of W tokens stands in each row.
+    """The positions and cache slots of a block of W tokens in each row.
 
     Attributes:
         positions: long [B, W], row of the position table of each token.

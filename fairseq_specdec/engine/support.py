@@ -241,7 +241,7 @@ def _changed(stack: nn.Module) -> str | None:
 
 def _odd_layer(layers: nn.Module) -> str | None:
     """A module of a layer that differs from the first layer's in class, settings or parameters, in
-    words; None where all are alike, so that the first layer stands for them."""
+    words; None where all are alike, so that checking the first layer is enough."""
     first: dict[str, Any] = {}
     for number, layer in layers.named_children():
         for name, part in layer.named_modules():

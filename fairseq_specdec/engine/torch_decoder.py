@@ -206,7 +206,7 @@ class TorchDecoder:
         Args:
             encoder_out: as fairseq's encoders give it.
             capacity: cache slots to prepare.
-            embedding, positions: as of ``Session``.
+            embedding, positions: as in ``Session``.
         """
         source = encoder_out["encoder_out"][0].transpose(0, 1).contiguous()
         masks = encoder_out["encoder_padding_mask"]
@@ -233,7 +233,7 @@ class TorchDecoder:
         Args:
             cross: of each layer, keys and values of the source [2, B, H, S, D]; or None.
             cross_mask: of the source, as ``attend`` takes it.
-            x, layout, layer_bias, wanted: as of ``Session.run_embedded``.
+            x, layout, layer_bias, wanted: as in ``Session.run_embedded``.
 
         Returns:
             ([B, W, C'], what ``vocabulary`` reads; [B, W, C] of each of ``read_layers``).
@@ -271,7 +271,7 @@ class TorchSession(Session[TorchDecoder]):
         cache: for B rows.
         source: [B, S, C], the encoder's output.
         padding: bool [B, S], True at padding, or None.
-        embedding, positions: as of ``Session``.
+        embedding, positions: as in ``Session``.
     """
 
     def __init__(

@@ -137,7 +137,7 @@ class Verifier:
         return outputs
 
     def open(self, encoder_outs: list[Any], max_len: int, widest: int) -> Ensemble:
-        """Begin a batch; arguments as of ``Transformer.open``, of each model."""
+        """Begin a batch; arguments as in ``Transformer.open``, of each model."""
         pairs = zip(self.weights, encoder_outs)
         sessions = [weights.open(out, max_len, widest) for weights, out in pairs]
         return Ensemble(sessions, self.temperature)

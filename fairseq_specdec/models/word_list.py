@@ -138,7 +138,7 @@ def tensors_of(
     Args:
         translations: int array [source words, N].
         frequent: int array [F].
-        pair: of languages, as of :func:`names_of`.
+        pair: of languages, as in :func:`names_of`.
     """
     dtype = torch.int16 if words <= torch.iinfo(torch.int16).max else torch.int32
     tables = torch.as_tensor(translations), torch.as_tensor(frequent)

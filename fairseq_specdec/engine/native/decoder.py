@@ -58,7 +58,7 @@ class NativeDecoder:
         embedding: Embedding | None = None,
         positions: Tensor | None = None,
     ) -> NativeSession:
-        """Begin a batch; arguments as of ``TorchDecoder.open``."""
+        """Begin a batch; arguments as in ``TorchDecoder.open``."""
         source = encoder_out["encoder_out"][0].transpose(0, 1).float().contiguous()
         masks = encoder_out["encoder_padding_mask"]
         rows, length, size = source.shape
@@ -97,7 +97,7 @@ class NativeSession(Session[NativeDecoder]):
 
     Args:
         buffers: opened for so many ``rows``.
-        embedding, positions: as of ``Session``.
+        embedding, positions: as in ``Session``.
     """
 
     def __init__(
