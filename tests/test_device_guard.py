@@ -12,7 +12,7 @@ from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
 from toy_translation import make_task
 
 from fairseq_specdec.acceptance import ExactRule
-from fairseq_specdec.engine.transfer import to_device
+from fairseq_specdec.engine.state import to_device
 
 pytestmark = pytest.mark.skipif(
     not hasattr(torch.Tensor, "untyped_storage"), reason="needs the modes of torch 2"

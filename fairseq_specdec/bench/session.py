@@ -15,7 +15,7 @@ from fairseq.tasks import TASK_REGISTRY
 from omegaconf import DictConfig
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
-from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.engine.backend import set_threads
 from fairseq_specdec.errors import UsageError
 
 from ..checkpoints.content import read_state

@@ -22,7 +22,7 @@ def _no_repeat_ngram(
     original: Any, block: Any, tokens: Any, lprobs: Any, bsz: int, beam_size: int, step: int
 ) -> Any:
     # Imported late: compat must be importable before anything else of the package.
-    from fairseq_specdec.engine.ngrams import ban, forbidden_by_ngrams
+    from fairseq_specdec.engine.scores import ban, forbidden_by_ngrams
 
     last = tokens.new_full((tokens.size(0), 1), step)
     ban(lprobs.unsqueeze(1), forbidden_by_ngrams(tokens, last, block.no_repeat_ngram_size))

@@ -15,11 +15,11 @@ from fairseq_specdec.checkpoints.reading import load_checkpoint, weights_mapped
 from fairseq_specdec.checkpoints.verifier import Decoding, load_models, placeholders
 from fairseq_specdec.decoding.builder import check_verifier
 from fairseq_specdec.engine.backend import NativeBackend, choose_backend
+from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.library import load, why_not
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.packed_file import KEY, UnfitError, check, digest, packed
-from fairseq_specdec.engine.number_formats import PACKED
 from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing

@@ -12,12 +12,10 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.checkpoints.content import check_file
 from fairseq_specdec.drafting import Drafter
-from fairseq_specdec.engine.backend import quickest_format
+from fairseq_specdec.engine.backend import anew, quickest_format, set_threads
 from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.memory import only_decodes
-from fairseq_specdec.engine.once import anew
 from fairseq_specdec.engine.support import check_model, is_decoder
-from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.engine.torch_graphs import check_graphs
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file

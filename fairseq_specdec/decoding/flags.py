@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Optional
 
-from fairseq_specdec.engine.backend import BACKENDS
-from fairseq_specdec.engine.number_formats import PACKED
-from fairseq_specdec.engine.threads import THREADS
+from fairseq_specdec.engine.backend import BACKENDS, THREADS
+from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.io.flag_values import AT_LEAST_1, flag
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter, NoDrafter
-from fairseq_specdec.engine.backend import choose_backend
-from fairseq_specdec.engine.once import anew
+from fairseq_specdec.engine.backend import anew, choose_backend
 from fairseq_specdec.engine.torch_graphs import graphs_for
 from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.engine.backend import tell_once
-from fairseq_specdec.engine.native.decoder import NativeSession
-from fairseq_specdec.engine.native.embedding import EmbeddingTables
-from fairseq_specdec.engine.native.pointers import hypotheses_of, pointer
+from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeSession, hypotheses_of
+from fairseq_specdec.engine.native.linear import pointer
 from fairseq_specdec.engine.native.structures import (
     Drafting,
     Drafts,

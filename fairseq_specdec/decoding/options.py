@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fairseq_specdec.engine.transfer import to_device
+from fairseq_specdec.engine.state import to_device
 from fairseq_specdec.errors import UsageError
 
 from .policy import LengthLimits
@@ -30,7 +30,7 @@ class DecodingOptions:
             pass may score though nothing waits for them; 0 for any number, None for as many as pay.
         inference: compute in torch's inference mode: no training of the models follows.
         free_unpacked: free the models' weights that the engine has packed.
-        verifier_format: ``--verifier-dtype``, one of ``engine.number_formats.PACKED``.
+        verifier_format: ``--verifier-dtype``, one of ``engine.devices.PACKED``.
         planned_chance: chance of a draft token to be accepted, for which drafts are planned once a
             batch, where the output depends on them; None for plans by what was accepted so far, and
             for whole drafts where the output depends on them.

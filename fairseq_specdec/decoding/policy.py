@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
-from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits
+from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits, forbidden_by_ngrams
 from fairseq_specdec.engine.state import Draft, Rows
 
 

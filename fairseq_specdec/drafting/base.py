@@ -12,10 +12,9 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
 from fairseq_specdec.engine.backend import TORCH, AnySession, Backend, NativeBackend
-from fairseq_specdec.engine.devices import supported
+from fairseq_specdec.engine.devices import NUMBER_FORMATS, supported
 from fairseq_specdec.engine.native.packed_file import number_format_of
 from fairseq_specdec.engine.native.structures import Drafting
-from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.errors import UsageError
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyEncoder, Backend
-from fairseq_specdec.engine.eager.positions import learned_limit
+from fairseq_specdec.engine.session import learned_limit
 from fairseq_specdec.engine.state import Draft, Layout, Rows, first_slots, horizon_mask
 from fairseq_specdec.engine.torch_graphs import Inputs, Outputs, StaticSession, bucket
 

@@ -11,14 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_specdec.engine.backend import AnyDecoder
-from fairseq_specdec.engine.eager.positions import learned_limit, position_rows
 from fairseq_specdec.engine.memory import replace
-from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeSession
-from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.decoder import (
+    EmbeddingTables,
+    NativeDecoder,
+    NativeSession,
+    hypotheses_of,
+)
 from fairseq_specdec.engine.native.library import Library
-from fairseq_specdec.engine.native.linear import NativeLinear, floats
-from fairseq_specdec.engine.native.pointers import hypotheses_of, pointer
+from fairseq_specdec.engine.native.linear import NativeLinear, floats, pointer
 from fairseq_specdec.engine.native.structures import Drafting
+from fairseq_specdec.engine.session import learned_limit, position_rows
 from fairseq_specdec.engine.state import Draft, Rows, first_slots
 from fairseq_specdec.errors import UsageError
 

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from fairseq_specdec.engine.backend import Backend, NativeBackend
-from fairseq_specdec.engine.native.decoder import NativeDecoder
-from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeDecoder
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.stack import activation_number
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.state import Draft, Rows
-from fairseq_specdec.engine.transfer import to_device
+from fairseq_specdec.engine.state import Draft, Rows, to_device
 
 from .base import Budget, Costs, DraftSession
 

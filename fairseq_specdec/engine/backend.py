@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.flag_values import Range, check_value
+from fairseq_specdec.io.forks import Lock
 
 from .eager.encoder import EncoderSource, EncoderWeights, StockEncoder
 from .memory import restore
@@ -22,7 +24,6 @@ from .native.library import ENVIRONMENT, Library, load, why_not
 from .native.linear import NativeLinear
 from .native.packed_file import number_format_of
 from .native.stack import NativeStack, refusal
-from .once import anew
 from .support import runs_encoder
 from .torch_decoder import TorchDecoder, TorchSession
 from .torch_graphs import Graphs, StaticCache, StaticEncoder, StaticSession
@@ -33,6 +34,29 @@ AnyDecoder = TorchDecoder | NativeDecoder
 AnySession = TorchSession | NativeSession
 AnyEncoder = EncoderWeights | StockEncoder | NativeEncoder
 T = TypeVar("T")
+
+THREADS = Range(1, 1024, whole=True)  # that the native library takes
+
+
+def anew(key: Hashable, make: Callable[[], T]) -> T:
+    """What ``make`` gives, shared with nobody; called as a ``Once``."""
+    return make()
+
+
+class Once:
+    """Makes each thing once, for all threads."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Any] = {}
+        self._lock = Lock()  # making one may take others
+
+    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` gave for this key."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            made: T = self._made[key]
+            return made
 
 
 class Backend:
@@ -107,7 +131,7 @@ class NativeBackend(Backend):
     which is logged.
 
     Args:
-        number_format: of the packed weights, one of ``number_formats.PACKED``. Models in bf16 are
+        number_format: of the packed weights, one of ``devices.PACKED``. Models in bf16 are
             packed in bf16.
         frees, once: as in ``Backend``.
     """
@@ -156,6 +180,16 @@ class NativeBackend(Backend):
         in_bf16 = like.dtype == torch.bfloat16
         number_format = "bf16" if in_bf16 else self.number_format
         return NativeStack(self.library, stack, number_format, self.frees, encoder)
+
+
+def set_threads(count: int) -> None:
+    """Let so many threads share each large product, in torch and in the native library, for the
+    whole process."""
+    check_value("--threads", count, THREADS)
+    torch.set_num_threads(count)
+    library = load()
+    if library is not None:
+        library.set_threads(count)
 
 
 BACKENDS = ("auto", "torch", "native")

@@ -69,12 +69,6 @@ class _Layer(Layer):
         return x if self.pre_norm else self.cross_norm(x)
 
 
-def layer_bytes(decoder: Any) -> int:
-    """Bytes of the weights of a decoder's layers."""
-    parameters = (each for layer in decoder.layers for each in layer.parameters())
-    return sum(each.numel() * each.element_size() for each in parameters)
-
-
 class KVCache:
     """Keys and values of every layer of one decoder, preallocated.
 

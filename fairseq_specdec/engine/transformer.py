@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .backend import TORCH, AnyDecoder, AnyEncoder, AnySession, Backend
-from .native.decoder import NativeDecoder
-from .native.embedding import EmbeddingTables
+from .native.decoder import EmbeddingTables, NativeDecoder
 from .native.stack import NativeStack
 from .scores import Scores
 from .session import Embedding

@@ -14,7 +14,7 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator, check_d
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
-from fairseq_specdec.engine.once import Once
+from fairseq_specdec.engine.backend import Once
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_pair
 from fairseq_specdec.io.flag_values import flag_of

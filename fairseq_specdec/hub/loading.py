@@ -15,7 +15,7 @@ from fairseq_specdec.checkpoints.own_task import OwnTask
 from fairseq_specdec.checkpoints.verifier import load_models
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
-from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
+from fairseq_specdec.engine.devices import COMPUTED, NUMBER_FORMATS
 from fairseq_specdec.errors import MissingFileError, UsageError
 from fairseq_specdec.io.flag_values import flag_of
 from fairseq_specdec.io.provenance import CHECKOUT

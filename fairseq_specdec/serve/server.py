@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
-from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.engine.backend import set_threads
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.command_line import FLAGS, translator_of

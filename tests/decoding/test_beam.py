@@ -11,8 +11,8 @@ from toy_translation import EOS, SHAPES, WORDS, assert_diverse, make_sample, sen
 
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.beam.search import BeamBatch
+from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.engine.native.library import load
-from fairseq_specdec.engine.number_formats import PACKED
 
 SENTENCES = sentences(16, seed=7)
 

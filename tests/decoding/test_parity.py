@@ -63,9 +63,9 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import BACKENDS
+from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.engine.number_formats import PACKED
 
 SENTENCES = sentences(12, seed=7)
 SAMPLE = make_sample(SENTENCES)

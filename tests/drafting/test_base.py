@@ -8,8 +8,8 @@ from toy_translation import toy_drafter, toy_model
 
 from fairseq_specdec.drafting.base import DraftOptions, move_to_verifier
 from fairseq_specdec.engine.backend import choose_backend
+from fairseq_specdec.engine.devices import NUMBER_FORMATS
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 
 
 @pytest.mark.parametrize("asked", ["same", "fp32", "fp16", "bf16", "int8"])

@@ -12,9 +12,8 @@ from toy_translation import dictionary
 from fairseq_specdec.checkpoints.verifier import Dictionaries
 from fairseq_specdec.engine.backend import Backend, NativeBackend
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
-from fairseq_specdec.engine.native.encoder import NativeEncoder
+from fairseq_specdec.engine.native.encoder import NativeEncoder, NativeSubsampler
 from fairseq_specdec.engine.native.library import load
-from fairseq_specdec.engine.native.speech import NativeSubsampler
 from fairseq_specdec.engine.support import runs_encoder
 
 BINS = 10

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.decoder import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
 from fairseq_specdec.engine.transformer import Ensemble
 

@@ -6,7 +6,7 @@ from os.path import commonprefix
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.transfer import to_device
+from fairseq_specdec.engine.state import to_device
 
 from ..batch import OpenBatch
 from ..failures import refuse_sentence

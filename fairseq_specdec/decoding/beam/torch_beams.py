@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
-from fairseq_specdec.engine.state import Layout
-from fairseq_specdec.engine.transfer import read_back, to_device
+from fairseq_specdec.engine.scores import forbidden_by_ngrams
+from fairseq_specdec.engine.state import Layout, read_back, to_device
 
 from ..batch import OpenBatch
 from .lookahead import Lookahead

@@ -14,8 +14,8 @@ from fairseq_specdec.acceptance import (
     SamplingRule,
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
-from fairseq_specdec.engine.number_formats import NUMBER_FORMATS, OF_DRAFTERS
-from fairseq_specdec.engine.once import anew
+from fairseq_specdec.engine.backend import anew
+from fairseq_specdec.engine.devices import NUMBER_FORMATS, OF_DRAFTERS
 from fairseq_specdec.io.flag_values import AT_LEAST_0, flag
 
 # By ``--sampling-verification``.

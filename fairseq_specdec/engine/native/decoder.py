@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..eager.linear import PackedHeads
+from ..memory import packed_source
 from ..session import Embedding, Session
-from ..state import Layout
-from .pointers import pointer
+from ..state import Layout, Rows
+from . import structures
+from .linear import NativeLinear, floats, pointer
 from .stack import NativeStack
-from .structures import RunCall
 
 
 class NativeDecoder:
@@ -127,7 +128,7 @@ class NativeSession(Session[NativeDecoder]):
         count = len(weights.read_layers) if self.reads else 0
         states = torch.empty(rows, width, count * size) if count else None
         places = None if layout.in_order else layout.positions.contiguous()
-        call = RunCall(
+        call = structures.RunCall(
             rows, width, layout.upto, size, pointer(x), pointer(slots, torch.long),
             pointer(mask, torch.bool), pointer(places, torch.long), kept,
             count, weights.read, pointer(features), pointer(states),
@@ -155,3 +156,48 @@ class NativeSession(Session[NativeDecoder]):
 
     def close(self) -> None:
         self.weights.spare.append(self.buffers)
+
+
+class EmbeddingTables:
+    """The table of token embeddings; that of the positions grows with the longest sentence.
+    ``tokens``: float32 [V, C], or packed. ``scale``: of the tokens' embeddings."""
+
+    def __init__(self, tokens: Tensor | NativeLinear, scale: float) -> None:
+        self.tokens = tokens
+        self.scale = scale
+
+    @classmethod
+    def find(cls, decoder: Any) -> EmbeddingTables | None:
+        """Of a decoder that adds up tokens and positions and does nothing else; None of others."""
+        more = ("quant_noise", "project_in_dim", "layernorm_embedding", "source_copy")
+        table = decoder.embed_tokens
+        if any(getattr(decoder, name, None) is not None for name in more):
+            return None
+        if not isinstance(table, nn.Embedding) or table.max_norm is not None:
+            return None
+        held = packed_source(table)
+        home = None if held is None else held.product
+        tokens = home if isinstance(home, NativeLinear) else floats(table.weight)
+        return cls(tokens, float(decoder.embed_scale))
+
+    def of(self, positions: Tensor | None) -> structures.Embedding:
+        """For the library. ``positions``: float32 [P, C], which the caller keeps as long as the
+        library reads it; or None."""
+        tokens = self.tokens
+        if isinstance(tokens, NativeLinear):
+            table, packed, shape = None, tokens.pointer, (tokens.size, tokens.width)
+        else:
+            table, packed, shape = pointer(tokens), None, (tokens.size(0), tokens.size(1))
+        return structures.Embedding(
+            table, packed, pointer(positions), shape[0],
+            0 if positions is None else positions.size(0), shape[1], self.scale,
+        )  # fmt: skip
+
+
+def hypotheses_of(rows: Rows, spent: Tensor | None = None) -> structures.Hypotheses:
+    """The outputs of a batch, which the library reads and writes. ``spent``: as in
+    ``AcceptanceRule``."""
+    return structures.Hypotheses(
+        rows.tokens.size(1), pointer(rows.tokens, torch.long), pointer(rows.scores),
+        pointer(rows.lengths, torch.long), pointer(spent, torch.float64),
+    )  # fmt: skip

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..devices import NUMBER_FORMATS, PACKED
 from ..memory import joined, numbers, product_of
-from ..number_formats import NUMBER_FORMATS, PACKED
 from .library import Library
-from .pointers import pointer
 from .structures import MatrixParts
 
 # By their number in the library: formats that are asked for, and float32 stored in halves.
@@ -30,6 +29,22 @@ _NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # specdec::N
 def floats(tensor: Tensor) -> Tensor:
     """Float32, in one piece, on the CPU, without a graph; itself where it is so already."""
     return tensor.detach().float().cpu().contiguous()
+
+
+def pointer(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
+    """Where the numbers of a tensor on the CPU lie; None for None. The caller keeps the tensor.
+
+    Raises:
+        TypeError: another format, device or order of the numbers than row by row, without gaps.
+    """
+    if tensor is None:
+        return None
+    if tensor.dtype != dtype or not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise TypeError(
+            f"the native library reads {dtype} row by row on the CPU, not {tensor.dtype} with "
+            f"strides {tensor.stride()} on {tensor.device}"
+        )
+    return tensor.data_ptr()
 
 
 class NativeLinear:

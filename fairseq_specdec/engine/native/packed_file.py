@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..devices import PACKED
 from ..memory import joined, packed_source, product_of, replace
-from ..number_formats import PACKED
 from .library import ENVIRONMENT, Library, load, why_not
 from .linear import PARTS, STORED_AS, NativeLinear, floats
 
@@ -107,15 +107,6 @@ def check(description: Any) -> None:
         for name, part in parts.items():
             sound = type(part) is Tensor and part.dtype == PARTS[name] and part.dim() == 1
             _require(sound and part.is_contiguous(), "odd parts")
-
-
-def parts_of(description: Any) -> list[Tensor]:
-    """The packed numbers, of whatever a file holds instead of a description."""
-    matrices = description.get("matrices") if type(description) is dict else None
-    entries = matrices if type(matrices) is list else []
-    tables = [each.get("parts") for each in entries if type(each) is dict]
-    parts = [part for each in tables if type(each) is dict for part in each.values()]
-    return [part for part in parts if type(part) is Tensor]
 
 
 def hollow(description: dict[str, Any]) -> dict[str, Tensor]:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from ..memory import give_back_freed_memory, numbers, packed_source, replace
 from .library import Library
-from .linear import NativeLinear, floats
-from .pointers import pointer
+from .linear import NativeLinear, floats, pointer
 from .structures import Shape
 
 # specdec::Part and specdec::NormPart (transformer.h).

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_specdec.engine.native.pointers import pointer
+from fairseq_specdec.engine.native.linear import pointer
 
 
 def test_tensors_in_order_have_an_address():
