@@ -30,14 +30,6 @@ class Acceptance(NamedTuple):
     next_token: Tensor  # long [B], the bonus token: the verifier's own after the accepted ones
 
 
-class NativeRule(NamedTuple):
-    """A rule as the native library knows it (Ge et al. 2022, equations 5 and 7 to 9)."""
-
-    top_beta: int = 1  # a draft token must be among so many best tokens; 1 for the best one
-    tau: float = 0.0  # and at most so far below the best one, in nats
-    regret_budget: float = math.inf  # nats that a sentence may give up
-
-
 class AcceptanceRule:
     """Decides how many leading draft tokens are kept.
 
@@ -61,9 +53,10 @@ class AcceptanceRule:
     trusts_endings = False
     spent: Tensor | None = None
 
-    def native_form(self) -> NativeRule | None:
-        """How the native library judges as ``accept`` does; None where it cannot. A subclass that
-        changes ``accept`` changes this too."""
+    def native_form(self) -> tuple[int, float, float] | None:
+        """(beta, tau, regret budget), of the ``TopBetaRule`` by which the native library judges as
+        ``accept`` does; None where it cannot. A subclass that changes ``accept`` changes this
+        too."""
         return None
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
@@ -71,11 +64,13 @@ class AcceptanceRule:
         ValueError: the rule cannot be used with such tokens."""
 
     def open(self, rows: int, device: torch.device) -> AcceptanceRule:
-        """The rule for one batch: itself, unless it remembers something of each sentence."""
+        """The rule for one batch: itself, unless it counts what each sentence spends."""
         return self
 
     def select(self, rows: Tensor) -> None:
-        """Keep what is remembered of these rows (long [B'])."""
+        """Keep what these rows (long [B']) have spent."""
+        if self.spent is not None:
+            self.spent = self.spent.index_select(0, rows)
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         """Judge a chain of draft tokens.
@@ -92,15 +87,13 @@ def leading(kept: Tensor, lengths: Tensor) -> Tensor:
     """Length of the leading run of kept tokens.
 
     Args:
-        kept: bool [B, K].
+        kept: bool [B, K], K >= 1.
         lengths: long [B], tokens of each row that count.
 
     Returns:
         long [B], the number of kept tokens before the first one that is not (the bifurcation
         position of Ge et al. 2022, equation 7).
     """
-    if kept.size(1) == 0:
-        return lengths
     columns = torch.arange(kept.size(1), device=kept.device)
     # The smallest column that is not kept; a kept one never stops before the row's length.
     return torch.where(kept, lengths.unsqueeze(1), columns).amin(1)
@@ -124,8 +117,8 @@ class ExactRule(AcceptanceRule):
     draft_independent = True
     keeps_forced = True
 
-    def native_form(self) -> NativeRule:
-        return NativeRule()
+    def native_form(self) -> tuple[int, float, float]:
+        return 1, 0.0, math.inf
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         best = scores.best()
@@ -133,31 +126,56 @@ class ExactRule(AcceptanceRule):
 
 
 class TopBetaRule(AcceptanceRule):
-    """Relaxed verification (Ge et al. 2022, equations 8 and 9; Xia et al. 2023, section 3.2).
+    """Relaxed verification (Ge et al. 2022, equations 8 and 9; Xia et al. 2023, section 3.2), while
+    the sentence's regret stays within a budget.
+
+    The regret of an output token is how far its log-probability lies below that of the verifier's
+    best token, given the source and the output before it: ``max_v log p(v | y_<t) - log p(y_t |
+    y_<t)`` in nats, constraints of the decoding applied. The regret of a sentence is the sum over
+    its tokens. Every accepted token that is not the verifier's own choice is paid for, so that at
+    the end ``sum_t log p(y_t | y_<t) >= sum_t max_v log p(v | y_<t) - budget``, which anyone can
+    check by scoring the output once. ``tau`` alone bounds a sentence only by tau times the length.
 
     Args:
         top_beta: a draft token must be among the ``top_beta`` best tokens, 1 or more.
         tau: and at most this far (natural log) below the best one, 0 or more.
+        regret_budget: nats per sentence, 0 or more, where 0 accepts only what ties with the
+            verifier's best; None for no limit.
     """
 
     keeps_forced = True
 
-    def __init__(self, top_beta: int, tau: float) -> None:
+    def __init__(self, top_beta: int, tau: float, regret_budget: float | None = None) -> None:
         self.top_beta = top_beta
         self.tau = tau
+        self.regret_budget = regret_budget
 
-    def native_form(self) -> NativeRule:
-        return NativeRule(self.top_beta, self.tau)
+    def native_form(self) -> tuple[int, float, float]:
+        budget = self.regret_budget
+        return self.top_beta, self.tau, math.inf if budget is None else budget
+
+    def open(self, rows: int, device: torch.device) -> AcceptanceRule:
+        if self.regret_budget is None:
+            return self
+        opened = TopBetaRule(self.top_beta, self.tau, self.regret_budget)
+        opened.spent = torch.zeros(rows, dtype=torch.float64, device=device)
+        return opened
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         best, tokens = scores.best(), draft.tokens
         matches = tokens == best[:, :-1]
         gap = scores.gap(tokens)
-        near = (gap <= self.tau) & (gap < float("inf"))
+        near = (gap <= self.tau) & (gap < math.inf)
         # Only these depend on the rank, and hardly any of them is reached.
         asked = near & ~matches & (near | matches).cumprod(1).bool()
         kept = matches | scores.among_best(tokens, self.top_beta, asked)
-        return judged(kept, draft.sizes, best)
+        if self.spent is None or self.regret_budget is None or draft.width == 0:
+            return judged(kept, draft.sizes, best)
+        # [B, N + 1], spent before each token; summed one by one, as the native backend does.
+        spent = torch.cat([self.spent.unsqueeze(1), gap.double()], 1).cumsum(1)
+        verdict = judged(kept & (spent[:, 1:] <= self.regret_budget), draft.sizes, best)
+        self.spent.copy_(spent.gather(1, verdict.counts.unsqueeze(1)).squeeze(1))
+        return verdict
 
 
 def token_values(symbols: Sequence[str]) -> list[float]:
@@ -190,10 +208,10 @@ class DistanceRule(AcceptanceRule):
     """
 
     keeps_forced = True
+    values: Tensor  # [V], once the vocabulary was read
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
-        self.values: Tensor | None = None
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         """Read the numbers of the tokens; raises as ``token_values``."""
@@ -201,15 +219,13 @@ class DistanceRule(AcceptanceRule):
         self.values = torch.tensor(token_values(symbols), dtype=torch.float64)
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
-        if self.values is None:
-            raise UsageError("--accept-epsilon", "no vocabulary was read")
         tokens = draft.tokens
         values = self.values.to(tokens.device)
         best = scores.best()
         choice = best[:, :-1]
         # A distance to or from NaN is NaN, and comparing it gives False.
         near = (values[tokens] - values[choice]).abs() <= self.epsilon
-        possible = scores.gap(tokens) < float("inf")
+        possible = scores.gap(tokens) < math.inf
         return judged((near & possible) | (tokens == choice), draft.sizes, best)
 
 
@@ -221,82 +237,23 @@ class MinimumBlockRule(AcceptanceRule):
 
     Args:
         rule: judges the rest.
-        minimum: l, 1 or more; 1 leaves the rule as it is.
+        minimum: l, 2 or more.
     """
+
+    keeps_forced = True
 
     def __init__(self, rule: AcceptanceRule, minimum: int) -> None:
         self.rule = rule
         self.minimum = minimum
-        self.lossless = rule.lossless and minimum == 1
-        self.draft_independent = rule.draft_independent and minimum == 1
-        self.needs_draft_probabilities = rule.needs_draft_probabilities
-        self.keeps_forced = rule.keeps_forced
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         self.rule.read_vocabulary(symbols)
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
-        verdict = self.rule.accept(draft, scores)
-        if self.minimum == 1 or draft.width == 0:
-            return verdict
-        possible = scores.gap(draft.tokens) < float("inf")
-        forced = leading(possible, draft.sizes).clamp(max=self.minimum - 1)
-        counts = torch.maximum(verdict.counts, forced)
-        own_token = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
-        next_token = torch.where(counts == verdict.counts, verdict.next_token, own_token)
-        return Acceptance(counts, next_token)
-
-
-class RegretBudgetRule(AcceptanceRule):
-    """Accept what another rule accepts, while the sentence's regret stays within a budget.
-
-    The regret of an output token is how far its log-probability lies below that of the verifier's
-    best token, given the source and the output before it: ``max_v log p(v | y_<t) - log p(y_t |
-    y_<t)`` in nats, constraints of the decoding applied. The regret of a sentence is the sum over
-    its tokens. Every accepted token that is not the verifier's own choice is paid for, so that at
-    the end ``sum_t log p(y_t | y_<t) >= sum_t max_v log p(v | y_<t) - budget``, which anyone can
-    check by scoring the output once. A rule that limits each token (Ge et al. 2022, equation 9)
-    bounds a sentence only by its limit times the length.
-
-    Args:
-        rule: judges draft tokens; its bonus token is the verifier's best.
-        budget: nats per sentence, 0 or more. 0 accepts only what ties with the verifier's best.
-    """
-
-    def __init__(self, rule: AcceptanceRule, budget: float) -> None:
-        self.rule = rule
-        self.budget = budget
-        self.keeps_forced = rule.keeps_forced
-
-    def read_vocabulary(self, symbols: Sequence[str]) -> None:
-        self.rule.read_vocabulary(symbols)
-
-    def native_form(self) -> NativeRule | None:
-        form = self.rule.native_form()
-        if form is None or form.regret_budget < math.inf:
-            return None
-        return form._replace(regret_budget=self.budget)
-
-    def open(self, rows: int, device: torch.device) -> AcceptanceRule:
-        opened = RegretBudgetRule(self.rule.open(rows, device), self.budget)
-        opened.spent = torch.zeros(rows, dtype=torch.float64, device=device)
-        return opened
-
-    def select(self, rows: Tensor) -> None:
-        assert self.spent is not None
-        self.rule.select(rows)
-        self.spent = self.spent.index_select(0, rows)
-
-    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
-        assert self.spent is not None
         verdict = self.rule.accept(draft, scores)
         if draft.width == 0:
             return verdict
-        # [B, N + 1], spent before each token; summed one by one, as the native backend does. An
-        # infinite gap stays infinite.
-        spent = torch.cat([self.spent.unsqueeze(1), scores.gap(draft.tokens).double()], 1).cumsum(1)
-        affordable = (spent[:, 1:] <= self.budget).long().cumprod(1).sum(1)
-        counts = torch.minimum(verdict.counts, affordable)
-        self.spent.copy_(spent.gather(1, counts.unsqueeze(1)).squeeze(1))
-        best = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
-        return Acceptance(counts, best)
+        possible = scores.gap(draft.tokens) < math.inf
+        forced = leading(possible, draft.sizes).clamp(max=self.minimum - 1)
+        counts = torch.maximum(verdict.counts, forced)
+        return Acceptance(counts, scores.best().gather(1, counts.unsqueeze(1)).squeeze(1))

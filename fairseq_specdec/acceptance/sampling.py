@@ -25,28 +25,22 @@ class Sampler:
         topk: ``--sampling-topk``, only the likeliest so many tokens, 1 or more; None for all.
         topp: ``--sampling-topp``, only the smallest set of likeliest tokens that holds so much
             probability, 0 < p <= 1; None for all.
-        generator: source of randomness; None for torch's own, which ``--seed`` seeds.
+
+    Randomness is torch's own, which ``--seed`` seeds.
     """
 
-    def __init__(
-        self,
-        topk: int | None = None,
-        topp: float | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        if topk is not None and topk < 1:
-            raise UsageError(f"--sampling-topk {topk}", "must be 1 or more", "leave it out for all")
-        if topp is not None and not 0 < topp <= 1:
-            raise UsageError(
-                f"--sampling-topp {topp}",
-                "must be greater than 0, at most 1",
-                "leave it out for all",
-            )
+    def __init__(self, topk: int | None = None, topp: float | None = None) -> None:
+        for name, given, possible, limits in (
+            ("topk", topk, topk is None or topk >= 1, "1 or more"),
+            ("topp", topp, topp is None or 0 < topp <= 1, "greater than 0, at most 1"),
+        ):
+            if not possible:
+                flag = f"--sampling-{name} {given}"
+                raise UsageError(flag, f"must be {limits}", "leave it out for all")
         if topk is not None and topp is not None:
             raise UsageError("--sampling-topk, --sampling-topp", "give one of them, not both")
         self.topk = topk
         self.topp = topp
-        self.generator = generator
 
     def warp(self, log_probs: Tensor) -> Tensor:
         """Cut a distribution down to the tokens that may be drawn. ``log_probs``: float [..., V],
@@ -54,22 +48,15 @@ class Sampler:
         to one (zeros where nothing is possible)."""
         probabilities, order = self._ranked(log_probs)
         if order is not None:
-            nothing = torch.zeros_like(log_probs)
-            probabilities = nothing.scatter_(-1, order, probabilities)
+            probabilities = torch.zeros_like(log_probs).scatter_(-1, order, probabilities)
         mass = probabilities.sum(-1, keepdim=True)
         return probabilities / mass.clamp(min=torch.finfo(mass.dtype).tiny)
 
     def sample(self, log_probs: Tensor) -> Tensor:
-        """Draw a token from each distribution, cut down.
+        """Draw a token, long [B], from each distribution (``log_probs`` as for ``warp``), cut down.
 
         On a CPU the random numbers are used as by stock, which draws among the ranks of the
         likeliest tokens. (On a GPU, to look up how many ``topp`` leaves would wait for it.)
-
-        Args:
-            log_probs: float [B, V], as for ``warp``.
-
-        Returns:
-            long [B].
         """
         probabilities, order = self._ranked(log_probs)
         if order is None:
@@ -97,21 +84,13 @@ class Sampler:
 
     def uniform(self, like: Tensor) -> Tensor:
         """Numbers from [0, 1) in the shape of ``like``."""
-        shape = like.shape
-        return torch.rand(shape, generator=self.generator, device=like.device, dtype=torch.float32)
+        return torch.rand(like.shape, device=like.device, dtype=torch.float32)
 
     def draw(self, probabilities: Tensor) -> Tensor:
-        """Draw a token from each distribution.
-
-        Exponential noise decides; unlike ``torch.multinomial`` this never waits for a GPU.
-
-        Args:
-            probabilities: float [..., V], not negative, up to a factor.
-
-        Returns:
-            long [...].
-        """
-        clocks = torch.empty_like(probabilities).exponential_(generator=self.generator)
+        """Draw a token, long [...], from each distribution: ``probabilities`` float [..., V], not
+        negative, up to a factor. Exponential noise decides; unlike ``torch.multinomial`` this never
+        waits for a GPU."""
+        clocks = torch.empty_like(probabilities).exponential_()
         return (probabilities / clocks.clamp(min=1e-30)).argmax(-1)
 
 
@@ -169,10 +148,7 @@ class SamplingRule(AcceptanceRule):
         if draft.width == 0:
             return Acceptance(torch.zeros_like(draft.sizes), self.sampler.sample(log_probs[:, 0]))
         p = self.sampler.warp(log_probs)
-        if draft.log_probs is None:
-            raise UsageError(
-                "--sampling", "the drafter does not say what its drafts were drawn from"
-            )
+        assert draft.log_probs is not None
         q = draft.log_probs.exp()
         at = draft.tokens.unsqueeze(2)
         own, drawn = p[:, : draft.width].gather(2, at).squeeze(2), q.gather(2, at).squeeze(2)

@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import judge
-from sampled import generator_for
 
 from fairseq_specdec.acceptance import BlockVerificationRule, Sampler, SamplingRule
 
@@ -113,12 +112,3 @@ def test_where_nothing_is_left_the_next_token_is_the_verifiers():
     size = torch.tensor([1])
     judge(BlockVerificationRule(sampler), torch.tensor([[0]]), size, p.log(), p[:, :1].log())
     assert torch.allclose(sampler.drawn_from, p[:, 0])
-
-
-def test_the_flag_names_the_rule(tmp_path):
-    rules = {"block": BlockVerificationRule, "token": SamplingRule}
-    for name, rule in rules.items():
-        generator = generator_for("sps", {}, tmp_path, sampling_verification=name)
-        assert type(generator.rule) is rule
-    with pytest.raises(ValueError, match="--sampling-verification rows: choose one of block, tok"):
-        generator_for("sps", {}, tmp_path, sampling_verification="rows")

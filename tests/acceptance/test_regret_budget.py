@@ -10,7 +10,7 @@ from judging import judge
 from toy_strategies import make_generator
 from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
-from fairseq_specdec.acceptance import DistanceRule, RegretBudgetRule, TopBetaRule
+from fairseq_specdec.acceptance import TopBetaRule
 
 
 def random_blocks(seed, width, blocks=3, rows=3, vocabulary=6):
@@ -28,9 +28,7 @@ def random_blocks(seed, width, blocks=3, rows=3, vocabulary=6):
 )  # fmt: skip
 def test_counts_equal_those_of_the_definition(seed, budget, width):
     """Rows leave between the blocks; each keeps what it has spent."""
-    rule = RegretBudgetRule(TopBetaRule(3, 2.0), budget)
-    assert not rule.lossless
-    rule = RegretBudgetRule(rule, math.inf).open(3, torch.device("cpu"))
+    rule = TopBetaRule(3, 2.0, budget).open(3, torch.device("cpu"))
     spent, rows = [0.0, 0.0, 0.0], [0, 1, 2]
     for draft, sizes, scores in random_blocks(seed, width=width):
         verdict = judge(rule, draft[rows], sizes[rows], scores[rows])
@@ -54,18 +52,8 @@ def test_counts_equal_those_of_the_definition(seed, budget, width):
 def test_a_forbidden_token_is_kept_at_no_budget():
     scores = torch.zeros(1, 2, 6)
     scores[0, 0, 3] = -math.inf
-    rule = RegretBudgetRule(TopBetaRule(6, math.inf), math.inf).open(1, torch.device("cpu"))
+    rule = TopBetaRule(6, math.inf, math.inf).open(1, torch.device("cpu"))
     assert judge(rule, torch.tensor([[3]]), torch.tensor([1]), scores).counts.tolist() == [0]
-
-
-def test_the_rule_inside_reads_the_vocabulary():
-    rule = RegretBudgetRule(DistanceRule(1.0), 9.0)
-    rule.read_vocabulary([str(number) for number in range(6)])
-    scores = torch.zeros(1, 2, 6)
-    scores[0, 0, 3] = 1.0
-    opened = rule.open(1, torch.device("cpu"))
-    assert judge(opened, torch.tensor([[4]]), torch.tensor([1]), scores).counts.tolist() == [1]
-    assert judge(opened, torch.tensor([[5]]), torch.tensor([1]), scores).counts.tolist() == [0]
 
 
 def regret_of(model, source, tokens):

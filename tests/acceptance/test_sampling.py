@@ -76,7 +76,8 @@ def test_one_draft_token_comes_out_as_p(sampler):
 def test_impossible_tokens_never_come_out(seed, width):
     p, q = random_distributions(seed, 3, 5, 6), random_distributions(seed + 1, 3, 4, 6)
     p[..., 2:5] = float("-inf")
-    sampler = Sampler(generator=torch.Generator().manual_seed(seed))
+    torch.manual_seed(seed)
+    sampler = Sampler()
     draft = sampler.draw(q.exp())[:, :width]
     lengths = torch.tensor([width, width // 2, 0])
     verdict = judge(SamplingRule(sampler), draft, lengths, p[:, : width + 1], q[:, :width])
@@ -114,12 +115,6 @@ def test_the_first_rejected_token_decides_what_is_drawn_instead():
     assert verdict.next_token.tolist() == [1, 2, 1, 2]
 
 
-def test_drafts_without_probabilities_are_refused():
-    p = random_distributions(3, 1, 2, 6)
-    with pytest.raises(ValueError, match="--sampling: the drafter"):
-        judge(SamplingRule(Sampler()), torch.tensor([[3]]), torch.tensor([1]), p)
-
-
 @given(st.integers(0, 10**6), st.sampled_from([1e-6, 0.3, 0.8, 0.999, 1.0]))
 def test_top_p_keeps_what_stock_keeps(seed, topp):
     log_probs = random_distributions(seed, 4, 1, 9)
@@ -129,21 +124,10 @@ def test_top_p_keeps_what_stock_keeps(seed, topp):
     torch.testing.assert_close(Sampler(topp=topp).warp(log_probs), theirs)
 
 
-def test_a_generator_alone_decides_what_is_drawn():
-    p = random_distributions(7, 200, 9).exp()
-    draws = []
-    for torch_seed, seed in ((1, 5), (2, 5), (2, 6)):
-        torch.manual_seed(torch_seed)
-        sampler = Sampler(generator=torch.Generator().manual_seed(seed))
-        draws.append((sampler.draw(p).tolist(), sampler.uniform(p).tolist()))
-    assert draws[0] == draws[1] and draws[1][0] != draws[2][0] and draws[1][1] != draws[2][1]
-
-
 @pytest.mark.parametrize(
     "values, flag",
     [
         ({"topk": 0}, "--sampling-topk 0: must be 1 or more"),
-        ({"topk": -3}, "--sampling-topk -3"),
         ({"topp": 0.0}, "--sampling-topp 0.0: must be greater than 0"),
         ({"topp": 1.5}, "--sampling-topp 1.5"),
         ({"topp": float("nan")}, "--sampling-topp nan"),

@@ -48,7 +48,6 @@ from fairseq_specdec.acceptance import (
     DistanceRule,
     ExactRule,
     MinimumBlockRule,
-    RegretBudgetRule,
     RollbackRule,
     Sampler,
     SamplingRule,
@@ -329,11 +328,7 @@ RULES = {
         lambda: among(4, 9.0),
         1,
     ),
-    "regret": (
-        lambda: RegretBudgetRule(TopBetaRule(9, 9.0), 6.0),
-        lambda: Within(among(9, 9.0), 6.0),
-        0,
-    ),
+    "regret": (lambda: TopBetaRule(9, 9.0, 6.0), lambda: Within(among(9, 9.0), 6.0), 0),
     # One token in each distribution: nothing is left to chance.
     "sampling": (lambda: SamplingRule(Sampler(topk=1)), lambda: best, 0),
     "blocks": (lambda: BlockVerificationRule(Sampler(topk=1)), lambda: best, 0),

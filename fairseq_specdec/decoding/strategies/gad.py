@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from fairseq_specdec.acceptance import AcceptanceRule, RegretBudgetRule, TopBetaRule
+from fairseq_specdec.acceptance import AcceptanceRule, TopBetaRule
 from fairseq_specdec.drafting import Drafter, NarBlockDrafter
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import AT_LEAST_1, NOT_NEGATIVE, SHARE, flag
@@ -81,9 +81,7 @@ class RelaxedFlags(VerifiedFlags, ToleranceFlags):
 
 
 def _relaxed_rule(settings: Any) -> AcceptanceRule:
-    rule = TopBetaRule(settings.top_beta, settings.tau)
-    budget = settings.regret_budget
-    return rule if budget is None else RegretBudgetRule(rule, budget)
+    return TopBetaRule(settings.top_beta, settings.tau, settings.regret_budget)
 
 
 def _refuse_sampling(setup: Setup, model: Any) -> None:
