@@ -56,7 +56,7 @@ def find_model(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("MODEL", "missing", "name a checkpoint, or a folder with verifier.pt")
     verifier, data = verifier_of(args)
     with model_named(args):
-        place = find(verifier, None, data, "greedy")
+        place = find(verifier, None, data)
     if len(place.verifiers) > 1:
         raise UsageError(f"--path {verifier}", "a drafter is trained for one model", "name one")
     args.path = place.verifiers[0]

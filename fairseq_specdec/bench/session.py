@@ -146,7 +146,7 @@ def _of_model(args: argparse.Namespace, words: Sequence[str]) -> argparse.Namesp
     """The command line with what a model implies: dictionaries, verifier, drafter, task, languages
     and, of a converted one, settings of decoding. What the command line gives comes first."""
     with model_named(args), weights_mapped():
-        place = find(args.data or "", None, None, None)
+        place = find(args.data or "", None, None)
         state = read_state("--path", place.verifiers[0])
         asked = (args.source_lang, args.target_lang)
         described = describe(place.verifiers, *asked)

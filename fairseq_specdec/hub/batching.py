@@ -63,8 +63,7 @@ def read(
     for i, text in enumerate(texts):
         parts = _parts(codec, text, limit, split)
         if too_long == "truncate":
-            rows = [r if len(r) <= limit else r[: limit - 1] + r[-1:] for r in parts.rows]
-            parts = parts._replace(rows=rows)
+            parts.rows[:] = [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in parts.rows]
         longest = max(map(len, parts.rows), default=0)
         if longest > limit:
             where = " without a space" if split else ""
@@ -82,8 +81,8 @@ def read(
 def _parts(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
     """The sentences of a text, however long they are."""
     rows: dict[str, list[int]] = {}
-    match = _CODE.match(text)
-    code = match.group() if match and split else ""
+    match = _CODE.match(text) if split else None
+    code = match.group() if match else ""
 
     def fits(sentence: str) -> bool:
         rows[sentence] = codec.encode(code + sentence)
@@ -101,21 +100,16 @@ def forced(codec: TextCodec, prefix: Prefix, texts: int) -> list[list[int]]:
     not as many prefixes, or a word of one is not in the target dictionary."""
     given = [prefix] if isinstance(prefix, str) else prefix or [None] * texts
     if len(given) != texts:
-        raise UsageError(
-            "prefix", f"{len(given)} for {texts} texts", "give a list with one for each, or None"
-        )
-    words = codec.tgt_dict
+        problem = f"{len(given)} for {texts} texts"
+        raise UsageError("prefix", problem, "give a list with one for each, or None")
+    words, rows = codec.tgt_dict, []
     no_words = {words.unk(), words.pad(), words.eos()}
-    rows = []
     for text in given:
         rows.append(codec.encode_target(text) if text else [])
         if text and not no_words.isdisjoint(rows[-1]):
             wrong = [word for word in text.split() if no_words & set(codec.encode_target(word))]
-            raise UsageError(
-                f"prefix {text!r}",
-                f"{', '.join(wrong) or 'it'} is not in the target dictionary",
-                "use other words",
-            )
+            problem = f"{', '.join(wrong) or 'it'} is not in the target dictionary"
+            raise UsageError(f"prefix {text!r}", problem, "use other words")
     return rows
 
 

@@ -23,8 +23,8 @@ from fairseq_specdec.trace.record import Trace
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from .flags import Flags, in_python, split_flags
-from .loading import Loaded, needs_drafter
-from .results import Translation, translation
+from .loading import Loaded
+from .results import Alternative, Translation
 from .text import GrowingText, TextCodec
 
 # Weights are packed by these, once.
@@ -56,21 +56,15 @@ class SharedStats(DecodingStats):
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """A generator, with what it needs from texts to ``Translation``.
-
-    Attributes:
-        generator: a ``SpeculativeGenerator``.
-        settings: the flags that matter to it.
-        turn: the state in which a batch is decoded.
-    """
+    """A generator, with what it needs from texts to ``Translation``."""
 
     loaded: Loaded
     codec: TextCodec
-    generator: Any
-    settings: Flags
+    generator: Any  # a ``SpeculativeGenerator``
+    settings: Flags  # the flags that matter to it
     nbest: int
     batch_size: int
-    turn: Callable[[], AbstractContextManager[None]]
+    turn: Callable[[], AbstractContextManager[None]]  # the state in which a batch is decoded
 
     @property
     def trace_builder(self) -> TraceBuilder:
@@ -119,19 +113,27 @@ class Decoding:
     def result(
         self, i: int, source: str, row: list[int], ranked: list[dict[str, Any]], traced: bool
     ) -> Translation:
-        """The translation of a text, from its hypotheses."""
+        """The translation of a text. ``ranked``: its hypotheses, best first; [] of a text without a
+        visible character."""
+        if not ranked:
+            settings = dict(self.settings)
+            empty = Trace(i, self.generator.strategy, settings, [], [], None, [], source, "")
+            return Translation("", [], 0.0, 0, [], [], 0, empty if traced else None)
+        found = []
+        for hypothesis in ranked[: self.nbest]:
+            tokens = self.codec.words(hypothesis["tokens"].tolist())
+            scores = tuple(hypothesis["positional_scores"].tolist())
+            text, score = self.codec.join(tokens), float(hypothesis["score"])
+            found.append(Alternative(text, tokens, score, scores))
+        best, passes = found[0], ranked[0]["iterations"]
+        trace = None
+        if traced:
+            trace = self.trace_builder.sentence(i, row, ranked[0], source, best.text)
         unknown = row.count(self.loaded.task.source_dictionary.unk())
-        translated = translation(self.codec, ranked[: self.nbest], unknown)
-        if not traced:
-            return translated
-        trace = self.trace_builder.sentence(i, row, ranked[0], source, translated.text)
-        return translated._replace(trace=trace)
-
-    def nothing(self, i: int, source: str, traced: bool) -> Translation:
-        """The translation of a text without a visible character."""
-        strategy, settings = self.generator.strategy, dict(self.settings)
-        trace = Trace(i, strategy, settings, [], [], None, [], source, "") if traced else None
-        return Translation("", [], 0.0, 0, [], [], 0, trace)
+        return Translation(
+            *best[:3], ranked[0]["steps"], passes.accepted, list(map(len, passes.drafts)), unknown,
+            trace, tuple(found[1:]), best.scores,
+        )  # fmt: skip
 
 
 @dataclasses.dataclass(eq=False)
@@ -139,16 +141,17 @@ class Decodings:
     """Makes a ``Decoding`` for each choice of flags, on one verifier in memory.
 
     Attributes:
-        drafter_of: the drafter's checkpoint for a strategy that needs one, or None.
+        drafter: the drafter's checkpoint, for strategies that need one, or None.
         strategy, flags: where a call does not choose.
         batch_size: of every choice; None for what suits the strategy.
         seed: of every batch. It is set for the whole process, so that batches take turns.
         stats: what all of them decoded.
+        base: where a call does not choose.
     """
 
     loaded: Loaded
     codec: TextCodec
-    drafter_of: Callable[[str], str | None]
+    drafter: str | None
     strategy: str
     flags: Flags
     batch_size: int | None = None
@@ -158,23 +161,22 @@ class Decodings:
         self.stats = SharedStats()
         self._once = Once()
         self._lock, self._alone = Lock(), Lock()
-        self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._of_call)
+        self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._made)
+        self.base = self._made(self.strategy, **self.flags)
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """No gradients; with a seed alone, and seeded."""
-        with contextlib.ExitStack() as entered:
-            entered.enter_context(torch.no_grad())
-            if self.seed is not None:
-                entered.enter_context(self._alone)
-                cards = [self.loaded.device] if self.loaded.device.type == "cuda" else []
-                entered.enter_context(torch.random.fork_rng(devices=cards))
-                torch.manual_seed(self.seed)
+        """With a seed alone, and seeded."""
+        if self.seed is None:
+            yield
+            return
+        cards = [self.loaded.device] if self.loaded.device.type == "cuda" else []
+        with self._alone, torch.random.fork_rng(devices=cards):
+            torch.manual_seed(self.seed)
             yield
 
-    def made(self, strategy: str, drafter: str | None, flags: Flags) -> Decoding:
-        """A new one."""
-        settings, args = split_flags(strategy, drafter, flags)
+    def _made(self, strategy: str, **flags: Any) -> Decoding:
+        settings, args = split_flags(strategy, drafter_of(strategy, self.drafter), flags)
         check_dictionaries(strategy, *self.loaded.dictionaries, settings)
         generator = build_generator(
             self.loaded.models, *self.loaded.dictionaries, args, settings, stats=self.stats,
@@ -190,13 +192,11 @@ class Decodings:
         """The one of a call. Raises TypeError or ValueError: a flag or file that cannot be
         honoured, in the call's words."""
         strategy = strategy or self.strategy
-        settled = sorted(SETTLED & set(flags))
-        if settled:
-            raise UsageError(
-                flag_of(settled[0]),
-                "holds for all calls, since weights are packed by it",
-                "pass it to from_pretrained",
-            )
+        if not flags and strategy == self.strategy:
+            return self.base
+        for name in sorted(SETTLED & set(flags)):
+            problem = "holds for all calls, since weights are packed by it"
+            raise UsageError(flag_of(name), problem, "pass it to from_pretrained")
         kept = {
             name: value
             for name, value in self.flags.items()
@@ -205,13 +205,14 @@ class Decodings:
         with self._lock:
             return self._kept(strategy, **dict(sorted({**kept, **flags}.items())))
 
-    def _of_call(self, strategy: str, **flags: Any) -> Decoding:
-        drafter = self.drafter_of(strategy) if needs_drafter(strategy) else None
-        return self.made(strategy, drafter, flags)
-
     def _load(
         self, path: str, source: Dictionary, target: Dictionary, read: Callable, dtype: object
     ) -> Any:
         """A drafter, read once for all that use it; packed and freed in one number format."""
         pair = self.codec.languages
         return self._once((path, read, dtype), lambda: of_pair(read(path, source, target), *pair))
+
+
+def drafter_of(strategy: str, drafter: str | None) -> str | None:
+    """The drafter that a strategy uses; an unknown one has none."""
+    return drafter if strategy in STRATEGIES and STRATEGIES[strategy].needs_drafter else None

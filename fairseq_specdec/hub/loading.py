@@ -1,8 +1,8 @@
 """Find the files that a name or a path means, and load them."""
 
 import contextlib
+import glob
 import os
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
 from fairseq_specdec.checkpoints.own_task import OwnTask
 from fairseq_specdec.checkpoints.verifier import load_models
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.devices import COMPUTED, NUMBER_FORMATS
 from fairseq_specdec.errors import MissingFileError, UsageError
 from fairseq_specdec.io.flag_values import flag_of
@@ -45,12 +44,12 @@ class Place(NamedTuple):
     spoken: dict[str, str]  # languages for the tokenizer, where they are known
 
 
-def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str | None) -> Place:
-    """Resolve a demo pair's name, a folder with ``verifier.pt`` in it, or checkpoints.
+def find(verifier: Paths, drafter: Path | None, data: Path | None) -> Place:
+    """Resolve a demo pair's name, a folder with ``verifier.pt`` in it, or checkpoints; the drafter
+    is the given one, or the one beside the verifier in its folder.
 
     Args:
         verifier, drafter, data: as for ``SpeculativeTranslator.from_pretrained``.
-        strategy: a drafter is looked for where it needs one, or where it is None.
 
     Raises:
         FileNotFoundError: nothing is there; has the remedy.
@@ -68,30 +67,20 @@ def find(verifier: Paths, drafter: Path | None, data: Path | None, strategy: str
         spoken = DEMOS.get(os.path.basename(os.path.normpath(name)), {})
         if os.path.isdir(name):
             folder, beside = folder or name, os.path.join(name, "drafter.pt")
-            wanted = strategy is None or needs_drafter(strategy)
-            if chosen is None and wanted and os.path.isfile(beside):
-                chosen = beside
+            chosen = beside if chosen is None and os.path.isfile(beside) else chosen
             named = [os.path.join(name, each) for each in NAMES]
             name = next(filter(os.path.isfile, named), named[0])
         # As fairseq's --path; a name with a colon in it is given in a list.
         paths = [name] if os.path.isfile(name) else name.split(os.pathsep)
-    missing = next((path for path in paths or [""] if not os.path.isfile(path)), None)
-    if missing is not None:
-        raise MissingFileError(
-            "--path",
-            f"no such file: {missing}",
-            "give a checkpoint, several for an ensemble, a folder with verifier.pt in "
-            f"it, or one of {', '.join(DEMOS)}",
-        )
+    for path in paths or [""]:
+        if not os.path.isfile(path):
+            remedy = "give a checkpoint, several for an ensemble, a folder with verifier.pt in it, "
+            remedy += f"or one of {', '.join(DEMOS)}"
+            raise MissingFileError("--path", f"no such file: {path}", remedy)
     if folder is not None and not os.path.isdir(folder):
         remedy = "name the one of the dict.*.txt"
         raise MissingFileError("--data", f"no such folder: {folder}", remedy)
     return Place(paths, chosen, folder, spoken)
-
-
-def needs_drafter(strategy: str) -> bool:
-    """Whether a strategy has a drafter; an unknown one has none."""
-    return strategy in STRATEGIES and STRATEGIES[strategy].needs_drafter
 
 
 def _demo_folder(name: str) -> str:
@@ -160,15 +149,14 @@ def task_of(
             f"{path} reads speech, and this interface translates text",
             "use fairseq's S2TTransformerModel.from_pretrained with task='speech_to_text_specdec'",
         )
-    saved: Any = (state.get("cfg") or {}).get("task") or {}
-    saved = vars(saved) if isinstance(saved, Namespace) else saved
-    folder = _dictionaries(data, path, saved)
-    source, target = _languages(folder, languages, saved)
+    own = OwnTask(state)
+    folder = _dictionaries(data, path, own)
+    source, target = _languages(folder, languages, own)
     config = TranslationSpecDecConfig(
         data=folder,
         source_lang=source,
         target_lang=target,
-        left_pad_source=bool(saved.get("left_pad_source", True)),
+        left_pad_source=str(own.get("left_pad_source")) != "False",
         # The command line fills these in from other groups of flags.
         dataset_impl="mmap",
         required_seq_len_multiple=1,
@@ -183,7 +171,7 @@ def task_of(
             f"the dictionaries dict.{source}.txt and dict.{target}.txt in {folder} cannot be used "
             f"({reasons[0]})",
         ) from error
-    if OwnTask(state).reverses(task):
+    if own.reverses(task):
         raise UsageError(
             f"--source-lang {source}, --target-lang {target}",
             f"{path} translates in the other direction",
@@ -192,34 +180,28 @@ def task_of(
     return task
 
 
-def _dictionaries(data: str | None, first: str, saved: Any) -> str:
+def _dictionaries(data: str | None, first: str, own: OwnTask) -> str:
     """The folder with the dictionaries: as given, beside the checkpoint, or as trained with."""
-    trained = str(saved.get("data") or "").split(os.pathsep)[0]
+    trained = str(own.get("data") or "").split(os.pathsep)[0]
     places = [data] if data is not None else [os.path.dirname(os.path.abspath(first)), trained]
-    for folder in filter(os.path.isdir, places):
-        if any(n.startswith("dict.") and n.endswith(".txt") for n in os.listdir(folder)):
+    for folder in filter(None, places):
+        if glob.glob(os.path.join(glob.escape(folder), "dict.*.txt")):
             return folder
-    raise MissingFileError(
-        "--data",
-        f"no dict.*.txt in {' or '.join(filter(None, places))}",
-        "name the folder that fairseq-preprocess wrote",
-    )
+    problem = f"no dict.*.txt in {' or '.join(filter(None, places))}"
+    raise MissingFileError("--data", problem, "name the folder that fairseq-preprocess wrote")
 
 
-def _languages(folder: str, asked: Languages, saved: Any) -> tuple[str, str]:
+def _languages(folder: str, asked: Languages, own: OwnTask) -> tuple[str, str]:
     """Source and target language: as asked for, as trained with, or as the folder's files say."""
-    guesses: Languages = data_utils.infer_language_pair(folder)
     names = []
+    guesses: Languages = data_utils.infer_language_pair(folder)
     for argument, given, guess in zip(("source_lang", "target_lang"), asked, guesses):
-        name = given or saved.get(argument) or guess
+        name, flag = given or own.get(argument) or guess, flag_of(argument)
         if not name:
-            raise UsageError(flag_of(argument), "the checkpoint does not name it", "name it")
+            raise UsageError(flag, "the checkpoint does not name it", "name it")
         if not os.path.isfile(os.path.join(folder, f"dict.{name}.txt")):
-            raise MissingFileError(
-                f"{flag_of(argument)} {name}",
-                f"no dict.{name}.txt in {folder}",
-                "name another language, or give --data",
-            )
+            remedy = "name another language, or give --data"
+            raise MissingFileError(f"{flag} {name}", f"no dict.{name}.txt in {folder}", remedy)
         names.append(name)
     return names[0], names[1]
 

@@ -1,13 +1,12 @@
 """What a translator returns."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.trace.record import Trace
 
 from .batching import Parts
-from .text import TextCodec
 
 
 class Alternative(NamedTuple):
@@ -75,21 +74,6 @@ class Piece(NamedTuple):
 
     text: str
     iteration: TracedIteration | None
-
-
-def translation(codec: TextCodec, ranked: list[dict[str, Any]], unknown: int) -> Translation:
-    """The translation of a text."""
-    alternatives = []
-    for hypothesis in ranked:
-        tokens = codec.words(hypothesis["tokens"].tolist())
-        scores = tuple(hypothesis["positional_scores"].tolist())
-        score = float(hypothesis["score"])
-        alternatives.append(Alternative(codec.join(tokens), tokens, score, scores))
-    first, best, trace = alternatives[0], ranked[0], ranked[0]["iterations"]
-    return Translation(
-        *first[:3], best["steps"], trace.accepted, list(map(len, trace.drafts)), unknown,
-        alternatives=tuple(alternatives[1:]), scores=first.scores,
-    )  # fmt: skip
 
 
 def joined(parts: Parts, found: Sequence[Translation]) -> Translation:

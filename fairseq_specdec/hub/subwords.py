@@ -3,7 +3,6 @@
 import filecmp
 import fnmatch
 import os
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,33 +16,31 @@ from .text import TextCodec
 
 Choice = str | dict[str, Any] | None
 """A name of fairseq's ``--tokenizer`` or ``--bpe``, with its flags in a dictionary; None: none."""
+# Names that fairseq's hub, its recipes, Marian and this project give the files of each kind.
 _CODES = ("code", "codes", "bpecodes", "bpe_codes", "codes.bpe", "*.codes")
 _PIECES = ("sentencepiece*.model", "sentence.bpe.model", "spm*.model", "*.spm")
-# Names that fairseq's hub, its recipes, Marian and this project give those files.
-PATTERNS = {"subword_nmt": _CODES, "fastbpe": _CODES, "sentencepiece": _PIECES}
+_NAMES = {"subword_nmt": _CODES, "fastbpe": _CODES, "sentencepiece": _PIECES}
 
 
 def choose_codec(
     loaded: Loaded, place: Place, tokenizer: Choice, bpe: Choice, bpe_codes: str | None
 ) -> TextCodec:
     """The codec that ``SpeculativeTranslator.from_pretrained``'s arguments ask for."""
-    cfg = loaded.task.cfg
-    folders = [cfg.data, *(os.path.dirname(os.path.abspath(path)) for path in place.verifiers)]
-    subwords, languages = _chosen(loaded.saved, "bpe", bpe), (cfg.source_lang, cfg.target_lang)
+    cfg, subwords = loaded.task.cfg, _chosen(loaded.saved, "bpe", bpe)
     if bpe_codes is not None:
-        path = os.fspath(bpe_codes)
-        kind = bpe
+        path, kind = os.fspath(bpe_codes), bpe
         if bpe == "auto":
             kind = "sentencepiece" if path.endswith((".model", ".spm")) else "subword_nmt"
         if not isinstance(kind, str) or kind not in FLAGS:
             raise UsageError("--bpe-codes", f"--bpe is {bpe!r}", "leave one of them out")
         subwords = {"bpe": kind, FLAGS[kind]: path}
-    elif bpe == "auto" or (subwords and FLAGS.get(str(subwords["bpe"])) not in (None, *subwords)):
-        subwords = _completed(subwords, folders, loaded, languages)
+    elif bpe == "auto" or FLAGS.get(subwords.get("bpe", "")) not in (None, *subwords):
+        beside = (os.path.dirname(os.path.abspath(path)) for path in place.verifiers)
+        subwords = _completed(subwords, [cfg.data, *beside], loaded)
     speaking = _chosen(loaded.saved, "tokenizer", tokenizer)
     if tokenizer == "auto" and not speaking and subwords.get("bpe") == "subword_nmt":
         speaking = {"tokenizer": "moses"}
-    spoken = {"source_lang": languages[0], "target_lang": languages[1], **place.spoken}
+    spoken = {"source_lang": cfg.source_lang, "target_lang": cfg.target_lang, **place.spoken}
     pair = (spoken["source_lang"], spoken["target_lang"])
     return TextCodec(speaking, subwords, pair, *loaded.dictionaries)
 
@@ -67,46 +64,39 @@ def _chosen(saved: Any, kind: str, choice: Choice) -> dict[str, Any]:
     return dict(choice or {})
 
 
-def files_of(kind: str, folders: Iterable[str], languages: tuple[Any, Any]) -> list[str]:
-    """Files of this kind in the folders, each content once. ``languages``: source and target; a
-    file that names the target is left out where one names the source."""
-    files: list[str] = []
-    for folder in dict.fromkeys(map(os.path.realpath, folders)):
-        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-        names = [n for n in names if any(fnmatch.fnmatchcase(n, p) for p in PATTERNS[kind])]
-        for source, target in (("source", "target"), languages):
-            word = re.compile(rf"\b{re.escape(str(source))}\b")
-            of_target = {word.sub(str(target), name) for name in names if word.search(name)}
-            names = [name for name in names if name not in of_target or word.search(name)]
-        for path in (os.path.join(folder, name) for name in names):
-            known = any(filecmp.cmp(path, other, shallow=False) for other in files)
-            if os.path.isfile(path) and not known:
-                files.append(path)
-    return files
-
-
-def _completed(
-    chosen: dict[str, Any], folders: list[str], loaded: Loaded, languages: tuple[str, str]
-) -> dict[str, Any]:
+def _completed(chosen: dict[str, Any], folders: list[str], loaded: Loaded) -> dict[str, Any]:
     """fairseq's flags for the subword model, with the file that the folders hold, if none was named
-    or it has moved since training. ``chosen``: flags so far; {} for whatever is there."""
+    or it has moved since training. ``chosen``: flags so far; {} for what the dictionaries need."""
     marks = next(filter(None, (marked(words.symbols) for words in loaded.dictionaries)), None)
-    kinds = [chosen["bpe"]] if chosen else [marks[0]] if marks else ["subword_nmt", "sentencepiece"]
-    named = chosen.get(FLAGS.get(kinds[0], ""))
-    if kinds[0] not in FLAGS or (named is not None and os.path.isfile(str(named))):
+    kind: str = chosen.get("bpe") or (marks[0] if marks else "")
+    flag = FLAGS.get(kind)
+    if flag is None or os.path.isfile(str(chosen.get(flag))):
         return chosen
-    files = [(kind, path) for kind in kinds for path in files_of(kind, folders, languages)]
+    files = _files(kind, folders)
     if len(files) == 1:
-        ((kind, path),) = files
-        return {**chosen, "bpe": kind, FLAGS[kind]: path}
+        return {**chosen, "bpe": kind, flag: files[0]}
     remedy, places = "name its file with --bpe-codes", " or ".join(map(os.path.realpath, folders))
     if files:
-        said = f"there are several subword models ({', '.join(path for _, path in files)})"
+        problem = f"there are several subword models ({', '.join(files)})"
     elif chosen:
-        said = f"{kinds[0]}'s file {named or ''} is not there, nor one in {places}"
-    elif marks:
-        said = f"the dictionary is of subwords ({marks[1]!r}), and no subword model is in {places}"
-        remedy += ", or give --bpe none for text that is split already"
+        problem = f"{kind}'s file {chosen.get(flag, '')} is not there, nor one in {places}"
     else:
-        return {}
-    raise UsageError("--bpe", said, remedy)
+        entry = marks and marks[1]
+        problem = f"the dictionary is of subwords ({entry!r}), and no subword model is in {places}"
+        remedy += ", or give --bpe none for text that is split already"
+    raise UsageError("--bpe", problem, remedy)
+
+
+def _files(kind: str, folders: Iterable[str]) -> list[str]:
+    """Files of this kind in the folders, each content once."""
+    files: list[str] = []
+    for folder in dict.fromkeys(map(os.path.realpath, folders)):
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            if (
+                any(fnmatch.fnmatchcase(name, each) for each in _NAMES[kind])
+                and os.path.isfile(path)
+                and not any(filecmp.cmp(path, other, shallow=False) for other in files)
+            ):
+                files.append(path)
+    return files

@@ -1,13 +1,12 @@
 """Decoding in threads: beside an event loop, or while a caller takes what has ended."""
 
-import asyncio
 import concurrent.futures
 import contextlib
 import functools
 import queue
 import threading
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Generator
+from typing import TypeVar
 
 import torch
 
@@ -26,27 +25,13 @@ class Threads:
         self._begin = functools.partial(
             concurrent.futures.ThreadPoolExecutor, count, "specdec-async"
         )
-        self._pool = self._begin()
+        self.pool = self._begin()
         RENEWED.add(self)
 
     def renew(self) -> None:
         """Leave the parent's threads. Those of OpenMP are missing too, and torch waits for them."""
-        self._pool = self._begin()
+        self.pool = self._begin()
         torch.set_num_threads(1)
-
-    async def run(self, work: Callable[..., T], *given: Any, **named: Any) -> T:
-        """What ``work(ended, *given, **named)`` returns, called in a thread; the event ``ended`` is
-        set once nobody waits for it."""
-        ended = threading.Event()
-        call = functools.partial(work, ended, *given, **named)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
-        finally:
-            ended.set()
-
-    def close(self) -> None:
-        """Wait for what runs, and end."""
-        self._pool.shutdown()
 
 
 def in_background(items: Generator[T, None, None], name: str) -> Generator[T, None, None]:

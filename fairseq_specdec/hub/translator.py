@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
+import functools
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, NoReturn, overload
@@ -16,7 +18,7 @@ from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
 from . import converted_text, loading
 from .batching import Parts, Prefix, by_length, check, forced, listed, read
-from .decoding import Decoding, Decodings, Growing
+from .decoding import Decoding, Decodings, Growing, drafter_of
 from .described import describe
 from .flags import in_python, split_flags
 from .measured import fastest
@@ -38,19 +40,12 @@ class SpeculativeTranslator:
         stats: what was decoded so far (``DecodingStats``).
     """
 
-    def __init__(
-        self,
-        decodings: Decodings,
-        drafter: str | None,
-        max_tokens: int,
-        too_long: str,
-        split: Split,
-    ) -> None:
-        base = decodings.made(decodings.strategy, drafter, decodings.flags)
+    def __init__(self, decodings: Decodings, max_tokens: int, too_long: str, split: Split) -> None:
+        base = decodings.base
         self.codec, self.stats, self.strategy = decodings.codec, decodings.stats, decodings.strategy
         self.settings, self.nbest, self.batch_size = base.settings, base.nbest, base.batch_size
         self.max_tokens, self.too_long, self.split = max_tokens, too_long, split
-        self._held: tuple[Decodings, Decoding] | None = (decodings, base)
+        self._held: Decodings | None = decodings
         self._threads = Threads(self.device)
 
     @classmethod
@@ -125,19 +120,18 @@ class SpeculativeTranslator:
             check_value("batch_size", batch_size, AT_LEAST_1)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
-        place = loading.find(verifier, drafter, data, strategy)
+        place = loading.find(verifier, drafter, data)
         described = describe(place.verifiers, source_lang, target_lang)
         if described is not None:
             flags = {**described.flags, **flags}
             if strategy is None and drafter is None and place.drafter is not None:
                 strategy = fastest(described.folder, place.drafter, described.languages, flags)
-                place = loading.find(verifier, drafter, data, strategy)
         if strategy is None:
             strategy = "greedy" if place.drafter is None else "gad"
-        languages = (source_lang, target_lang)
-        if described is not None:
-            languages = described.dictionaries
-        settings, _ = split_flags(strategy, place.drafter, flags)
+        # A drafter that was asked for is refused where the strategy uses none.
+        drafts = drafter_of(strategy, place.drafter) if drafter is None else place.drafter
+        settings, _ = split_flags(strategy, drafts, flags)
+        languages = described.dictionaries if described else (source_lang, target_lang)
         frees = not settings.keep_weights
         loaded = loading.load(place.verifiers, place.data, languages, decoding=frees)
         if described is None:
@@ -146,14 +140,11 @@ class SpeculativeTranslator:
             codec = converted_text.choose(described, bpe, loaded.dictionaries)
         for model in loaded.models:
             model.to(device=where, dtype=number)
-        decodings = Decodings(
-            loaded, codec, lambda name: loading.find(verifier, drafter, data, name).drafter,
-            strategy, flags, batch_size, seed,
-        )  # fmt: skip
         if split is None:
-            family = loaded.arch if described is None else described.description["family"]
+            family = described.description["family"] if described else loaded.arch
             split = not family.startswith("bart")
-        return cls(decodings, place.drafter, max_tokens, too_long, split)
+        decodings = Decodings(loaded, codec, place.drafter, strategy, flags, batch_size, seed)
+        return cls(decodings, max_tokens, too_long, split)
 
     def __enter__(self) -> SpeculativeTranslator:
         return self
@@ -173,11 +164,10 @@ class SpeculativeTranslator:
 
     def close(self) -> None:
         """Free the models; what is being decoded ends first. Later calls are refused."""
-        self._threads.close()
+        self._threads.pool.shutdown()
         self._held = None
 
-    def _open(self) -> tuple[Decodings, Decoding]:
-        """What makes decodings, and the one where a call does not choose."""
+    def _open(self) -> Decodings:
         if self._held is None:
             raise UsageError("", "this translator is closed", "load another with from_pretrained")
         return self._held
@@ -185,7 +175,7 @@ class SpeculativeTranslator:
     @property
     def generator(self) -> Any:
         """What decodes where a call does not choose: a ``SpeculativeGenerator``."""
-        return self._open()[1].generator
+        return self._open().base.generator
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -195,12 +185,12 @@ class SpeculativeTranslator:
     @property
     def device(self) -> torch.device:
         """Where the verifier is."""
-        return self._open()[0].loaded.device
+        return self._open().loaded.device
 
     @property
     def longest_source(self) -> int:
         """Most source tokens, </s> included, that the verifier has positions for."""
-        limits = [model.max_positions()[0] for model in self._open()[0].loaded.models]
+        limits = [model.max_positions()[0] for model in self._open().loaded.models]
         return int(min(limits))
 
     @overload  # a string is several strings too
@@ -298,7 +288,12 @@ class SpeculativeTranslator:
         Args, returns and raises: as ``translate``.
         """
         self._open()
-        return await self._threads.run(self._translate, texts, return_trace, **choices)
+        ended = threading.Event()
+        call = functools.partial(self._translate, ended, texts, return_trace, **choices)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads.pool, call)
+        finally:
+            ended.set()
 
     def translate_as_completed(
         self, texts: Iterable[str], return_trace: bool = False, **choices: Any
@@ -325,9 +320,7 @@ class SpeculativeTranslator:
     ) -> tuple[list[Parts], Decoding]:
         """The sentences of each text, what the first one's output begins with, and how the call
         decodes them."""
-        decodings, decoding = self._open()
-        if flags or strategy not in (None, self.strategy):
-            decoding = decodings.of_call(strategy, flags)
+        decoding = self._open().of_call(strategy, flags)
         if batch_size is not None:
             check_value("batch_size", batch_size, AT_LEAST_1)
             decoding = dataclasses.replace(decoding, batch_size=batch_size)
@@ -350,7 +343,7 @@ class SpeculativeTranslator:
         rows = [read[i].rows[j] for i, j in places]
         for (i, j), row in zip(places, rows):
             if not row:
-                found[i][j] = decoding.nothing(i, read[i].sentences[j], traced)
+                found[i][j] = decoding.result(i, read[i].sentences[j], row, [], traced)
         for i, parts in enumerate(read):
             if all(found[i]):
                 yield i, joined(parts, found[i])
@@ -384,7 +377,7 @@ class SpeculativeTranslator:
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
         """
-        decoding = self._open()[1]
+        decoding = self._open().base
         with decoding.batch(rows) as opened:
             for i, ranked in opened.results():
                 yield i, decoding.result(i, "", rows[i], ranked, False)
@@ -392,7 +385,7 @@ class SpeculativeTranslator:
     def grow(self, row: list[int]) -> Growing:
         """Decode one sentence in this thread: yields each iteration with the text that it makes
         certain, then None with the rest. ``row``: as ``encode`` gives it, not empty."""
-        return self._open()[1].grow(row)
+        return self._open().base.grow(row)
 
     def translate_stream(
         self, text: str, return_trace: bool = False, **choices: Any

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
+from fairseq.tasks import FairseqTask
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from starlette.concurrency import iterate_in_threadpool
@@ -22,7 +23,7 @@ from starlette.responses import HTMLResponse, StreamingResponse
 
 from fairseq_specdec.decoding.iteration import VERDICTS
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.stock import stock_translator
+from fairseq_specdec.hub.flags import split_flags
 from fairseq_specdec.viewer.page import page
 
 from .bodies import asked, body_schema, shown
@@ -103,6 +104,23 @@ async def _in_turn(turn: asyncio.Lock, events: Iterator[dict[str, Any]]) -> Asyn
                 message = f"decoding failed ({type(error).__name__})"
                 logger.error("a race: %s", message)  # without the text
             yield json.dumps({"event": "error", "message": message}) + "\n"
+
+
+def stock_translator(
+    translator: SpeculativeTranslator, beam: int
+) -> Callable[[str], tuple[str, int]]:
+    """What translates a text as one with fairseq's own generator: the text of the best hypothesis,
+    and its tokens with </s>. ``translator``: made with ``keep_weights``."""
+    decoding, (_, args) = translator._open().base, split_flags("greedy", None, {"beam": beam})
+    models, codec = decoding.loaded.models, decoding.codec
+    generator = FairseqTask.build_generator(decoding.loaded.task, models, args)
+
+    def translate(text: str) -> tuple[str, int]:
+        sample, first = decoding.given(translator.encode([text]))
+        ids = generator.generate(models, sample, **first)[0][0]["tokens"].tolist()
+        return codec.join(codec.words(ids)), len(ids)
+
+    return translate
 
 
 def raced(

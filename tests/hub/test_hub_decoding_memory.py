@@ -70,8 +70,8 @@ def translators(monkeypatch):
         if toys.verifier not in made:
             loaded = Loaded(make_task(), [copy.deepcopy(toys.verifier())], None)
             codec = TextCodec({}, {}, ("src", "tgt"), words, words)
-            decodings = Decodings(loaded, codec, lambda strategy: __file__, "greedy", {})
-            made[toys.verifier] = SpeculativeTranslator(decodings, None, 4096, "refuse", False)
+            decodings = Decodings(loaded, codec, __file__, "greedy", {})
+            made[toys.verifier] = SpeculativeTranslator(decodings, 4096, "refuse", False)
     return {toys.strategy: made[toys.verifier] for toys in TOYS.values()}
 
 

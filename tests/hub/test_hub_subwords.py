@@ -90,17 +90,6 @@ def test_the_dictionary_decides_the_kind_and_copies_are_one(tmp_path):
         assert codec(tmp_path / "data", words, beside=tmp_path).bpe_name == kind
 
 
-def test_the_source_has_its_own_model(tmp_path):
-    put(tmp_path, "source.spm")
-    put(tmp_path, "target.spm", text="other")
-    assert codec(tmp_path, PIECES).bpe.sp.path.endswith("source.spm")
-    put(tmp_path, "spm.en.model", text="third")
-    put(tmp_path, "spm.de.model", text="fourth")
-    (tmp_path / "source.spm").unlink()
-    (tmp_path / "target.spm").unlink()
-    assert codec(tmp_path, PIECES).bpe.sp.path.endswith("spm.en.model")
-
-
 def test_of_several_one_must_be_named(tmp_path):
     put(tmp_path, "a.spm")
     put(tmp_path, "b.spm", text="other")

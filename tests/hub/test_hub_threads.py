@@ -82,7 +82,7 @@ def test_as_many_calls_as_cores_have_room_for(monkeypatch):
     monkeypatch.setattr("fairseq_specdec.hub.threads.cores", lambda: 8)
     for threads, device, expected in ((1, "cpu", 8), (3, "cpu", 2), (16, "cpu", 1), (1, "cuda", 1)):
         monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
-        assert Threads(torch.device(device))._pool._max_workers == expected
+        assert Threads(torch.device(device)).pool._max_workers == expected
 
 
 @pytest.mark.parametrize(

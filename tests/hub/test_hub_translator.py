@@ -206,7 +206,7 @@ def test_the_default_strategy_is_lossless(pair):
     alone = load_default(pair / "verifier.pt", device="cpu")
     assert [t.strategy for t in (beside, given, alone)] == ["gad", "gad", "greedy"]
     assert beside.settings["drafter_path"] == str(pair / "drafter.pt")
-    assert find(pair, None, None, "iad").drafter is None
+    assert find(pair, None, None).drafter == str(pair / "drafter.pt")
     expected = [one[0][0] for one in stock(SOURCES[:8])]
     for translator in (beside, given, alone):
         assert [result.tokens for result in translator.translate(TEXTS[:8])] == expected
@@ -249,9 +249,9 @@ def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fairseq_specdec.hub.loading.CHECKOUT", str(tmp_path / "a"))
     with pytest.raises(FileNotFoundError, match="demo_ende: not in .*checkout.*path/to"):
-        find("demo_ende", None, None, "gad++")
+        find("demo_ende", None, None)
     folder = tmp_path / "data-bin/demo_ende"
     folder.mkdir(parents=True)
     (folder / "verifier.pt").touch()
-    found = find("demo_ende", None, None, "greedy")
+    found = find("demo_ende", None, None)
     assert found == Place([f"{folder}/verifier.pt"], None, str(folder), {})

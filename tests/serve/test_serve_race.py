@@ -8,8 +8,8 @@ import pytest
 from served import TEXTS, serving
 
 from fairseq_specdec.drafting.nar_block import NarBlockDrafter
-from fairseq_specdec.hub.stock import stock_translator
 from fairseq_specdec.serve import race
+from fairseq_specdec.serve.race import stock_translator
 
 TEXT = TEXTS[0]
 
