@@ -20,7 +20,6 @@ ALLOWED = {
     "engine": {"errors", "io", "version"},
     "acceptance": {"engine", "errors", "io"},
     "drafting": {"acceptance", "engine", "errors", "io"},
-    "legacy": {"io"},
 }
 # Nothing that decodes or trains knows the tools that are built on it.
 TOOLS = {"bench", "conversion", "data", "hub", "serve", "tasks"}

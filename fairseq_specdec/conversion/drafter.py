@@ -27,10 +27,14 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
-from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
 from fairseq_specdec.models.dictionary_digests import digest_of, kept_digests, setting_of
 from fairseq_specdec.models.drafter_config import drafter_config
-from fairseq_specdec.models.legacy_drafter import legacy_config
+from fairseq_specdec.models.legacy_drafter import (
+    ARCHITECTURES,
+    OWN_ARCHITECTURE,
+    legacy_config,
+    to_ours,
+)
 
 logger = logging.getLogger(__name__)
 

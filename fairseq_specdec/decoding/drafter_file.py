@@ -10,8 +10,8 @@ from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
 from fairseq_specdec.checkpoints.verifier import Decoding, load_models
 from fairseq_specdec.engine.support import STOCK_DECODERS, check_model
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
+from fairseq_specdec.models.legacy_drafter import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.verifier_tables import reads_tables, why_not
 
 from .training_dictionaries import check_symbols
@@ -117,16 +117,10 @@ def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
     layers = getattr(drafter.encoder, "read_layers", None)
     if not layers:
         return
-    width, there = drafter.decoder.embed_dim, len(verifier.decoder.layers)
-    theirs = (verifier.decoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
-    wrong = None
-    if theirs != (width, width):
-        wrong = f"is {theirs[0]} wide in its encoder and {theirs[1]} in its decoder"
-    elif layers[-1] > there:
-        wrong = f"has {there} decoder layers"
-    elif reads_tables(drafter):
-        wrong = why_not(verifier, len(drafter.decoder.dictionary), width) or None
-    if wrong is not None:
+    width = drafter.decoder.embed_dim
+    words = len(drafter.decoder.dictionary) if reads_tables(drafter) else None
+    wrong = why_not(verifier, width, layers[-1], words)
+    if wrong:
         raise UsageError(
             flag,
             f"the drafter reads decoder layer {layers[-1]} of a verifier {width} wide, and "

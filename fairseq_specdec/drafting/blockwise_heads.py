@@ -9,14 +9,60 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.backend import TORCH, Backend
+from fairseq_specdec.engine.backend import TORCH, Backend, NativeBackend
 from fairseq_specdec.engine.eager.linear import Linear, PackedHeads
+from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeDecoder
+from fairseq_specdec.engine.native.linear import NativeLinear
+from fairseq_specdec.engine.native.stack import activation_number
 from fairseq_specdec.engine.state import Draft, Rows
 
 from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
-from .native_block import NativeBlockSession
-from .native_heads import NativeHeads
+from .native_block import NativeBlockDrafter, NativeBlockSession
 from .state_products import states_at
+
+
+class _VocabularyAlone:
+    """A blockwise decoder's vocabulary, as a stack without layers."""
+
+    layers = ()
+    layer_norm = project_out_dim = None
+
+    def __init__(self, decoder: Any) -> None:
+        self.embed_tokens = decoder.embed_tokens
+        self.output_projection = decoder.output_projection
+        self.like = decoder.block_heads.hidden.bias
+
+
+def native_heads(decoder: Any, backend: Backend, size: int, pad: int) -> NativeBlockDrafter | None:
+    """Heads 2 .. k in the library, as a block drafter that has no layers and reads the verifier's
+    last state; None where it does not run them.
+
+    Args:
+        decoder: of a ``BlockwiseTransformer``.
+        backend: the verifier's.
+        size: k, 2 or more.
+        pad: never drafted.
+    """
+    heads, tables = decoder.block_heads, EmbeddingTables.find(decoder)
+    activation = activation_number(heads.activation)
+    if not isinstance(backend, NativeBackend) or activation is None or tables is None:
+        return None
+    if decoder.project_out_dim is not None:
+        return None
+    layers = backend.once(
+        ("vocabulary", decoder), lambda: backend.decoder(_VocabularyAlone(decoder), "--path")
+    )
+    assert isinstance(layers, NativeDecoder)
+    drafter = NativeBlockDrafter(layers, tables, pad, torch.zeros(heads.dim))
+    library, number_format, rows = drafter.library, layers.stack.number_format, heads.rows(2, size)
+    hidden = NativeLinear.of(library, (heads.hidden,), number_format)
+    weight, bias = heads.output.weight[rows], heads.output.bias[rows]
+    output = NativeLinear(library, weight, bias, number_format)
+    library.call(
+        "specdec_drafter_heads", drafter.pointer, hidden.pointer, activation, output.pointer
+    )
+    drafter.heads, drafter.reads = (hidden, output), True  # their memory may be borrowed
+    return drafter
 
 
 class BlockwiseHeadsDrafter(Drafter):
@@ -32,7 +78,7 @@ class BlockwiseHeadsDrafter(Drafter):
     """
 
     # Of a prepared drafter, heads 2 .. k: in the library, or in torch with the products after them.
-    native: NativeHeads | None = None
+    native: NativeBlockDrafter | None = None
     heads: PackedHeads | None = None
     project_out: Linear | None = None
     vocabulary: Callable[[Tensor], Tensor]
@@ -53,7 +99,7 @@ class BlockwiseHeadsDrafter(Drafter):
         return backend.once(("heads", verifier.decoder, self.size), read)
 
     def _read(self, decoder: Any, backend: Backend) -> None:
-        self.native = NativeHeads.of(decoder, backend, self.size, self.pad)
+        self.native = native_heads(decoder, backend, self.size, self.pad)
         self.in_library = self.native is not None
         if self.native is None:
             narrow = decoder.project_out_dim

@@ -23,12 +23,27 @@ def chain_candidates(options: DraftOptions) -> tuple[int, int]:
     return (_CANDIDATES[0],) * 2 if options.row_independent else _CANDIDATES
 
 
+def chain_tables(decoder: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The products of a chain with the vocabulary, in fp32; their rows are looked up.
+
+    Args:
+        decoder: a ``BlockDecoder`` with a chain, H wide.
+
+    Returns:
+        [V, H], what each token adds to the next state; [H, H], what a state adds to the next one is
+        its product with the transpose; [V, H], whose product with a state is the logit bonus of
+        each token.
+    """
+    chain, dim = decoder.chain, decoder.embed_dim
+    of_past = chain.of_past.weight.detach().float()
+    embeddings = decoder.embed_tokens.weight.detach().float()
+    of_token = decoder.embed_scale * embeddings @ of_past[:, :dim].t()
+    projection = decoder.output_projection.weight.detach().float()
+    return of_token, of_past[:, dim:], projection @ chain.out.weight.detach().float()
+
+
 class ChainSearch:
     """Runs a ``ChainHead`` from the left over the best tokens of each mask, in fp32.
-
-    The contribution of each token to the next state, and the vectors that turn a state into logit
-    bonuses of tokens, are matrix products over the vocabulary; they are computed once, and their
-    rows looked up.
 
     Args:
         decoder: a ``BlockDecoder`` with a chain.
@@ -36,17 +51,12 @@ class ChainSearch:
     """
 
     def __init__(self, decoder: Any, candidates: tuple[int, int]) -> None:
-        chain = decoder.chain
-        dim = decoder.embed_dim
-        of_past = chain.of_past.weight.detach().float()
-        embeddings = decoder.embed_tokens.weight.detach().float()
-        projection = decoder.output_projection.weight.detach()
-        self.of_token = decoder.embed_scale * embeddings @ of_past[:, :dim].t()
-        self.of_state = of_past[:, dim:].t().contiguous()
-        self.of_mask = Linear(chain.of_mask.weight.float(), chain.of_mask.bias.float())
-        product = projection.float() @ chain.out.weight.detach().float()
+        of_mask = decoder.chain.of_mask
+        self.of_mask = Linear(of_mask.weight.float(), of_mask.bias.float())
+        self.of_token, of_state, for_token = chain_tables(decoder)
+        self.of_state = of_state.t().contiguous()
         # In 16 bits hundreds of rows are looked up with half the bytes.
-        self.for_token = product.to(projection.dtype)
+        self.for_token = for_token.to(decoder.output_projection.weight.dtype)
         self.candidates = candidates
 
     def __call__(
@@ -56,6 +66,7 @@ class ChainSearch:
         previous: Tensor,
         confidence: float = 0.0,
         costs: Sequence[float] | None = None,
+        whole: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Choose the tokens of a block.
 
@@ -66,30 +77,19 @@ class ChainSearch:
             confidence: end a row before the first token whose probability among the candidates,
                 times those of the tokens before it, is below this; 0 for never.
             costs: as in ``token_choice.kept_lengths``.
+            whole: give all K tokens, as on a GPU.
 
         Returns:
-            (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
-            have ended.
+            (tokens long [B, K'], lengths long [B]). K' is K, or less where all rows have ended.
         """
-        tokens, sizes = self.whole(features, logits, previous, confidence, costs)
-        if features.is_cuda or (confidence <= 0 and costs is None):
-            return tokens, sizes
-        return tokens[:, : int(sizes.max())], sizes
-
-    def whole(
-        self,
-        features: Tensor,
-        logits: Tensor,
-        previous: Tensor,
-        confidence: float,
-        costs: Sequence[float] | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """As a call, always with K tokens."""
         judges = confidence > 0 or costs is not None
         tokens, chances = self.judged(features, logits, previous, judges)
         if chances is None:
             return tokens, torch.full_like(previous, tokens.size(1))
-        return tokens, kept_lengths(chances, confidence, costs)
+        sizes = kept_lengths(chances, confidence, costs)
+        if not whole and not features.is_cuda:
+            tokens = tokens[:, : int(sizes.max())]
+        return tokens, sizes
 
     def judged(
         self, features: Tensor, logits: Tensor, previous: Tensor, judges: bool = True

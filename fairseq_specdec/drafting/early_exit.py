@@ -36,17 +36,6 @@ class EarlyExitDrafter(AutoregressiveDrafter):
         return ready
 
 
-class _FirstLayers:
-    """So many layers of a decoder, with its embeddings, norm and projections."""
-
-    def __init__(self, decoder: Any, count: int) -> None:
-        self._decoder = decoder
-        self.layers = list(decoder.layers[:count])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._decoder, name)
-
-
 def _first_layers(verifier: Any) -> SimpleNamespace:
     """The verifier's encoder, and its decoder up to the exit. Raises ValueError: it has none."""
     count: int | None = getattr(verifier, "exit_layer", None)
@@ -58,5 +47,6 @@ def _first_layers(verifier: Any) -> SimpleNamespace:
             "(--finetune-from-model starts from this checkpoint), or use --strategy bild with a "
             "small model",
         )
-    decoder = _FirstLayers(verifier.decoder, count)
+    decoder = copy.copy(verifier.decoder)
+    decoder._modules = {**decoder._modules, "layers": decoder.layers[:count]}
     return SimpleNamespace(encoder=verifier.encoder, decoder=decoder)

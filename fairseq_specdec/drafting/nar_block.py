@@ -78,14 +78,15 @@ class NarBlockDrafter(Drafter):
         decoder, encoder = self.model.decoder, self.model.encoder
         self.layers = layers = backend.decoder(decoder, "--drafter-path", (), encoder)
         self.encode = None if self.read_layers else backend.encoder(encoder)
-        verified = options.sampler is None and options.verified
         candidates = chain_candidates(options)
-        self.native = backend.once(
-            ("block drafter", decoder, verified, candidates),
-            lambda: NativeBlockDrafter.find(decoder, layers, options, own.word_list),
-        )
-        self.in_library = self.native is not None and not options.collapse_repeats
+        # Without a verifier, and to sample, the tokens' probabilities are needed.
+        if options.sampler is None and options.verified and not decoder.bidirectional_prefix:
+            self.native = backend.once(
+                ("block drafter", decoder),
+                lambda: NativeBlockDrafter.find(decoder, layers, options.pad, own.word_list),
+            )
         if self.native is not None:
+            self.in_library = not options.collapse_repeats
             return
         if self.read_layers:
             self.states = backend.once(
@@ -289,8 +290,7 @@ class NarBlockSession(DraftSession):
             drafted, counts = likeliest(logits, options.confidence, whole, costs)
         else:
             before = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
-            choose = chain.whole if whole else chain
-            drafted, counts = choose(features, logits, before, options.confidence, costs)
+            drafted, counts = chain(features, logits, before, options.confidence, costs, whole)
         if options.collapse_repeats:
             drafted, counts = without_repeats(drafted, counts)
         return Draft(drafted, counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,90 +26,82 @@ from fairseq_specdec.engine.state import Draft, Rows, first_slots
 from fairseq_specdec.errors import UsageError
 
 from .base import Budget, Costs, DraftOptions, DraftSession, Source
-from .chain_search import chain_candidates
+from .chain_search import chain_candidates, chain_tables
 from .state_products import state_projections
 from .token_choice import without_repeats
 
 
-class Masks(NamedTuple):
-    """The masks of a drafter, and where they stand.
-
-    Attributes:
-        embedding: float32 [C], scaled, without a position.
-        positions: position embeddings of tokens and masks; None without.
-        padding_idx: of ``positions``.
-        see_tokens: there are layers, in which masks attend to the tokens before them.
-    """
-
-    embedding: Tensor
-    positions: nn.Module | None = None
-    padding_idx: int = 0
-    see_tokens: bool = False
-
-    @classmethod
-    def of(cls, decoder: Any) -> Masks:
-        """Those of a ``BlockDecoder``."""
-        return cls(
-            float(decoder.embed_scale) * floats(decoder.mask_embedding), decoder.embed_positions,
-            decoder.padding_idx, decoder.num_layers > 0,
-        )  # fmt: skip
-
-
 class NativeBlockDrafter:
-    """Weights of a block drafter in the library; sessions share them. Use ``find``.
+    """Weights of a block drafter in the library; sessions share them.
 
     Args:
         layers: its packed layers.
         tables: its embeddings.
         pad: never drafted.
-        masks: its masks.
-        word_list: a ``WordList`` to draft from, or None for all words.
+        mask: float32 [C], a mask before the first layer, without a position.
+        positions: embeddings of the positions of tokens and masks; None without.
+        padding_idx: of ``positions``.
     """
+
+    reads = False  # the verifier's states
+    heads: tuple[NativeLinear, ...] = ()  # which it reads instead of its own layers
+    word_list: Any = None  # a ``WordList`` to draft from, or None for all words
 
     def __init__(
         self,
         layers: NativeDecoder,
         tables: EmbeddingTables,
         pad: int,
-        masks: Masks,
-        word_list: Any = None,
+        mask: Tensor,
+        positions: nn.Module | None = None,
+        padding_idx: int = 0,
     ) -> None:
-        self.layers = layers
-        self.tables = tables
-        self.masks = masks
-        self.limit = learned_limit(masks.positions, masks.padding_idx)
-        self.reads = False
-        stack, library = layers.stack, layers.stack.library
+        self.layers, self.tables = layers, tables
+        self.embed_positions, self.padding_idx = positions, padding_idx
+        self.limit = learned_limit(positions, padding_idx)
+        self.library = layers.stack.library
         self.pointer = ctypes.c_void_p()
-        library.call(
-            "specdec_drafter_new", stack.pointer, masks.embedding.numel(),
-            pointer(masks.embedding), pad, ctypes.byref(self.pointer),
+        self.library.call(
+            "specdec_drafter_new", layers.stack.pointer, mask.numel(), pointer(mask), pad,
+            ctypes.byref(self.pointer),
         )  # fmt: skip
-        weakref.finalize(self, library.free, "specdec_drafter_free", self.pointer)
-        self.word_list = word_list
-        if word_list is not None:
-            library.call("specdec_drafter_lists", self.pointer)
+        weakref.finalize(self, self.library.free, "specdec_drafter_free", self.pointer)
         # Those of batches that are over; list operations are atomic, so threads may share it.
-        self._spare: list[NativeWords] = []
+        self.spare: list[NativeWords] = []
         self._positions: Tensor | None = None
+
+    @classmethod
+    def find(
+        cls, decoder: Any, layers: AnyDecoder, pad: int, word_list: Any
+    ) -> NativeBlockDrafter | None:
+        """For a ``BlockDecoder`` that the library runs as a whole; None for others."""
+        tables = EmbeddingTables.find(decoder)
+        if not isinstance(layers, NativeDecoder) or not layers.plain or tables is None:
+            return None
+        mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
+        made = cls(layers, tables, pad, mask, decoder.embed_positions, decoder.padding_idx)
+        made.word_list = word_list
+        if word_list is not None:
+            made.library.call("specdec_drafter_lists", made.pointer)
+        if decoder.mask_states is not None:
+            made._read_states(decoder)
+        if decoder.chain is not None:
+            made._read_chain(decoder)
+        return made
 
     def _read_states(self, decoder: Any) -> None:
         """The projections of the verifier's states, as one product."""
-        stack, library = self.layers.stack, self.layers.stack.library
-        modules = tuple(each.project for each in state_projections(decoder))
-        states = NativeLinear.of(library, modules, stack.number_format)
+        stack, modules = self.layers.stack, state_projections(decoder)
+        states = NativeLinear.of(self.library, modules, stack.number_format)
         if stack.frees:
             replace(modules, states)
         self.reads = True
         layers_read = decoder.mask_states.layers
-        library.call("specdec_drafter_states", self.pointer, layers_read, states.pointer)
+        self.library.call("specdec_drafter_states", self.pointer, layers_read, states.pointer)
 
     def _read_chain(self, decoder: Any) -> None:
-        """Products with the vocabulary are made once, and looked up, as in ``ChainSearch``."""
-        chain, dim = decoder.chain, decoder.embed_dim
-        of_past = floats(chain.of_past.weight)
-        of_token = decoder.embed_scale * floats(decoder.embed_tokens.weight) @ of_past[:, :dim].t()
-        for_token = floats(decoder.output_projection.weight) @ floats(chain.out.weight)
+        of_mask = decoder.chain.of_mask
+        of_token, of_state, for_token = chain_tables(decoder)
         words = self.layers.stack.words  # a row for each: the library looks them up by token
         if not of_token.size(0) == for_token.size(0) == words:
             raise UsageError(
@@ -118,64 +110,22 @@ class NativeBlockDrafter:
                 f"the vocabulary {words}",
             )
         tensors = [
-            floats(chain.of_mask.weight),
-            floats(chain.of_mask.bias),
-            of_past[:, dim:].contiguous(),
-            of_token.contiguous(),
-            for_token.contiguous(),
+            floats(each) for each in (of_mask.weight, of_mask.bias, of_state, of_token, for_token)
         ]
-        pointers = [pointer(tensor) for tensor in tensors]
-        self.layers.stack.library.call(
-            "specdec_drafter_chain", self.pointer, chain.width, *pointers
+        self.library.call(
+            "specdec_drafter_chain", self.pointer, decoder.chain.width, *map(pointer, tensors)
         )
-
-    @classmethod
-    def find(
-        cls, decoder: Any, layers: AnyDecoder, options: DraftOptions, word_list: Any = None
-    ) -> NativeBlockDrafter | None:
-        """For a drafter that the library runs as a whole; None for others."""
-        if not isinstance(layers, NativeDecoder) or not layers.plain:
-            return None
-        if decoder.bidirectional_prefix or options.sampler is not None:
-            return None
-        if not options.verified:  # they need the tokens' probabilities
-            return None
-        tables = EmbeddingTables.find(decoder)
-        if tables is None:
-            return None
-        drafter = cls(layers, tables, options.pad, Masks.of(decoder), word_list)
-        if decoder.mask_states is not None:
-            drafter._read_states(decoder)
-        if decoder.chain is not None:
-            drafter._read_chain(decoder)
-        return drafter
-
-    def words_of(self, src_tokens: Tensor) -> NativeWords | None:
-        """The words to draft for a batch; None for all words."""
-        if self.word_list is None:
-            return None
-        try:
-            words = self._spare.pop()
-        except IndexError:
-            words = NativeWords(self.layers.stack.library)
-        words.open(self.pointer, self.word_list.of(src_tokens))
-        return words
-
-    def give_back(self, words: NativeWords) -> None:
-        """Keep the memory of lists that are not needed any more for a later batch."""
-        self._spare.append(words)
 
     def positions(self, count: int) -> Tensor | None:
         """[count or more, C], the embeddings of positions 0, 1, ...; all there are of learned ones;
         None for a model without."""
-        embed, padding_idx = self.masks.positions, self.masks.padding_idx
         table = self._positions
-        if embed is None:
+        if self.embed_positions is None:
             return None
         if self.limit is not None:
             count = min(count, self.limit)
         if table is None or table.size(0) < count:
-            rows = position_rows(embed, padding_idx, count)
+            rows = position_rows(self.embed_positions, self.padding_idx, count)
             table = self._positions = floats(rows)  # any thread's is as good
         return table
 
@@ -190,19 +140,21 @@ class NativeWords:
         library.call("specdec_words_new", ctypes.byref(self.pointer))
         weakref.finalize(self, library.free, "specdec_words_free", self.pointer)
 
-    def open(self, drafter: Any, lists: Any) -> None:
-        """Begin a batch."""
-        sizes, ids = lists.sizes.contiguous(), lists.ids.contiguous()
-        self.library.call(
-            "specdec_words_open", self.pointer, drafter, len(sizes), pointer(sizes, torch.long),
-            pointer(ids, torch.long),
+    @classmethod
+    def open(cls, drafter: NativeBlockDrafter, src_tokens: Tensor) -> NativeWords | None:
+        """Begin a batch; None for a drafter of all words."""
+        if drafter.word_list is None:
+            return None
+        try:
+            words = drafter.spare.pop()
+        except IndexError:
+            words = cls(drafter.library)
+        sizes, ids = (each.contiguous() for each in drafter.word_list.of(src_tokens))
+        words.library.call(
+            "specdec_words_open", words.pointer, drafter.pointer, len(sizes),
+            pointer(sizes, torch.long), pointer(ids, torch.long),
         )  # fmt: skip
-
-    def select(self, rows: Tensor) -> None:
-        kept = rows.contiguous()
-        self.library.call(
-            "specdec_words_select", self.pointer, len(kept), pointer(kept, torch.long)
-        )
+        return words
 
 
 class NativeBlockSession(DraftSession):
@@ -219,7 +171,7 @@ class NativeBlockSession(DraftSession):
             encoder_out, first_slots(source.max_len + 1) + 2 * size + 2
         )
         self.table = drafter.positions(source.max_len + size + 1)
-        self.words = drafter.words_of(source.net_input["src_tokens"])
+        self.words = NativeWords.open(drafter, source.net_input["src_tokens"])
         self.tables = drafter.tables.of(self.table)
 
     def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting | None:
@@ -253,7 +205,7 @@ class NativeBlockSession(DraftSession):
         count = len(rows.lengths_cpu)
         tokens = torch.zeros(count, drafting.block, dtype=torch.long)  # valid after each draft, too
         sizes = torch.empty(count, dtype=torch.long)
-        self.layers.weights.stack.library.call(
+        self.drafter.library.call(
             "specdec_draft", ctypes.byref(drafting), count, ctypes.byref(hypotheses_of(rows)),
             pointer(tokens, torch.long), pointer(sizes, torch.long),
         )  # fmt: skip
@@ -264,10 +216,13 @@ class NativeBlockSession(DraftSession):
     def keep(self, rows: Tensor, kept: list[int]) -> None:
         self.layers.keep(rows, len(kept))
         if self.words is not None:
-            self.words.select(rows)
+            left = rows.contiguous()
+            self.drafter.library.call(
+                "specdec_words_select", self.words.pointer, len(left), pointer(left, torch.long)
+            )
 
     def close(self) -> None:
         self.layers.close()
         if self.words is not None:
-            self.drafter.give_back(self.words)
+            self.drafter.spare.append(self.words)
             self.words = None

@@ -34,7 +34,7 @@ from .state import Layout
 from .torch_decoder import TorchDecoder
 
 STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase, TransformerDecoderScriptable)
-_BLOCKWISE = "fairseq_specdec.models.blockwise_decoder.BlockwiseDecoder"
+_BLOCKWISE = "fairseq_specdec.models.blockwise_transformer.BlockwiseDecoder"
 ENCODERS = (TransformerEncoder, TransformerEncoderBase, S2TTransformerEncoder)
 
 # Parameters that are read elsewhere: by the drafter of a blockwise model, and by a loss.

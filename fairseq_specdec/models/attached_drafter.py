@@ -21,6 +21,7 @@ from torch import Tensor
 from fairseq_specdec.errors import UsageError
 
 from ..checkpoints.content import set_setting
+from ..io.flag_values import numbers
 from ..training.initialisation import initialise, load_verifier
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries
@@ -30,6 +31,7 @@ from .drafter_config import (
     SpecDrafterConfig,
     check_config,
     drafter_config,
+    forget_start,
     register_architectures,
 )
 from .spec_drafter import SMALLEST, SpecDrafter
@@ -49,8 +51,7 @@ class AttachedDrafter(SpecDrafter):
         checkpoint's model settings; the verifier's file name is not kept.
         """
         cfg = drafter_config(args)
-        check_config(cfg)
-        _check_flags(cfg)
+        check_config(cfg, attached=True)
         source, target = task.source_dictionary, task.target_dictionary
         settle_dictionaries(args, source, target)
         verifier = None
@@ -81,10 +82,8 @@ class AttachedDrafter(SpecDrafter):
             initialise(model, cfg, source, target)
         if verifier is not None:
             model.encoder.attach(verifier, cfg.cache_verifier_states)
-        for settings in (args, cfg):
-            set_setting(settings, init_decoder_from=None, init_decoder_layers=None)
-            set_setting(settings, attach_to=None, read_layers=cfg.read_layers)
-            set_setting(settings, cache_verifier_states=None)
+        forget_start(args, cfg)
+        set_setting(args, read_layers=cfg.read_layers)
         return model
 
     def read(
@@ -105,63 +104,26 @@ class AttachedDrafter(SpecDrafter):
 
 
 def read_layers(asked: str) -> list[int]:
-    """The numbers of ``--read-layers``."""
-    words = str(asked).strip("[]() ").split(",")
-    layers = [int(word) if word.strip().isdecimal() else 0 for word in words]
-    if layers[0] < 1 or layers != sorted(set(layers)):
-        raise UsageError(f"--read-layers {asked}", "give ascending numbers from 1, as in 2,4,6")
-    return layers
-
-
-def _check_flags(cfg: SpecDrafterConfig) -> None:
-    """Refuse settings that only a drafter with an encoder of its own can have."""
-    for flag, asked in (
-        ("--source-copy", cfg.source_copy),
-        ("--bidirectional-prefix", cfg.bidirectional_prefix),
-        ("--apply-bert-init", cfg.apply_bert_init),
-        ("--init-encoder-from", bool(cfg.init_encoder_from)),
-    ):
-        if asked:
-            raise UsageError(flag, "not for an attached_drafter", "leave it out")
-    if cfg.verifier_embeddings and cfg.decoder.embed_path:
-        raise UsageError(
-            "--decoder-embed-path", "--verifier-embeddings takes the verifier's", "choose"
-        )
+    """The numbers of ``--read-layers``, ascending."""
+    return sorted(numbers(str(asked).strip("[]() "), "--read-layers"))
 
 
 def _settle_verifier(cfg: SpecDrafterConfig, verifier: Any, words: int) -> None:
     """Refuse a verifier that a drafter of these settings cannot read, and set ``read_layers`` where
     the flag was not given. ``words``: of the target dictionary."""
-    dim, decoder = cfg.decoder.embed_dim, verifier.decoder
-    theirs = (decoder.cfg.encoder.embed_dim, decoder.embed_dim)
-    if theirs != (dim, dim):
-        raise UsageError(
-            "--attach-to",
-            f"the verifier's encoder is {theirs[0]} wide and its decoder {theirs[1]}, the "
-            f"drafter {dim}: pass --encoder-embed-dim and --decoder-embed-dim of the "
-            "verifier, whose two sides must be equal",
-        )
-    if decoder.project_out_dim is not None:
-        raise UsageError(
-            "--attach-to",
-            "the verifier has a --decoder-output-dim of its own, which an attached_drafter "
-            "cannot read",
-            "train a spec_drafter",
-        )
-    total = len(decoder.layers)
-    cfg.read_layers = cfg.read_layers or ",".join(map(str, layers_at_thirds(total)))
-    if read_layers(cfg.read_layers)[-1] > total:
-        raise UsageError(
-            f"--read-layers {cfg.read_layers}",
-            f"the verifier {cfg.attach_to} has {total} decoder layers",
-        )
-    if not cfg.verifier_embeddings:
-        return
-    reason = why_not(verifier, words, dim)
-    if not reason and (decoder.embed_scale == 1.0) != cfg.no_scale_embedding:
+    decoder, tables = verifier.decoder, cfg.verifier_embeddings
+    cfg.read_layers = cfg.read_layers or ",".join(map(str, layers_at_thirds(len(decoder.layers))))
+    width, layers = cfg.decoder.embed_dim, read_layers(cfg.read_layers)
+    reason = why_not(verifier, width, layers[-1], words if tables else None)
+    if tables and not reason and (decoder.embed_scale == 1.0) != cfg.no_scale_embedding:
         reason = "scales its embeddings otherwise (--no-scale-embedding)"
     if reason:
-        raise UsageError("--verifier-embeddings", f"the verifier {reason}", "leave the flag out")
+        raise UsageError(
+            f"--attach-to {cfg.attach_to}",
+            f"the verifier {reason}, and the drafter has --encoder-embed-dim {width}, "
+            f"--read-layers {cfg.read_layers}{', --verifier-embeddings' * tables}",
+            "give settings that fit the verifier, or train a spec_drafter",
+        )
 
 
 SHALLOW = {"encoder_layers": 6, "decoder_layers": 2}

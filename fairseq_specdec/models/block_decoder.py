@@ -8,23 +8,60 @@ import math
 from typing import Any
 
 import torch
-from fairseq.distributed import fsdp_wrap
 from fairseq.models import FairseqDecoder
+from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
 from fairseq.modules import (
     FairseqDropout,
     LayerDropModuleList,
     LayerNorm,
     PositionalEmbedding,
     SinusoidalPositionalEmbedding,
-    transformer_layer,
 )
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from ..training.block_noising import block_attention, block_positions, block_targets
 from .chain_head import ChainHead
-from .source_copy import SourceCopy, SourceState
 from .verifier_states import StateProjection
+
+SourceState = tuple[Tensor, ...]
+
+
+class SoftSourceCopy(nn.Module):
+    """Initial states for the masks: a soft copy of the source's embeddings.
+
+    The mask at position i attends, before any layer, to source position j with the weight
+    a_ij = softmax_j((W p_i) . (E[src_j] + P_j)) and starts from the sum of a_ij E[src_j], scaled as
+    a token is. p_i is the mask's positional embedding, E and P are the encoder's. W starts as
+    identity / sqrt(C), for which sinusoidal positions already favour the diagonal. A learnt version
+    of the source copies of non-autoregressive translation (Gu et al. 2018, section 3.1).
+
+    Args:
+        encoder: a ``TransformerEncoder`` with positional embeddings; its tables are shared.
+    """
+
+    def __init__(self, encoder: nn.Module):
+        super().__init__()
+        self.embed_tokens = encoder.embed_tokens
+        self.embed_positions = encoder.embed_positions
+        self.embed_scale = encoder.embed_scale
+        self.padding_idx = encoder.padding_idx
+        dim = encoder.embed_tokens.embedding_dim
+        self.query_proj = nn.Linear(dim, dim, bias=False)
+        with torch.no_grad():
+            self.query_proj.weight.copy_(torch.eye(dim) * dim**-0.5)
+
+    def start(self, src_tokens: Tensor) -> SourceState:
+        """Keys [B, S, C], values [B, S, C] and padding (bool [B, S]) of a source long [B, S]."""
+        embedded = self.embed_tokens(src_tokens)
+        keys = embedded + self.embed_positions(src_tokens)
+        return keys, self.embed_scale * embedded, src_tokens.eq(self.padding_idx)
+
+    def forward(self, mask_positions: Tensor, source_state: SourceState) -> Tensor:
+        """Copied states [B, K, C] for masks with the positional embeddings [B, K, C]."""
+        keys, values, padding = source_state
+        scores = torch.bmm(self.query_proj(mask_positions), keys.transpose(1, 2)).float()
+        scores = scores.masked_fill(padding[:, None, :], float("-inf"))
+        return torch.bmm(torch.softmax(scores, dim=-1).to(values.dtype), values)
 
 
 class BlockDecoder(FairseqDecoder):
@@ -58,7 +95,7 @@ class BlockDecoder(FairseqDecoder):
         cfg: Any,
         dictionary: Any,
         embed_tokens: nn.Embedding,
-        source_copy: SourceCopy | None = None,
+        source_copy: SoftSourceCopy | None = None,
         state_widths: tuple[int, int] | None = None,
         projection: nn.Module | None = None,
     ):
@@ -119,13 +156,7 @@ class BlockDecoder(FairseqDecoder):
         )
         return table
 
-    def build_decoder_layer(self, cfg: Any) -> nn.Module:
-        """One stock decoder layer, wrapped as fairseq's own decoder wraps it."""
-        layer: nn.Module = transformer_layer.TransformerDecoderLayerBase(cfg)
-        if cfg.checkpoint_activations:
-            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-        smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-        return fsdp_wrap(layer, min_num_params=smallest)
+    build_decoder_layer = TransformerDecoderBase.build_decoder_layer
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Complete a checkpoint of another fairseq, in place (fairseq's hook).

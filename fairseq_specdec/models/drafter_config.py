@@ -97,6 +97,19 @@ def structured(kind: type[C], args: Any) -> C:
     return kind.from_namespace(args)
 
 
+# What training starts from: a checkpoint holds all weights, and does not name these files.
+_START = (
+    "attach_to", "init_encoder_from", "init_decoder_from", "init_decoder_layers",
+    "cache_verifier_states",
+)  # fmt: skip
+
+
+def forget_start(*settings: Any) -> None:
+    """Empty, in place, the settings of what training starts from."""
+    for each in settings:
+        set_setting(each, **dict.fromkeys(_START))
+
+
 def drafter_config(args: Any) -> SpecDrafterConfig:
     """A drafter's settings as fairseq gives them.
 
@@ -105,15 +118,15 @@ def drafter_config(args: Any) -> SpecDrafterConfig:
     """
     cfg = structured(SpecDrafterConfig, args)
     if built_from() is not None:
-        cfg.attach_to = cfg.init_encoder_from = cfg.init_decoder_from = None
-        cfg.init_decoder_layers = cfg.cache_verifier_states = None
+        forget_start(cfg)
         cfg.encoder.embed_path = cfg.decoder.embed_path = None
         cfg.apply_bert_init = False
     return cfg
 
 
-def check_config(cfg: SpecDrafterConfig) -> None:
-    """Refuse what no drafter can be, by the flag."""
+def check_config(cfg: SpecDrafterConfig, attached: bool = False) -> None:
+    """Refuse what no drafter can be, by the flag. ``attached``: it reads its verifier instead of an
+    encoder of its own."""
     unsupported = {
         "--adaptive-softmax-cutoff": cfg.adaptive_softmax_cutoff is not None,
         "--adaptive-input": cfg.adaptive_input,
@@ -124,10 +137,16 @@ def check_config(cfg: SpecDrafterConfig) -> None:
         "--quant-noise-pq": cfg.quant_noise.pq > 0,
         "--encoder-layers-to-keep": bool(cfg.encoder.layers_to_keep),
         "--decoder-layers-to-keep": bool(cfg.decoder.layers_to_keep),
+        "--verifier-embeddings": cfg.verifier_embeddings and not attached,
+        "--source-copy": cfg.source_copy and attached,
+        "--bidirectional-prefix": cfg.bidirectional_prefix and attached,
+        "--apply-bert-init": cfg.apply_bert_init and attached,
+        "--init-encoder-from": bool(cfg.init_encoder_from) and attached,
     }
+    model = "an attached_drafter" if attached else "a spec_drafter"
     for name, asked in unsupported.items():
         if asked:
-            raise UsageError(name, "a spec_drafter does not support it", "leave it out")
+            raise UsageError(name, f"{model} does not support it", "leave it out")
     check_flags(cfg, SpecDrafterConfig)
     widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim, int(cfg.decoder.output_dim)
     for refused, *words in (
@@ -137,9 +156,9 @@ def check_config(cfg: SpecDrafterConfig) -> None:
          "use --num-cuts 1, or leave out --bidirectional-prefix"),
         (widths[0] != widths[1],
          f"--encoder-embed-dim is {widths[0]}, --decoder-embed-dim {widths[1]}",
-         "a spec_drafter needs them equal"),
+         "a drafter needs them equal"),
         (widths[2] != widths[1],
-         "--decoder-output-dim", "a spec_drafter needs it equal --decoder-embed-dim"),
+         "--decoder-output-dim", "a drafter needs it equal --decoder-embed-dim"),
         (cfg.source_copy and cfg.no_token_positional_embeddings,
          "--source-copy finds source words by position",
          "leave out --no-token-positional-embeddings"),
@@ -149,23 +168,15 @@ def check_config(cfg: SpecDrafterConfig) -> None:
          "leave it out"),
         (cfg.init_decoder_layers and not cfg.init_decoder_from,
          "--init-decoder-layers", "needs --init-decoder-from"),
+        (cfg.decoder.layers < 1 and not attached,
+         f"--decoder-layers {cfg.decoder.layers}",
+         "only an attached_drafter, which reads its verifier's states, can do without layers",
+         "give 1 or more"),
+        (cfg.verifier_embeddings and cfg.decoder.embed_path,
+         "--decoder-embed-path", "--verifier-embeddings takes the verifier's", "choose"),
     ):  # fmt: skip
         if refused:
             raise UsageError(*words)
-
-
-def check_own_encoder(cfg: SpecDrafterConfig) -> None:
-    """Refuse what only a drafter that reads its verifier can be."""
-    if cfg.decoder.layers < 1:
-        raise UsageError(
-            f"--decoder-layers {cfg.decoder.layers}",
-            "only an attached_drafter, which reads its verifier's states, can do without layers",
-            "give 1 or more",
-        )
-    if cfg.verifier_embeddings:
-        raise UsageError(
-            "--verifier-embeddings", "for an attached_drafter, which has a verifier", "leave it out"
-        )
 
 
 def set_architecture(kind: type[TransformerConfig], args: Any, **shape: Any) -> None:
@@ -182,36 +193,32 @@ def set_architecture(kind: type[TransformerConfig], args: Any, **shape: Any) -> 
     """
     for part in ("encoder", "decoder", "quant_noise"):
         nested = get_setting(args, part)
-        if nested is None:
-            continue
-        for name in nested:
-            set_setting(args, **{f"{part}_{name}": nested[name]})
-        if OmegaConf.is_config(args):
-            with open_dict(args):
-                del args[part]
-        else:
-            delattr(args, part)
+        if nested is not None:
+            set_setting(args, **{f"{part}_{name}": nested[name] for name in nested})
+            if OmegaConf.is_config(args):
+                with open_dict(args):
+                    del args[part]
+            else:
+                delattr(args, part)
 
     def default(name: str, value: Any) -> Any:
         if get_setting(args, name) is None:
             set_setting(args, **{name: value})
         return get_setting(args, name)
 
-    width = default("encoder_embed_dim", shape.pop("embed_dim"))
-    inner = default("encoder_ffn_embed_dim", shape.pop("ffn_embed_dim"))
-    heads = default("encoder_attention_heads", shape.pop("attention_heads"))
-    default("decoder_embed_dim", width)
-    default("decoder_ffn_embed_dim", inner)
-    default("decoder_attention_heads", heads)
-    default("decoder_input_dim", get_setting(args, "decoder_embed_dim"))
-    default("decoder_output_dim", get_setting(args, "decoder_embed_dim"))
-    default("max_source_positions", TransformerConfig.max_source_positions)
-    default("max_target_positions", TransformerConfig.max_target_positions)
-    default("base_layers", 0)  # the trainer compares it with 0
-    for name, value in shape.items():
+    for name in ("attention_heads", "ffn_embed_dim", "embed_dim"):
+        width = default(f"decoder_{name}", default(f"encoder_{name}", shape.pop(name)))
+    own = kind.__dataclass_fields__.keys() - TransformerConfig.__dataclass_fields__.keys()
+    for name, value in {
+        "decoder_input_dim": width,
+        "decoder_output_dim": width,
+        "max_source_positions": TransformerConfig.max_source_positions,
+        "max_target_positions": TransformerConfig.max_target_positions,
+        "base_layers": 0,  # the trainer compares it with 0
+        **shape,
+        **{name: getattr(kind, name) for name in own},
+    }.items():
         default(name, value)
-    for name in kind.__dataclass_fields__.keys() - TransformerConfig.__dataclass_fields__.keys():
-        default(name, getattr(kind, name))
 
 
 BASE = {"embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}

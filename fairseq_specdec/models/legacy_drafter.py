@@ -4,6 +4,7 @@ It is the papers' drafter (:class:`SpecDrafter` with a bidirectional prefix) in 
 see :class:`LegacyBlockDecoder`. It decodes; new drafters are trained as ``spec_drafter``.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,17 +14,31 @@ from torch import Tensor, nn
 from fairseq_specdec.errors import UsageError
 
 from ..checkpoints.content import get_setting
-from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
-from .block_decoder import BlockDecoder
-from .drafter_config import (
-    SpecDrafterConfig,
-    check_config,
-    check_own_encoder,
-    drafter_config,
-    register_architectures,
-)
-from .source_copy import SourceCopy, SourceState
+from .block_decoder import BlockDecoder, SoftSourceCopy, SourceState
+from .drafter_config import SpecDrafterConfig, check_config, drafter_config, register_architectures
 from .spec_drafter import BASE, DEEP_SHALLOW, SpecDrafter
+
+# --arch of their training script, as stored in their checkpoints.
+ARCHITECTURES = ("block", "block_base", "block_6e6d512")
+
+# The same drafter in this project's checkpoints.
+OWN_ARCHITECTURE = "legacy_drafter"
+
+# Their name of the source copy's weight, and ours.
+_COPIES = ("decoder.copy_attn.weight", "decoder.source_copy.query_proj.weight")
+
+
+def to_ours(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights, by the authors' names or ours, under this project's: the same tensors, not copied;
+    those of tables that the source copy shares with the encoder appear under both names."""
+    ours = dict(weights)
+    ours.pop("decoder.version", None)  # a drafter has only the newest layout
+    if _COPIES[0] in ours:
+        ours[_COPIES[1]] = ours.pop(_COPIES[0])
+    for table in ("embed_tokens.weight", "embed_positions.weight"):
+        if _COPIES[1] in ours and f"encoder.{table}" in ours:
+            ours[f"decoder.source_copy.{table}"] = ours[f"encoder.{table}"]
+    return ours
 
 
 class LegacyBlockDecoder(BlockDecoder):
@@ -46,7 +61,7 @@ class LegacyBlockDecoder(BlockDecoder):
         cfg: Any,
         dictionary: Any,
         embed_tokens: nn.Embedding,
-        source_copy: SourceCopy | None = None,
+        source_copy: SoftSourceCopy | None = None,
     ):
         super().__init__(cfg, dictionary, embed_tokens, source_copy)
         self.mask = dictionary.unk()
@@ -134,7 +149,6 @@ def legacy_config(args: Any) -> SpecDrafterConfig:
     cfg.num_cuts = 1
     cfg.apply_bert_init = False
     check_config(cfg)
-    check_own_encoder(cfg)
     for flag, given in (
         ("--layernorm-embedding", cfg.layernorm_embedding),
         ("--chain-width", cfg.chain_width > 0),

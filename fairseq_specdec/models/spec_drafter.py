@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
 
-from ..checkpoints.content import set_setting
 from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
 from ..training.initialisation import initialise, start_as_bert
-from .block_decoder import BlockDecoder
+from .block_decoder import BlockDecoder, SoftSourceCopy
 from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
     BALANCED,
@@ -28,11 +27,10 @@ from .drafter_config import (
     TINY,
     SpecDrafterConfig,
     check_config,
-    check_own_encoder,
     drafter_config,
+    forget_start,
     register_architectures,
 )
-from .source_copy import SourceCopy
 from .verifier_tables import shallow, with_tables
 from .word_list import WordList
 
@@ -76,7 +74,6 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         """The settings, checked."""
         cfg = drafter_config(args)
         check_config(cfg)
-        check_own_encoder(cfg)
         return cfg
 
     @classmethod
@@ -111,15 +108,13 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         else:
             target_table = build(cfg, target, cfg.decoder.embed_dim, cfg.decoder.embed_path)
         encoder = TransformerEncoderBase(cfg, source, source_table)
-        copy = SourceCopy(encoder) if cfg.source_copy else None
+        copy = SoftSourceCopy(encoder) if cfg.source_copy else None
         model = cls(cfg, encoder, cls.decoder_class(cfg, target, target_table, copy))
         if cfg.apply_bert_init:
             start_as_bert(model)
         if cfg.init_encoder_from or cfg.init_decoder_from:
             initialise(model, cfg, source, target)
-            for settings in (args, cfg):
-                set_setting(settings, init_encoder_from=None, init_decoder_from=None)
-                set_setting(settings, init_decoder_layers=None)
+            forget_start(args, cfg)
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:

@@ -47,10 +47,24 @@ def reads_tables(model: Any) -> bool:
     return isinstance(model.decoder.embed_tokens, VerifierTable)
 
 
-def why_not(verifier: Any, words: int, width: int) -> str:
-    """Why a drafter of so many words and this width cannot use a verifier's tables; or ""."""
-    for name in TABLES:
-        table = getattr(verifier.decoder, name, None)
+def why_not(verifier: Any, width: int, layer: int, words: int | None) -> str:
+    """Why a drafter cannot read a verifier; or "".
+
+    Args:
+        width: of the drafter.
+        layer: the last decoder layer that it reads, counted from 1.
+        words: of its target dictionary where it uses the verifier's tables, else None.
+    """
+    decoder = verifier.decoder
+    theirs = decoder.cfg.encoder.embed_dim, decoder.embed_dim
+    if theirs != (width, width):
+        return f"is {theirs[0]} wide in its encoder and {theirs[1]} in its decoder"
+    if decoder.project_out_dim is not None:
+        return "has a --decoder-output-dim of its own"
+    if layer > len(decoder.layers):
+        return f"has {len(decoder.layers)} decoder layers"
+    for name in TABLES if words is not None else ():
+        table = getattr(decoder, name, None)
         if not isinstance(table, (nn.Embedding, nn.Linear)):
             return f"has no decoder.{name} (an adaptive softmax or input?)"
         shape = tuple(next(table.parameters()).shape)  # that of a packed weight, too

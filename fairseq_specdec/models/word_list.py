@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +15,6 @@ _NAME = re.compile(r"(?:word_list|word_lists\.(?P<pair>[^.]+))\.(?:translations|
 # Those of more than this are no short lists: they would only take memory.
 MOST_TRANSLATIONS = 1000
 _DTYPES = (torch.int16, torch.int32, torch.int64)
-
-
-class Lists(NamedTuple):
-    """The words of each sentence of a batch."""
-
-    sizes: Tensor  # long [B], 1 or more
-    ids: Tensor  # long [sum of sizes], the rows' lists one after the other, ascending in each row
 
 
 class WordList(nn.Module):
@@ -62,41 +55,49 @@ class WordList(nn.Module):
         Raises:
             UsageError: tensors that are no list of these dictionaries.
         """
-        matches = [_NAME.fullmatch(name.removeprefix(prefix)) for name in weights]
-        pairs = dict.fromkeys(match["pair"] for match in matches if match)
-        found = {pair: cls._read(weights, source, target, prefix, pair) for pair in pairs}
-        return {pair: each for pair, each in found.items() if each is not None}
+        names = [name[len(prefix) :] for name in weights if name.startswith(prefix)]
+        pairs = dict.fromkeys(match["pair"] for match in map(_NAME.fullmatch, names) if match)
+        return {pair: cls._read(weights, source, target, prefix, pair) for pair in pairs}
 
     @classmethod
     def _read(
         cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str, pair: str | None
-    ) -> WordList | None:
-        names = names_of(pair)
-        translations, frequent = (weights.get(prefix + name) for name in names)
-        if translations is None and frequent is None:
-            return None
-        _check(names[0], translations, 2, len(target))
-        _check(names[1], frequent, 1, len(target))
+    ) -> WordList:
+        words, pad = len(target), target.pad()
+        tables = []
+        for dimensions, name in zip((2, 1), names_of(pair)):
+            table = weights.get(prefix + name)
+            if not isinstance(table, Tensor):
+                raise _refused(f"{name} is missing or no tensor")
+            if table.dtype not in _DTYPES or table.dim() != dimensions or not table.numel():
+                shape = f"{table.dtype} of shape {list(table.shape)}"
+                raise _refused(f"{name} is {shape}, not whole numbers in {dimensions} dimensions")
+            least, most = map(int, table.aminmax())
+            if least < 0 or most >= words:
+                wrong = least if least < 0 else most
+                raise _refused(f"{name} holds {wrong}, no index of the {words} target symbols")
+            tables.append(table.clone())
+        translations, frequent = tables
         rows, columns = translations.shape
         if rows != len(source) or columns > MOST_TRANSLATIONS:
             raise _refused(
-                f"{names[0]} is {rows} x {columns} for a source dictionary of {len(source)} "
-                f"symbols and at most {MOST_TRANSLATIONS} translations"
+                f"{names_of(pair)[0]} is {rows} x {columns} for a source dictionary of "
+                f"{len(source)} symbols and at most {MOST_TRANSLATIONS} translations"
             )
-        if bool((frequent == target.pad()).all()):
-            raise _refused(f"{names[1]} names no word")
-        translations = translations.clone()
-        translations[source.pad()] = target.pad()  # a sentence's padding depends on its batch
-        return cls(translations, frequent.clone(), len(target), target.pad())
+        if bool((frequent == pad).all()):
+            raise _refused(f"{names_of(pair)[1]} names no word")
+        translations[source.pad()] = pad  # a sentence's padding depends on its batch
+        return cls(translations, frequent, words, pad)
 
-    def of(self, src_tokens: Tensor) -> Lists:
-        """The lists of a batch's sentences (``src_tokens``: long [B, S])."""
+    def of(self, src_tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The lists of a batch's sentences (``src_tokens``: long [B, S]): their sizes, long [B], 1
+        or more; and one after the other, ascending, long [sum of sizes]."""
         rows = src_tokens.size(0)
         listed = torch.zeros(rows, self.words, dtype=torch.bool, device=src_tokens.device)
         listed[:, self.frequent.long()] = True
         listed.scatter_(1, self.translations[src_tokens].view(rows, -1).long(), True)
         listed[:, self.pad] = False
-        return Lists(listed.sum(1), listed.nonzero()[:, 1])
+        return listed.sum(1), listed.nonzero()[:, 1]
 
 
 def names_of(pair: str | None) -> tuple[str, str]:
@@ -110,24 +111,6 @@ def _refused(problem: str) -> UsageError:
     return UsageError(
         "", problem, "make the list again with python -m fairseq_specdec.data.shortlist"
     )
-
-
-def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:
-    """Refuse what is no table of target words."""
-    if not isinstance(tensor, Tensor):
-        raise _refused(f"{name} is missing or no tensor")
-    if tensor.dtype not in _DTYPES or tensor.dim() != dimensions or tensor.numel() == 0:
-        kind = str(tensor.dtype).replace("torch.", "")
-        raise _refused(
-            f"{name} is {kind} of shape {list(tensor.shape)}, not whole numbers in {dimensions} "
-            "dimensions"
-        )
-    least, most = int(tensor.min()), int(tensor.max())
-    if least < 0 or most >= words:
-        wrong = least if least < 0 else most
-        raise _refused(
-            f"{name} holds {wrong}, no index of the target dictionary of {words} symbols"
-        )
 
 
 def tensors_of(

@@ -53,7 +53,7 @@ def listed_draft(model, source, output):
     """The best listed words by the pass that training uses, one after the other, and the
     probability of each among the listed ones."""
     net_input = make_sample([source])["net_input"]
-    listed, chances = model.word_list.of(net_input["src_tokens"]).ids, []
+    listed, chances = model.word_list.of(net_input["src_tokens"])[1], []
 
     def best(logits):
         chance, at = logits[listed].softmax(0).max(0)

@@ -12,8 +12,8 @@ from toy_translation import PAD, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.native_chains import NativeChains
 from fairseq_specdec.drafting import BlockwiseHeadsDrafter
+from fairseq_specdec.drafting.blockwise_heads import native_heads
 from fairseq_specdec.drafting.native_block import NativeBlockSession
-from fairseq_specdec.drafting.native_heads import NativeHeads
 from fairseq_specdec.engine.backend import NativeBackend, choose_backend
 from fairseq_specdec.engine.native.library import load
 
@@ -74,9 +74,9 @@ def test_the_heads_have_their_own_activation(model, activation):
 def test_other_activations_are_left_to_torch(model):
     heads = copy.deepcopy(model.decoder)
     backend = choose_backend("native", [toy_model()])
-    assert NativeHeads.of(heads, backend, 4, PAD) is not None
+    assert native_heads(heads, backend, 4, PAD) is not None
     heads.block_heads.activation = torch.sin
-    assert NativeHeads.of(heads, backend, 4, PAD) is None
+    assert native_heads(heads, backend, 4, PAD) is None
 
 
 @pytest.mark.parametrize("free", [True, False])

@@ -44,8 +44,8 @@ def test_the_padding_of_a_batch_lists_nothing():
 @pytest.mark.parametrize(
     "name, value, message",
     [
-        (TRANSLATIONS, torch.tensor([[len(TARGET)]] * 10), "12, no index of the target dictionary"),
-        (TRANSLATIONS, torch.tensor([[-1]] * 10), "-1, no index of the target dictionary"),
+        (TRANSLATIONS, torch.tensor([[len(TARGET)]] * 10), "12, no index"),
+        (TRANSLATIONS, torch.tensor([[-1]] * 10), "-1, no index"),
         (FREQUENT, torch.tensor([99]), "99, no index"),
         (TRANSLATIONS, torch.zeros(10, 2), "float32 of shape [10, 2]"),
         (TRANSLATIONS, torch.zeros(10, 2, dtype=torch.bool), "bool of shape"),

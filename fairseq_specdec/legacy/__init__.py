@@ -1,1 +1,0 @@
-"""The layout of the checkpoints that the authors of SpecDec and GAD released."""
