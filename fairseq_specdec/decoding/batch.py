@@ -15,10 +15,10 @@ from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.state import Rows
 from fairseq_specdec.engine.transformer import Verifier
 
-from .draft_budget import AcceptanceHistory, DraftBudget, OnePlan, Planning
 from .iteration import Iteration
 from .native_chains import NativeForm
 from .options import DecodingOptions
+from .pace import AcceptanceHistory, DraftBudget, Planning
 from .policy import DecodingConstraints
 from .results import SentenceTrace, hypothesis
 from .stats import DecodingStats
@@ -32,7 +32,7 @@ class DecodingParts(NamedTuple):
         rule: accepts draft tokens; not asked by beam search.
         native: the native library's description of it, where it decodes chains.
         planning: decides how much to draft; None for whole drafts.
-        history: how drafts were accepted so far; None where each batch begins anew.
+        history: how drafts were accepted so far.
     """
 
     verifier: Verifier
@@ -40,22 +40,9 @@ class DecodingParts(NamedTuple):
     rule: AcceptanceRule
     policy: DecodingConstraints
     options: DecodingOptions
-    native: NativeForm | None = None
-    planning: Planning | None = None
-    history: AcceptanceHistory | None = None
-
-    def of_batch(self, sentences: int) -> DecodingParts:
-        """For a batch that has so many sentences when it is full."""
-        chance = self.options.planned_chance
-        if chance is None or self.planning is None:
-            return self
-        return self._replace(planning=OnePlan(self.planning, sentences, chance))
-
-    def budget(self, rows: int) -> DraftBudget:
-        """How much to draft, for a batch of so many rows."""
-        budget = DraftBudget(self.planning, self.history, self.drafter.ends_early)
-        budget.plan(rows)
-        return budget
+    native: NativeForm | None
+    planning: Planning | None
+    history: AcceptanceHistory
 
 
 class OpenBatch:
@@ -71,6 +58,7 @@ class OpenBatch:
     Args:
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         bos_token: first decoder input instead of </s>.
+        sentences: of a full batch.
     """
 
     widest: int  # the cache is prepared for blocks of so many tokens
@@ -81,6 +69,7 @@ class OpenBatch:
         net_input: dict[str, Any],
         prefix: Tensor | None,
         bos_token: int | None,
+        sentences: int,
     ) -> None:
         self.parts = parts
         self.started = time.perf_counter()
@@ -96,7 +85,10 @@ class OpenBatch:
             encoder_outs = parts.verifier.encode(net_input)
         with timer("verifier"):
             self.session = parts.verifier.open(encoder_outs, self.max_len, self.widest)
-        self.budget = parts.budget(rows)
+        full = sentences if parts.options.plans_once else None
+        early = parts.drafter.ends_early
+        self.budget = DraftBudget(parts.planning, parts.history, early, full)
+        self.budget.plan(rows)
         encoder_out = encoder_outs[0] if encoder_outs else {}
         verifier = self.session.sessions[0] if encoder_outs else None
         source = Source(net_input, encoder_out, self.max_len, timer, verifier)

@@ -22,11 +22,11 @@ from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import check_flags, flag_of
 from fairseq_specdec.models.block_decoder import BlockDecoder
 
-from .draft_budget import Planning
 from .flags import CommonFlags
 from .generation_flags import beam_of, check_generation_flags, sampler_of
 from .generator import SpeculativeGenerator
 from .options import DecodingOptions
+from .pace import Planning
 from .policy import DecodingConstraints
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES, Setup
@@ -231,7 +231,7 @@ def build_generator(
     drafter = overrides.drafter
     if drafter is None:
         words = (src_dict, tgt_dict)
-        free = rule.draft_independent or options.planned_chance is not None
+        free = rule.draft_independent or options.plans_once
         quick = quickest_format(settings.backend, models) if free and sampler is None else None
         setup = Setup(
             settings, models, *words, load, ending.eos, sampler, options.temperature,
@@ -264,9 +264,7 @@ def _options(
     rule: AcceptanceRule,
 ) -> DecodingOptions:
     """What neither drafter, rule nor policy take from the flags."""
-    always = overrides.always_draft or settings.draft_budget == 0
     strategy = STRATEGIES[settings.strategy]
-    chance = None if rule.draft_independent else strategy.planned_chance
     return DecodingOptions(
         strategy=overrides.strategy or settings.strategy,
         beam=beam,
@@ -278,11 +276,9 @@ def _options(
         len_penalty=getattr(args, "lenpen", 1),
         temperature=getattr(args, "temperature", 1.0),
         keep_trace=overrides.keep_trace or bool(getattr(args, "retain_iter_history", False)),
-        max_expected_rejections=None if always else settings.draft_budget,
-        whole_drafts=always,
-        planned_chance=chance,
+        draft_budget=0 if overrides.always_draft else settings.draft_budget,
+        plans_once=strategy.plans_once and not rule.draft_independent,
         verifies=strategy.verifies,
-        look_ahead=0 if always else settings.draft_budget,
         inference=free_unpacked or all(map(only_decodes, models)),
         free_unpacked=free_unpacked,
         hidden=frozenset(hidden),

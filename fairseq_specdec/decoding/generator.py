@@ -20,12 +20,11 @@ from fairseq_specdec.io.forks import Lock
 
 from .batch import DecodingParts, OpenBatch
 from .beam.search import BeamBatch
-from .draft_budget import AcceptanceHistory, Planning
 from .greedy import Batch
 from .nar import NarBatch
 from .native_chains import native_form
 from .options import DecodingOptions
-from .pace import planning_for
+from .pace import AcceptanceHistory, Planning, planning_for
 from .policy import DecodingConstraints
 from .stats import DecodingStats
 
@@ -166,8 +165,8 @@ class SpeculativeGenerator(SequenceGenerator):
             net_input = sample["net_input"]
             rows = len(net_input["src_tokens"])
             prefix = _prefix(prefix_tokens, rows)
-            parts = parts.of_batch(sample.get("batch_size") or rows)
-            batch = kind(parts, net_input, prefix, bos_token)
+            full = sample.get("batch_size") or rows
+            batch = kind(parts, net_input, prefix, bos_token, full)
             try:
                 yield batch
             finally:
@@ -237,12 +236,12 @@ class SpeculativeGenerator(SequenceGenerator):
         native, chains = None, options.beam == 1 and verifies
         if chains:
             native = native_form(verifier, self.rule, self.policy)
-        planning, chained = None, native is not None
-        plans = self.rule.draft_independent or options.planned_chance is not None
-        if options.beam == 1 and plans and drafter.adaptive and not options.whole_drafts:
+        planning = None
+        plans = self.rule.draft_independent or options.plans_once
+        if options.beam == 1 and plans and drafter.adaptive and options.draft_budget != 0:
             sampled = not self.rule.lossless and self.rule.draft_independent
             planning = self.planning or planning_for(
-                verifier, drafter, ready, options, chained, sampled
+                verifier, ready, options, native is not None, sampled
             )
         history = AcceptanceHistory(drafter.first_chance)
         return DecodingParts(

@@ -15,10 +15,10 @@ from fairseq_specdec.engine.scores import Edits, Scores
 from fairseq_specdec.engine.state import Draft, Layout, Rows
 
 from .batch import OpenBatch
-from .draft_budget import Plan
 from .failures import refuse_sentence
 from .iteration import Iteration
 from .native_chains import NativeChains
+from .pace import Plan
 
 
 class Batch(OpenBatch):
@@ -234,11 +234,6 @@ class Batch(OpenBatch):
         at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
         models, broken = self.parts.verifier.models, scores[at] != scores[at]
         refuse_sentence(models, broken, start + at, rows.origin[row])
-
-    def close(self) -> None:
-        """Keep what was learnt of drafts, return the caches, and stop the clock."""
-        self.budget.close()
-        super().close()
 
 
 def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> tuple[Tensor, Tensor]:

@@ -24,16 +24,15 @@ class DecodingOptions:
         len_penalty: ``--lenpen``.
         temperature: divides the verifier's logits, greater than 0.
         keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
-        max_expected_rejections: of a verification, all rows together; None for no limit.
-        whole_drafts: never shorten a draft nor leave one out.
-        look_ahead: of a beam search, ``--draft-budget``: prefixes of all sentences together that a
-            pass may score though nothing waits for them; 0 for any number, None for as many as pay.
+        draft_budget: ``--draft-budget``: draft tokens of all rows together that a verification may
+            be expected to reject, or prefixes that a pass of a beam search may score though nothing
+            waits for them; 0 for any number, None for as many as pay.
         inference: compute in torch's inference mode: no training of the models follows.
         free_unpacked: free the models' weights that the engine has packed.
         verifier_format: ``--verifier-dtype``, one of ``engine.devices.PACKED``.
-        planned_chance: chance of a draft token to be accepted, for which drafts are planned once a
-            batch, where the output depends on them; None for plans by what was accepted so far, and
-            for whole drafts where the output depends on them.
+        plans_once: the output depends on what is drafted, and one plan holds for a batch. Else
+            plans follow what was accepted so far, and drafts are whole where the output depends on
+            them.
         verifies: as in ``Strategy``.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
@@ -48,16 +47,14 @@ class DecodingOptions:
     len_penalty: float = 1.0
     temperature: float = 1.0
     keep_trace: bool = False
-    max_expected_rejections: int | None = None
-    whole_drafts: bool = False
-    look_ahead: int | None = None
+    draft_budget: int | None = None
     inference: bool = False
     free_unpacked: bool = False
     hidden: frozenset[int] = frozenset()
     backend: str = "auto"
     verifier_format: str = "fp32"
     cuda_graphs: str = "auto"
-    planned_chance: float | None = None
+    plans_once: bool = False
     verifies: bool = True
 
     def __post_init__(self) -> None:

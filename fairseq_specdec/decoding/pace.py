@@ -1,25 +1,43 @@
 """How many tokens to draft: so many that an iteration emits most tokens in its time.
 
 Passes and drafts are timed as they run. The least times count, since another program that loads the
-machine lengthens all of them, and some much more than others.
+machine lengthens all of them, and some much more than others. How likely draft tokens are accepted
+is a running mean. Where the output does not depend on the drafts, all of this changes nothing but
+the time.
 """
 
 from __future__ import annotations
 
 import bisect
-from typing import Any
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.transformer import Verifier
 
-from .draft_budget import LONGEST, NOTHING, FewRejections, Plan, Planning
 from .iteration import Iteration
 from .options import DecodingOptions
 
+LONGEST = 64
+"""Tokens of a draft that are looked at."""
+
 CHANCES = (*(i / 50 for i in range(50)), 0.99, 0.995)
 """The chances of a draft token to be accepted for which plans are made; one holds to the next."""
+
+TIMED = True
+"""Whether generators plan by measured times; else by the first guess, which repeats a run."""
+
+FORGETS = 0.05
+"""Weight of the newest iteration in the running means of accepted and rejected drafts."""
+# The same where little is drafted: a try weighs more.
+_TRIAL_FORGETS = 0.15
+# Rows whose draft was rejected, a row, before anything was drafted.
+_FIRST_STOPPED = 0.5
+# Where the output depends on the drafts, plans are made for this chance, whatever is accepted.
+_RELAXED_CHANCE = 0.8
 
 # Drafts are made where they promise to emit so many times as much as none would, for one row and
 # for several, whose passes are of so many sizes that each is timed seldom.
@@ -33,13 +51,13 @@ _MODEL_PAYS = 1.25
 _TRIAL_SHARE = 0.01
 _SHORTEST_REST = 48
 _SHORTEST_REST_OF_MODELS = 256
+# Iterations between tries of ``FewRejections``.
+_LONGEST_REST = 16
 
 # Before anything was timed: what each further token of a pass takes, in passes over one token; and
 # a draft of a model, in passes over as many tokens.
 _COLUMN = 0.06
 _DRAFT = 0.5
-# A GPU takes the time of its launches, however many tokens there are.
-_GPU_COLUMN = 0.0
 # Seconds of an iteration that drafts, beside passes and drafts. Within a call of the native library
 # for several iterations: it is booked on its own (Zen 4). Where it is a call of its own instead.
 _BOOKED = 2e-5
@@ -47,23 +65,46 @@ _CALLED = 1.8e-4
 
 # Weights of fewer bytes are read from a cache.
 _FEW_BYTES = 1 << 25
-TIMED = True
-"""Whether generators plan by measured times; else by the first guess, which repeats a run."""
 # A time that is longer than the least moves it by this share: a change of frequency is followed.
-_FORGETS = 0.02
+_FORGETS_TIMES = 0.02
 # Of so many times the least counts half, and the guess half.
 _FEW = 5
 # The first passes of a process are slower.
 _WARM_UP = 2
-# Times are fitted anew where one has changed by this share.
-_CHANGED = 0.03
 # Passes without drafts are timed again after so many iterations, in so many, which are at most this
 # share of all.
 _STALE = 256
 _PROBE = 4
 _PROBES = 1 / 32
-# As long as few iterations were timed, the guess counts less from one to the next.
-_LEARNING = 1 << 15
+
+
+class Plan(NamedTuple):
+    """What an iteration drafts.
+
+    Attributes:
+        size: draft tokens of a row; 0 for none, None for as many as the drafter gives.
+        costs: ``size`` + 1 numbers: what it takes longer to verify 0, 1, ... draft tokens of a row
+            than to verify none, in tokens that are emitted in that time. None where only ``size``
+            counts.
+        rest: where ``size`` is 0: iterations without drafts in whose time what a try loses is a
+            small share.
+        trial: and the draft tokens of a row in such a try.
+        iterations: the plan is for so many; None for as many as a call does.
+        gain: how many times as many tokens it promises to emit in a time as no draft.
+    """
+
+    size: int | None
+    costs: tuple[float, ...] | None = None
+    rest: int = 0
+    trial: int = 0
+    iterations: int | None = None
+    gain: float = 1.0
+
+
+WHOLE = Plan(None)
+"""Whole drafts, whatever they take."""
+NOTHING = Plan(0)
+"""No draft."""
 
 
 class LeastTimes:
@@ -76,9 +117,8 @@ class LeastTimes:
     def __init__(self, column: float) -> None:
         self.column = column
         self.least: dict[int, float] = {}
-        self.counts: dict[int, int] = {}
+        self.counts: Counter[int] = Counter()
         self.last_seen: dict[int, int] = {}
-        self.fitted: dict[int, float] = {}
         self.line: tuple[Any, Any] | None = None  # places and seconds; replaced, never changed
         self.seen = 0
 
@@ -95,22 +135,10 @@ class LeastTimes:
             return
         place = self.place(tokens)
         least = self.least.get(place, seconds)
-        moved = (seconds - least) * min(1.0, _FORGETS * times) if seconds > least else 0.0
+        moved = (seconds - least) * min(1.0, _FORGETS_TIMES * times) if seconds > least else 0.0
         self.least[place] = min(least, seconds) + moved
-        self.counts[place] = self.counts.get(place, 0) + times
+        self.counts[place] += times
         self.last_seen[place] = self.seen
-
-    @property
-    def changed(self) -> bool:
-        """Whether the line is no longer that of the least times."""
-        return (
-            self.seen < _LEARNING
-            or len(self.fitted) < len(self.least)
-            or any(
-                abs(self.least[place] - fitted) > _CHANGED * fitted
-                for place, fitted in self.fitted.items()
-            )
-        )
 
     def fit(self) -> None:
         """Draw the line through the least times.
@@ -119,7 +147,7 @@ class LeastTimes:
         all were disturbed lie above others by this. Of a place that was timed seldom, the least
         time is likely too long, too: the fewer, the more the guess counts.
         """
-        known = self.fitted = dict(self.least)
+        known = dict(self.least)
         if not known:
             return
         places = np.array(sorted(known), float)
@@ -129,7 +157,7 @@ class LeastTimes:
         guess = 1 + self.column * (places - 1)
         for i in range(1, len(line)):
             guessed = line[i - 1] * guess[i] / guess[i - 1]
-            count = self.counts.get(int(places[i]), 1)
+            count = self.counts[int(places[i])]
             if line[i] > guessed:
                 line[i] = guessed * (line[i] / guessed) ** (count / (count + _FEW))
         self.line = places, line
@@ -155,70 +183,6 @@ class LeastTimes:
         return any(self.last_seen.get(place, since) > since for place in set(map(self.place, near)))
 
 
-class Pace:
-    """What a verifier and its drafter take. Batches of many threads share it: any thread's times
-    are as good.
-
-    Args:
-        column: as in ``LeastTimes``, of passes.
-        share: a draft, in passes over as many tokens, before one was timed.
-        beside: seconds of an iteration that drafts, beside both.
-        measured: iterations are timed; else the first guess holds.
-    """
-
-    def __init__(
-        self,
-        column: float = _COLUMN,
-        share: float = 0.0,
-        beside: float = 0.0,
-        measured: bool = True,
-    ) -> None:
-        self.passes = LeastTimes(column)
-        self.drafts = LeastTimes(column)
-        self.steps = LeastTimes(column)  # of a small model that drafts token by token
-        self.share = share
-        self.beside = beside
-        self.measured = measured
-        self._next_fit = 1
-
-    def observe(self, done: Iteration, asked: int) -> None:
-        """An iteration, or several without drafts. ``asked``: draft tokens of a row."""
-        rows, (_, drafting, verifying) = len(done.sizes), done.seconds
-        if not self.measured or verifying <= 0 or any(done.unverified):
-            return
-        self.passes.observe(rows + sum(done.proposed), verifying, done.times)
-        if asked > 0 and done.passes:
-            self.steps.observe(rows, drafting / done.passes)
-        elif asked > 0:
-            self.drafts.observe(rows * asked, drafting)
-
-    def refit(self) -> bool:
-        """Draw new lines where the times have changed; whether they were drawn."""
-        parts = (self.passes, self.drafts, self.steps)
-        if self.passes.seen < self._next_fit or not any(each.changed for each in parts):
-            return False
-        self._next_fit = self.passes.seen + min(max(8, self.passes.seen // 2), 4096)
-        for each in parts:
-            each.fit()
-        return True
-
-    def verifying(self, tokens: Any) -> Any:
-        """Of a pass of the verifier over so many tokens, of all rows together."""
-        return self.passes.at(tokens)
-
-    def drafting(self, rows: int, sizes: Any) -> Any:
-        """Of drafting so many tokens for each of the rows."""
-        sizes = np.asarray(sizes)
-        if self.steps.fitted:
-            return sizes * self.steps.at(rows)
-        if self.drafts.fitted:
-            taken = self.drafts.at(rows * sizes)
-        else:
-            taken = self.share * self.passes.at(rows * sizes)
-        beside = self.beside if self.passes.fitted else 0.0
-        return np.where(sizes > 0, taken + beside, 0.0)
-
-
 def expected(chance: Any, size: Any) -> Any:
     """Tokens that an iteration emits, if each draft token is accepted with ``chance`` after
     accepted ones (Leviathan et al. 2023, equation 1).
@@ -230,41 +194,78 @@ def expected(chance: Any, size: Any) -> Any:
     return (1 - chance ** (size + 1)) / (1 - chance)
 
 
-class Planner(Planning):
-    """The plans for one verifier and its drafter; threads share it.
+class Planning:
+    """Decides how much to draft. Batches of many threads share it: any thread's times are as good.
 
-    Args:
-        pace: how long they take.
-        longest: most tokens that are drafted for a row.
-        ends_early: the drafter ends drafts where it expects the next token to be rejected.
-        resumes: as in ``Planning``.
-        whole: drafts are of the longest size, or none.
+    Attributes:
+        resumes: an iteration may draft after one that did not, in the same batch.
     """
 
-    def __init__(
-        self,
-        pace: Pace,
-        longest: int = LONGEST,
-        ends_early: bool = False,
-        resumes: bool = True,
-        whole: bool = False,
-    ) -> None:
-        self.pace = pace
-        self.whole = whole
-        self.resumes = resumes
-        self.longest = min(longest, LONGEST)
-        self.ends_early = ends_early
-        self.fits = self.probed = 0
-        self._made: dict[tuple[int, int], Plan] = {}
-
-    def observe(self, done: Iteration, asked: int) -> None:
-        self.pace.observe(done, asked)
-        if self.pace.refit():
-            self._made = {}
-            self.fits += 1
+    resumes = True
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
+        raise NotImplementedError
+
+    def probe(self, live: int) -> Plan | None:
+        """What to do before a draft, to learn what iterations take; None for nothing."""
+        return None
+
+    def observe(self, done: Iteration, asked: int) -> None:
+        """An iteration was timed, or several without drafts. ``asked``: draft tokens of a row."""
+
+
+@dataclass(eq=False)
+class Planner(Planning):
+    """What pays by the times of a verifier and its drafter."""
+
+    longest: int = LONGEST  # most tokens that are drafted for a row
+    ends_early: bool = False  # the drafter ends drafts where it expects a rejection
+    resumes: bool = True
+    whole: bool = False  # drafts are of the longest size, or none
+    column: float = _COLUMN  # as in ``LeastTimes``
+    share: float = 0.0  # a draft, in passes over as many tokens, before one was timed
+    beside: float = 0.0  # seconds of an iteration that drafts, beside pass and draft
+    measured: bool = True  # iterations are timed; else the first guess holds
+
+    def __post_init__(self) -> None:
+        self.longest = min(self.longest, LONGEST)
+        self.passes, self.drafts = LeastTimes(self.column), LeastTimes(self.column)
+        self.steps = LeastTimes(self.column)  # of a small model that drafts token by token
+        self.fits = self.probed = 0
+        self._next_fit = 1
+        self._made: dict[tuple[int, int], Plan] = {}
+
+    def observe(self, done: Iteration, asked: int) -> None:
+        rows, (_, drafting, verifying) = len(done.sizes), done.seconds
+        if not self.measured or verifying <= 0 or any(done.unverified):
+            return
+        self.passes.observe(rows + sum(done.proposed), verifying, done.times)
+        if asked > 0 and done.passes:
+            self.steps.observe(rows, drafting / done.passes)
+        elif asked > 0:
+            self.drafts.observe(rows * asked, drafting)
+        seen = self.passes.seen
+        if seen >= self._next_fit:
+            self._next_fit = seen + min(max(8, seen // 2), 4096)
+            for each in (self.passes, self.drafts, self.steps):
+                each.fit()
+            self._made = {}
+            self.fits += 1
+
+    def drafting(self, rows: int, sizes: Any) -> Any:
+        """Of drafting so many tokens for each of the rows, as ``LeastTimes.at``."""
+        sizes = np.asarray(sizes)
+        if self.steps.line is not None:
+            return sizes * self.steps.at(rows)
+        if self.drafts.line is not None:
+            taken = self.drafts.at(rows * sizes)
+        else:
+            taken = self.share * self.passes.at(rows * sizes)
+        beside = self.beside if self.passes.line is not None else 0.0
+        return np.where(sizes > 0, taken + beside, 0.0)
+
+    def plan(self, live: int, chance: float) -> Plan:
         i = bisect.bisect(CHANCES, chance) - 1
         plan = self._made.get((live, i))
         if plan is None:
@@ -273,13 +274,13 @@ class Planner(Planning):
 
     def _plan(self, live: int, chance: float) -> Plan:
         sizes = np.arange(self.longest + 1)
-        verifying = self.pace.verifying(live * (1 + sizes))
+        verifying = self.passes.at(live * (1 + sizes))
         # A drafter that judges its tokens gives fewer than it is asked for: the demo pair's gives
         # 2.9, 3.6 and 4.0 of 4, 6 and 10, about as many as if the root of the chance were that of a
         # token to be given.
         given = expected(chance**0.5, sizes) - 1 if self.ends_early else sizes
         emitted = expected(chance, sizes)
-        seconds = np.interp(given, sizes, verifying) + self.pace.drafting(live, sizes)
+        seconds = np.interp(given, sizes, verifying) + self.drafting(live, sizes)
         rates = emitted / seconds  # tokens of a row per second
         if self.whole:
             rates[1:-1] = 0.0
@@ -294,8 +295,8 @@ class Planner(Planning):
 
     def probe(self, live: int) -> Plan | None:
         """Some iterations without drafts, where it is not known what these take; else None."""
-        passes = self.pace.passes
-        if not self.pace.measured or passes.knows(live):
+        passes = self.passes
+        if not self.measured or passes.knows(live):
             return None
         if live == 1 and passes.seen == 0:  # there may be no other sentence
             return None
@@ -338,10 +339,31 @@ class RelaxedTable(Planning):
         return self.whole if live <= self.most else NOTHING
 
 
+class FewRejections(Planning):
+    """Drafts of so many tokens that few of them are expected to be rejected (``--draft-budget``).
+
+    Args:
+        max_rejections: expected rejected tokens of a verification, of all sentences together.
+    """
+
+    def __init__(self, max_rejections: int) -> None:
+        self.max_rejections = max_rejections
+
+    def plan(self, live: int, chance: float) -> Plan:
+        """If each token is accepted with the chance after accepted ones, the j-th of a draft is
+        rejected with 1 - chance^j (the assumption of equation 1 of Leviathan et al. 2023, 3.1)."""
+        left, reached = self.max_rejections / live, 1.0
+        for size in range(LONGEST):
+            reached *= chance
+            left -= 1 - reached
+            if left < 0:
+                return Plan(size, rest=_LONGEST_REST, trial=1)
+        return WHOLE
+
+
 def planning_for(
     verifier: Verifier,
     drafter: Drafter,
-    ready: Drafter,
     options: DecodingOptions,
     chained: bool = True,
     sampled: bool = False,
@@ -349,23 +371,135 @@ def planning_for(
     """For a generator whose drafts need not be whole.
 
     Args:
-        verifier: with its weights.
-        drafter, ready: before and with its weights.
+        verifier, drafter: with their weights.
         options: all other settings.
         chained: a call of the library can do several iterations (``NativeChains``).
         sampled: tokens are drawn, so that the output depends on what is drafted.
     """
-    if options.max_expected_rejections is not None:
-        return FewRejections(options.max_expected_rejections)
+    if options.draft_budget:
+        return FewRejections(options.draft_budget)
     longest = LONGEST if drafter.block_size is None else drafter.block_size
     on_gpu = next(verifier.models[0].parameters()).is_cuda
-    if options.planned_chance is not None:
+    if options.plans_once:
         small = verifier.nbytes < _FEW_BYTES and options.verifier_format in ("int8", "int7")
         return RelaxedTable(longest, on_gpu, small)
-    beside = (_BOOKED if ready.in_library else _CALLED) if chained else 0.0
-    # On a GPU each time would take a synchronisation more.
-    column, share = _GPU_COLUMN if on_gpu else _COLUMN, _DRAFT if drafter.runs_model else 0.0
-    pace = Pace(column, share, beside, TIMED and not (sampled or on_gpu))
-    # A CUDA graph computes blocks of few sizes, and each is recorded anew.
-    whole = drafter.whole_on_gpu and on_gpu
-    return Planner(pace, longest, drafter.ends_early, not drafter.runs_model, whole)
+    return Planner(
+        longest,
+        drafter.ends_early,
+        resumes=not drafter.runs_model,
+        # A CUDA graph computes blocks of few sizes, and each is recorded anew.
+        whole=drafter.whole_on_gpu and on_gpu,
+        # A GPU takes the time of its launches, however many tokens there are.
+        column=0.0 if on_gpu else _COLUMN,
+        share=_DRAFT if drafter.runs_model else 0.0,
+        beside=(_BOOKED if drafter.in_library else _CALLED) if chained else 0.0,
+        # On a GPU each time would take a synchronisation more.
+        measured=TIMED and not (sampled or on_gpu),
+    )
+
+
+class AcceptanceHistory:
+    """Running means of how the drafts of a generator's batches were accepted. Batches of many
+    threads share it: any thread's figures are as good.
+
+    Attributes:
+        accepted: draft tokens of a row that an iteration accepted.
+        stopped: how often fewer were accepted than were asked for.
+        rested: iterations since something was drafted.
+
+    Args:
+        chance: of a draft token to be accepted after accepted ones, before the first batch.
+    """
+
+    def __init__(self, chance: float) -> None:
+        self.accepted = _FIRST_STOPPED * chance / (1 - chance)
+        self.stopped = _FIRST_STOPPED
+        self.rested = 0
+
+    @property
+    def chance(self) -> float:
+        """Of a draft token to be accepted after accepted ones."""
+        return self.accepted / max(self.accepted + self.stopped, 1e-9)
+
+    def learn(self, accepted: float, stopped: float) -> None:
+        """From an iteration with drafts: its means over rows."""
+        weight = _TRIAL_FORGETS if self.rested > 0 else FORGETS
+        self.accepted += weight * (accepted - self.accepted)
+        self.stopped += weight * (stopped - self.stopped)
+        self.rested = 0
+
+
+class DraftBudget:
+    """How many tokens a row may draft in the next iteration of one batch.
+
+    Where drafts do not pay, one is tried now and then, rarely enough to cost little time, and as
+    the first of a batch.
+
+    Attributes:
+        over: nothing more is drafted in this batch. A drafter that is a model would have all to
+            read that was accepted since, so its drafts begin with the batch or never.
+
+    Args:
+        planning: decides; None for whole drafts.
+        history: how drafts were accepted so far.
+        ends_early: a drafter that drafts fewer tokens than it is asked for expects the rest to be
+            rejected; else it has no more.
+        sentences: of a full batch, where the output depends on what is drafted: then one plan for
+            so many holds for the whole batch, whatever is accepted. Else None.
+    """
+
+    def __init__(
+        self,
+        planning: Planning | None,
+        history: AcceptanceHistory,
+        ends_early: bool = False,
+        sentences: int | None = None,
+    ) -> None:
+        self.planning = planning
+        self.history = history
+        self.ends_early = ends_early
+        self.fixed: Plan | None = None
+        if planning is not None and sentences is not None:
+            plan = planning.plan(sentences, _RELAXED_CHANCE)
+            self.fixed = NOTHING if plan.size == 0 else plan
+        self.asked: int | None = None
+        self.probes = self.over = False
+        self.begun = 0  # iterations of this batch
+
+    def plan(self, live: int) -> Plan:
+        """What ``live`` rows draft now."""
+        if self.planning is None:
+            return WHOLE
+        plan = NOTHING if self.over else self.fixed or self._plan(self.planning, live)
+        self.probes = plan.size == 0 and plan.iterations is not None
+        self.over = plan.size == 0 and not self.planning.resumes and not self.probes
+        self.asked = plan.size
+        return plan
+
+    def _plan(self, planning: Planning, live: int) -> Plan:
+        plan = planning.plan(live, self.history.chance)
+        if plan.size != 0:
+            return planning.probe(live) or plan
+        tries = plan.trial > 0 and self.begun == 0 and self.history.rested >= plan.rest
+        return Plan(plan.trial, iterations=1) if tries else NOTHING
+
+    def learn(self, done: Iteration) -> None:
+        """An iteration is over, or several without drafts."""
+        if self.planning is None:
+            return
+        self.begun += done.times
+        if self.asked is not None:
+            self.planning.observe(done, self.asked)
+        if self.asked == 0:
+            self.history.rested += 0 if self.probes else done.times
+            return
+        # The rows for which something was drafted, or might have been.
+        accepted = stopped = rows = 0
+        for kept, proposed, ended in zip(done.accepted, done.proposed, done.done):
+            if self.ends_early or proposed > 0:
+                wanted = self.asked if self.ends_early and self.asked is not None else proposed
+                accepted += kept
+                stopped += not ended and kept < wanted
+                rows += 1
+        if rows > 0:
+            self.history.learn(accepted / rows, stopped / rows)

@@ -183,7 +183,7 @@ class Decodings:
             load=self._load, free_unpacked=not settings.keep_weights,
             overrides=Overrides(keep_trace=True, own_limits=True), once=self._once,
         )  # fmt: skip
-        size = self.batch_size or (16 if generator.options.planned_chance is None else 1)
+        size = self.batch_size or (1 if generator.options.plans_once else 16)
         facts = settings_of(settings, args, generator)
         return Decoding(self.loaded, self.codec, generator, facts, args.nbest, size, self._turn)
 

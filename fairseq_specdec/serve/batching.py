@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fairseq_specdec.decoding.pace import Pace, Planner
+from fairseq_specdec.decoding.pace import Planner
 
 # Lengths of the outputs of a batch of sources of one length, from the shortest to the longest, as
 # shares of their mean.
@@ -26,22 +26,21 @@ def smallest_batch(translator: Any, widest: int) -> Smallest:
     """The smallest batch that pays, by the measured times and how drafts are accepted."""
     generator = translator.generator
     parts, options = generator.parts(), generator.options
-    planner: Any = parts.planning
-    pace = planner.pace if isinstance(planner, Planner) else Pace()
+    planned = parts.planning
+    # One that drafts nothing, where nothing is planned by times.
+    planner = planned if isinstance(planned, Planner) else Planner(0)
 
     @functools.lru_cache(maxsize=64)
     def smallest(chance: float, fits: int) -> float:
         def seconds(live: int) -> float:
             """Of a token of each row."""
-            gain = planner.plan(live, chance).gain if isinstance(planner, Planner) else 1.0
-            return float(pace.verifying(live * options.beam)) / gain
+            taken = float(planner.passes.at(live * options.beam))
+            return taken / planner.plan(live, chance).gain
 
         return paying(seconds, widest)
 
     def now() -> float:
-        history = parts.history
-        chance = 0.0 if history is None else round(history.acceptance.chance, 2)
-        return smallest(chance, planner.fits if isinstance(planner, Planner) else 0)
+        return smallest(round(parts.history.chance, 2), planner.fits)
 
     return now
 

@@ -20,7 +20,7 @@ from toy_translation import (
 )
 
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.draft_budget import FewRejections
+from fairseq_specdec.decoding.pace import FewRejections
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 
 SENTENCES = sentences(24, seed=7)
@@ -55,7 +55,7 @@ def decode(models, sample, kind, args, outputs=(), prefix=None, spare=None, back
         "iad" if kind == "iad" else "greedy", args, models, backend=backend,
         overrides=Overrides(drafter, planning=planning), **budget,
     )  # fmt: skip
-    assert generator.options.whole_drafts == (spare is None)
+    assert (generator.options.draft_budget == 0) == (spare is None)
     return decode_with(generator, sample, prefix), generator
 
 

@@ -255,27 +255,11 @@ def test_settings_reach_the_options():
         free_unpacked=True,
     ).options  # fmt: skip
     assert options.max_positions == models[1].max_decoder_positions() == 9 and options.beam == 3
-    assert (options.max_expected_rejections, options.whole_drafts, options.look_ahead) == (
-        5,
-        False,
-        5,
-    )
+    assert options.draft_budget == 5
     assert options.keep_trace and options.inference and options.free_unpacked
     assert options.backend == "torch"
     assert make(verifier_dtype="bf16").options.verifier_format == "bf16"
     assert make(backend="torch").options.verifier_format == "fp32"
-
-
-@pytest.mark.parametrize(
-    "given, overrides", [({"draft_budget": 0}, {}), ({}, {"always_draft": True})]
-)
-def test_whole_drafts_are_never_shortened(given, overrides):
-    options = make(overrides=Overrides(**overrides), **given).options
-    assert (options.max_expected_rejections, options.whole_drafts, options.look_ahead) == (
-        None,
-        True,
-        0,
-    )
 
 
 def test_models_that_only_decode_are_run_in_inference_mode():

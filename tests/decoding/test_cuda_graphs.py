@@ -13,7 +13,7 @@ from toy_strategies import RELAXED, TOYS, Toys, decode, flags, make_generator, t
 from toy_translation import make_sample, sentences, toy_drafter, toy_model
 
 from fairseq_specdec.decoding import generator as generator_module
-from fairseq_specdec.decoding.draft_budget import DraftBudget, Plan
+from fairseq_specdec.decoding.pace import DraftBudget, Plan
 from fairseq_specdec.engine import torch_graphs
 from fairseq_specdec.engine.torch_graphs import Graphs, graphs_for
 

@@ -14,9 +14,8 @@ from toy_translation import EOS, PAD, WORDS, make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
-from fairseq_specdec.decoding.draft_budget import FewRejections
 from fairseq_specdec.decoding.native_chains import NativeChains
-from fairseq_specdec.decoding.pace import Pace, Planner
+from fairseq_specdec.decoding.pace import FewRejections, Planner
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.drafting.input_copy import InputCopyDrafter, InputCopySession
 from fairseq_specdec.drafting.native_block import NativeBlockSession
@@ -244,7 +243,7 @@ def check_three_ways(monkeypatch, drafter, sources, planning, limit):
     for always, batches in ((False, [[one] for one in sources[::3]]), (True, [sources])):
         more = {"always_draft": always, "planning": None if always else planning}
         generator = generator_for(model, args=args, drafter=drafter, **more)
-        assert generator.options.whole_drafts is always
+        assert (generator.options.draft_budget == 0) is always
         drafted = 0
         for batch in batches:
             at_once, stepwise, apart = decoded_three_ways(generator, batch, monkeypatch)
@@ -278,7 +277,7 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(kind, column, limit, monkeyp
     """The same drafts, verdicts, hidden states and pauses."""
     drafter, planning = (
         block_drafter(toy_model("pre_norm"), kind),
-        Planner(Pace(column, 0.1, measured=False), 4),
+        Planner(4, column=column, share=0.1, measured=False),
     )
     check_three_ways(monkeypatch, drafter, SENTENCES, planning, limit)
 
@@ -292,7 +291,7 @@ def test_copies_in_a_loop_are_those_made_one_by_one(options, column, limit, monk
     few = [[4 + i * i % 3 for i in range(size)] + [EOS] for size in range(2, 14)]
     drafter, planning = (
         InputCopyDrafter(PAD, EOS, **options),
-        Planner(Pace(column, 0.0, measured=False)),
+        Planner(column=column, measured=False),
     )
     check_three_ways(monkeypatch, drafter, SENTENCES[:10] + few, planning, limit)
 

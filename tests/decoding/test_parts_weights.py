@@ -7,7 +7,7 @@ from toy_strategies import decode, flags, make_generator, stock, tokens
 from toy_translation import assert_diverse, make_sample, sentences
 
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.draft_budget import NOTHING, Plan, Planning
+from fairseq_specdec.decoding.pace import NOTHING, Plan, Planning
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting.base import SilentSession
 

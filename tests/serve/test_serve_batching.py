@@ -5,10 +5,9 @@ import math
 import pytest
 from served import TEXTS, serving
 
-from fairseq_specdec.decoding.draft_budget import AcceptanceMeans
-from fairseq_specdec.decoding.pace import Pace, Planner
+from fairseq_specdec.decoding.pace import AcceptanceHistory, Planner
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.serve import batching, service
+from fairseq_specdec.serve import service
 from fairseq_specdec.serve.batching import choose, paying, smallest_batch
 
 
@@ -30,20 +29,17 @@ def test_a_batch_pays_by_what_a_row_adds(column, widest, smallest):
     "settings, rejected, accepted",
     [({}, 2, 7), ({"strategy": "greedy"}, 2, 2), ({"beam": 2}, 3, 3)],
 )
-def test_the_figures_of_a_translator_are_asked(pair, monkeypatch, settings, rejected, accepted):
+def test_the_figures_of_a_translator_are_asked(pair, settings, rejected, accepted):
     """Where drafts of one row are accepted, small batches, which draft less, do not pay."""
-    asked = Pace(0.5, 0.05, measured=False)
-    monkeypatch.setattr(batching, "Pace", lambda: asked)
     translator = SpeculativeTranslator.from_pretrained(pair, device="cpu", **settings)
     generator = translator.generator
     parts = generator.parts()
-    if parts.planning is not None:
-        parts = generator._parts = parts._replace(planning=Planner(asked, 4))
-    smallest = smallest_batch(translator, 16)
-    sizes = []
+    longest = 0 if parts.planning is None else 4
+    planner, sizes = Planner(longest, column=0.5, share=0.05, measured=False), []
     for chance in (0.01, 0.95):
-        parts.history.acceptance = AcceptanceMeans.of(chance)
-        sizes.append(smallest())
+        history = AcceptanceHistory(chance)
+        generator._parts = parts._replace(planning=planner, history=history)
+        sizes.append(smallest_batch(translator, 16)())
     assert sizes == [rejected, accepted]
 
 

@@ -42,8 +42,8 @@ class BeamBatch(OpenBatch):
         options, rows = self.parts.options, len(like)
         if self.drafts.never_drafts:
             return []
-        if options.look_ahead is not None:
-            reach = reach_of_budget(options.look_ahead, rows, options.beam)
+        if options.draft_budget is not None:
+            reach = reach_of_budget(options.draft_budget, rows, options.beam)
         elif native:
             reach = reach_natively(self.session)
         else:

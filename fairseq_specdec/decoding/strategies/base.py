@@ -147,8 +147,8 @@ class Strategy(NamedTuple):
         joined_dictionary: source and target must have one dictionary.
         stated: those of ``flags`` that a trace names at any value, as they decide what the rule
             accepts or when drafting stops; others are named where they differ from their default.
-        planned_chance: as in ``DecodingOptions``, for a rule under which the output depends on the
-            drafts.
+        plans_once: where the output depends on what is drafted, drafts may be shortened by one plan
+            for the batch. Else they are whole there.
         falls_back: a small model drafts token by token, so a benchmark counts its fallbacks and
             rollbacks (Kim et al. 2023, Algorithm 1 and Table 4).
         verifies: the models of ``--path`` decide what is emitted. Without, they do not run at all,
@@ -164,7 +164,7 @@ class Strategy(NamedTuple):
     sampled_rule: Callable[[Any, Sampler], AcceptanceRule] | None = None
     joined_dictionary: bool = False
     stated: frozenset[str] = frozenset()
-    planned_chance: float | None = None
+    plans_once: bool = False
     falls_back: bool = False
     verifies: bool = True
 

@@ -155,5 +155,5 @@ GAD = Strategy(
 )  # fmt: skip
 GAD_RELAXED = Strategy(
     "drafter, top-beta and tau", _drafter, _relaxed_rule, RelaxedFlags, needs_drafter=True,
-    stated=frozenset({"top_beta", "tau", "regret_budget"}), planned_chance=0.8,
+    stated=frozenset({"top_beta", "tau", "regret_budget"}), plans_once=True,
 )  # fmt: skip
