@@ -21,9 +21,8 @@ from fairseq_specdec.errors import UsageError
 from ..commands.own import load_plugin
 from ..io.flag_values import AT_LEAST_1, add_flag
 from ..io.progress import Counter
-from .part import Part
-from .plan import Batches, Plan
-from .teacher import Hypotheses
+from .part import Part, Plan
+from .teacher import Batches, Hypotheses
 from .work import Distillation
 
 logger = logging.getLogger(__name__)
@@ -63,12 +62,12 @@ class Worker:
 
     def __init__(self, args: argparse.Namespace, folder: str, digest: str) -> None:
         self.given = args, folder, digest
-        self.loaded: Plan | None = None
+        self.part: Part | None = None
 
     def plan(self) -> Plan:
         """Load teacher and corpus, where they are not."""
-        if self.loaded is not None:
-            return self.loaded
+        if self.part is not None:
+            return self.part.plan
         args, folder, digest = self.given
         where = f"--ray: on {socket.gethostname()}"
         remedy = "every machine needs the corpus and the checkpoints at the same paths"
@@ -85,14 +84,14 @@ class Worker:
         self.teacher, self.dataset = part.load()
         if not self.teacher.cuda:
             torch.set_num_threads(1)  # the core that Ray reserves
-        self.loaded = part.plan
+        self.part = part
         return part.plan
 
-    def decode(self, chunk: int, batches: Batches) -> tuple[int, Hypotheses, float]:
-        """The chunk, the teacher's output, and the seconds that it took."""
+    def decode(self, chunk: int, batches: Batches) -> tuple[int, Hypotheses]:
+        """The chunk and the teacher's output."""
         self.plan()
-        ((hypotheses, seconds),) = self.teacher.decoded(self.dataset, [batches], lambda _: None)
-        return chunk, hypotheses, seconds
+        (hypotheses,) = self.teacher.decoded(self.dataset, [batches], lambda _: None)
+        return chunk, hypotheses
 
 
 def decode(job: Distillation, args: argparse.Namespace) -> None:

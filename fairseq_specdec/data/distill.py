@@ -38,41 +38,31 @@ def get_parser() -> argparse.ArgumentParser:
         "(sequence-level knowledge distillation)."
     )
     group = parser.add_argument_group("Sequence-level distillation")
-    add_flag(group, "--dest", "directory of the distilled corpus", metavar="DIR", required=True)
-    subset = functools.partial(add_flag, group.add_mutually_exclusive_group(), otherwise="all")
-    subset("--limit", "distil a random subset of N sentences, by --seed", AT_LEAST_1)
-    subset("--fraction", "distil a random share of the sentences, by --seed",
-           Range(0, 1, above=True), metavar="F")  # fmt: skip
-    add_flag(group, "--on-length-limit", "what to do with an output as long as --max-len-a and "
-             "--max-len-b allow: it was cut off, most often in a loop, and would teach the student "
-             "to loop", ("drop", "keep"), "drop")  # fmt: skip
-    add_flag(group, "--max-length-ratio", "drop a pair whose longer side has more than R times the "
-             "tokens of the shorter one", Range(1), metavar="R", otherwise="keep all")  # fmt: skip
     add = functools.partial(add_flag, group)
+    add("--dest", "directory of the distilled corpus", metavar="DIR", required=True)
+    add("--limit", "distil a random subset of N sentences, by --seed", AT_LEAST_1, otherwise="all")
+    add("--on-length-limit", "what to do with an output as long as --max-len-a and --max-len-b "
+        "allow: it was cut off, most often in a loop, and would teach the student to loop",
+        ("drop", "keep"), "drop")  # fmt: skip
+    add("--max-length-ratio", "drop a pair whose longer side has more than R times the tokens of "
+        "the shorter one", Range(1), metavar="R", otherwise="keep all")  # fmt: skip
     add("--chunk-size", "sentences that are saved at once; a kill loses at most so many per "
         "process", AT_LEAST_1, 512)  # fmt: skip
     add("--shard", "be process I (from 0) of N", metavar="I/N",
         otherwise="as torchrun or a Slurm array says, else alone")  # fmt: skip
-    add("--merge", "only publish what finished processes left; the last one to finish does so by "
-        "itself, unless it was killed in between", default=False)  # fmt: skip
-    add("--overwrite", "discard results at --dest that were made with other settings",
-        default=False)  # fmt: skip
     cluster.add_cluster_flags(group)
     return parser
 
 
 # What is refused: flags, the problem, the remedy.
 REFUSED = (
-    (lambda args: getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1,
-     "--num-shards and --distributed-world-size", "do not shard this command",
-     "use --shard i/n, torchrun or a Slurm array"),
     (lambda args: not args.path,
      "--path", "missing", "name the teacher's checkpoint, or several joined by ':'"),
     *((lambda args, name=name: getattr(args, name.replace("-", "_"), None), f"--{name}",
        "has no meaning for distillation", "leave it out")
-      for name in ("constraints", "replace-unk", "score-reference", "trace-path")),
-    (lambda args: args.ray and (args.shard or args.merge or "WORLD_SIZE" in os.environ),
-     "--ray", "one process hands out all", "leave out --shard, --merge, torchrun"),
+      for name in ("constraints", "lm-path", "replace-unk", "score-reference", "trace-path")),
+    (lambda args: args.ray and (args.shard or "WORLD_SIZE" in os.environ),
+     "--ray", "one process hands out all", "leave out --shard, torchrun"),
     (lambda args: os.path.realpath(args.dest) == os.path.realpath(args.data),
      "--dest", "is the corpus itself", "choose another directory"),
 )  # fmt: skip
@@ -89,7 +79,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] 
     if args.ray:
         return job.run(lambda: cluster.decode(job, args), words)
     shard = resolve_shard(args.shard, os.environ)
-    return job.run(lambda: job.decode(shard, args.merge), words, args.merge)
+    return job.run(lambda: job.decode(shard), words)
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:

@@ -73,14 +73,6 @@ def places(text: Sequence[int], at: int, context: int) -> Iterator[Place]:
             yield (before, *text[at - before : at + after + 1])
 
 
-def shorter(place: Place) -> Iterator[Place]:
-    """A place with fewer tokens around the same token."""
-    before, text = place[0], place[1:]
-    for left, right in itertools.product(range(before + 1), range(len(text) - before)):
-        if (left, right) != (before, len(text) - 1 - before):
-            yield (left, *text[before - left : before + right + 1])
-
-
 def learn(
     pairs: Sequence[tuple[Tokens, Tokens]], context: int, share: float, least: int
 ) -> list[Edit]:
@@ -110,10 +102,10 @@ def learn(
         found = times / (seen[place] + 1)
         if times < least or found <= share:
             continue
-        if not any(each in chosen and chosen[each].becomes == becomes for each in shorter(place)):
-            before, text = place[0], place[1:]
-            around = text[:before], text[before], text[before + 1 :]
-            chosen[place] = Edit(*around, becomes, found)
+        before, text = place[0], place[1:]
+        same = (chosen.get(shorter) for shorter in places(text, before, context))
+        if not any(edit and edit.becomes == becomes for edit in same):
+            chosen[place] = Edit(text[:before], text[before], text[before + 1 :], becomes, found)
     return list(chosen.values())
 
 

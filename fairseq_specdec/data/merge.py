@@ -11,12 +11,21 @@ from fairseq.data import indexed_dataset
 
 from ..io.progress import bar
 from .part import Part
-from .plan import REASONS
 from .teacher import Hypotheses
 
 logger = logging.getLogger(__name__)
 # From this share of dropped pairs on it is a warning.
 MANY = 0.05
+# Why a sentence is not in the distilled corpus, as it follows "N".
+REASONS = {
+    "source_too_long": "sources longer than the teacher can read",
+    "exceeds_max_tokens": "longer than --max-tokens",
+    "empty_source": "empty sources",
+    "no_hypothesis": "without an output",
+    "empty_target": "with an empty output",
+    "length_limit": "outputs cut off at the length limit (--max-len-a, --max-len-b)",
+    "length_ratio": "outputs of another length than --max-length-ratio allows",
+}
 
 
 def judge(
@@ -33,14 +42,12 @@ def judge(
     Returns:
         str [n]: names in ``REASONS``; "" is kept.
     """
-    lengths = hypotheses.lengths.astype(np.int64)
-    spoken = lengths > 0
-    source, target = np.maximum(source - 1, 0), np.maximum(lengths - 1, 0)
-    most = np.inf if max_length_ratio is None else max_length_ratio
+    source, target = (np.maximum(each - 1, 0) for each in (source, hypotheses.lengths))
     longer, shorter = np.maximum(source, target), np.minimum(source, target)
+    most = np.inf if max_length_ratio is None else max_length_ratio
     reasons = {
         "empty_source": source == 0,
-        "no_hypothesis": ~spoken,
+        "no_hypothesis": hypotheses.lengths == 0,
         "empty_target": target == 0,
         "length_limit": hypotheses.at_limit & (on_length_limit == "drop"),
         "length_ratio": longer > most * np.maximum(shorter, 1),
@@ -49,67 +56,52 @@ def judge(
 
 
 def write_corpus(
-    part: Part, hypotheses: Hypotheses, filters: dict[str, Any], folder: str, destination: str
+    part: Part, hypotheses: Hypotheses, filters: dict[str, Any], folder: str
 ) -> dict[str, Any]:
-    """Write the distilled corpus of a pair of languages into a folder.
+    """Write the distilled corpus of a pair of languages, as fairseq-preprocess does.
 
     Args:
         hypotheses: of all planned sentences, in any order.
         filters: of ``judge``.
-        destination: what the folder will be, for the log.
 
     Returns:
-        ``counts`` and ``tokens`` of the report.
+        how many sentences were chosen, kept and dropped, and why.
     """
-    corpus, plan = part.corpus, part.plan
+    corpus, task, plan = part.corpus, part.task, part.plan
+    source = corpus.read(corpus.source, task.source_dictionary)
+    indices = hypotheses.indices.tolist()
+    why = judge(hypotheses, np.array([len(source[index]) for index in indices]), **filters)
+    rows = np.argsort(hypotheses.indices)
+    rows = rows[why[rows] == ""]
+    ends = np.cumsum(hypotheses.lengths, dtype=np.int64)
+    begins = ends - hypotheses.lengths
+    for language, dictionary, sentences in (
+        (corpus.source, task.source_dictionary, (source[indices[row]] for row in rows)),
+        (corpus.target, task.target_dictionary,
+         (torch.from_numpy(hypotheses.tokens[begins[row] : ends[row]]) for row in rows)),
+    ):  # fmt: skip
+        stem = os.path.join(folder, corpus.prefix(language))
+        builder = indexed_dataset.make_builder(stem + ".bin", "mmap", len(dictionary))
+        for sentence in bar(sentences, f"writing {language}", total=len(rows), unit="sentence"):
+            builder.add_item(sentence)
+        builder.finalize(stem + ".idx")
+    corpus.copy_untouched(folder)
+
+    found = {index: reason for index, reason in zip(indices, why.tolist()) if reason}
+    dropped = {**plan.dropped, **found}
     name = f"dropped.{part.pair}.tsv" if part.pair else "dropped.tsv"
-    source = corpus.read(corpus.source, part.task.source_dictionary)
-    lengths = np.array([len(source[index]) for index in hypotheses.indices.tolist()])
-    why = judge(hypotheses, lengths, **filters)
-    tokens = _write_pairs(part, source, hypotheses, why == "", folder)
-    found = zip(hypotheses.indices.tolist(), why.tolist())
-    dropped = {**plan.dropped, **{index: reason for index, reason in found if reason}}
     with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
         stream.write("index\treason\n")
         stream.writelines(f"{index}\t{dropped[index]}\n" for index in sorted(dropped))
-    corpus.copy_untouched(folder)
-    chosen, by_reason = len(lengths) + len(plan.dropped), collections.Counter(dropped.values())
+    chosen, by_reason = len(indices) + len(plan.dropped), collections.Counter(dropped.values())
     counts = {
-        "corpus": plan.total, "chosen": chosen, "kept": chosen - len(dropped),
-        "dropped": len(dropped), "reasons": {reason: by_reason[reason] for reason in REASONS},
+        "corpus": plan.total, "chosen": chosen, "kept": len(rows), "dropped": len(dropped),
+        "reasons": {reason: by_reason[reason] for reason in REASONS},
     }  # fmt: skip
-    logger.log(
-        # the corpus may be another one
-        logging.WARNING if len(dropped) > MANY * chosen else logging.INFO,
-        "%s: %s of %s sentence pairs kept, %s", os.path.join(destination, name),
-        f"{counts['kept']:,}", f"{chosen:,}", losses(counts),
-    )  # fmt: skip
-    return {"counts": counts, "tokens": tokens}
-
-
-def _write_pairs(
-    part: Part, source: Any, hypotheses: Hypotheses, keep: np.ndarray, folder: str
-) -> dict[str, int]:
-    """Write both sides as fairseq-preprocess does; return the tokens written, with </s>."""
-    corpus, task = part.corpus, part.task
-    ends = np.cumsum(hypotheses.lengths, dtype=np.int64)
-    rows = np.argsort(hypotheses.indices)
-    rows = rows[keep[rows]]
-    outputs = (hypotheses.tokens[ends[row] - hypotheses.lengths[row] : ends[row]] for row in rows)
-    inputs = (source[index] for index in hypotheses.indices[rows].tolist())
-    tokens = {}
-    for language, dictionary, sentences in (
-        (corpus.source, task.source_dictionary, inputs),
-        (corpus.target, task.target_dictionary, map(torch.from_numpy, outputs)),
-    ):
-        stem = os.path.join(folder, corpus.prefix(language))
-        builder = indexed_dataset.make_builder(stem + ".bin", "mmap", len(dictionary))
-        tokens[language] = 0
-        for sentence in bar(sentences, f"writing {language}", total=len(rows), unit="sentence"):
-            builder.add_item(sentence)
-            tokens[language] += len(sentence)
-        builder.finalize(stem + ".idx")
-    return tokens
+    level = logging.WARNING if len(dropped) > MANY * chosen else logging.INFO
+    kept = f"{len(rows):,} of {chosen:,} sentence pairs kept"
+    logger.log(level, "%s, %s (%s)", kept, losses(counts), name)
+    return counts
 
 
 def losses(counts: dict[str, Any]) -> str:

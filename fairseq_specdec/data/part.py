@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+import zlib
+from typing import Any, NamedTuple
 
+import numpy as np
 from fairseq import tasks, utils
+from fairseq.data import BaseWrapperDataset
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
+
+from fairseq_specdec.errors import UsageError
 
 from ..io.flag_values import flag_of
 from ..io.provenance import digest_of, sha256
 from .corpus import Corpus
 from .folder import data_named
-from .plan import Plan, make_plan, select
-from .teacher import Teacher
+from .teacher import Batches, Teacher
 
 # Besides the flags of the task and of decoding, what the teacher's output depends on.
 _OTHERS = {
     "task", "source_lang", "target_lang", "path", "model_overrides", "max_tokens", "batch_size",
-    "required_batch_size_multiple", "gen_subset", "seed", "fp16", "bf16", "limit", "fraction",
-    "chunk_size",
+    "required_batch_size_multiple", "gen_subset", "seed", "fp16", "bf16", "limit", "chunk_size",
 }  # fmt: skip
+
+
+class Plan(NamedTuple):
+    """All the work on a corpus, the same in every process whatever the number of shards."""
+
+    chunks: list[Batches]
+    dropped: dict[int, str]  # why a sentence of the corpus is not decoded
+    total: int  # sentences in the corpus
+
+    def size(self, chunk: int) -> int:
+        """Sentences of a chunk."""
+        return sum(map(len, self.chunks[chunk]))
 
 
 class Part:
@@ -57,12 +72,8 @@ class Part:
         TASK_REGISTRY[args.task].add_args(parser)
         names = {*_OTHERS, *GenerationConfig.__dataclass_fields__}
         names |= {each.dest for each in parser._actions}
-        given = {
-            **vars(args),
-            "source_lang": self.corpus.source,
-            "target_lang": self.corpus.target,
-            "path": utils.split_paths(args.path),
-        }
+        languages = {"source_lang": self.corpus.source, "target_lang": self.corpus.target}
+        given = {**vars(args), **languages, "path": utils.split_paths(args.path)}
         self.settings = {
             flag_of(name): _plain(value)
             for name, value in given.items()
@@ -75,7 +86,7 @@ class Part:
 
     def load(self) -> tuple[Teacher, Any]:
         """The teacher and the corpus; makes the plan."""
-        args, config, batching = self.args, self.config, self.config.dataset
+        config, batching = self.config, self.config.dataset
         teacher = Teacher(config, self.task)
         self.task.load_dataset(batching.gen_subset, combine=True, task_cfg=teacher.saved.task)
         dataset = self.task.dataset(batching.gen_subset)
@@ -85,9 +96,9 @@ class Part:
         self.plan = make_plan(
             self.task,
             dataset,
-            select(len(dataset), args.limit, args.fraction, seed),
+            select(len(dataset), self.args.limit, seed),
             teacher.source_limit(),
-            args.chunk_size,
+            self.args.chunk_size,
             max_tokens=batching.max_tokens,
             max_sentences=batching.batch_size,
             required_batch_size_multiple=batching.required_batch_size_multiple,
@@ -96,10 +107,11 @@ class Part:
         return teacher, dataset
 
     def file(self, chunk: int) -> str:
-        """The file of a chunk. Its name has a digest of its sentences: one that was cut otherwise
-        is another."""
+        """The file of a chunk. Its name has a digest of its sentences and batches, which another
+        version of fairseq or numpy may cut otherwise."""
         pair = self.pair and self.pair + "-"
-        return f"chunk-{pair}{chunk:06d}-{self.plan.digest(chunk):08x}.npz"
+        digest = zlib.crc32(repr(self.plan.chunks[chunk]).encode("ascii"))
+        return f"chunk-{pair}{chunk:06d}-{digest:08x}.npz"
 
 
 def _plain(value: Any) -> Any:
@@ -109,3 +121,70 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value if isinstance(value, (bool, int, float, dict, type(None))) else str(value)
+
+
+def select(total: int, limit: int | None, seed: int) -> np.ndarray:
+    """A reproducible random subset; that of a smaller limit is part of that of a larger one.
+    Returns bool [total]: which sentences to distil."""
+    mask = np.zeros(total, dtype=bool)
+    mask[np.random.RandomState(seed).permutation(total)[:limit]] = True
+    return mask
+
+
+class _Selected(BaseWrapperDataset):  # type: ignore[misc]
+    """A dataset of which some sentences are decoded, by a mask."""
+
+    def __init__(self, dataset: Any, mask: np.ndarray) -> None:
+        super().__init__(dataset)
+        self.mask = mask
+
+    def ordered_indices(self) -> np.ndarray:
+        indices: np.ndarray = self.dataset.ordered_indices()
+        kept: np.ndarray = indices[self.mask[indices]]
+        return kept
+
+
+def make_plan(
+    task: Any,
+    dataset: Any,
+    chosen: np.ndarray,
+    source_limit: int | None,
+    chunk_size: int,
+    **batching: Any,
+) -> Plan:
+    """Cut a dataset into exactly the batches that ``fairseq-generate`` would decode.
+
+    The same batches matter: fairseq's ``max_len_a`` uses the padded source width, and sums round
+    differently in another batch.
+
+    Args:
+        task: the fairseq task; its ``get_batch_iterator`` cuts the batches.
+        chosen: bool [len(dataset)].
+        source_limit: longest source that the teacher can read, in tokens with </s>.
+        chunk_size: sentences to save at once, at least; the last chunk may have less.
+        batching: ``max_tokens``, ``max_sentences``, ``required_batch_size_multiple``, ``seed``.
+    """
+    wanted, dropped = chosen.copy(), {}
+    for index in np.flatnonzero(chosen).tolist():
+        if source_limit is not None and dataset.src_sizes[index] > source_limit:
+            dropped[index] = "source_too_long"
+        elif batching.get("max_tokens") and dataset.num_tokens(index) > batching["max_tokens"]:
+            dropped[index] = "exceeds_max_tokens"
+    wanted[list(dropped)] = False
+    if not wanted.any():
+        raise UsageError(
+            "no sentence is left to distil",
+            f"{len(dataset)} in the corpus, {int(chosen.sum())} chosen by --limit, "
+            f"{len(dropped)} of them too long for --max-source-positions or --max-tokens",
+        )
+    view = _Selected(dataset, wanted)
+    batches = task.get_batch_iterator(dataset=view, max_positions=None, **batching).frozen_batches
+    chunks: list[Batches] = []
+    held = chunk_size
+    for batch in batches:
+        if held >= chunk_size:
+            chunks.append([])
+            held = 0
+        chunks[-1].append(list(map(int, batch)))
+        held += len(batch)
+    return Plan(chunks, dropped, len(dataset))

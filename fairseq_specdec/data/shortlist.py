@@ -30,7 +30,7 @@ from ..io.provenance import origin, sha256
 from ..models.word_list import MOST_TRANSLATIONS, names_of, tensors_of
 from .corpus import each_pair
 from .parallel import Pairs, Text, open_text, read_pairs, run_command, text_parser
-from .translation_table import Model1, most_frequent
+from .translation_table import likeliest_translations, most_frequent
 from .work import PACKAGES
 
 logger = logging.getLogger("fairseq_specdec.data.shortlist")
@@ -70,11 +70,9 @@ def open_texts(args: argparse.Namespace, state: Any) -> list[Text]:
 
 def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> dict[str, torch.Tensor]:
     """The list, as tensors of a checkpoint."""
-    model = Model1(pairs, len(text.source), len(text.target))
-    for _ in range(args.rounds):
-        model.refine()
     pad, eos = text.target.pad(), text.target.eos()
-    table = model.likeliest(args.translations, pad)
+    sizes = len(text.source), len(text.target)
+    table = likeliest_translations(pairs, *sizes, args.rounds, args.translations, pad)
     for word, row in enumerate(table):
         if row[0] == pad:  # not in the text: names and numbers often stay as they are
             row[0] = text.target.index(text.source[word])

@@ -15,7 +15,9 @@ from fairseq import utils
 from fairseq_specdec.errors import UsageError
 
 from ..checkpoints.verifier import load_models
-from .plan import Batches
+
+Batches = list[list[int]]
+"""The corpus indices of each batch of a chunk."""
 
 
 class Hypotheses(NamedTuple):
@@ -29,6 +31,7 @@ class Hypotheses(NamedTuple):
     lengths: np.ndarray  # int32 [n]: tokens with </s>
     at_limit: np.ndarray  # bool [n]: as long as the length limit allows
     tokens: np.ndarray  # int32 [sum of lengths]
+    seconds: np.ndarray  # float64 [batches]: spent decoding
 
 
 def joined(pieces: Sequence[Hypotheses]) -> Hypotheses:
@@ -46,37 +49,24 @@ class Teacher:
         self.cuda = torch.cuda.is_available() and not config.common.cpu
         if self.cuda:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
-        overrides = ast.literal_eval(config.common_eval.model_overrides)
-        paths = utils.split_paths(config.common_eval.path)
-        self.models, self.saved = self._load(paths, overrides, task, "--path")
-        language_model = None
-        if config.generation.lm_path is not None:
-            overrides["data"] = config.task.data
-            ((language_model,), _) = self._load(
-                [config.generation.lm_path], overrides, None, "--lm-path"
-            )
-        extra = {"lm_model": language_model, "lm_weight": config.generation.lm_weight}
-        self.generator = task.build_generator(
-            self.models, config.generation, extra_gen_cls_kwargs=extra
+        common, files, count = config.common, config.common_eval, config.checkpoint
+        self.models, self.saved = load_models(
+            "--path",
+            utils.split_paths(files.path),
+            task,
+            arg_overrides=ast.literal_eval(files.model_overrides),
+            suffix=count.checkpoint_suffix,
+            strict=count.checkpoint_shard_count == 1,
+            num_shards=count.checkpoint_shard_count,
         )
-        self.most_positions = min(int(model.max_decoder_positions()) for model in self.models)
-
-    def _load(
-        self, paths: Sequence[str], overrides: dict[str, Any], task: Any, flag: str
-    ) -> tuple[list[Any], Any]:
-        checkpoint, common = self.config.checkpoint, self.config.common
-        models, saved = load_models(
-            flag, paths, task, arg_overrides=overrides, suffix=checkpoint.checkpoint_suffix,
-            strict=checkpoint.checkpoint_shard_count == 1,
-            num_shards=checkpoint.checkpoint_shard_count,
-        )  # fmt: skip
-        for model in models:
+        for model in self.models:
             if common.fp16 or common.bf16:
                 model.to(torch.float16 if common.fp16 else torch.bfloat16)
             if self.cuda:
                 model.cuda()
-            model.prepare_for_inference_(self.config)
-        return models, saved
+            model.prepare_for_inference_(config)
+        self.generator = task.build_generator(self.models, config.generation)
+        self.most_positions = min(int(model.max_decoder_positions()) for model in self.models)
 
     def source_limit(self) -> int | None:
         """The longest source that task and models can read, in tokens."""
@@ -88,7 +78,7 @@ class Teacher:
 
     def decode(self, sample: dict[str, Any]) -> Hypotheses:
         """The best hypotheses of one collated batch, in its order."""
-        generation = self.config.generation
+        generation, began = self.config.generation, time.monotonic()
         # Seeded per batch: sampling gives the same output whatever was decoded before, so a resumed
         # run equals an undisturbed one.
         utils.set_torch_seed(int(self.config.common.seed) * 1000003 + int(sample["id"][0]))
@@ -110,6 +100,7 @@ class Teacher:
             np.array(list(map(len, plain)), dtype=np.int32),
             np.array([len(tokens) > limit for tokens in best], dtype=bool),
             np.array([token for tokens in plain for token in tokens], dtype=np.int32),
+            np.array([time.monotonic() - began]),
         )
 
     def _plain(self, tokens: list[int]) -> list[int]:
@@ -123,22 +114,16 @@ class Teacher:
 
     def decoded(
         self, dataset: Any, chunks: Sequence[Batches], count: Callable[[int], Any]
-    ) -> Iterator[tuple[Hypotheses, float]]:
-        """Yield the outputs of each chunk and the seconds spent decoding it.
-
-        ``count`` is called with the sentences of each batch: a chunk may take minutes.
-        """
+    ) -> Iterator[Hypotheses]:
+        """Yield the outputs of each chunk; ``count`` is called with the sentences of each batch."""
         flat = [batch for chunk in chunks for batch in chunk]
         if getattr(dataset, "supports_prefetch", False):
             dataset.prefetch([index for batch in flat for index in batch])
         how = {"collate_fn": dataset.collater, "num_workers": self.config.dataset.num_workers}
         loader = iter(torch.utils.data.DataLoader(dataset, batch_sampler=flat, **how))
         for chunk in chunks:
-            pieces, seconds = [], 0.0
+            pieces = []
             for batch in chunk:
-                sample = next(loader)
-                began = time.monotonic()
-                pieces.append(self.decode(sample))
-                seconds += time.monotonic() - began
+                pieces.append(self.decode(next(loader)))
                 count(len(batch))
-            yield joined(pieces), seconds
+            yield joined(pieces)

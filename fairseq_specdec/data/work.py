@@ -10,14 +10,14 @@ of two that publish the second finds the result of the first.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import re
 import shlex
 import shutil
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,15 +36,8 @@ logger = logging.getLogger(__name__)
 REPORT = "distill.json"
 PACKAGES = ("fairseq_specdec", "fairseq", "torch", "numpy")
 
-
-class Shard(NamedTuple):
-    """Part ``rank`` (from 0) of ``world`` equal parts."""
-
-    rank: int
-    world: int
-
-
-ALONE = Shard(0, 1)
+Shard = tuple[int, int]
+"""Part i (from 0) of n equal parts."""
 
 
 def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
@@ -62,14 +55,14 @@ def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
             raise UsageError(
                 f"--shard {flag}", "expected i/n with i counted from 0, e.g. 0/4 to 3/4"
             )
-        return Shard(int(match[1]), int(match[2]))
+        return int(match[1]), int(match[2])
     rank, count = int(environment.get("RANK", 0)), int(environment.get("WORLD_SIZE", 1))
     task, elements, first, step = (
         int(environment.get(f"SLURM_ARRAY_TASK_{name}", default))
         for name, default in (("ID", 0), ("COUNT", 1), ("MIN", 0), ("STEP", 1))
     )
     if elements == 1:
-        return Shard(rank, count)
+        return rank, count
     place, rest = divmod(task - first, max(step, 1))
     if rest or not 0 <= place < elements:
         raise UsageError(
@@ -77,7 +70,7 @@ def resolve_shard(flag: str | None, environment: Mapping[str, str]) -> Shard:
             f"its place among {elements} is unknown, for the array's ids are not evenly spaced",
             "give --shard i/n",
         )
-    return Shard(place * count + rank, elements * count)
+    return place * count + rank, elements * count
 
 
 class Distillation:
@@ -88,9 +81,8 @@ class Distillation:
 
     def __init__(self, args: argparse.Namespace) -> None:
         pairs = getattr(args, "lang_pairs", None)
-        named = [getattr(args, side, None) for side in ("source_lang", "target_lang")]
         settings: dict[str, Any] = {}
-        if pairs is None or None not in named:
+        if pairs is None or None not in (args.source_lang, args.target_lang):
             self.parts = [Part(args)]
         else:
             pairs = pairs.split(",") if isinstance(pairs, str) else list(pairs)
@@ -103,7 +95,6 @@ class Distillation:
         self.destination = os.path.abspath(args.dest)
         self.home = self.destination + ".parts"
         self.directory = os.path.join(self.home, digest_of(settings)[:16])
-        self.overwrite = args.overwrite
         self._check_destination()
 
     def path(self, name: str) -> str:
@@ -117,63 +108,54 @@ class Distillation:
         return report if report.get("settings") == self.settings else None
 
     def _check_destination(self) -> None:
-        there = self.destination
-        if os.path.isfile(os.path.join(there, REPORT)):
-            if self.completed() is None and not self.overwrite:
-                before = read_json(os.path.join(there, REPORT)).get("settings", {})
-                now = self.settings
-                changed = (
-                    f"{name}: was {before.get(name)}, now is {now.get(name)}"
-                    for name in sorted({*before, *now})
-                    if before.get(name) != now.get(name)
-                )
-                raise UsageError(
-                    "--dest",
-                    f"{there} was made with other settings: {', '.join(changed)}",
-                    "repeat those settings, give it up by --overwrite, or choose another --dest",
-                )
-        elif os.path.lexists(there) and (not os.path.isdir(there) or os.listdir(there)):
-            problem = f"{there} exists and was not made by this command"
-            raise UsageError("--dest", problem, "choose another")
+        there, now = self.destination, self.settings
+        report = os.path.join(there, REPORT)
+        if os.path.isfile(report):
+            before = read_json(report).get("settings", {})
+            changed = ", ".join(
+                f"{name}: was {before.get(name)}, now is {now.get(name)}"
+                for name in sorted({*before, *now})
+                if before.get(name) != now.get(name)
+            )
+            problem = f"was made with other settings: {changed}"
+        else:
+            changed = os.path.lexists(there) and (not os.path.isdir(there) or os.listdir(there))
+            problem = "exists and was not made by this command"
+        if changed:
+            raise UsageError("--dest", f"{there} {problem}", "choose another, or delete it")
 
-    def todo(self, part: Part, shard: Shard = ALONE) -> list[int]:
+    def todo(self, part: Part, shard: Shard = (0, 1)) -> list[int]:
         """The chunks of a shard that are not finished."""
-        chunks = range(shard.rank, len(part.plan.chunks), shard.world)
+        chunks = range(shard[0], len(part.plan.chunks), shard[1])
         return [chunk for chunk in chunks if not os.path.isfile(self.path(part.file(chunk)))]
 
-    def decode(self, shard: Shard, merge: bool) -> None:
-        """Decode and save this shard's unfinished chunks, or with ``merge`` only plan them."""
+    def decode(self, shard: Shard) -> None:
+        """Decode and save this shard's unfinished chunks."""
         for part in self.parts:
             teacher, dataset = part.load()
-            todo = [] if merge else self.todo(part, shard)
+            todo = self.todo(part, shard)
+            chunks = [part.plan.chunks[chunk] for chunk in todo]
             with Counter(sum(map(part.plan.size, todo)), "sentence", logger) as progress:
-                chunks = [part.plan.chunks[chunk] for chunk in todo]
                 for chunk, made in zip(todo, teacher.decoded(dataset, chunks, progress.add)):
-                    self.write(part, chunk, *made)
+                    self.write(part, chunk, made)
 
-    def write(self, part: Part, chunk: int, hypotheses: Hypotheses, seconds: float) -> None:
-        """Save a finished chunk, with the seconds spent decoding it."""
+    def write(self, part: Part, chunk: int, hypotheses: Hypotheses) -> None:
+        """Save a finished chunk."""
         with replacing(self.path(part.file(chunk)), "wb", make_folder=True) as stream:
-            np.savez(stream, seconds=seconds, **hypotheses._asdict())
+            np.savez(stream, **hypotheses._asdict())
 
-    def run(
-        self, decode: Callable[[], None], words: Sequence[str], merge: bool = False
-    ) -> dict[str, Any] | None:
+    def run(self, decode: Callable[[], None], words: Sequence[str]) -> dict[str, Any] | None:
         """Do a shard's part; the process that finishes the last chunk publishes.
 
         Args:
             decode: makes the shard's chunks that are not finished.
             words: the command line, for the report.
-            merge: refuse to end without publishing.
 
         Returns:
             the report, or None while chunks of other shards are not finished.
         """
-        missing, done = 0, self.completed()
-        if done is not None:
-            logger.info("%s is complete already; nothing to do", self.destination)
-        else:
-            os.makedirs(os.path.dirname(self.destination), exist_ok=True)
+        missing = 0
+        if self.completed() is None:
             try:
                 decode()
                 missing = sum(len(self.todo(part)) for part in self.parts)
@@ -183,18 +165,14 @@ class Distillation:
                 # Another process may have published, and removed the parts.
                 if self.completed() is None:
                     raise
-            done = self.completed()
-        if done is not None:
-            # Parts of other settings could only be published by giving this up.
-            shutil.rmtree(self.home if self.overwrite else self.directory, ignore_errors=True)
-            if os.path.isdir(self.home) and not os.listdir(self.home):
-                os.rmdir(self.home)
-        elif merge:
-            problem = f"{missing} chunks of {self.destination} are not finished"
-            remedy = "run every shard of the same command again without it, which skips others"
-            raise UsageError("--merge", problem, remedy)
-        else:
+        done = self.completed()
+        if done is None:
             logger.info("done here; %d chunks of other shards are not finished yet", missing)
+        else:
+            logger.info("%s is complete", self.destination)
+            shutil.rmtree(self.directory, ignore_errors=True)
+            with contextlib.suppress(OSError):  # it has work of other settings
+                os.rmdir(self.home)
         return done
 
     def _publish(self, words: Sequence[str]) -> None:
@@ -217,31 +195,24 @@ class Distillation:
                 "files": files,
             }
             write_json(os.path.join(building, REPORT), report)
-            self._check_destination()  # others may have published meanwhile
-            if self.completed() is None and os.path.isfile(os.path.join(self.destination, REPORT)):
-                shutil.rmtree(self.destination)
-            os.rename(building, self.destination)
+            os.rename(building, self.destination)  # fails where others have published meanwhile
         finally:
             shutil.rmtree(building, ignore_errors=True)
         sync(os.path.dirname(self.destination))
 
     def _build(self, part: Part, folder: str) -> dict[str, Any]:
         """Write the corpus of a pair into a folder; returns its part of the report."""
-        pieces, seconds = [], 0.0
+        pieces = []
         for chunk in range(len(part.plan.chunks)):
-            path = self.path(part.file(chunk))
-            try:
-                with np.load(path, allow_pickle=False) as arrays:
-                    pieces.append(Hypotheses(*(arrays[name] for name in Hypotheses._fields)))
-                    seconds += float(arrays["seconds"])
-            except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-                remedy = "delete it and run the same command again"
-                raise UsageError(path, f"damaged ({error})", remedy) from error
+            with np.load(self.path(part.file(chunk)), allow_pickle=False) as arrays:
+                pieces.append(Hypotheses(**arrays))
         hypotheses = joined(pieces)
-        made = write_corpus(part, hypotheses, self.drops, folder, self.destination)
+        seconds = float(hypotheses.seconds.sum())
         rate = round(len(hypotheses.indices) / max(seconds, 1e-9), 3)
-        made["decoding"] = {
-            "seconds_of_all_processes": round(seconds, 3),
-            "sentences_per_second_and_process": rate,
+        return {
+            "counts": write_corpus(part, hypotheses, self.drops, folder),
+            "decoding": {
+                "seconds_of_all_processes": round(seconds, 3),
+                "sentences_per_second_and_process": rate,
+            },
         }
-        return made

@@ -24,11 +24,10 @@ from torch import nn
 from fairseq_specdec.checkpoints.verifier import Dictionaries, load_models
 from fairseq_specdec.errors import MissingFileError, UsageError
 
+from ..io.flag_values import flag_of
 from .layers import decoder_layers, growth_plan
 
 logger = logging.getLogger(__name__)
-Made = dict[str, bool]
-"""Modules of a drafter by name, in order: whether each is a copy, or else the identity."""
 
 
 def start_as_bert(model: Any) -> None:
@@ -57,23 +56,20 @@ def initialise(model: Any, cfg: Any, source: Any, target: Any) -> None:
             differ; the message names the flag, both values and the remedy.
     """
     verifiers: dict[str, TransformerModelBase] = {}
-    made: Made = {}
+    made: dict[str, bool] = {}  # modules by name: whether each is a copy, or else the identity
     flags = []
-    for flag, path, copy in (
-        ("--init-encoder-from", cfg.init_encoder_from, _copy_encoder),
-        ("--init-decoder-from", cfg.init_decoder_from, _copy_decoder),
-    ):
-        if not path:
-            continue
-        if path not in verifiers:
-            verifiers[path] = load_verifier(flag, path, source, target)
-        flags.append(f"{flag} {path}")
-        _check_shared(flags[-1], cfg, verifiers[path])
-        with torch.no_grad():
-            made.update(copy(model, verifiers[path], cfg, flags[-1]))
-    known = tuple(f"{name}." for name in made)
-    fresh = [name for name, _ in model.named_parameters() if not f"{name}.".startswith(known)]
+    for side, path in (("encoder", cfg.init_encoder_from), ("decoder", cfg.init_decoder_from)):
+        if path:
+            flag = f"--init-{side}-from"
+            if path not in verifiers:
+                verifiers[path] = load_verifier(flag, path, source, target)
+            flags.append(f"{flag} {path}")
+            _check_settings(flags[-1], side, cfg, getattr(verifiers[path], side).cfg)
+            with torch.no_grad():
+                made.update(_copy(flags[-1], side, model, verifiers[path], cfg))
     if flags:
+        known = tuple(f"{name}." for name in made)
+        fresh = [name for name, _ in model.named_parameters() if not f"{name}.".startswith(known)]
         logger.info(
             "%s: copied %s; set to the identity: %s; left as initialised at random: %s",
             ", ".join(flags), ", ".join(name for name in made if made[name]),
@@ -101,51 +97,77 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
     return verifier.eval()
 
 
+def _check_settings(flag: str, side: str, cfg: Any, theirs: Any) -> None:
+    """Refuse settings with which the same weights compute something else, or do not fit."""
+    theirs = TransformerConfig.from_namespace(theirs)
+    names = ["layernorm_embedding", "no_scale_embedding", "no_token_positional_embeddings"]
+    sizes = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
+    names += [f"{side}_{name}" for name in sizes]
+    if getattr(theirs, side).learned_pos:  # sinusoids can become a learned table, not vice versa
+        names.append(f"{side}_learned_pos")
+    if (str(cfg.activation_fn), str(theirs.activation_fn)) == ("gelu", "relu"):
+        logger.warning(
+            "%s: it has ReLU, the drafter GELU: copied layers do not compute what they did", flag
+        )
+    else:
+        names.insert(0, "activation_fn")
+    for name in names:
+        # An enumeration's value: settings from flags are strings, from dataclasses members.
+        ours, other = (getattr(getattr(each, name), "value", getattr(each, name))
+                       for each in (cfg, theirs))  # fmt: skip
+        _require_equal(flag, name, ours, other)
+    if cfg.share_all_embeddings and not theirs.share_all_embeddings:
+        problem = "its source and target embeddings differ, and --share-all-embeddings makes the "
+        raise UsageError(flag, problem + "drafter's one", "leave out --share-all-embeddings")
+
+
 def _require_equal(flag: str, name: str, ours: Any, theirs: Any) -> None:
     if ours != theirs:
-        option = "--" + name.replace("_", "-")
+        option = flag_of(name)
         remedy = f"pass {option} {theirs}"
         if isinstance(theirs, bool):
             remedy = f"pass {option}" if theirs else f"leave out {option}"
         raise UsageError(flag, f"its {name} is {theirs}, the drafter's {ours}", remedy)
 
 
-def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
-    """Settings that change what the same weights compute, on both sides."""
-    theirs = TransformerConfig.from_namespace(verifier.decoder.cfg)
-    same = ["layernorm_embedding", "no_scale_embedding", "no_token_positional_embeddings"]
-    if (str(cfg.activation_fn), str(theirs.activation_fn)) == ("gelu", "relu"):
-        logger.warning(
-            "%s: it has ReLU, the drafter GELU: copied layers do not compute what they did", flag
-        )
+def _copy(
+    flag: str, side: str, model: Any, verifier: TransformerModelBase, cfg: Any
+) -> dict[str, bool]:
+    """Copy the embeddings, positions, norms and layers of an encoder or a decoder. Returns the
+    modules by name, and whether each is a copy."""
+    ours, theirs = getattr(model, side), getattr(verifier, side)
+    here, there = len(ours.layers), len(theirs.layers)
+    names = ["embed_tokens", "layernorm_embedding", "layer_norm"]
+    if side == "encoder":
+        plan = growth_plan(there, here)
+        if here > there and not cfg.encoder.normalize_before:
+            raise UsageError(
+                flag,
+                f"it has {there} encoder layers, the drafter {here}, and both are post-norm: "
+                "added layers can start as the identity only with pre-norm. Pass "
+                f"--encoder-layers {there}, or use a verifier trained with "
+                "--encoder-normalize-before",
+            )
     else:
-        same.insert(0, "activation_fn")
-    for name in same:
-        # An enumeration's value: settings from flags are strings, from dataclasses members.
-        ours, other = (getattr(each, name) for each in (cfg, theirs))
-        _require_equal(flag, name, getattr(ours, "value", ours), getattr(other, "value", other))
-    if cfg.share_all_embeddings and not theirs.share_all_embeddings:
-        raise UsageError(
-            flag,
-            "its source and target embeddings differ, and --share-all-embeddings makes the "
-            "drafter's one",
-            "leave out --share-all-embeddings",
-        )
-
-
-def _check_side(flag: str, side: str, cfg: Any, theirs: Any) -> None:
-    """Settings of the layers of an encoder or a decoder. A drafter with sinusoids cannot take
-    learned positions."""
-    ours, theirs = getattr(cfg, side), getattr(theirs.cfg, side)
-    learned = ("learned_pos",) if theirs.learned_pos else ()
-    for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", *learned):
-        _require_equal(flag, f"{side}_{name}", getattr(ours, name), getattr(theirs, name))
-
-
-def _copy_side(side: str, ours: Any, theirs: Any, plan: list[tuple[int, bool]]) -> Made:
-    """Copy positions, norms and layers of an encoder or a decoder. ``plan``: for each layer the one
-    whose weights it takes, and whether it is its copy."""
-    made: Made = {}
+        plan = [(layer, True) for layer in decoder_layers(cfg.init_decoder_layers, there, here)]
+        normless = (each.layer_norm is None for each in (ours, theirs))
+        _require_equal(flag, "no_decoder_final_norm", *normless)
+        if cfg.verifier_embeddings:
+            names.remove("embed_tokens")
+        elif ours.share_input_output_embed and not theirs.share_input_output_embed:
+            raise UsageError(
+                flag,
+                "its output projection differs from its target embeddings",
+                "leave out --share-decoder-input-output-embed and --share-all-embeddings",
+            )
+        else:
+            names.append("output_projection")
+    made = {}
+    for name in names:
+        if getattr(ours, name) is not None and getattr(theirs, name) is not None:
+            # Marian's output has a bias, which a drafter has not
+            getattr(ours, name).load_state_dict(getattr(theirs, name).state_dict(), strict=False)
+            made[f"{side}.{name}"] = True
     positions = theirs.embed_positions
     if isinstance(ours.embed_positions, nn.Embedding) and positions is not None:
         # A learned table, as far as both go; sinusoids need no copy.
@@ -153,10 +175,6 @@ def _copy_side(side: str, ours: Any, theirs: Any, plan: list[tuple[int, bool]]) 
         rows = min(len(ours.embed_positions.weight), len(table))
         ours.embed_positions.weight[:rows] = table[:rows]
         made[f"{side}.embed_positions"] = True
-    for name in ("layernorm_embedding", "layer_norm"):
-        if getattr(ours, name) is not None and getattr(theirs, name) is not None:
-            getattr(ours, name).load_state_dict(getattr(theirs, name).state_dict())
-            made[f"{side}.{name}"] = True
     for index, (origin, is_copy) in enumerate(plan):
         layer = ours.layers[index]
         layer.load_state_dict(theirs.layers[origin].state_dict())
@@ -164,50 +182,6 @@ def _copy_side(side: str, ours: Any, theirs: Any, plan: list[tuple[int, bool]]) 
             last.weight.data.zero_()
             last.bias.data.zero_()
         made[f"{side}.layers.{index}"] = is_copy
-    return made
-
-
-def _copy_encoder(model: Any, verifier: TransformerModelBase, cfg: Any, flag: str) -> Made:
-    ours, theirs = model.encoder, verifier.encoder
-    _check_side(flag, "encoder", cfg, theirs)
-    here, there = len(ours.layers), len(theirs.layers)
-    if here > there and not cfg.encoder.normalize_before:
-        raise UsageError(
-            flag,
-            f"it has {there} encoder layers, the drafter {here}, and both are post-norm: "
-            "added layers can start as the identity only with pre-norm. Pass "
-            f"--encoder-layers {there}, or use a verifier trained with "
-            "--encoder-normalize-before",
-        )
-    ours.embed_tokens.load_state_dict(theirs.embed_tokens.state_dict())
-    made: Made = {"encoder.embed_tokens": True}
-    if model.decoder.embed_tokens is ours.embed_tokens:
+    if side == "encoder" and model.decoder.embed_tokens is ours.embed_tokens:
         made.update({"decoder.embed_tokens": True, "decoder.output_projection": True})
-    elif not cfg.init_decoder_from:
-        logger.info("%s: the target embeddings are not taken", flag)
-    return {**made, **_copy_side("encoder", ours, theirs, growth_plan(there, here))}
-
-
-def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, flag: str) -> Made:
-    ours, theirs = model.decoder, verifier.decoder
-    _check_side(flag, "decoder", cfg, theirs)
-    _require_equal(
-        flag, "no_decoder_final_norm", ours.layer_norm is None, theirs.layer_norm is None
-    )
-    if theirs.output_projection is None:
-        raise UsageError(flag, "it has an adaptive softmax, which a drafter cannot take over")
-    own = not cfg.verifier_embeddings
-    if own and ours.share_input_output_embed and not theirs.share_input_output_embed:
-        raise UsageError(
-            flag,
-            "its output projection differs from its target embeddings",
-            "leave out --share-decoder-input-output-embed and --share-all-embeddings",
-        )
-    layers = decoder_layers(cfg.init_decoder_layers, len(theirs.layers), len(ours.layers))
-    made: Made = {}
-    for name in ("embed_tokens", "output_projection") if own else ():
-        # The bias of Marian's output is left: a drafter has none.
-        getattr(ours, name).weight.copy_(getattr(theirs, name).weight)
-        made[f"decoder.{name}"] = True
-    plan = [(layer, True) for layer in layers]
-    return {**made, **_copy_side("decoder", ours, theirs, plan)}
+    return made

@@ -6,9 +6,8 @@ own and reads those of the runs before. A sentence is known by its words, not by
 another order of the data, another split or another corpus finds what is there and nothing else.
 
 A folder has a subfolder for each verifier (a digest of its weights and of the layers read). Each
-run's file has an index: records of 40 bytes, written after the states that they describe. What a
-record describes is checked (length, CRC-32) whenever it is read; what does not fit is computed
-anew.
+run's file has an index: records of 36 bytes, written after the states that they describe. States
+and record are checked (length, CRC-32) when they are read; what does not fit is computed anew.
 """
 
 import glob
@@ -27,8 +26,8 @@ from fairseq_specdec.errors import UsageError
 
 logger = logging.getLogger(__name__)
 
-VERSION = b"1"
-RECORD = struct.Struct("<16sQIIII")  # digest, offset, source rows, target rows, CRC-32, its own
+VERSION = b"2"
+RECORD = struct.Struct("<16sQIII")  # key, offset, source rows, target rows, CRC-32
 LEAST_FREE = 1 << 30  # bytes that stay free on the disk
 
 Rows = tuple[Any, Any]  # float16 [S, C] and [T, D]
@@ -59,60 +58,46 @@ class StateCache:
     def __init__(self, folder: str, digest: str, widths: tuple[int, int]):
         self.folder = os.path.join(folder, digest)
         self.widths = widths
-        # File, offset, source rows, target rows and CRC-32 of each sentence.
-        self._places: dict[bytes, tuple[BinaryIO, int, int, int, int]] = {}
+        self._places: dict[bytes, tuple[BinaryIO, bytes]] = {}  # file and record of each sentence
         self._own: tuple[BinaryIO, BinaryIO] | None = None  # this run's states and index
         self._full = False
         try:
             os.makedirs(self.folder, exist_ok=True)
             for index in sorted(glob.glob(os.path.join(glob.escape(self.folder), "*.index"))):
-                self._read_index(index.removesuffix(".index"))
+                with open(index, "rb") as records:
+                    stream = open(index[: -len("index")] + "states", "rb", buffering=0)  # noqa: SIM115
+                    while len(record := records.read(RECORD.size)) == RECORD.size:
+                        self._places[record[:16]] = stream, record
+            free = shutil.disk_usage(self.folder).free
         except OSError as error:
             raise UsageError(f"--cache-verifier-states {folder}", error.strerror) from error
         logger.info(
             "--cache-verifier-states %s: %d sentences are there; a source token takes %s bytes, "
             "a target token %s; %.1f GiB are free",
-            self.folder, len(self), *(2 * width for width in widths),
-            shutil.disk_usage(self.folder).free / 2**30,
+            self.folder, len(self), *(2 * width for width in widths), free / 2**30,
         )  # fmt: skip
-
-    def _read_index(self, stem: str) -> None:
-        if not os.path.exists(f"{stem}.states"):
-            return
-        stream = open(f"{stem}.states", "rb", buffering=0)  # noqa: SIM115 - read as long as we are
-        end = os.fstat(stream.fileno()).st_size
-        with open(f"{stem}.index", "rb") as index:
-            records = index.read()
-        whole = len(records) // RECORD.size * RECORD.size  # the last one may have been cut off
-        for key, offset, source, target, *sums in RECORD.iter_unpack(records[:whole]):
-            own = zlib.crc32(RECORD.pack(key, offset, source, target, sums[0], 0)[:-4])
-            if own == sums[1] and offset + self._size(source, target) <= end:
-                self._places[key] = stream, offset, source, target, sums[0]
-
-    def _size(self, source: int, target: int) -> int:
-        """Bytes of a sentence's states."""
-        return 2 * (source * self.widths[0] + target * self.widths[1])
 
     def __len__(self) -> int:
         return len(self._places)
 
     def find(self, key: bytes) -> Rows | None:
         """A sentence's states, float16 [S, C] and [T, D], or None."""
-        place = self._places.get(key)
-        if place is None:
+        if key not in self._places:
             return None
-        stream, offset, rows, others, checksum = place
-        size = self._size(rows, others)
-        data = os.pread(stream.fileno(), size, offset)
-        if len(data) != size or zlib.crc32(data) != checksum:
+        stream, record = self._places[key]
+        _, offset, source, target, checksum = RECORD.unpack(record)
+        first, second = source * self.widths[0], target * self.widths[1]
+        data = b""
+        if offset + 2 * (first + second) <= os.fstat(stream.fileno()).st_size:
+            data = os.pread(stream.fileno(), 2 * (first + second), offset)
+        if zlib.crc32(data, zlib.crc32(record[:-4])) != checksum:
             logger.warning(
                 "--cache-verifier-states %s: damaged states are computed anew", self.folder
             )
             del self._places[key]
             return None
         numbers = np.frombuffer(data, "<f2").astype(np.float16)
-        first = rows * self.widths[0]
-        return numbers[:first].reshape(rows, -1), numbers[first:].reshape(others, -1)
+        return numbers[:first].reshape(source, -1), numbers[first:].reshape(target, -1)
 
     def add(self, key: bytes, source: Any, target: Any) -> None:
         """Keep a sentence's states, float16 [S, C] and [T, D], while the disk has room."""
@@ -130,10 +115,9 @@ class StateCache:
             stem = os.path.join(self.folder, uuid.uuid4().hex)
             self._own = open(f"{stem}.states", "xb+"), open(f"{stem}.index", "xb+")  # noqa: SIM115
         states, index = self._own
-        offset, checksum = states.seek(0, os.SEEK_END), zlib.crc32(data)
-        states.write(data)
-        states.flush()
-        record = RECORD.pack(key, offset, len(source), len(target), checksum, 0)[:-4]
-        index.write(record + struct.pack("<I", zlib.crc32(record)))
-        index.flush()
-        self._places[key] = states, offset, len(source), len(target), checksum
+        record = RECORD.pack(key, states.seek(0, os.SEEK_END), len(source), len(target), 0)[:-4]
+        record += struct.pack("<I", zlib.crc32(data, zlib.crc32(record)))
+        for stream, content in ((states, data), (index, record)):
+            stream.write(content)
+            stream.flush()
+        self._places[key] = states, record

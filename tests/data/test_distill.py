@@ -71,8 +71,6 @@ def test_shards_make_the_same_corpus(
         assert not same_corpus(whole, tmp_path / "other")
     out = (reversal_data, tmp_path / "out", teacher, *flags)
     assert distill(*out, "--shard", "1/2") is None and not (tmp_path / "out").exists()
-    with pytest.raises(ValueError, match="--merge: 6 chunks of .* are not finished; run every"):
-        distill(*out, "--merge")
     assert distill(*out, "--shard", "0/2")["counts"]["kept"] == toy.size
     assert same_corpus(tmp_path / "out", whole)
 
@@ -124,8 +122,7 @@ def test_a_kill_loses_and_doubles_nothing(
     monkeypatch.setattr(
         Teacher, "decode", lambda self, sample: again.extend(sample["id"]) or decode(self, sample)
     )
-    merge = ("--merge",) if matches == "merged-" else ()
-    assert distill(*flags, *merge)["counts"]["kept"] == toy.size
+    assert distill(*flags)["counts"]["kept"] == toy.size
     assert same_corpus(tmp_path / "out", undisturbed)
     assert not (tmp_path / "out.parts").exists()
     saved = 16 * (times - 1)
@@ -160,8 +157,6 @@ def test_limit_distils_a_subset(reversal_data, teacher, distill, tmp_path, read_
     before, after = read_corpus(reversal_data), read_corpus(tmp_path / "out")
     places = iter(before.source)
     assert all(source in places for source in after.source), "not in the original order"
-    distill(reversal_data, tmp_path / "share", teacher, *toy.keep, "--fraction", 0.15)
-    assert read_corpus(tmp_path / "share").source == after.source
 
 
 # ---- other corpora and other teachers ----------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairseq_specdec.data import translation_table
-from fairseq_specdec.data.translation_table import Model1, chunks, most_frequent
+from fairseq_specdec.data.translation_table import chunks, likeliest_translations, most_frequent
 
 
 def some_pairs(count=40, words=9, seed=5):
@@ -40,17 +40,15 @@ def test_as_the_equations_word_by_word(cells, rounds, monkeypatch):
     pairs = some_pairs()
     assert [pair for chunk in chunks(pairs) for pair in chunk] == pairs
     assert (len(chunks(pairs)) == 1) == (cells == 1 << 21)
-    model = Model1(pairs, 9, 9)
-    for _ in range(rounds):
-        model.refine()
     slow = slow_model(pairs, rounds, nothing=9)
-    table = model.likeliest(20, fill=77)
+    table = likeliest_translations(pairs, 9, 9, rounds, 20, fill=77)
     for source in range(9):
         row = [int(word) for word in table[source] if word != 77]
         assert sorted(row) == sorted(t for s, t in slow if s == source)
         chances = [slow[source, word] for word in row]
         assert all(a >= b - 1e-6 for a, b in zip(chances, chances[1:]))
-    assert model.likeliest(2, 77).tolist() == table[:, :2].tolist()
+    fewer = likeliest_translations(pairs, 9, 9, rounds, 2, 77)
+    assert fewer.tolist() == table[:, :2].tolist()
 
 
 def test_the_most_frequent_words():
