@@ -229,9 +229,10 @@ def build(plan: Plan, workload: Workload, overrides: Overrides | None = None) ->
     words = (task.source_dictionary, task.target_dictionary)
     with blaming(f"--system {plan.name!r}: "):
         models, settings = workload.models(plan.paths), decoding_settings(**plan.settings)
-        chosen = decided(task.build_generator(models, flags), flags, workload.config.task._name)
+        stock = task.build_generator(models, flags)
+        args, extra = decided(stock, flags, workload.config.task._name)
         generator = build_generator(
-            models, *words, chosen.args, settings, chosen.extra, stats,
+            models, *words, args, settings, extra, stats,
             overrides=overrides or Overrides(), free_unpacked=workload.one_system,
             load=lambda path, src, tgt, read, dtype: of_task(
                 read(path, src, tgt), workload.config.task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from fairseq_specdec.engine.eager.linear import Linear
 
 from .base import DraftOptions
-from .token_choice import kept_lengths
 
 # Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
 # more candidates for all rows exceeds that of an iteration saved in one row.
@@ -59,43 +57,19 @@ class ChainSearch:
         self.for_token = for_token.to(decoder.output_projection.weight.dtype)
         self.candidates = candidates
 
-    def __call__(
-        self,
-        features: Tensor,
-        logits: Tensor,
-        previous: Tensor,
-        confidence: float = 0.0,
-        costs: Sequence[float] | None = None,
-        whole: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def judged(
+        self, features: Tensor, logits: Tensor, previous: Tensor, judges: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
         """Choose the tokens of a block.
 
         Args:
             features: [B, K, C], the masks'.
             logits: [B, K, V], of the masks alone.
             previous: long [B], the token before the block.
-            confidence: end a row before the first token whose probability among the candidates,
-                times those of the tokens before it, is below this; 0 for never.
-            costs: as in ``token_choice.kept_lengths``.
-            whole: give all K tokens, as on a GPU.
 
         Returns:
-            (tokens long [B, K'], lengths long [B]). K' is K, or less where all rows have ended.
-        """
-        judges = confidence > 0 or costs is not None
-        tokens, chances = self.judged(features, logits, previous, judges)
-        if chances is None:
-            return tokens, torch.full_like(previous, tokens.size(1))
-        sizes = kept_lengths(chances, confidence, costs)
-        if not whole and not features.is_cuda:
-            tokens = tokens[:, : int(sizes.max())]
-        return tokens, sizes
-
-    def judged(
-        self, features: Tensor, logits: Tensor, previous: Tensor, judges: bool = True
-    ) -> tuple[Tensor, Tensor | None]:
-        """The tokens of a block, long [B, K], and where ``judges`` their probabilities among the
-        candidates, float [B, K], each after the tokens before it.
+            Long [B, K]; and where ``judges`` their probabilities among the candidates, float
+            [B, K], each after the tokens before it.
 
         To start few kernels, what any candidate gives to the next state is looked up at once, and a
         chosen one is known by its rank until the end.

@@ -27,7 +27,7 @@ from .base import (
 from .chain_search import ChainSearch, chain_candidates
 from .native_block import NativeBlockDrafter, NativeBlockSession
 from .state_products import StateProducts, states_at
-from .token_choice import likeliest, without_repeats
+from .token_choice import likeliest, shortened, without_repeats
 
 
 class NarBlockDrafter(Drafter):
@@ -286,11 +286,13 @@ class NarBlockSession(DraftSession):
             chances = options.sampler.warp(log_probs)
             drafted = options.sampler.draw(chances)
             return Draft(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
+        judges = options.confidence > 0 or costs is not None
         if chain is None:
-            drafted, counts = likeliest(logits, options.confidence, whole, costs)
+            drafted, sure = likeliest(logits, judges)
         else:
             before = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
-            drafted, counts = chain(features, logits, before, options.confidence, costs, whole)
+            drafted, sure = chain.judged(features, logits, before, judges)
+        drafted, counts = shortened(drafted, sure, options.confidence, costs, whole)
         if options.collapse_repeats:
             drafted, counts = without_repeats(drafted, counts)
         return Draft(drafted, counts)

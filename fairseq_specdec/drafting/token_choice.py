@@ -6,47 +6,47 @@ import torch
 from torch import Tensor
 
 
-def likeliest(
-    logits: Tensor, confidence: float, whole: bool = False, costs: Sequence[float] | None = None
+def likeliest(logits: Tensor, judges: bool) -> tuple[Tensor, Tensor | None]:
+    """The best token of each mask, long [B, K], of logits [B, K, V]; and where ``judges`` their
+    probabilities, float [B, K]."""
+    if not judges:
+        return logits.argmax(-1), None
+    return logits.argmax(-1), torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
+
+
+def shortened(
+    tokens: Tensor,
+    chances: Tensor | None,
+    confidence: float,
+    costs: Sequence[float] | None = None,
+    whole: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The best token of each mask, and how many of a row the drafter is confident of.
+    """How many tokens of each row's draft to keep.
 
     Args:
-        logits: [B, K, V].
-        confidence: least product of probabilities up to a token; 0 for all tokens.
-        whole: give all K tokens, as on a GPU.
-        costs: as in ``kept_lengths``.
-
-    Returns:
-        (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.
-    """
-    drafted = logits.argmax(-1)
-    if confidence == 0 and costs is None:
-        return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
-    chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
-    counts = kept_lengths(chances, confidence, costs)
-    if not whole and not drafted.is_cuda:  # there it would cost a synchronisation
-        drafted = drafted[:, : int(counts.max())]
-    return drafted, counts
-
-
-def kept_lengths(chances: Tensor, confidence: float, costs: Sequence[float] | None) -> Tensor:
-    """How many tokens of each row's draft to keep, long [B].
-
-    Args:
-        chances: [B, K], of each token to be right if those before it are.
+        tokens: long [B, K].
+        chances: [B, K], of each token to be right if those before it are; None to keep all tokens.
         confidence: keep tokens that are right, with all before them, with at least this.
         costs: ``Plan.costs``: of those keep as many as are expected to be accepted most above the
             cost; None for all.
+        whole: give all K tokens, as on a GPU, where to look up the lengths would wait for it.
+
+    Returns:
+        (tokens long [B, K'], lengths long [B]); K' is the largest length, unless ``whole``.
     """
+    if chances is None:
+        return tokens, tokens.new_full((tokens.size(0),), tokens.size(1))
     reached = chances.cumprod(1)
     sure = reached >= confidence
     if costs is None:
-        return sure.sum(1)
-    cost = reached.new_tensor(costs[1 : reached.size(1) + 1])
-    gains = (reached.cumsum(1) - cost).masked_fill(~sure, float("-inf"))
-    gains = torch.cat([torch.zeros_like(gains[:, :1]), gains], 1)
-    return gains.argmax(1)
+        counts = sure.sum(1)
+    else:
+        cost = reached.new_tensor(costs[1 : reached.size(1) + 1])
+        gains = (reached.cumsum(1) - cost).masked_fill(~sure, float("-inf"))
+        counts = torch.cat([torch.zeros_like(gains[:, :1]), gains], 1).argmax(1)
+    if not whole and not tokens.is_cuda:
+        tokens = tokens[:, : int(counts.max())]
+    return tokens, counts
 
 
 def without_repeats(tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:

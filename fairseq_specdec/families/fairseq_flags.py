@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import os
-import sys
-from argparse import Namespace
 from typing import Any
 
 import numpy as np
@@ -21,31 +20,25 @@ _SKIP = "--skip-invalid-size-inputs-valid-test"
 _FILES = ("sentencepiece_model", "bpe_codes", "bpe_merges", "bpe_vocab")
 
 
-def _given(flag: str) -> Any:
-    """A flag's value in the command line, True without one; None where it is not given."""
-    for word, after in zip(sys.argv, [*sys.argv[1:], "--"]):
-        name, equals, value = word.partition("=")
-        if name == flag:
-            return value if equals else True if after.startswith("--") else after
-    return None
-
-
 def check_command_line() -> None:
     """Before any file of a decoding command is read: flags that fairseq itself reads, later."""
     if fairseq_command() not in DECODING:
         return
-    names = ("lm_path", "replace_unk")
-    asked = Namespace(**{each: _given(flag_of(each)) for each in names})
+    parser = argparse.ArgumentParser(add_help=False)
+    for name in ("--lm-path", "--replace-unk", "--model-overrides"):
+        parser.add_argument(name, nargs="?", const=True)
+    asked, _ = parser.parse_known_args()
     check_generation_flags(asked, "greedy")  # as every strategy
-    text = _given("--model-overrides")
-    if text is not None:
-        try:
-            overrides = ast.literal_eval(str(text))
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            overrides = None
-        if not isinstance(overrides, dict) or not all(isinstance(each, str) for each in overrides):
-            remedy = "give settings by name, as \"{'dropout': 0.0}\""
-            raise UsageError(f"--model-overrides {text}", "is no dictionary of settings", remedy)
+    if asked.model_overrides is None:
+        return
+    try:
+        overrides = ast.literal_eval(str(asked.model_overrides))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        overrides = None
+    if not isinstance(overrides, dict) or not all(isinstance(each, str) for each in overrides):
+        remedy = "give settings by name, as \"{'dropout': 0.0}\""
+        field = f"--model-overrides {asked.model_overrides}"
+        raise UsageError(field, "is no dictionary of settings", remedy)
 
 
 def take_languages(tokenizer: Any, flags: Any) -> None:

@@ -105,7 +105,7 @@ class SpecDecMixin:
         self._batches: list[Any] = []  # the iterator that was asked for last
         self._max_tokens: Any = None  # of a batch
         self._full_batch: int | None = None  # sentences of its full batches
-        self._told = False  # that --fp16 is slow
+        self._warned = False  # that --fp16 is slow
         self._unsplit: UnsplitInput | None = None
 
     @classmethod
@@ -196,17 +196,23 @@ class SpecDecMixin:
         check_direction(self.own_flags)
         check_generation_flags(args, settings.strategy)
         sampler_of(args)
-        self._warn_of_fp16(next(models[0].parameters(), None))
+        like = next(models[0].parameters(), torch.zeros(0))
+        if like.dtype == torch.float16 and like.device.type == "cpu" and not self._warned:
+            self._warned = True
+            logger.warning(
+                "--fp16: a CPU computes in it without the native backend, slower than in fp32, or "
+                "not at all, and the output may differ; leave it out"
+            )
         stock = super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
         names = [name for name, kind in TASK_REGISTRY.items() if kind is type(self)]
-        chosen = decided(stock, args, names[0] if names else type(self).__name__)
+        args, extra = decided(stock, args, names[0] if names else type(self).__name__)
         generator = builder.build_generator(
             list(models),
             self.source_dictionary,  # type: ignore[attr-defined]
             stock.tgt_dict,
-            chosen.args,
+            args,
             settings,
-            chosen.extra,
+            extra,
             load=self._loader(models),
             free_unpacked=all(map(only_decodes, models)) and not settings.keep_weights,
             overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
@@ -216,16 +222,6 @@ class SpecDecMixin:
             gc.collect()  # of a config's traceback that fairseq's own commands caused, see above
         self._watch(generator, settings, args)
         return generator
-
-    def _warn_of_fp16(self, like: torch.Tensor | None) -> None:
-        if like is None:
-            return
-        if like.dtype == torch.float16 and like.device.type == "cpu" and not self._told:
-            self._told = True
-            logger.warning(
-                "--fp16: a CPU computes in it without the native backend, slower than in fp32, or "
-                "not at all, and the output may differ; leave it out"
-            )
 
     def build_tokenizer(self, args: Any) -> Any:
         """As fairseq's; in the languages of the data where none is named."""

@@ -1,7 +1,7 @@
 """What a task has decided for its generator, read from the stock generator that it builds."""
 
 from argparse import Namespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
@@ -9,17 +9,16 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq_specdec.errors import UsageError
 
 
-class Decided(NamedTuple):
-    """A task's decisions."""
+def decided(stock: Any, args: Namespace, task: str) -> tuple[Namespace, dict[str, Any]]:
+    """Read a task's decisions from the stock generator that it builds.
 
-    args: Namespace  # the generation flags with them instead of those of the command line
-    # end symbol, and what is not printed; as fairseq's ``extra_gen_cls_kwargs``
-    extra: dict[str, Any]
+    Returns:
+        The generation flags with these decisions instead of those of the command line; end symbol
+        and what is not printed, as fairseq's ``extra_gen_cls_kwargs``.
 
-
-def decided(stock: Any, args: Namespace, task: str) -> Decided:
-    """Read a stock generator. Raises ValueError: it does what this project's generator does not, by
-    name."""
+    Raises:
+        ValueError: it does what this project's generator does not, by name.
+    """
     unknown = _unknown(stock)
     if unknown is not None:
         raise UsageError(
@@ -43,10 +42,10 @@ def decided(stock: Any, args: Namespace, task: str) -> Decided:
         "sampling": type(stock.search) is Sampling,
     }
     extra = {"eos": stock.eos, "symbols_to_strip_from_output": stock.symbols_to_strip_from_output}
-    return Decided(Namespace(**{**vars(args), **flags}), extra)
+    return Namespace(**{**vars(args), **flags}), extra
 
 
-def _unknown(stock: Any) -> Any:
+def _unknown(stock: Any) -> str | None:
     """What a generator has that this project's does not, in words; None for nothing."""
     if type(stock) is not SequenceGenerator:
         return f"the class {type(stock).__name__}"

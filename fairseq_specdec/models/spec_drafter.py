@@ -35,18 +35,17 @@ from .verifier_tables import shallow, with_tables
 from .word_list import WordList
 
 
-class _WithoutTasks:
-    """A parser that leaves out the flags which a task has too: not every task looks whether they
-    are there before it adds them (``speech_to_text``, ``multilingual_translation``)."""
+class _Flags(SpecDrafterConfig):
+    """Without the flags that a task has too: not every task looks whether they are there before it
+    adds them (``speech_to_text``, ``multilingual_translation``)."""
 
-    TASKS = ("--max-source-positions", "--max-target-positions")
+    OF_TASKS = ("max_source_positions", "max_target_positions")
 
-    def __init__(self, parser: Any) -> None:
-        self.parser = parser
-
-    def add_argument(self, name: str, *others: str, **settings: Any) -> None:
-        if name not in self.TASKS:
-            self.parser.add_argument(name, *others, **settings)
+    def _get_all_attributes(self) -> list[str]:
+        names: list[str] = super()._get_all_attributes()
+        return [
+            name for name in names if name not in ("max_source_positions", "max_target_positions")
+        ]
 
 
 @register_model("spec_drafter")
@@ -66,8 +65,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        flags = _WithoutTasks(parser)
-        gen_parser_from_dataclass(flags, SpecDrafterConfig(), delete_default=True, with_prefix="")
+        gen_parser_from_dataclass(parser, _Flags(), delete_default=True, with_prefix="")
 
     @classmethod
     def settings(cls, args: Any) -> SpecDrafterConfig:

@@ -22,7 +22,7 @@ from fairseq_specdec.commands.in_fairseq import install  # noqa: E402
 from fairseq_specdec.compat import user_dir  # noqa: E402
 from fairseq_specdec.families import SpecDecMixin, register_specdec  # noqa: E402
 
-from . import families, translation_lev_modified, translation_specdec  # noqa: E402, F401
+from . import translation_specdec  # noqa: E402, F401
 
 user_dir.when_named.append(install)
 install()

@@ -16,19 +16,15 @@ from sampled import (
     PAD,
     SOURCES,
     VERIFIER,
-    draw,
     drawn_with,
     excess,
     generator_for,
     task,
     tiny_model,
-    words,
     worst_excess,
 )
 
 from fairseq_specdec.acceptance import Sampler, SamplingRule
-from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.builder import build_generator
 
 # --- the rule alone
 
@@ -168,13 +164,6 @@ def test_outputs_of_an_ensemble_are_distributed_so_too(strategy, tmp_path):
     assert worst_excess(generator_for(strategy, args, tmp_path, models=models), args) < 4
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "sps", "gad"])
-def test_a_seed_reproduces_and_another_one_differs(strategy, tmp_path):
-    first = draw(generator_for(strategy, {}, tmp_path), 1000, seed=5)[0]
-    assert first == draw(generator_for(strategy, {}, tmp_path), 1000, seed=5)[0]
-    assert first != draw(generator_for(strategy, {}, tmp_path), 1000, seed=6)[0]
-
-
 DRAWS = [
     {},
     {"sampling_topk": 2},
@@ -205,14 +194,3 @@ def test_without_drafts_the_draws_are_stocks(backend, args, tmp_path):
         runs.append(left)
     assert len(set(map(str, runs[0]))) > 5
     assert runs[0] == runs[2] and torch.equal(runs[1], runs[3])
-
-
-def test_flags_that_contradict_sampling(tmp_path):
-    with pytest.raises(ValueError, match="--collapse-repeats: with --sampling"):
-        generator_for("gad", {}, tmp_path, collapse_repeats=True)
-    for name in ("sampling_topk", "sampling_topp"):
-        flag = name.replace("_", "-")
-        with pytest.raises(ValueError, match=f"--{flag}: needs --sampling"):
-            build_generator(
-                [VERIFIER], words(), words(), Namespace(**{name: 1}), decoding_settings()
-            )

@@ -23,8 +23,8 @@ from toy_translation import (
 
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.drafting.base import SilentSession
-from fairseq_specdec.drafting.nar_block import likeliest, without_repeats
 from fairseq_specdec.drafting.native_block import NativeBlockSession
+from fairseq_specdec.drafting.token_choice import likeliest, shortened, without_repeats
 from fairseq_specdec.engine.backend import Backend, choose_backend
 from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.memory import packed_source
@@ -70,19 +70,23 @@ def test_repeats_are_dropped_and_order_is_kept(rows):
             assert kept[:count] == expected
 
 
+def confident(logits, confidence):
+    return shortened(*likeliest(logits, confidence > 0), confidence)
+
+
 def test_a_draft_ends_before_the_first_token_that_is_too_unlikely():
     sure, torn = [9.0, -9.0, -99.0], [0.0, 0.0, -99.0]  # probabilities of 1 and a half
     logits = torch.tensor([[sure, torn, torn, sure], [torn, torn, torn, sure]])
     for confidence, counts in ((0.0, [4, 4]), (0.4, [2, 1]), (0.2, [4, 2]), (0.9, [1, 0])):
-        tokens, lengths = likeliest(logits, confidence)
+        tokens, lengths = confident(logits, confidence)
         assert lengths.tolist() == counts and tokens.shape == (2, max(counts))
         assert tokens.tolist() == [[0] * max(counts)] * 2
-        there, lengths = likeliest(on_gpu(logits), confidence)  # where counting would wait
+        there, lengths = confident(on_gpu(logits), confidence)  # where counting would wait
         assert lengths.tolist() == counts and there.shape == (2, 4)
     # As likely as asked for is likely enough.
     even = torch.tensor([[[0.0, 0.0]] * 2])
-    assert likeliest(even, 0.5)[1].tolist() == [1] and likeliest(even, 0.25)[1].tolist() == [2]
-    half = likeliest(even.half(), 0.25)[1]
+    assert confident(even, 0.5)[1].tolist() == [1] and confident(even, 0.25)[1].tolist() == [2]
+    half = confident(even.half(), 0.25)[1]
     assert half.tolist() == [2] and half.dtype == torch.long
 
 
@@ -91,7 +95,7 @@ def test_drafts_are_cut_on_the_device_of_their_tokens():
     there = torch.zeros(2, 4, dtype=torch.long, device="meta")
     tensors = [
         *without_repeats(there, there[:, 0]),
-        *likeliest(torch.zeros(2, 4, 9).to("meta"), 0.0),
+        *confident(torch.zeros(2, 4, 9).to("meta"), 0.0),
     ]
     assert {each.device.type for each in tensors} == {"meta"}
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 from toy_blockwise import blockwise_args, make_batch, make_blockwise, save_checkpoint, teach
 from toy_translation import SHAPES, make_task, sentences
 from toy_translation import toy_model as trained_model
@@ -54,20 +53,6 @@ def test_starts_as_the_transformer_it_is_put_on(shape, first_head, tmp_path):
     again = BlockwiseTransformer.build_model(args, make_task())
     again.load_state_dict(model.state_dict(), strict=True)
     assert torch.equal(logits_of(again.eval()), logits_of(base))
-
-
-def test_settings_of_a_yaml_do_as_well(checkpoint):
-    settings = OmegaConf.create(
-        {"_name": "blockwise_transformer_tiny", "init_from": str(checkpoint), "block_size": 2}
-    )
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-
-    ARCH_CONFIG_REGISTRY["blockwise_transformer_tiny"](settings)
-    model = BlockwiseTransformer.build_model(settings, make_task()).eval()
-    assert torch.equal(logits_of(model), logits_of(toy_model()))
-    assert settings["init_from"] is None and settings["share_all_embeddings"] is True
-    again = BlockwiseTransformer.build_model(settings, make_task())
-    again.load_state_dict(model.state_dict(), strict=True)
 
 
 @pytest.mark.parametrize("first_head, learned", [("identity", [2, 3]), ("learned", [1, 2, 3])])

@@ -5,23 +5,13 @@ from on_gpu import on_gpu
 from toy_drafter import ToyTask, make_drafter
 
 from fairseq_specdec.drafting.chain_search import ChainSearch
+from fairseq_specdec.drafting.token_choice import shortened
 from fairseq_specdec.models.chain_head import ChainHead
 
 
 def test_says_nothing_to_begin_with():
     features = torch.randn(3, 4, 8)
     assert torch.equal(ChainHead(8, 5)(features, torch.randn(3, 4, 8)), features)
-
-
-def test_a_position_depends_on_the_tokens_before_it_and_on_no_other():
-    chain = ChainHead(8, 5)
-    torch.nn.init.normal_(chain.out.weight)
-    features, previous = torch.randn(2, 4, 8), torch.randn(2, 4, 8)
-    before = chain(features, previous)
-    previous[:, 2] += 1
-    after = chain(features, previous)
-    assert torch.equal(before[:, :2], after[:, :2])
-    assert not torch.isclose(before[:, 2:], after[:, 2:]).all(-1).any()
 
 
 def by_steps(chain, features, previous):
@@ -57,7 +47,8 @@ def test_equals_its_equations_up_to_where_each_block_is_asked_for():
 
 def searched(decoder, features, logits, previous, confidence=0.0, candidates=(1000, 1000)):
     with torch.no_grad():
-        tokens, lengths = ChainSearch(decoder, candidates)(features, logits, previous, confidence)
+        chosen = ChainSearch(decoder, candidates).judged(features, logits, previous, confidence > 0)
+    tokens, lengths = shortened(*chosen, confidence)
     return tokens.tolist(), lengths.tolist()
 
 
@@ -113,7 +104,9 @@ def test_a_row_alone_chooses_among_more():
     with torch.no_grad():
         for rows in (1, 2, 32):
             features = torch.randn(rows, 3, decoder.embed_dim)
-            search(features, torch.randn(rows, 3, 100).as_subclass(Logits), torch.full((rows,), 4))
+            search.judged(
+                features, torch.randn(rows, 3, 100).as_subclass(Logits), torch.full((rows,), 4)
+            )
     assert looked_at == [64, 32, 32]
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from in_process import SHAPE, hypotheses, run_here
+from attempts import generate, words_of
+from in_process import SHAPE
 
 EXIT = {"arch": "early_exit_transformer", "exit_layer": 1, "criterion": "early_exit_loss"}
 
@@ -26,15 +27,6 @@ def small(train_here):
     return str(folder / "checkpoint_last.pt")
 
 
-def generate(toy, **flags):
-    given = dict({"batch_size": 16, "beam": 1}, **flags)
-    return run_here("generate", toy.data, **given)
-
-
-def words(out):
-    return {number: ranked[0] for number, ranked in hypotheses(out).items()}
-
-
 def test_training_starts_from_a_plain_checkpoint_and_logs_both_depths(toy, early_exit):
     path, log = early_exit
     assert "exit_nll_loss" in log and "agreement" in log
@@ -47,24 +39,24 @@ def test_training_starts_from_a_plain_checkpoint_and_logs_both_depths(toy, early
 
 def test_one_checkpoint_decodes_alone_and_as_its_own_small_model(toy, early_exit):
     path, _ = early_exit
-    stock = words(generate(toy, path=path, task="translation")[0])
+    stock = words_of(generate(toy, path=path, task="translation")[0])
     task = {"path": path, "task": "translation_specdec", "strategy": "bild-early-exit"}
-    assert words(generate(toy, alpha_rb=0, **task)[0]) == stock
+    assert words_of(generate(toy, alpha_rb=0, **task)[0]) == stock
     out, log = generate(toy, alpha_fb=0.5, alpha_rb=1.0, **task)
-    ours = words(out)
+    ours = words_of(out)
     assert len(ours) == 100
     assert sum(ours[n] == stock[n] for n in stock) >= 50
     assert "strategy bild-early-exit: 100 sentences" in log
 
 
 def test_a_small_and_a_big_checkpoint_decode_together(toy, small):
-    stock = words(generate(toy, path=toy.v, task="translation")[0])
+    stock = words_of(generate(toy, path=toy.v, task="translation")[0])
     task = {"path": toy.v, "task": "translation_specdec", "strategy": "bild"}
     both = dict(task, drafter_path=small)
-    assert words(generate(toy, alpha_rb=0, **both)[0]) == stock
-    assert words(generate(toy, alpha_fb=1, **both)[0]) == stock
+    assert words_of(generate(toy, alpha_rb=0, **both)[0]) == stock
+    assert words_of(generate(toy, alpha_fb=1, **both)[0]) == stock
     out, log = generate(toy, alpha_fb=0.5, alpha_rb=2.0, block_size=5, **both)
-    assert sum(words(out)[n] == stock[n] for n in stock) >= 50
+    assert sum(words_of(out)[n] == stock[n] for n in stock) >= 50
     assert "strategy bild: 100 sentences" in log
     nucleus = dict(both, sampling=True, sampling_topp=0.8, seed=3)
     assert generate(toy, **nucleus)[0].count("H-") == 100

@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 import torch
-from in_process import PLUGIN, hypotheses, run_here
+from attempts import accepted, assert_same, generate
+from in_process import PLUGIN, hypotheses
 
 from fairseq_specdec.criterions.blockwise_loss import draw_head
 
-ACCEPTED = re.compile(r"([\d.]+) mean accepted tokens")
 HEADS = {
     "task": "translation", "arch": "blockwise_transformer_tiny", "criterion": "blockwise_loss",
     "block_size": 3, "label_smoothing": 0.0, "dropout": 0.0,
@@ -31,11 +31,6 @@ def blockwise(toy, train_here, tmp_path_factory):
     return str(out / "checkpoint_best.pt"), log
 
 
-def generate(toy, path, **flags):
-    given = dict({"batch_size": 16, "beam": 1, "path": path}, **flags)
-    return run_here("generate", toy.data, **given)
-
-
 def test_training_reports_every_head(blockwise):
     path, log = blockwise
     assert "--init-from" in log and "its shape and all its weights taken over" in log
@@ -48,39 +43,26 @@ def test_training_reports_every_head(blockwise):
 
 
 def test_a_frozen_base_prints_what_the_base_prints(toy, blockwise):
-    reference = hypotheses(generate(toy, toy.v, task="translation")[0])
-    task = {"task": "translation_specdec", "strategy": "blockwise", "draft_budget": 0}
+    """With its heads, as stock's verifier, and with another drafter."""
+    reference = hypotheses(generate(toy, task="translation")[0])
+    assert len(reference) == 100
+    heads = {"path": blockwise[0], "strategy": "blockwise", "draft_budget": 0}
     for flags in ({}, {"batch_size": 1, "block_size": 2}):
-        out, log = generate(toy, blockwise[0], **dict(task, **flags))
-        ours = hypotheses(out)
-        assert len(reference) == 100 and ours.keys() == reference.keys()
-        for number, (words, score, scores) in reference.items():
-            assert ours[number][0] == words
-            assert ours[number][1] == pytest.approx(score, abs=1e-3)
-            assert ours[number][2] == pytest.approx(scores, abs=1e-3)
-        assert float(ACCEPTED.search(log).group(1)) > 1.1
-
-
-def test_other_strategies_and_stock_take_it_as_a_verifier(toy, blockwise):
-    reference = hypotheses(generate(toy, toy.v, task="translation")[0])
-    plain = generate(toy, blockwise[0], task="translation", user_dir=PLUGIN)[0]
-    gad = generate(
-        toy, blockwise[0], task="translation_specdec", strategy="gad", drafter_path=toy.d
-    )[0]
-    for out in (plain, gad):
-        assert {n: h[0] for n, h in hypotheses(out).items()} == {
-            n: h[0] for n, h in reference.items()
-        }
+        out, log = generate(toy, **heads, **flags)
+        assert_same(hypotheses(out), reference)
+        assert accepted(log) > 1.1
+    for flags in (
+        {"task": "translation", "user_dir": PLUGIN}, {"strategy": "gad", "drafter_path": toy.d}
+    ):  # fmt: skip
+        assert_same(hypotheses(generate(toy, path=blockwise[0], **flags)[0]), reference)
 
 
 def test_approximate_decoding_accepts_more(toy, blockwise):
-    def accepted(**flags):
-        log = generate(
-            toy, blockwise[0], task="translation_specdec", strategy="blockwise", **flags
-        )[1]
-        return float(ACCEPTED.search(log).group(1))
-
-    assert accepted() < accepted(accept_top_k=3) < accepted(min_block_size=3)
+    exact, among, least = (
+        accepted(generate(toy, path=blockwise[0], strategy="blockwise", **flags)[1])
+        for flags in ({}, {"accept_top_k": 3}, {"min_block_size": 3})
+    )
+    assert exact < among < least
 
 
 def test_two_processes_draw_the_same_heads(toy, tmp_path, fairseq_command):

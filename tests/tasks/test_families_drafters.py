@@ -5,8 +5,9 @@ import re
 
 import pytest
 import torch
+from attempts import accepted, words_of
 from families_toys import drafter_flags, pair_of, train_drafter
-from in_process import command_line, hypotheses, one_thread, run_here
+from in_process import command_line, one_thread, run_here
 
 from fairseq_specdec.bench import cli as bench
 from fairseq_specdec.checkpoints.reading import load_model
@@ -22,15 +23,6 @@ def drafter(languages, family, tmp_path_factory):
 def generate(languages, model, target, task=None, **flags):
     given = {**model.languages, **pair_of(target), "batch_size": 16, "beam": 1, **flags}
     return run_here("generate", languages, task=task or model.task, path=model.path, **given)
-
-
-def words_of(out):
-    return {number: words for number, (words, _, _) in hypotheses(out).items()}
-
-
-def accepted(log):
-    """The mean accepted tokens that a command has logged."""
-    return float(re.search(r"strategy \w+: .*?([\d.]+) mean accepted tokens", log).group(1))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The task from Python and in training, and its flags beside fairseq's own."""
 
 import dataclasses
-import logging
 import re
 from argparse import Namespace
 
@@ -18,11 +17,9 @@ from toy_translation import assert_diverse
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.generator import SpeculativeGenerator
-from fairseq_specdec.decoding.options import DecodingOptions
 from fairseq_specdec.decoding.strategies import gad
 from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.memory import packed_source
-from fairseq_specdec.families import mixin
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 OURS = {
@@ -222,40 +219,3 @@ def test_a_drafter_keeps_its_own_block_size_under_this_task():
     assert parsed(options.get_training_parser(), *words).model.block_size == 25
     words += ["--block-size", "6"]
     assert parsed(options.get_training_parser(), *words).model.block_size == 6
-
-
-def test_a_closed_log_is_left_alone(capsys):
-    """The last words of a run must not be an error about where they should go."""
-
-    class Stream:
-        closed = False
-        text = ""
-
-        def write(self, text):
-            if self.closed:
-                raise ValueError("I/O operation on closed file")
-            self.text += text
-
-        def flush(self):
-            pass
-
-    stream = Stream()
-    handler = logging.StreamHandler(stream)
-    handler.setLevel(logging.NOTSET)
-    logger = mixin.logger
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    stats = builder.DecodingStats()
-    try:
-        mixin._report("greedy", stats, DecodingOptions("greedy"), True)
-        assert stream.text == "", "nothing was decoded, so there is nothing to say"
-        stats.sentences = 3
-        mixin._report("greedy", stats, DecodingOptions("greedy"), True)
-        assert "3 sentences" in stream.text
-        stream.closed = True
-        mixin._report("greedy", stats, DecodingOptions("greedy"), True)
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-    assert "Logging error" not in capsys.readouterr().err
