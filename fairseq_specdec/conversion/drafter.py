@@ -1,7 +1,7 @@
 """``specdec-convert drafter``: a drafter of the authors, or an older one, in the current format.
 
 Both decode as they are. A converted one is smaller: it holds what decoding needs in plain
-containers, and what it was made from.
+containers.
 """
 
 import argparse
@@ -9,7 +9,6 @@ import copy
 import dataclasses
 import enum
 import logging
-import os
 from typing import Any
 
 import torch
@@ -26,7 +25,6 @@ from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
-from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.models.dictionary_digests import digest_of, kept_digests, setting_of
 from fairseq_specdec.models.drafter_config import drafter_config
 from fairseq_specdec.models.legacy_drafter import (
@@ -38,8 +36,6 @@ from fairseq_specdec.models.legacy_drafter import (
 
 logger = logging.getLogger(__name__)
 
-# Stored under extra_state: file, bytes and sha256 of what was converted.
-RECORD = "specdec_convert"
 # Settings of the task that decoding can use; the rest of it was for training.
 TASK_SETTINGS = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
 # What of a drafter's settings neither its weights nor its decoding depend on.
@@ -57,13 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--force", "replace OUTPUT if it is there", default=False)
 
 
-def made_from(path: str) -> dict[str, Any]:
-    """File, bytes and SHA-256 of what was converted or written; logged."""
-    size, digest = os.path.getsize(path), sha256(path)
-    logger.info("%s: %d bytes, sha256 %s", path, size, digest)
-    return {"file": os.path.basename(path), "bytes": size, "sha256": digest}
-
-
 def plain(value: Any) -> Any:
     """Settings as plain containers."""
     if isinstance(value, dict):
@@ -73,9 +62,9 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
+def to_project(state: dict[str, Any]) -> dict[str, Any]:
     """A drafter's checkpoint in this project's format. ``state``: a checkpoint as fairseq's loader
-    returns it. ``source``: as in :func:`made_from`."""
+    returns it."""
     name, settings, weights = architecture(state), settings_of(state, "model"), state["model"]
     whole = copy.deepcopy(settings)
     if name in ARCH_CONFIG_REGISTRY:  # settings that the checkpoint leaves out
@@ -99,17 +88,16 @@ def to_project(state: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
     task = {key: plain(get_setting(before, key)) for key in TASK_SETTINGS}
     task = {key: item for key, item in task.items() if item is not None}
     settings = {"model": model, "task": {**task, "_name": "translation"}}
-    extra = {**UNTRAINED["extra_state"], RECORD: source}
-    return {**UNTRAINED, "args": None, "cfg": settings, "model": weights, "extra_state": extra}
+    return {**UNTRAINED, "args": None, "cfg": settings, "model": weights}
 
 
 def main(args: argparse.Namespace) -> None:
     check_new_file(args.output, "output", args.force)
     state = read_state("input", args.input)
     try:
-        converted = to_project(state, made_from(args.input))
+        converted = to_project(state)
     except ValueError as error:
         raise UsageError(args.input, error) from error
     with replacing(args.output, "wb") as stream:
         torch.save(converted, stream)
-    made_from(args.output)
+    logger.info("%s: written from %s", args.output, args.input)

@@ -19,13 +19,11 @@ from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.library import load, why_not
 from fairseq_specdec.engine.native.linear import NativeLinear
-from fairseq_specdec.engine.native.packed_file import KEY, UnfitError, check, digest, packed
+from fairseq_specdec.engine.native.packed_file import KEY, packed
 from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
-
-from .drafter import made_from
 
 logger = logging.getLogger(__name__)
 
@@ -35,25 +33,15 @@ _KEPT = ("args", "cfg", "extra_state")  # of a checkpoint; the rest is for train
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of ``specdec-convert pack``."""
     parser.set_defaults(run=main)
-    parser.add_argument("input", help="checkpoint of a verifier; with --check, a packed one")
-    words = "packed checkpoint to write; its folder must exist"
-    parser.add_argument("output", nargs="?", help=words)
+    parser.add_argument("input", help="checkpoint of a verifier")
+    parser.add_argument("output", help="packed checkpoint to write; its folder must exist")
     add_flag(parser, "--verifier-dtype", "number format, as of decoding", PACKED, "fp32",
              "fp32, which keeps all bits")  # fmt: skip
-    add_flag(parser, "--check", "compare INPUT with its digest", default=False)
     add_flag(parser, "--force", "replace OUTPUT if it is there", default=False)
 
 
 def main(args: argparse.Namespace) -> None:
-    """Pack, or check."""
     check_file("input", args.input)
-    if args.check:
-        if args.output is not None:
-            raise UsageError("--check", f"reads {args.input} alone", f"leave out {args.output}")
-        _check(args.input)
-        return
-    if args.output is None:
-        raise UsageError("output", "name the file to write")
     check_new_file(args.output, "output", args.force)
     if os.path.exists(args.output) and os.path.samefile(args.input, args.output):
         raise UsageError("output", f"{args.output} is the input", "name another file")
@@ -67,7 +55,6 @@ def main(args: argparse.Namespace) -> None:
     if not products or not all(isinstance(each, NativeLinear) for each in products):
         raise UsageError("input", f"{args.input} has a part that the native engine does not run")
     content = packed(model, backend.library, args.verifier_dtype)
-    content["made_from"] = made_from(args.input)
     # As saved: what fairseq's loader adds to the settings is no plain value.
     with weights_mapped():
         saved = load_checkpoint(args.input)
@@ -76,10 +63,7 @@ def main(args: argparse.Namespace) -> None:
     kept.update({"model": _left(model, saved["model"]), KEY: content})
     with replacing(args.output, "wb") as stream:
         torch.save(kept, stream)
-    logger.info(
-        "%s: %d bytes, packed in %s for %s, sha256 of the packed numbers %s", args.output,
-        os.path.getsize(args.output), args.verifier_dtype, content["variant"], content["digest"],
-    )  # fmt: skip
+    logger.info("%s: packed in %s for %s", args.output, args.verifier_dtype, content["variant"])
 
 
 def _model(path: str) -> Any:
@@ -99,19 +83,3 @@ def _left(model: nn.Module, saved: dict[str, Any]) -> dict[str, Any]:
     own = model.state_dict(keep_vars=True)
     left = {name: value.detach() for name, value in own.items() if packed_source(value) is None}
     return {name: saved.get(name, value) for name, value in left.items()}
-
-
-def _check(path: str) -> None:
-    """Compare a packed file's numbers with the digest of when they were packed."""
-    with weights_mapped():
-        stored = load_checkpoint(path).get(KEY)
-    if stored is None:
-        raise UsageError("input", f"{path} holds no packed weights", "leave out --check")
-    try:
-        check(stored)
-    except UnfitError as error:
-        raise UsageError("input", f"{path}: {error}") from error
-    if digest(stored["matrices"]) != stored.get("digest"):
-        problem = f"{path} is damaged: its packed weights are not those of its digest"
-        raise UsageError("input", problem, "pack its checkpoint again")
-    logger.info("%s: sound, packed in %s for %s", path, stored["number_format"], stored["variant"])

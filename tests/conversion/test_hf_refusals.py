@@ -69,9 +69,9 @@ GENERATION = [
     ({"repetition_penalty": 1.2}, "repetition_penalty is 1.2; decoding here has no such rule"),
     ({"encoder_no_repeat_ngram_size": 3}, "encoder_no_repeat_ngram_size is 3"),
     ({"forced_eos_token_id": 7}, "forced_eos_token_id is 7; only eos_token_id can be forced"),
-    ({"bad_words_ids": [[8, 9]]}, r"bad_words_ids holds \[8, 9\]; only single tokens"),
-    ({"suppress_tokens": [10**6]}, "suppresses the token 1000000"),
-    ({"eos_token_id": [2, 3]}, r"eos_token_id is \[2, 3\]; it must be one token"),
+    ({"bad_words_ids": [[8]]}, r"bad_words_ids is \[\[8\]\]; only pad_token_id can be suppressed"),
+    ({"suppress_tokens": [5]}, r"suppress_tokens is \[5\], which fairseq does not know"),
+    ({"eos_token_id": [2, 3]}, r"eos_token_id is \[2, 3\], no int"),
     ({"max_length": 2}, "max_length 2 leaves no room for a token"),
     ({"a_new_rule": 3}, "a_new_rule is 3, which fairseq does not know"),
     ({"max_length": "40"}, "max_length is '40', no int"),
@@ -86,6 +86,14 @@ def test_settings(folder, name, values, words):
     line = line_of(folder)
     assert re.search(words, line), line
     assert str(folder) in line
+
+
+def test_sources_that_end_with_their_language(tmp_path):
+    """NLLB's former order is none that it was trained with."""
+    pytest.importorskip("sentencepiece")
+    folder = shutil.copytree(STORED / "nllb", tmp_path / "in")
+    changed(folder, "tokenizer_config.json", legacy_behaviour=True)
+    assert "tokenizer_config.json: legacy_behaviour is true" in line_of(folder)
 
 
 def test_settings_that_change_nothing_are_read_over(folder):

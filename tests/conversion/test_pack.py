@@ -62,22 +62,18 @@ def test_the_bits_are_those_of_the_checkpoint(pair, number_format, beam, packs_n
     assert len({text for text, _ in plain}) > 6
 
 
-def test_the_file_describes_itself_and_is_mapped(pair, caplog):
+def test_the_file_describes_itself_and_is_mapped(pair):
     """What is packed is not held twice."""
     with translator(pair / "fp32.pt") as loaded:
         loaded.translate(TEXTS[0])
         assert str(pair / "fp32.pt") in pathlib.Path("/proc/self/maps").read_text()
     state = load_checkpoint(str(pair / "int8.pt"))
     held = state[packed_file.KEY]
-    assert held["made_from"]["file"] == "verifier.pt" and len(held["made_from"]["sha256"]) == 64
     assert (held["variant"], held["number_format"]) == (library.load().variant, "int8")
     names = {
         f"{name}.weight" for each in held["matrices"] for row in each["modules"] for name in row
     }
     assert names.isdisjoint(state["model"])
-    with caplog.at_level("INFO"):
-        cli.cli_main(["pack", "--check", str(pair / "int8.pt")])
-    assert "sound, packed in int8" in caplog.text
 
 
 @pytest.fixture(scope="module")
@@ -178,16 +174,6 @@ def test_rounded_numbers_are_not_converted(pair):
         translator(pair / "int8.pt", number_format="int8", dtype="bf16").translate(TEXTS[0])
 
 
-def test_a_flipped_bit_is_found_on_request(pair, tmp_path):
-    data = bytearray((pair / "fp32.pt").read_bytes())
-    parts = load_checkpoint(str(pair / "fp32.pt"))[packed_file.KEY]["matrices"][0]["parts"]
-    data[data.index(parts["words"].numpy().tobytes()) + 9] ^= 1
-    path = tmp_path / "flipped.pt"
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match="damaged|CRC"):
-        cli.main(cli.get_parser().parse_args(["pack", "--check", str(path)]))
-
-
 def test_what_is_not_packed(pair, tmp_path, monkeypatch):
     for source, target, force, message in (
         (pair / "verifier.pt", pair / "int8.pt", (), r"int8.pt: exists; --force replaces it"),
@@ -196,8 +182,6 @@ def test_what_is_not_packed(pair, tmp_path, monkeypatch):
     ):
         with pytest.raises(ValueError, match=message):
             run(source, target, "fp32", *force)
-    with pytest.raises(SystemExit, match="name the file"):
-        cli.cli_main(["pack", str(pair / "verifier.pt")])
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
     with pytest.raises(ValueError, match="needs the native engine: FAIRSEQ_SPECDEC_NATIVE"):
         run(pair / "verifier.pt", tmp_path / "out.pt")

@@ -104,7 +104,7 @@ def test_a_digest_that_is_none_is_refused(state, tmp_path):
 
 def test_a_conversion_keeps_the_digests(state, tmp_path):
     path = tmp_path / "d.pt"
-    converted = to_project(plain_settings(dict(state), str(path)), {})
+    converted = to_project(plain_settings(dict(state), str(path)))
     assert converted["cfg"]["model"][DIGEST] == getattr(state["args"], DIGEST)
     load(path, converted)
     with pytest.raises(ValueError, match="source dictionary whose symbols"):

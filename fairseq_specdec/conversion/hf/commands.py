@@ -8,6 +8,7 @@ from typing import Any
 
 import fairseq_specdec
 from fairseq_specdec.checkpoints.own_task import OwnTask
+from fairseq_specdec.io.flag_values import flag_of
 
 from .families import SEVERAL
 from .generation import USUAL_LENGTH
@@ -47,14 +48,8 @@ def commands(converted: Loader, out: str, pair: Sequence[str | None]) -> str:
     ]
     if languages and "-" in f"{pair[0]}{pair[1]}":
         parts.append("fairseq's commands take no language with a hyphen: they split pairs at it.")
-    elif converted.text.of_fairseq:
-        split = _subwords(converted, place)
-        read = "plain text" if split else "sentences as their pieces"
-        parts.append(
-            f"With fairseq's commands ({read}, one a line, from standard input; --task "
-            f"{converted.text.task} is fairseq's own decoding):\n"
-            f"  {_command(converted, place, pair, split)}"
-        )
+    else:
+        parts.append(_in_fairseq(converted, place, pair))
         parts.append(
             f"Faster, with a drafter made of plain text (mono/train.{pair[0]}, a sentence a line, "
             f"and a few hundred lines in mono/valid.{pair[0]}):\n"
@@ -71,32 +66,27 @@ def commands(converted: Loader, out: str, pair: Sequence[str | None]) -> str:
     return "\n\n".join([*parts, ""])
 
 
-def _subwords(converted: Loader, place: str) -> str:
-    """fairseq's flags for the subword model; "" where it has none."""
-    if converted.text.byte_level:
-        files = f"--gpt2-encoder-json {place}/encoder.json --gpt2-vocab-bpe {place}/vocab.bpe"
-        return f"--bpe gpt2 {files}"
-    models = [name for name in converted.text.files if name.endswith((".spm", ".model"))]
-    return f"--bpe sentencepiece --sentencepiece-model {place}/{models[0]}" if models else ""
-
-
-def _command(converted: Loader, place: str, pair: Sequence[str | None], split: str) -> str:
+def _in_fairseq(converted: Loader, place: str, pair: Sequence[str | None]) -> str:
     """fairseq-interactive with this project's task."""
-    package = os.path.dirname(os.path.abspath(fairseq_specdec.__file__))
-    plugin = os.path.basename(package)  # --user-dir, as it is found from here
-    plugin = plugin if os.path.realpath(plugin) == os.path.realpath(package) else package
-    settings, generation = task_settings(converted, pair), converted.generation
+    text, settings = converted.text, task_settings(converted, pair)
+    models = [name for name in text.files if name.endswith((".spm", ".model"))]
+    split = f"--bpe sentencepiece --sentencepiece-model {place}/{models[0]}" if models else ""
+    if text.byte_level:
+        files = f"--gpt2-encoder-json {place}/encoder.json --gpt2-vocab-bpe {place}/vocab.bpe"
+        split = f"--bpe gpt2 {files}"
     if "lang_pairs" in settings:
         settings["langs"] = None  # the dictionary holds all of them
     task = OwnTask({"args": Namespace(**settings)}).flags(ours=True)
-    flags = generation.flags
-    ngrams = flags["no_repeat_ngram_size"]
+    flags = {"beam": converted.generation.beam, "max_len_a": 0, **converted.generation.flags}
+    package = os.path.dirname(os.path.abspath(fairseq_specdec.__file__))
     words = [
-        f"fairseq-interactive {place} --path {place}/verifier.pt --user-dir {shlex.quote(plugin)}",
+        f"fairseq-interactive {place} --path {place}/verifier.pt --user-dir {shlex.quote(package)}",
         f"{task} --source-lang {pair[0]} --target-lang {pair[1]}",
         split,
-        f"--beam {generation.beam} --lenpen {flags['lenpen']:g}",
-        f"--max-len-a 0 --max-len-b {flags['max_len_b']} --min-len {flags['min_len']}",
-        f"--no-repeat-ngram-size {ngrams}" if ngrams else "",
+        " ".join(f"{flag_of(name)} {value}" for name, value in flags.items()),
     ]
-    return " \\\n      ".join(filter(None, words))
+    read = "plain text" if split else "sentences as their pieces"
+    return (
+        f"With fairseq's commands ({read}, one a line, from standard input; --task {text.task} is "
+        "fairseq's own decoding):\n  " + " \\\n      ".join(filter(None, words))
+    )

@@ -13,7 +13,6 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.described import DESCRIPTION, VERIFIER, nearest
 from fairseq_specdec.io.atomic import replacing, write_json, write_text
 
-from ..drafter import made_from
 from .commands import commands, task_settings
 from .families import LOADERS
 from .folder import ModelFolder
@@ -27,8 +26,7 @@ def load(path: str) -> Loader:
     """Read a model folder of transformers. Raises UsageError: the folder, or a part of its model,
     is of a kind that is not known; by name."""
     folder = ModelFolder(path)
-    config = folder.json("config.json")
-    kind = config.get("model_type")
+    kind = folder.json("config.json").get("model_type")
     if kind not in LOADERS:
         remedy = f"there are loaders for {', '.join(sorted(LOADERS))}"
         raise UsageError(f"{path}/config.json", f"model_type is {kind!r}", remedy)
@@ -53,8 +51,6 @@ def convert(path: str, out: str, source: str | None, target: str | None, force: 
     names = _write_dictionaries(words, languages, out, pair)
     for there, here in converted.text.files.items():
         shutil.copyfile(folder.file(here), os.path.join(out, there))
-    for name, content in converted.text.made.items():
-        write_text(os.path.join(out, name), content)
     _write_checkpoint(converted, os.path.join(out, VERIFIER), pair)
     cleans = folder.json("tokenizer_config.json").get("clean_up_tokenization_spaces")
     description = {"dictionaries": names, "pair": list(pair), "clean_up": bool(cleans)}
@@ -76,16 +72,15 @@ def _pair(folder: ModelFolder, source: str | None, target: str | None) -> Pair:
 
 def words_of(converted: Loader, side: int) -> list[str]:
     """The dictionary of one side, by fairseq's index."""
-    vocabulary, text = converted.vocabularies[side], converted.text
-    languages = {token: code for code, token in vocabulary.languages.items()}
+    vocabulary, languages = converted.vocabularies[side], converted.language_words
     words = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
     for i in converted.orders[side][4:]:
         token = vocabulary.tokens.get(i)
         if token is None:
             each = f"madeupword{i}"
         elif token in languages:
-            each = text.language_token.format(languages[token])
-        elif text.byte_level:
+            each = languages[token]
+        elif converted.text.byte_level:
             each = token if token in vocabulary.special else str(i)
         else:
             each = word(token, i)
@@ -119,15 +114,13 @@ def _write_checkpoint(converted: Loader, path: str, pair: Pair) -> None:
     weights = {name: tensor.contiguous() for name, tensor in converted.out.items()}
     with replacing(path, "wb") as stream:
         torch.save({**UNTRAINED, "args": None, "cfg": settings, "model": weights}, stream)
-    made_from(path)  # is logged
 
 
 def _description(converted: Loader, target_words: list[str]) -> dict[str, Any]:
     """What ``hub.described`` reads, but for the names of a pair."""
     text, vocabularies, orders = converted.text, converted.vocabularies, converted.orders
     kind, first, codes = text.kind, converted.generation.forced_first, vocabularies[0].languages
-    languages = {code: text.language_token.format(code) for code in codes}
-    words = {token: languages[code] for code, token in codes.items()}
+    words = converted.language_words
     if kind == "tokenizers" and orders[0] != list(range(len(orders[0]))):
         kind = "gpt2" if text.byte_level else "sentencepiece"
     renamed = [
@@ -137,7 +130,7 @@ def _description(converted: Loader, target_words: list[str]) -> dict[str, Any]:
         "format": 1,
         "family": converted.config.values["model_type"],
         "kind": kind,
-        "languages": languages,
+        "languages": {code: words[token] for code, token in codes.items()},
         "source": text.source,
         "start": text.start,
         "first": None if first is None else target_words[orders[1].index(first)],

@@ -1,14 +1,12 @@
 """One loader for each family of transformers, by config.json's ``model_type``."""
 
-import json
-
 import torch
 from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
 from .loader import PAD, Loader, Text
-from .vocabulary import ANY_CODE, Vocabulary, assemble, read_ids, read_pieces, read_tokenizer
+from .vocabulary import Vocabulary, assemble, read_ids, read_pieces, read_tokenizer
 
 USUAL = ("<s>", "<pad>", "</s>", "<unk>")
 PIECES = "sentencepiece.bpe.model"
@@ -22,21 +20,15 @@ class BartLoader(Loader):
     """BART: ``BartForConditionalGeneration`` with GPT-2's byte-level BPE."""
 
     def read_text(self) -> Read:
-        kind, files, made = "gpt2", {"encoder.json": "vocab.json", "vocab.bpe": "merges.txt"}, {}
-        ids = read_tokenizer(self.folder)
-        if ids and not self.folder.has("vocab.json"):  # as fairseq's own BPE reads it
-            merges = self.folder.json("tokenizer.json")["model"].get("merges") or []
-            lines = [each if isinstance(each, str) else " ".join(map(str, each)) for each in merges]
-            encoder = json.dumps({token: i for i, token in ids.items()})
-            vocab = "\n".join(["#version: 0.2", *lines, ""])
-            files, made = {}, {"encoder.json": encoder, "vocab.bpe": vocab}
-        else:
+        files, ids = {}, read_tokenizer(self.folder)
+        kind = "tokenizers" if ids else "gpt2"
+        if self.folder.has("vocab.json") or not ids:  # as fairseq's own BPE reads it
             ids = read_ids(self.folder, "vocab.json")
-            self.folder.file("merges.txt")
-        if self.folder.has("tokenizer.json"):
-            kind, files["tokenizer.json"] = "tokenizers", "tokenizer.json"
+            files = {"encoder.json": "vocab.json", "vocab.bpe": "merges.txt"}
+        if kind == "tokenizers":
+            files["tokenizer.json"] = "tokenizer.json"
         vocabulary = assemble(self.folder, ids, (*USUAL, "<mask>"))
-        text = Text(kind, files, ["<s>", "{text}", "</s>"], "</s>", "translation", made=made)
+        text = Text(kind, files, ["<s>", "{text}", "</s>"], "</s>", "translation")
         return text, (vocabulary, vocabulary)
 
 
@@ -61,7 +53,7 @@ class MarianLoader(Loader):
         if self.folder.json("tokenizer_config.json").get("separate_vocabs"):
             target = assemble(self.folder, read_ids(self.folder, "target_vocab.json"), usual)
         files = {name: name for name in ("source.spm", "target.spm")}
-        for name in files:
+        for name in files:  # they are sound
             read_pieces(self.folder, name)
         text = Text("sentencepiece", files, ["{text}", "</s>"], "</s>", "translation")
         return text, (source, target)
@@ -86,30 +78,27 @@ class _Multilingual(Loader):
 
     pre_norm = True
 
-    def tokenizer_class(self) -> str:
-        """transformers' class for the folder's tokenizer; "" where no file says."""
-        named = self.folder.json("tokenizer_config.json").get("tokenizer_class")
-        return str(named or self.config.values.get("tokenizer_class") or "")
-
-    def pieces(self) -> tuple[str, dict[str, str], Vocabulary]:
-        """``kind`` and ``files`` of a ``Text``; fairseq's four symbols, the pieces but for their
-        first three, and the languages."""
-        folder, after = self.folder, None
-        base = {} if folder.has(PIECES) else read_tokenizer(folder)
-        if not base:
+    def read_text(self) -> Read:
+        folder, usual, after = self.folder, (*USUAL, "<mask>"), None
+        files = {name: name for name in (PIECES, "tokenizer.json") if folder.has(name)}
+        if folder.has("vocab.json"):  # M2M-100
+            base, usual, files = read_ids(folder, "vocab.json"), USUAL, {PIECES: PIECES}
+        elif folder.has(PIECES) or not (base := read_tokenizer(folder)):
+            # fairseq's four symbols, and the pieces but for their first three
             pieces = read_pieces(folder, PIECES)
             base, after = dict(enumerate([*USUAL, *pieces[3:]])), len(pieces) + 1
-        there = [name for name in (PIECES, "tokenizer.json") if folder.has(name)]
-        kind = "tokenizers" if "tokenizer.json" in there else "sentencepiece"
-        vocabulary = assemble(folder, base, (*USUAL, "<mask>"), after, ANY_CODE)
-        return kind, {name: name for name in there}, vocabulary
-
-    def read(self, text: Text, vocabulary: Vocabulary) -> Read:
+        vocabulary = assemble(folder, base, usual, after, multilingual=True)
         if not vocabulary.languages:
             remedy = "copy tokenizer.json, special_tokens_map.json and tokenizer_config.json too"
             problem = "none of its files names the model's languages"
-            raise UsageError(self.folder.path, problem, remedy)
-        return text, (vocabulary, vocabulary)
+            raise UsageError(folder.path, problem, remedy)
+        kind = "tokenizers" if "tokenizer.json" in files else "sentencepiece"
+        return self.text_of(kind, files), (vocabulary, vocabulary)
+
+    def text_of(self, kind: str, files: dict[str, str]) -> Text:
+        """How text is read by a subword model."""
+        source = ["{lang}", "{text}", "</s>"]
+        return Text(kind, files, source, "</s>", SEVERAL, task_settings=BOTH_SIDES)
 
 
 class MBartLoader(_Multilingual):
@@ -117,16 +106,13 @@ class MBartLoader(_Multilingual):
     forces the target language; the former starts with the target language, and its source ends with
     its own."""
 
-    def read_text(self) -> Read:
-        kind, files, vocabulary = self.pieces()
-        generation = self.generation
-        if self.tokenizer_class().startswith("MBart50") or generation.start == generation.eos:
-            source = ["{lang}", "{text}", "</s>"]
-            text = Text(kind, files, source, "</s>", SEVERAL, task_settings=BOTH_SIDES)
-        else:
-            source, task = ["{text}", "</s>", "{lang}"], "translation_from_pretrained_bart"
-            text = Text(kind, files, source, "{lang}", task, "[{}]")
-        return self.read(text, vocabulary)
+    def text_of(self, kind: str, files: dict[str, str]) -> Text:
+        named = self.folder.json("tokenizer_config.json").get("tokenizer_class")
+        named = named or self.config.values.get("tokenizer_class")
+        if str(named).startswith("MBart50") or self.generation.start == self.generation.eos:
+            return super().text_of(kind, files)
+        task = "translation_from_pretrained_bart"
+        return Text(kind, files, ["{text}", "</s>", "{lang}"], "{lang}", task, "[{}]")
 
 
 class M2M100Loader(_Multilingual):
@@ -136,19 +122,11 @@ class M2M100Loader(_Multilingual):
     learned_positions = False
     normed_embeddings = False
 
-    def read_text(self) -> Read:
-        source = ["{lang}", "{text}", "</s>"]
-        if self.tokenizer_class().startswith("Nllb") or not self.folder.has("vocab.json"):
-            kind, files, vocabulary = self.pieces()
-            if self.folder.json("tokenizer_config.json").get("legacy_behaviour"):
-                source = ["{text}", "</s>", "{lang}"]
-        else:
-            ids = read_ids(self.folder, "vocab.json")
-            vocabulary = assemble(self.folder, ids, USUAL, codes=ANY_CODE)
-            self.folder.file(PIECES)
-            kind, files = "sentencepiece", {PIECES: PIECES}
-        text = Text(kind, files, source, "</s>", SEVERAL, task_settings=BOTH_SIDES)
-        return self.read(text, vocabulary)
+    def text_of(self, kind: str, files: dict[str, str]) -> Text:
+        if self.folder.json("tokenizer_config.json").get("legacy_behaviour"):
+            problem = "legacy_behaviour is true: sources would end with their language"
+            raise UsageError(f"{self.folder.path}/tokenizer_config.json", problem, "make it false")
+        return super().text_of(kind, files)
 
 
 LOADERS: dict[str, type[Loader]] = {

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairseq_specdec.checkpoints.reading import load_pickle
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.hub.converted_text import needed
 from fairseq_specdec.io.contents import check_content
 
 # As transformers looks for them.
@@ -86,10 +87,11 @@ class ModelFolder:
     def weights(self) -> dict[str, Tensor]:
         """The tensors by their names: of safetensors or pickles, whole or in several files."""
         weights: dict[str, Tensor] = {}
-        for name in self._weight_files():
-            path = self.file(name)
-            read = _safetensors if name.endswith(".safetensors") else _pickled
-            weights.update(read(path))
+        for path in map(self.file, self._weight_files()):
+            read: Any = _safetensors(path) if path.endswith(".safetensors") else load_pickle(path)
+            if not isinstance(read, dict) or not all(isinstance(v, Tensor) for v in read.values()):
+                raise UsageError(path, "holds something else than weights by their names")
+            weights.update(read)
         for name, tensor in weights.items():
             if tensor.dtype not in FLOATS:
                 problem = f"{name} is of {tensor.dtype}"
@@ -109,25 +111,13 @@ class ModelFolder:
         raise UsageError(self.path, f"no weights in it ({', '.join(WEIGHTS)}, whole or in parts)")
 
 
-def _safetensors(path: str) -> dict[str, Tensor]:
+def _safetensors(path: str) -> Any:
+    load_file = needed("safetensors.torch", path).load_file
     try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError as error:
-        remedy = "pip install 'fairseq-specdec[hf]'"
-        raise UsageError(path, "reading it needs safetensors", remedy) from error
-    try:
-        return dict(load_file(path))
-    except (SafetensorError, RuntimeError, ValueError, LookupError, OverflowError) as error:
+        return load_file(path)
+    except Exception as error:  # safetensors has its own, and lets torch's pass
         problem = f"is damaged ({str(error)[:200]})"
         raise UsageError(path, problem, "copy it again") from error
-
-
-def _pickled(path: str) -> dict[str, Tensor]:
-    state: Any = load_pickle(path)
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise UsageError(path, "holds something else than weights by their names")
-    return dict(state)
 
 
 class Settings:

@@ -38,17 +38,11 @@ class Text(NamedTuple):
     task: str  # of fairseq
     language_token: str = "__{}__"  # of ``--source-lang``, as the family's task of fairseq names it
     task_settings: Mapping[str, Any] = {}  # of it, beside the languages
-    made: Mapping[str, str] = {}  # files that OUT gets beside those of the folder: their content
-
-    @property
-    def of_fairseq(self) -> bool:
-        """Whether a task of fairseq makes such sources."""
-        return self.source != ["{text}", "</s>", "{lang}"] or self.start == "{lang}"
 
     @property
     def byte_level(self) -> bool:
         """Whether fairseq's own byte-level BPE reads it."""
-        return "vocab.bpe" in self.files or "vocab.bpe" in self.made
+        return "vocab.bpe" in self.files
 
 
 class Loader:
@@ -87,6 +81,8 @@ class Loader:
         self.generation = read_generation(folder, self.config)
         self.sizes = self.vocabulary_sizes()
         self.text, self.vocabularies = self.read_text()
+        for name in self.text.files.values():
+            folder.file(name)
         self.orders = self._order(0), self._order(1)
         self.model = self.architecture()
         self._embeddings()
@@ -96,6 +92,12 @@ class Loader:
             self._start()
         self.config.refuse_rest()
         self._rest()
+
+    @property
+    def language_words(self) -> dict[str, str]:
+        """Tokens of languages to the words that they are in fairseq's dictionary."""
+        languages, form = self.vocabularies[0].languages, self.text.language_token
+        return {token: form.format(code) for code, token in languages.items()}
 
     def read_text(self) -> tuple[Text, tuple[Vocabulary, Vocabulary]]:
         """How text is read, and the vocabularies of source and target."""
@@ -146,57 +148,48 @@ class Loader:
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """A tensor of the folder, which is read by this."""
         tensor = self.weights.pop(name, None)
-        said = f"lacks the weight {name}, which config.json asks for"
-        if tensor is not None and list(tensor.shape) != list(shape):
-            said = f"{name} has shape {list(tensor.shape)}, config.json says {list(shape)}"
-        elif tensor is not None:
-            return tensor
-        raise UsageError(self.folder.path, said)
+        if tensor is None:
+            problem = f"lacks the weight {name}, which config.json asks for"
+            raise UsageError(self.folder.path, problem)
+        if list(tensor.shape) != list(shape):
+            problem = f"{name} has shape {list(tensor.shape)}, config.json says {list(shape)}"
+            raise UsageError(self.folder.path, problem)
+        return tensor
 
     def _embeddings(self) -> None:
         """The three tables of words, one tensor where they are one."""
-        model, orders = self.model, self.orders
+        model, width = self.model, self.model["encoder_embed_dim"]
         tied = self.config.take("tie_word_embeddings", True, bool)
-        width = model["encoder_embed_dim"]
-        source, target = self._tables(width)
-        product = target if tied else self.take("lm_head.weight", [self.sizes[1], width])
-        self.weights.pop("lm_head.weight", None)
-        placed: dict[tuple[int, int], Tensor] = {}
-        for name, table, side in (
-            ("encoder.embed_tokens", source, 0),
-            ("decoder.embed_tokens", target, 1),
-            ("decoder.output_projection", product, 1),
-        ):
-            key = (table.data_ptr(), side if orders[0] != orders[1] else 0)
+        shared, tables = "model.shared.weight", []
+        common = self.weights.pop(shared, None)
+        for side, size in zip(("encoder", "decoder"), self.sizes):
+            name = f"model.{side}.embed_tokens.weight"
+            if common is not None and not torch.equal(self.weights.get(name, common), common):
+                problem = f"{name} differs from {shared}, which transformers ties"
+                raise UsageError(self.folder.path, problem)
+            if common is not None:  # one tensor, though the file may hold it several times
+                self.weights[name] = common
+            tables.append(self.take(name, [size, width]))
+        if tied:
+            self.weights.pop("lm_head.weight", None)
+        tables.append(tables[1] if tied else self.take("lm_head.weight", [self.sizes[1], width]))
+        names = ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
+        placed: dict[tuple[int, ...], Tensor] = {}
+        for name, table, order in zip(names, tables, (*self.orders, self.orders[1])):
+            key = (table.data_ptr(), *order)
             if key not in placed:
-                placed[key] = by_order(table, orders[side])
+                placed[key] = by_order(table, order)
             self.out[f"{name}.weight"] = placed[key]
         first, second, third = self.out.values()
         model["share_decoder_input_output_embed"] = third is second
         model["share_all_embeddings"] = third is second is first
 
-    def _tables(self, width: int) -> list[Tensor]:
-        """Of source and target: their own, which must be the shared one where there is one."""
-        shared, tables = "model.shared.weight", []
-        common = self.weights.pop(shared, None)
-        for side, size in zip(("encoder", "decoder"), self.sizes):
-            name = f"model.{side}.embed_tokens.weight"
-            own = self.weights.get(name)
-            if own is not None and common is not None and not torch.equal(own, common):
-                problem = f"{name} differs from {shared}, which transformers ties"
-                raise UsageError(self.folder.path, problem)
-            if common is not None:
-                self.weights[name] = common
-            tables.append(self.take(name, [size, width]))
-        return tables
-
     def _positions(self) -> None:
         """Tables of positions; fairseq's begin after the index of padding."""
-        for side in ("encoder", "decoder"):
-            name = f"{side}.embed_positions.weight"
+        for name in ("encoder.embed_positions.weight", "decoder.embed_positions.weight"):
             if self.learned_positions:
                 self.out[name] = self.position_table(f"model.{name}")
-            else:
+            else:  # of former versions of transformers
                 self.weights.pop(f"model.{name}", None)
                 self.weights.pop(f"model.{name}s", None)
 
@@ -207,16 +200,9 @@ class Loader:
 
     def _output_bias(self) -> str:
         """Add the bias of the output where there is one; returns ``--arch``."""
-        name, size = "final_logits_bias", self.sizes[1]
+        name, size, order = "final_logits_bias", self.sizes[1], torch.tensor(self.orders[1])
         bias = self.take(name, [1, size])[0] if name in self.weights else torch.zeros(size)
-        bias = bias.float().clone()
-        for i in self.generation.suppressed:
-            if not 0 <= i < size:
-                raise UsageError(self.folder.path, f"suppresses the token {i}, and has {size}")
-            bias[i] = NEVER
-        index = torch.tensor(self.orders[1])
-        placed = bias[index.clamp(min=0)]
-        placed[index < 0] = NEVER
+        placed = bias.float()[order.clamp(min=0)].masked_fill(order < 0, NEVER)
         if not placed.any() and self.plain_output:
             return "transformer"
         self.out["decoder.output_projection.bias"] = placed
@@ -262,7 +248,4 @@ def by_order(table: Tensor, order: list[int]) -> Tensor:
     """[V', C], the rows of a table [V, C] by an order of V' ids; padding's where it is -1."""
     if order == list(range(table.size(0))):
         return table
-    index = torch.tensor(order)
-    rows = table[index.clamp(min=0)]
-    rows[index < 0] = table[order[PAD]]
-    return rows
+    return table[torch.tensor([order[PAD] if i < 0 else i for i in order])]

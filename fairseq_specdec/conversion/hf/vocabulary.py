@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from re import Pattern
 from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
@@ -10,10 +9,8 @@ from fairseq_specdec.hub.converted_text import open_sentencepiece
 
 from .folder import ModelFolder
 
-# A language's token, as NLLB-200, mBART and M2M-100 write it.
-CODE = re.compile(r"__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2})")
-# Of models whose other special tokens are control tokens, as <mask>: one that was added, as gsw-CH.
-ANY_CODE = re.compile(r"__([^\s/,]+)__|([^\s/,<\[]+)")
+# A language's token, of models whose other special tokens are control tokens, as <mask>.
+CODE = re.compile(r"__([^\s/,]+)__|([^\s/,<\[]+)")
 
 
 class Vocabulary(NamedTuple):
@@ -58,19 +55,15 @@ def read_pieces(folder: ModelFolder, name: str) -> list[str]:
 
 def added_tokens(folder: ModelFolder) -> dict[int, dict[str, Any]]:
     """Tokens that were added to a tokenizer, by id: ``content``, ``lstrip``, ``special``."""
-    added: dict[int, dict[str, Any]] = {
-        i: {"content": token} for token, i in folder.json("added_tokens.json").items()
-    }
-    for each in folder.json("tokenizer.json").get("added_tokens") or []:
-        added[each.get("id")] = each
+    pairs = [(i, {"content": token}) for token, i in folder.json("added_tokens.json").items()]
+    pairs += [(t.get("id"), t) for t in folder.json("tokenizer.json").get("added_tokens") or []]
     decoder = folder.json("tokenizer_config.json").get("added_tokens_decoder") or {}
-    for number, each in decoder.items():
-        added[int(number) if str(number).isdigit() else -1] = each
-    for i, each in added.items():
+    pairs += [(int(i) if i.isdigit() else -1, token) for i, token in decoder.items()]
+    for i, each in pairs:
         sound = isinstance(each, dict) and isinstance(each.get("content"), str)
         if type(i) is not int or i < 0 or not sound:
             raise UsageError(folder.path, f"its tokenizer adds a token of id {i!r}: {each!r}")
-    return added
+    return dict(pairs)
 
 
 def named_specials(folder: ModelFolder) -> dict[str, bool]:
@@ -93,7 +86,7 @@ def assemble(
     base: dict[int, str],
     usual: Iterable[str],
     after: int | None = None,
-    codes: Pattern[str] = CODE,
+    multilingual: bool = False,
 ) -> Vocabulary:
     """The vocabulary of a tokenizer.
 
@@ -102,7 +95,7 @@ def assemble(
         usual: special tokens of the family.
         after: first id of the languages that the folder names without ids; None for the one after
             ``base``.
-        codes: special tokens that are languages.
+        multilingual: special tokens that are no control tokens are languages.
     """
     tokens, special = dict(base), {**dict.fromkeys(usual, False), **named_specials(folder)}
     for i, each in added_tokens(folder).items():
@@ -111,19 +104,18 @@ def assemble(
             raise UsageError(folder.path, f"the id {i} is {tokens[i]!r} and {content!r}")
         if each.get("special", True) or content in special:
             special[content] = bool(each.get("lstrip"))
-    known = set(tokens.values())
-    end = max(base) + 1 if after is None else after
-    for content in [token for token in special if token not in known and codes.fullmatch(token)]:
+    matches = {token: CODE.fullmatch(token) for token in special if multilingual}
+    codes = {token: m[1] or m[2] for token, m in matches.items() if m is not None}
+    end, known = max(base) + 1 if after is None else after, set(tokens.values())
+    for content in [token for token in codes if token not in known]:
         while end in tokens:
             end += 1
         tokens[end] = content
-    known = set(tokens.values())
+        known.add(content)
     special = {token: strips for token, strips in special.items() if token in known}
     if "<mask>" in usual and "<mask>" in special:
         special["<mask>"] = True  # transformers' tokenizers say so, not the files
-    matches = [(codes.fullmatch(token), token) for token in special]
-    languages = {next(filter(None, m.groups())): token for m, token in matches if m is not None}
-    return Vocabulary(tokens, special, languages)
+    return Vocabulary(tokens, special, {code: token for token, code in codes.items()})
 
 
 def word(token: str, i: int) -> str:

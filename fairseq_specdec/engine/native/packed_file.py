@@ -1,6 +1,5 @@
 """Packed weights in a checkpoint, as ``specdec-convert pack`` stores them (docs/packed.md)."""
 
-import hashlib
 from typing import Any
 
 import torch
@@ -42,7 +41,7 @@ def packed(model: nn.Module, library: Library, number_format: str) -> dict[str, 
             if each is not None:
                 matrices.append(_entry(each, modules, rows, sound))
     header = {"version": VERSION, "variant": library.variant, "number_format": number_format}
-    return {**header, "matrices": matrices, "digest": digest(matrices)}
+    return {**header, "matrices": matrices}
 
 
 def _entry(
@@ -52,17 +51,6 @@ def _entry(
     where = {"modules": modules, "rows": rows, "columns": product.width, "finite": finite}
     facts = {"exact": product.exact, "biased": product.bias is not None}
     return {**known, **where, **facts, "parts": product.parts}
-
-
-def digest(matrices: list[dict[str, Any]]) -> str:
-    """Of the packed numbers, part by part."""
-    total = hashlib.sha256()
-    for each in matrices:
-        for name in PARTS:
-            part = each["parts"].get(name)
-            if part is not None:
-                total.update(part.numpy())
-    return total.hexdigest()
 
 
 def _require(right: bool, what: str) -> None:
