@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -17,7 +18,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def shown(value: object) -> str:
     """A value of a request in an error: short, and in ASCII."""
-    return ascii(value)[:40]
+    text = value if isinstance(value, str) else reprlib.repr(value)
+    return (ascii(text) if text is value else text.encode("ascii", "backslashreplace").decode())[:40]
 
 
 async def fields_of(request: Request) -> dict[str, Any]:
