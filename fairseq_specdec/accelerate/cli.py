@@ -21,7 +21,7 @@ from fairseq_specdec.errors import UsageError
 from ..commands.own import again, brief, command_parser, load_plugin, log_to_stderr, reporting
 from ..data.cluster import add_cluster_flags, check_cluster
 from ..data.merge import losses
-from ..hub.command_line import add_model
+from ..hub.cli import add_model
 from ..io.file_locks import alone
 from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages, numbers
 from . import measuring, report, steps

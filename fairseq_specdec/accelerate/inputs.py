@@ -21,9 +21,8 @@ from ..data.folder import data_named, splits
 from ..decoding.builder import check_verifier
 from ..families.own_flags import task_of
 from ..families.subwords import marked
-from ..hub.command_line import model_named, verifier_of
-from ..hub.converted_text import codec_of
-from ..hub.described import Described, describe
+from ..hub.cli import model_named, verifier_of
+from ..hub.converted import Described, codec_of, describe
 from ..hub.loading import find
 from ..io.atomic import replacing
 from ..training.initialisation import load_verifier

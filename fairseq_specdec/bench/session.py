@@ -25,13 +25,10 @@ from ..commands.words import words_of
 from ..families.languages import check_direction, check_languages
 from ..families.own_flags import task_of as flags_of_task
 from ..families.subwords import FLAGS
-from ..hub.cli import lines_of
-from ..hub.command_line import model_named
-from ..hub.converted_text import codec_of
-from ..hub.described import describe, is_converted
-from ..hub.loading import DEMOS, Loaded, Place, find, task_of
-from ..hub.subwords import choose_codec
-from ..hub.text import TextCodec
+from ..hub.cli import lines_of, model_named
+from ..hub.converted import codec_of, describe, is_converted
+from ..hub.loading import Loaded, find, task_of
+from ..hub.text import TextCodec, choose_codec
 from ..io.atomic import check_new_file
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, add_flag, flag_of, numbers
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans, with_greedy
@@ -204,11 +201,9 @@ def _sources(args: argparse.Namespace) -> list[str]:
     else:
         with weights_mapped():
             state = read_state("--path", paths[0])
-        spoken = DEMOS.get(os.path.basename(os.path.normpath(args.data)), {})
         loaded = Loaded(task_of(paths[0], state, args.data, asked), [], state.get("cfg"))
         names, file = (args.tokenizer or "auto", args.bpe or "auto"), FLAGS.get(str(args.bpe), "")
-        place = Place(paths, None, args.data, spoken)
-        codec = choose_codec(loaded, place, *names, getattr(args, file, None))
+        codec = choose_codec(loaded, paths, *names, getattr(args, file, None))
     with lines_of([] if args.text == "-" else [args.text]) as lines:
         texts = [prepared for prepared in map(codec.prepared, lines) if prepared]
     if not texts:

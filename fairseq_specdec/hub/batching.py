@@ -17,21 +17,13 @@ _CODE = re.compile(r"\s*>>[^\s<>]+<<\s*")
 
 
 class Parts(NamedTuple):
-    """A text as it is decoded.
+    """A text as it is decoded."""
 
-    Attributes:
-        copied: what is before each sentence, and after the last.
-        sentences: what is decoded; the text itself where it is decoded as one.
-        rows: their token ids; [] for one without a visible character.
-        error: why nothing is decoded, or None.
-        prefix: token ids that the first sentence's output begins with.
-    """
-
-    copied: list[str]
-    sentences: list[str]
-    rows: list[list[int]]
-    error: str | None = None
-    prefix: Sequence[int] = ()
+    copied: list[str]  # what is before each sentence, and after the last
+    sentences: list[str]  # what is decoded; the text itself where it is decoded as one
+    rows: list[list[int]]  # their token ids; [] for one without a visible character
+    error: str | None = None  # why nothing is decoded
+    prefix: Sequence[int] = ()  # token ids that the first sentence's output begins with
 
 
 def check(name: str, value: object, *allowed: object) -> None:
@@ -52,13 +44,8 @@ def listed(texts: str | Iterable[str]) -> list[str]:
 def read(
     codec: TextCodec, texts: list[str], limit: int, too_long: str, split: Split, on_error: str
 ) -> list[Parts]:
-    """The sentences of each text.
-
-    Args:
-        limit: most tokens of a sentence, </s> included.
-        too_long: ``refuse`` or ``truncate`` longer ones.
-        split, on_error: as in ``Calls.translate``.
-    """
+    """The sentences of each text, of at most ``limit`` tokens, </s> included. ``too_long``:
+    ``refuse`` or ``truncate`` longer ones. ``split``, ``on_error``: as of ``translate``."""
     found = []
     for i, text in enumerate(texts):
         parts = _parts(codec, text, limit, split)
@@ -114,16 +101,9 @@ def forced(codec: TextCodec, prefix: Prefix, texts: int) -> list[list[int]]:
 
 
 def by_length(lengths: Sequence[int], batch_size: int, max_tokens: int) -> list[list[int]]:
-    """Batches of similar length, longest first, so that memory fails early if it must.
-
-    Args:
-        lengths: tokens of each sentence; those of 0 are in no batch.
-        batch_size: most sentences of a batch.
-        max_tokens: most tokens of a batch, padding included; a longer sentence goes alone.
-
-    Returns:
-        Indices of the sentences of each batch.
-    """
+    """The sentences of each batch, of similar length, longest first, so that memory fails early if
+    it must. ``lengths``: tokens of each sentence; those of 0 are in no batch. ``max_tokens``: of a
+    batch, padding included; a longer sentence goes alone."""
     batches: list[list[int]] = []
     for i in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i]):
         last = batches[-1] if batches else []

@@ -1,11 +1,15 @@
-"""One choice of decoding flags on the verifier of a translator, and the choices of single calls."""
+"""Decoding with one choice of flags on the verifier of a translator, the choices of single calls,
+and threads."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import queue
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from fairseq.data import Dictionary, data_utils
@@ -18,7 +22,8 @@ from fairseq_specdec.engine.backend import Once
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_pair
 from fairseq_specdec.io.flag_values import flag_of
-from fairseq_specdec.io.forks import Lock
+from fairseq_specdec.io.forks import RENEWED, Lock
+from fairseq_specdec.io.provenance import cores
 from fairseq_specdec.trace.record import Trace
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
@@ -34,8 +39,9 @@ SETTLED = frozenset({
 # Choices of flags that are kept ready, besides the translator's own.
 KEPT = 8
 
-Prefixes = Sequence[Sequence[int]]
-"""Token ids that the output of each text of a batch begins with; () for none."""
+T = TypeVar("T")
+Rows = Sequence[Sequence[int]]
+"""Token ids of each text of a batch, of its source or of what its output begins with."""
 Sample = dict[str, Any]
 """A batch as fairseq's datasets collate it."""
 Growing = Generator[tuple[TracedIteration | None, str], None, None]
@@ -54,55 +60,49 @@ class SharedStats(DecodingStats):
             super().add(other)
 
 
-@dataclasses.dataclass(frozen=True)
-class Decoding:
+class Decoding(NamedTuple):
     """A generator, with what it needs from texts to ``Translation``."""
 
     loaded: Loaded
     codec: TextCodec
     generator: Any  # a ``SpeculativeGenerator``
-    settings: Flags  # the flags that matter to it
+    trace_builder: TraceBuilder  # with the flags that matter to the generator
     nbest: int
     batch_size: int
     turn: Callable[[], AbstractContextManager[None]]  # the state in which a batch is decoded
 
-    @property
-    def trace_builder(self) -> TraceBuilder:
-        """Makes traces of its hypotheses."""
-        words = self.loaded.dictionaries
-        return TraceBuilder(self.generator.strategy, self.settings, *words)
-
-    def given(self, rows: list[list[int]], prefixes: Prefixes = ()) -> tuple[Sample, Sample]:
+    def given(self, rows: Rows, prefixes: Rows = ()) -> tuple[Sample, Sample]:
         """fairseq's sample of these texts' token ids, padded on the side of the task, and what
         their outputs begin with."""
         task, device = self.loaded.task, self.loaded.device
-        words, left = task.source_dictionary, task.cfg.left_pad_source
-        tokens = data_utils.collate_tokens(
-            list(map(torch.tensor, rows)), words.pad(), words.eos(), left_pad=left
-        )
-        lengths = torch.tensor(list(map(len, rows)))
-        net_input = {"src_tokens": tokens.to(device), "src_lengths": lengths.to(device)}
+
+        def padded(rows: Rows, words: Dictionary, left: bool) -> Any:
+            tokens = [torch.tensor(row, dtype=torch.long) for row in rows]
+            return data_utils.collate_tokens(tokens, words.pad(), left_pad=left).to(device)
+
+        lengths = torch.tensor(list(map(len, rows))).to(device)
+        tokens = padded(rows, task.source_dictionary, task.cfg.left_pad_source)
+        sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
         first: Sample = {"bos_token": self.codec.start}
         language = [] if self.codec.first is None else [self.codec.first]
-        forced = [torch.tensor([*language, *each]).long() for each in prefixes or [[]] * len(rows)]
-        if any(map(len, forced)):
-            pad = task.target_dictionary.pad()
-            first["prefix_tokens"] = data_utils.collate_tokens(forced, pad).to(device)
-        return {"net_input": net_input, "batch_size": self.batch_size}, first
+        forced = [[*language, *each] for each in prefixes or [()] * len(rows)]
+        if any(forced):
+            first["prefix_tokens"] = padded(forced, task.target_dictionary, False)
+        return {**sample, "batch_size": self.batch_size}, first
 
     @contextlib.contextmanager
-    def batch(self, rows: list[list[int]], prefixes: Prefixes = ()) -> Iterator[Any]:
+    def batch(self, rows: Rows, prefixes: Rows = ()) -> Iterator[Any]:
         """A batch of these texts' token ids, ready to decode, none of them empty."""
         sample, first = self.given(rows, prefixes)
         with self.turn(), self.generator.batch(self.loaded.models, sample, **first) as opened:
             yield opened
 
-    def grow(self, row: list[int], prefixes: Prefixes = ()) -> Growing:
+    def grow(self, row: list[int], prefix: Sequence[int] = ()) -> Growing:
         """Decode one sentence, and yield each iteration with the text that it makes certain; at the
         end None with the rest."""
         tokens: list[int] = []
         growing = GrowingText(self.codec)
-        with self.batch([row], prefixes) as batch:
+        with self.batch([row], [prefix]) as batch:
             while batch.live:
                 batch.iterate()
                 iteration = batch.trace(0)[-1]
@@ -115,9 +115,9 @@ class Decoding:
     ) -> Translation:
         """The translation of a text. ``ranked``: its hypotheses, best first; [] of a text without a
         visible character."""
+        traces = self.trace_builder
         if not ranked:
-            settings = dict(self.settings)
-            empty = Trace(i, self.generator.strategy, settings, [], [], None, [], source, "")
+            empty = Trace(i, traces.strategy, dict(traces.settings), [], [], None, [], source, "")
             return Translation("", [], 0.0, 0, [], [], 0, empty if traced else None)
         found = []
         for hypothesis in ranked[: self.nbest]:
@@ -126,39 +126,32 @@ class Decoding:
             text, score = self.codec.join(tokens), float(hypothesis["score"])
             found.append(Alternative(text, tokens, score, scores))
         best, passes = found[0], ranked[0]["iterations"]
-        trace = None
-        if traced:
-            trace = self.trace_builder.sentence(i, row, ranked[0], source, best.text)
-        unknown = row.count(self.loaded.task.source_dictionary.unk())
         return Translation(
-            *best[:3], ranked[0]["steps"], passes.accepted, list(map(len, passes.drafts)), unknown,
-            trace, tuple(found[1:]), best.scores,
-        )  # fmt: skip
+            *best[:3],
+            iterations=ranked[0]["steps"],
+            accepted=passes.accepted,
+            drafted=list(map(len, passes.drafts)),
+            unknown=row.count(self.loaded.task.source_dictionary.unk()),
+            trace=traces.sentence(i, row, ranked[0], source, best.text) if traced else None,
+            alternatives=tuple(found[1:]),
+            scores=best.scores,
+        )
 
 
 @dataclasses.dataclass(eq=False)
 class Decodings:
-    """Makes a ``Decoding`` for each choice of flags, on one verifier in memory.
-
-    Attributes:
-        drafter: the drafter's checkpoint, for strategies that need one, or None.
-        strategy, flags: where a call does not choose.
-        batch_size: of every choice; None for what suits the strategy.
-        seed: of every batch. It is set for the whole process, so that batches take turns.
-        stats: what all of them decoded.
-        base: where a call does not choose.
-    """
+    """Makes a ``Decoding`` for each choice of flags, on one verifier in memory."""
 
     loaded: Loaded
     codec: TextCodec
-    drafter: str | None
-    strategy: str
+    drafter: str | None  # the checkpoint, for strategies that need one
+    strategy: str  # this and ``flags``: where a call does not choose
     flags: Flags
-    batch_size: int | None = None
-    seed: int | None = None
+    batch_size: int | None = None  # of every choice; None for what suits the strategy
+    seed: int | None = None  # of every batch; it is the whole process's, so that batches take turns
 
     def __post_init__(self) -> None:
-        self.stats = SharedStats()
+        self.stats = SharedStats()  # of all choices
         self._once = Once()
         self._lock, self._alone = Lock(), Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._made)
@@ -176,16 +169,17 @@ class Decodings:
             yield
 
     def _made(self, strategy: str, **flags: Any) -> Decoding:
+        words = self.loaded.dictionaries
         settings, args = split_flags(strategy, drafter_of(strategy, self.drafter), flags)
-        check_dictionaries(strategy, *self.loaded.dictionaries, settings)
+        check_dictionaries(strategy, *words, settings)
         generator = build_generator(
-            self.loaded.models, *self.loaded.dictionaries, args, settings, stats=self.stats,
-            load=self._load, free_unpacked=not settings.keep_weights,
-            overrides=Overrides(keep_trace=True, own_limits=True), once=self._once,
+            self.loaded.models, *words, args, settings, stats=self.stats, load=self._load,
+            free_unpacked=not settings.keep_weights, once=self._once,
+            overrides=Overrides(keep_trace=True, own_limits=True),
         )  # fmt: skip
         size = self.batch_size or (1 if generator.options.plans_once else 16)
-        facts = settings_of(settings, args, generator)
-        return Decoding(self.loaded, self.codec, generator, facts, args.nbest, size, self._turn)
+        traces = TraceBuilder(strategy, settings_of(settings, args, generator), *words)
+        return Decoding(self.loaded, self.codec, generator, traces, args.nbest, size, self._turn)
 
     @in_python()
     def of_call(self, strategy: str | None, flags: Flags) -> Decoding:
@@ -216,3 +210,54 @@ class Decodings:
 def drafter_of(strategy: str, drafter: str | None) -> str | None:
     """The drafter that a strategy uses; an unknown one has none."""
     return drafter if strategy in STRATEGIES and STRATEGIES[strategy].needs_drafter else None
+
+
+# ---- threads -------------------------------------------------------------------------------------
+
+
+class Threads:
+    """Threads that begin with the first work: one on a GPU, else as many as there is room for; a
+    forked process begins its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        count = 1 if device.type == "cuda" else max(1, cores() // torch.get_num_threads())
+        self._begin = functools.partial(
+            concurrent.futures.ThreadPoolExecutor, count, "specdec-async"
+        )
+        self.pool = self._begin()
+        RENEWED.add(self)
+
+    def renew(self) -> None:
+        """Leave the parent's threads. Those of OpenMP are missing too, and torch waits for them."""
+        self.pool = self._begin()
+        torch.set_num_threads(1)
+
+
+def in_background(items: Generator[T, None, None], name: str) -> Generator[T, None, None]:
+    """Yield the items, which a thread takes meanwhile. Closing this generator closes theirs at its
+    next item."""
+    feed: queue.SimpleQueue[tuple[T] | BaseException | None] = queue.SimpleQueue()  # None ends it
+    ended = threading.Event()
+
+    def run() -> None:
+        end = None
+        try:
+            with contextlib.closing(items):
+                for item in items:
+                    feed.put((item,))
+                    if ended.is_set():
+                        break
+        except BaseException as error:  # raised in the thread that waits
+            end = error
+        feed.put(end)
+
+    worker = threading.Thread(target=run, name=name)
+    worker.start()
+    try:
+        while isinstance(item := feed.get(), tuple):
+            yield item[0]
+        if item is not None:
+            raise item
+    finally:
+        ended.set()
+        worker.join()

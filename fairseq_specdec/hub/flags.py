@@ -10,7 +10,7 @@ from typing import Any
 
 from fairseq.dataclass.configs import GenerationConfig
 
-from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig, decoding_settings
+from fairseq_specdec.config import OWN_FIELDS, decoding_settings
 from fairseq_specdec.decoding.builder import check_settings
 from fairseq_specdec.errors import UsageError
 
@@ -21,13 +21,13 @@ GENERATION = (
     "max_len_a", "max_len_b", "min_len", "lenpen", "unkpen", "unnormalized", "temperature",
     "no_repeat_ngram_size", "sampling", "sampling_topk", "sampling_topp", "beam", "nbest",
 )  # fmt: skip
-OWN = [
-    each.name for each in OWN_FIELDS if each.name not in ("strategy", "drafter_path", "trace_path")
-]
-FIELDS: dict[str, Any] = {
-    **{name: GenerationConfig.__dataclass_fields__[name] for name in GENERATION},
-    **{name: SpecDecConfig.__dataclass_fields__[name] for name in OWN},
+OWN = {
+    each.name: each
+    for each in OWN_FIELDS
+    if each.name not in ("strategy", "drafter_path", "trace_path")
 }
+FIELDS = {**{name: GenerationConfig.__dataclass_fields__[name] for name in GENERATION}, **OWN}
+"""Every decoding flag, but ``--strategy``."""
 # What CTranslate2 calls them.
 ELSEWHERE = {
     "beam_size": "beam", "num_hypotheses": "nbest", "max_decoding_length": "max_len_b",

@@ -25,11 +25,8 @@ Paths = Path | Sequence[Path]
 Languages = tuple[str | None, str | None]
 """Source and target, as the dictionaries are named; None to look for them."""
 
-# Demo pairs, and the languages that their tokenizer speaks where the dictionaries' names are none.
-DEMOS: dict[str, dict[str, str]] = {
-    "demo_ende": {},
-    "demo_edit": {"source_lang": "en", "target_lang": "en"},
-}
+# Demo pairs, by their folders, and their languages where the dictionaries' names are none.
+DEMOS: dict[str, tuple[str, str] | None] = {"demo_ende": None, "demo_edit": ("en", "en")}
 # The verifier in a folder, by the names of this project and of fairseq-train.
 NAMES = ("verifier.pt", "checkpoint_best.pt", "checkpoint_last.pt")
 DTYPES = {name: NUMBER_FORMATS[name].dtype for name in COMPUTED}
@@ -41,30 +38,20 @@ class Place(NamedTuple):
     verifiers: list[str]  # checkpoints, an ensemble if several
     drafter: str | None  # the drafter's checkpoint, or None
     data: str | None  # folder of the dictionaries, or None where the checkpoint must say
-    spoken: dict[str, str]  # languages for the tokenizer, where they are known
 
 
 def find(verifier: Paths, drafter: Path | None, data: Path | None) -> Place:
-    """Resolve a demo pair's name, a folder with ``verifier.pt`` in it, or checkpoints; the drafter
-    is the given one, or the one beside the verifier in its folder.
-
-    Args:
-        verifier, drafter, data: as for ``SpeculativeTranslator.from_pretrained``.
-
-    Raises:
-        FileNotFoundError: nothing is there; has the remedy.
-        TypeError: a verifier that is no path.
-    """
+    """Resolve a demo pair's name, a folder with ``verifier.pt`` in it, or checkpoints, as for
+    ``from_pretrained``; the drafter is the given one, or the one in the folder. Raises
+    FileNotFoundError: nothing is there. TypeError: a verifier is no path."""
     chosen = None if drafter is None else os.fspath(drafter)
     folder = None if data is None else os.fspath(data)
-    spoken: dict[str, str] = {}
     if isinstance(verifier, (list, tuple)):
         paths = list(map(os.fspath, verifier))
     else:
         name = os.fspath(verifier)  # type: ignore[arg-type]
         if name in DEMOS and not os.path.exists(name):
             name = _demo_folder(name)
-        spoken = DEMOS.get(os.path.basename(os.path.normpath(name)), {})
         if os.path.isdir(name):
             folder, beside = folder or name, os.path.join(name, "drafter.pt")
             chosen = beside if chosen is None and os.path.isfile(beside) else chosen
@@ -80,7 +67,7 @@ def find(verifier: Paths, drafter: Path | None, data: Path | None) -> Place:
     if folder is not None and not os.path.isdir(folder):
         remedy = "name the one of the dict.*.txt"
         raise MissingFileError("--data", f"no such folder: {folder}", remedy)
-    return Place(paths, chosen, folder, spoken)
+    return Place(paths, chosen, folder)
 
 
 def _demo_folder(name: str) -> str:
@@ -120,15 +107,9 @@ class Loaded(NamedTuple):
 def load(
     paths: list[str], data: str | None, languages: Languages, decoding: bool = False
 ) -> Loaded:
-    """Load a verifier and its dictionaries, to the CPU.
-
-    Args:
-        data: folder of the dictionaries; None to look for it.
-        decoding: the models are used by this project's generators alone.
-
-    Raises:
-        FileNotFoundError, ValueError: naming the file or argument.
-    """
+    """Load a verifier and its dictionaries, to the CPU. ``data``: folder of the dictionaries; None
+    to look for it. ``decoding``: the models are used by this project's generators alone. Raises
+    FileNotFoundError, ValueError: naming the file or argument."""
     with only_to_decode() if decoding else contextlib.nullcontext():
         state = read_state("--path", paths[0])
         task = task_of(paths[0], state, data, languages)

@@ -25,30 +25,22 @@ def _identity(path: str) -> dict[str, Any]:
 
 
 def fastest(folder: str, drafter: str, pair: tuple[str, str], flags: dict[str, Any]) -> str | None:
-    """The fastest strategy of a pair, ``greedy``, ``gad`` or ``iad``, one sentence at a time.
-
-    Args:
-        drafter: the checkpoint that drafts would be made with.
-        flags: as for ``from_pretrained``. ``beam`` (default 1): the nearest that was measured.
-
-    Returns:
-        None where the pair was not measured, or another drafter was, or a flag is one of drafts.
-    """
-    path, asked = os.path.join(folder, MEASURED), flags.get("beam", 1)
-    of_drafts = (f == "block_size" or "greedy" not in OWN_FLAGS.get(f, ("greedy",)) for f in flags)
-    if not os.path.isfile(path) or any(of_drafts) or not isinstance(asked, int):
+    """The fastest strategy of a pair, one sentence at a time, at the measured beam that is nearest
+    to that of ``flags``, those of ``from_pretrained``; None where the pair was not measured, or
+    another drafter was, or a flag is one of drafts."""
+    path = os.path.join(folder, MEASURED)
+    asked, of_all = flags.get("beam", 1), ("greedy",)
+    of_drafts = any(f == "block_size" or "greedy" not in OWN_FLAGS.get(f, of_all) for f in flags)
+    if of_drafts or not isinstance(asked, int) or not os.path.isfile(path):
         return None
     noted = read_json(path)
-    beams = noted["pairs"].get("-".join(pair))
+    beams: dict[str, str] = noted["pairs"].get("-".join(pair))
     if not beams:
         return None
-    beam = min(map(int, beams), key=lambda each: (abs(each - asked), each))
     if noted["drafter"] != _identity(drafter):
-        logger.warning(
-            "%s: was measured with another drafter than %s, and is not used; run "
-            "specdec-accelerate for this one, or delete the file", path, drafter,
-        )  # fmt: skip
+        remedy = "run specdec-accelerate for this one, or delete the file"
+        logger.warning("%s: was measured with another drafter than %s; %s", path, drafter, remedy)
         return None
-    way: str = beams[str(beam)]
-    logger.info("%s: strategy %s, which is the fastest at beam %d by %s", folder, way, beam, path)
-    return way
+    beam = min(beams, key=lambda each: (abs(int(each) - asked), int(each)))
+    logger.info("%s: strategy %s, the fastest at beam %s by %s", folder, beams[beam], beam, path)
+    return beams[beam]

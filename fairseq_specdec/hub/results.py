@@ -64,13 +64,9 @@ class Translation(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What one iteration added to a translation.
-
-    Attributes:
-        text: characters that are certain now; "" where none became so. In beam search those that
-            all hypotheses have.
-        iteration: its trace; None for the last piece of a sentence, and for what is between two.
-    """
+    """What one iteration added to a translation: ``text``, characters that are certain now (with a
+    beam those that all hypotheses have), and its trace, None for the last piece of a sentence and
+    for what is between two."""
 
     text: str
     iteration: TracedIteration | None

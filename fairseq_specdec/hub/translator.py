@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import threading
 from collections.abc import Generator, Iterable, Iterator
@@ -16,16 +15,15 @@ from tqdm import tqdm
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
-from . import converted_text, loading
+from . import loading
 from .batching import Parts, Prefix, by_length, check, forced, listed, read
-from .decoding import Decoding, Decodings, Growing, drafter_of
-from .described import describe
+from .converted import choose, describe
+from .decoding import Decoding, Decodings, Growing, Threads, drafter_of, in_background
 from .flags import in_python, split_flags
 from .measured import fastest
 from .results import Piece, Translation, joined
 from .sentences import SPLITS, Split
-from .subwords import Choice, choose_codec
-from .threads import Threads, in_background
+from .text import Choice, choose_codec
 
 
 class SpeculativeTranslator:
@@ -43,7 +41,8 @@ class SpeculativeTranslator:
     def __init__(self, decodings: Decodings, max_tokens: int, too_long: str, split: Split) -> None:
         base = decodings.base
         self.codec, self.stats, self.strategy = decodings.codec, decodings.stats, decodings.strategy
-        self.settings, self.nbest, self.batch_size = base.settings, base.nbest, base.batch_size
+        self.settings = base.trace_builder.settings
+        self.nbest, self.batch_size = base.nbest, base.batch_size
         self.max_tokens, self.too_long, self.split = max_tokens, too_long, split
         self._held: Decodings | None = decodings
         self._threads = Threads(self.device)
@@ -79,20 +78,19 @@ class SpeculativeTranslator:
                 hf`` writes, or fairseq-train's ``checkpoint_best.pt``; or the name of a demo pair,
                 ``demo_ende`` or ``demo_edit``.
             drafter: checkpoint of the drafter or the small model (``--drafter-path``).
-            data: folder with the dictionaries, as fairseq-preprocess writes it (default: beside the
-                checkpoint, or where it was trained).
-            strategy: ``--strategy`` (default: what specdec-accelerate found the fastest in a folder
-                that it worked in; else gad where there is a drafter, given or beside the verifier
-                in its folder, else greedy: the output is the verifier's own).
+            data: folder with the dictionaries (default: beside the checkpoint, or where it was
+                trained).
+            strategy: ``--strategy`` (default: what specdec-accelerate found the fastest in the
+                folder; else gad where there is a drafter, given or in the verifier's folder, else
+                greedy: the output is the verifier's own).
             source_lang, target_lang: languages, as the dictionaries are named, or by the codes of
                 a converted model (default: the checkpoint's).
             tokenizer: fairseq's ``--tokenizer``: moses, space, nltk; a dictionary with its flags
                 (``{"tokenizer": "moses", "moses_no_escape": True}``); None for none (default: the
                 checkpoint's; where it has none, moses with subword-nmt's codes, else none).
             bpe: fairseq's ``--bpe``: subword_nmt, sentencepiece ...; a dictionary with its flags;
-                None for none, for text that is split already (default: the checkpoint's; where it
-                has none, the subword model beside the dictionaries or the checkpoint, by its usual
-                names; a dictionary of subwords needs one).
+                None for text that is split already (default: the checkpoint's; where it has none,
+                the subword model beside the dictionaries or the checkpoint, by its usual names).
             bpe_codes: file of the subword model: codes of subword-nmt or fastBPE, or (named
                 ``*.model`` or ``*.spm``, or with ``bpe="sentencepiece"``) of sentencepiece.
             device: where to run (default: the GPU where there is one).
@@ -100,15 +98,13 @@ class SpeculativeTranslator:
             batch_size: most sentences decoded together (default: 16; with gad++ 1, since its output
                 depends on it).
             max_tokens: most source tokens decoded together, padding included.
-            too_long: what to do with a text that the verifier has no positions for: refuse it, or
-                truncate its end. One that is split is divided first.
-            split: whether a text is split into sentences, as for ``translate`` (default: yes, since
-                translating and correcting models learn from single sentences; no for BART, by its
-                family or architecture, which reads documents to summarise them).
+            too_long: ``refuse`` or ``truncate`` a text that the verifier has no positions for. One
+                that is split is divided first.
+            split: whether a text is split into sentences, as for ``translate`` (default: yes; no
+                for BART, which reads documents to summarise them).
             seed: makes ``sampling`` repeat itself, call by call.
             flags: every decoding flag by its name with underscores: beam (default 1, not fairseq's
-                5), nbest (``Translation.alternatives``), block_size, top_beta, tau, regret_budget,
-                alpha_fb, max_len_b, min_len, sampling, temperature ...
+                5), nbest (``Translation.alternatives``), block_size, max_len_b, sampling ...
 
         Raises:
             TypeError: a flag that does not exist or has a value of another type.
@@ -135,9 +131,9 @@ class SpeculativeTranslator:
         frees = not settings.keep_weights
         loaded = loading.load(place.verifiers, place.data, languages, decoding=frees)
         if described is None:
-            codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
+            codec = choose_codec(loaded, place.verifiers, tokenizer, bpe, bpe_codes)
         else:
-            codec = converted_text.choose(described, bpe, loaded.dictionaries)
+            codec = choose(described, bpe, loaded.dictionaries)
         for model in loaded.models:
             model.to(device=where, dtype=number)
         if split is None:
@@ -214,11 +210,8 @@ class SpeculativeTranslator:
         A text is split into sentences, which are decoded in the same batches. Line ends, blank
         lines, the markers of lists and lines without a letter are copied. The text of one sentence
         is decoded as it is, and white space around it is left out. A sentence that is too long for
-        the verifier is divided after a clause or, where it has none, at a space.
-
-        A text without a visible character gives an empty one, without decoding. Characters that the
-        subword model does not know become <unk>, as in fairseq (``Translation.unknown`` counts
-        them).
+        the verifier is divided after a clause or, where it has none, at a space. A text without a
+        visible character gives an empty one, without decoding.
 
         Args:
             texts: a string or several.
@@ -228,14 +221,12 @@ class SpeculativeTranslator:
                 ``nonewlines`` to split at the ends of sentences only. None for the translator's.
             on_error: what to do with a text that is too long: ``raise``, before anything is
                 decoded, or ``skip`` it (``Translation.error``).
-            prefix: words that the output begins with, in the target language: a string for one
-                text, or a list with one for each text, None for none. Of a text of several
-                sentences, the first one's output begins so.
+            prefix: words that the output begins with: a string for one text, or a list with one
+                for each text, None for none. They are of a text's first sentence.
             batch_size: most sentences decoded together, as for ``from_pretrained``.
-            strategy, flags: of this call, where it differs from ``from_pretrained``: beam, nbest,
-                max_len_b and every other decoding flag but those by which weights are packed
-                (backend, verifier_dtype ...). Flags of the translator that another strategy does
-                not use are left out.
+            strategy, flags: of this call, where it differs from ``from_pretrained``: every decoding
+                flag but those by which weights are packed (backend, verifier_dtype ...). Flags of
+                the translator that another strategy does not use are left out.
 
         Returns:
             A ``Translation``, or a list of them in the order of the texts.
@@ -323,13 +314,10 @@ class SpeculativeTranslator:
         decoding = self._open().of_call(strategy, flags)
         if batch_size is not None:
             check_value("batch_size", batch_size, AT_LEAST_1)
-            decoding = dataclasses.replace(decoding, batch_size=batch_size)
+            decoding = decoding._replace(batch_size=batch_size)
         if prefix and not decoding.generator.options.verifies:
-            raise UsageError(
-                "prefix",
-                f"strategy {decoding.generator.strategy} has no verifier to score it",
-                "leave it out, or use strategy gad",
-            )
+            problem = f"strategy {decoding.generator.strategy} has no verifier to score it"
+            raise UsageError("prefix", problem, "leave it out, or use strategy gad")
         prefixes = forced(self.codec, prefix, len(sources))
         read = self.encode_sentences(sources, split, on_error)
         return [each._replace(prefix=ids) for each, ids in zip(read, prefixes)], decoding
@@ -338,24 +326,27 @@ class SpeculativeTranslator:
         self, traced: bool, read: list[Parts], decoding: Decoding
     ) -> Generator[tuple[int, Translation], None, None]:
         """Each text's index and translation when its last sentence has ended."""
-        found: list[list[Any]] = [[None for _ in parts.rows] for parts in read]
+        found: list[list[Any]] = [[None] * len(parts.rows) for parts in read]
         places = [(i, j) for i, parts in enumerate(read) for j in range(len(parts.rows))]
         rows = [read[i].rows[j] for i, j in places]
-        for (i, j), row in zip(places, rows):
-            if not row:
-                found[i][j] = decoding.result(i, read[i].sentences[j], row, [], traced)
-        for i, parts in enumerate(read):
+
+        def ended(n: int, ranked: list[dict[str, Any]]) -> Iterator[tuple[int, Translation]]:
+            i, j = places[n]
+            found[i][j] = decoding.result(i, read[i].sentences[j], rows[n], ranked, traced)
             if all(found[i]):
-                yield i, joined(parts, found[i])
+                yield i, joined(read[i], found[i])
+
+        for i, parts in enumerate(read):
+            if not parts.rows:
+                yield i, joined(parts, [])
+        for n, row in enumerate(rows):
+            if not row:
+                yield from ended(n, [])
         for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
             prefixes = [() if places[n][1] else read[places[n][0]].prefix for n in batch]
             with decoding.batch([rows[n] for n in batch], prefixes) as opened:
                 for number, ranked in opened.results():
-                    i, j = places[batch[number]]
-                    source, row = read[i].sentences[j], read[i].rows[j]
-                    found[i][j] = decoding.result(i, source, row, ranked, traced)
-                    if all(found[i]):
-                        yield i, joined(read[i], found[i])
+                    yield from ended(batch[number], ranked)
 
     def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Token ids of each text as one, </s> included; [] for one without a visible character."""
@@ -411,14 +402,14 @@ class SpeculativeTranslator:
         return self._pieces(parts, return_trace, decoding)
 
     def _pieces(self, parts: Parts, traced: bool, decoding: Decoding) -> Iterator[str | Piece]:
-        prefixes = [parts.prefix]
+        prefix = parts.prefix
         for copied, row in zip(parts.copied, [*parts.rows, []]):
             if copied:
                 yield Piece(copied, None) if traced else copied
             if not row:
                 continue
-            grown = in_background(decoding.grow(row, prefixes), "specdec-stream")
-            prefixes = []
+            grown = in_background(decoding.grow(row, prefix), "specdec-stream")
+            prefix = ()
             with contextlib.closing(grown):
                 for iteration, text in grown:
                     if traced:

@@ -60,16 +60,9 @@ def paying(seconds: Callable[[int], float], widest: int) -> float:
 
 
 def choose(lengths: Sequence[int], idle: int, widest: int, smallest: float) -> list[int]:
-    """Which sentences to decode next: the oldest, and with it those of nearest length if that pays.
-
-    Args:
-        lengths: tokens of what waits, the oldest first.
-        idle: other threads that wait for work; they get their share.
-        smallest: sentences of a batch that pays.
-
-    Returns:
-        their places, the longest sentence first.
-    """
+    """The places of the sentences to decode next, the longest first: the oldest, and with it those
+    of nearest length if that pays. ``lengths``: tokens of what waits, the oldest first. ``idle``:
+    other threads that wait for work; they get their share. ``smallest``: a batch that pays."""
     share = min(widest, -(-len(lengths) // (1 + idle)))
     if share < smallest:
         return [0]

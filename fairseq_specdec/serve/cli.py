@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import logging
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub.command_line import FLAGS, add_model, add_model_flags
+from fairseq_specdec.hub.cli import add_model, add_model_flags
+from fairseq_specdec.hub.flags import FIELDS
 from fairseq_specdec.io.flag_values import AT_LEAST_1, SECONDS, Range, add_flag, flag_of
 
-from .config_file import entries
 from .limits import Limits
 
 if TYPE_CHECKING:
     from .server import Server
 
+Pair = tuple[contextlib.AbstractContextManager[None], argparse.Namespace]
+"""The flags of a pair, and a context that names their place in errors."""
 PROGRAM = "specdec-serve"
 DESCRIPTION = """A translation server for clients of LibreTranslate and DeepL, with a page on which
 strategies race. One process holds the models; threads decode."""
@@ -48,33 +53,80 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def pair_parser() -> argparse.ArgumentParser:
-    """The flags that each pair of ``--config`` has of its own."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    _add_pair_flags(parser)
-    return parser
-
-
 def _add_pair_flags(parser: argparse.ArgumentParser) -> None:
-    """Model, decoding, threads."""
+    """Model, decoding, threads: what each pair of ``--config`` has of its own."""
     text = "threads that decode, one for each core to use"
     add_flag(parser, "--workers", text, Range(1, 256, whole=True), 1)
     # A server gives one answer to a text.
-    add_model_flags(parser, [name for name in FLAGS if not name.startswith("sampling")])
+    add_model_flags(parser, [name for name in FIELDS if not name.startswith("sampling")])
 
 
-def _pairs(args: argparse.Namespace) -> dict[str, argparse.Namespace]:
-    """The flags of each pair, by its place in ``--config``."""
+# ---- --config ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _blamed(place: str) -> Iterator[None]:
+    """Name the place, file and entry, and the field in errors."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(place, error.original.reworded(lambda name: name)) from error
+
+
+def pairs_of(args: argparse.Namespace) -> list[Pair]:
+    """The flags of each pair, of ``--config`` (a list of mappings in YAML) or the command line.
+    Raises OSError or UsageError: the file cannot be read, or is no such list."""
     if args.config is None:
-        return {"": args}
-    parser = pair_parser()
+        return [(contextlib.nullcontext(), args)]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_pair_flags(parser)
     for action in parser._actions:
         if getattr(args, action.dest, action.default) != action.default:
             flag = action.option_strings[-1]
             raise UsageError(flag, "with --config it is a field of a pair", "leave it out")
     if args.demo or args.model is not None:
         raise UsageError("--config", "names the models", "leave --demo and the model out")
-    return entries(args.config, parser)
+
+    def refuse(message: str) -> None:
+        raise UsageError("", message.removeprefix("argument --"))
+
+    parser.error = refuse  # type: ignore[assignment, method-assign]
+    place = f"--config {args.config}"
+    with open(args.config, encoding="utf-8", errors="replace") as stream, _blamed(place):
+        try:
+            # Every value is a string, as on the command line: no stays Norwegian.
+            content: Any = yaml.BaseLoader(stream).get_single_data()
+        except yaml.YAMLError as error:
+            raise UsageError("", f"is no YAML: {error}") from error
+        if not isinstance(content, list) or not content:
+            problem = "expected a list of pairs, each '- path: FILE' and more fields"
+            raise UsageError("", problem)
+    found: list[Pair] = []
+    for number, fields in enumerate(content, 1):
+        with _blamed(f"{place}: entry {number}"):
+            flags = parser.parse_args(_words(fields, parser))
+        found.append((_blamed(f"{place}: entry {number}"), flags))
+    return found
+
+
+def _words(fields: Any, parser: argparse.ArgumentParser) -> list[str]:
+    """The flags of an entry."""
+    if not isinstance(fields, dict):
+        raise UsageError("", "expected fields, as in 'path: FILE'")
+    switches = [name for each in parser._actions if each.nargs == 0 for name in each.option_strings]
+    words = []
+    for name, value in fields.items():
+        flag = flag_of(str(name))
+        if not isinstance(value, str) or not value:
+            raise UsageError(name, "expected one value")
+        if flag in switches and value in ("true", "yes"):
+            words.append(flag)
+        elif flag not in switches or value not in ("false", "no"):
+            words.append(f"{flag}={value}")
+    return words
+
+
+# ---- the command ---------------------------------------------------------------------------------
 
 
 def start(words: Sequence[str]) -> Server:
@@ -83,10 +135,9 @@ def start(words: Sequence[str]) -> Server:
     try:
         from .server import made
     except ModuleNotFoundError as missing:
-        raise UsageError(
-            "", f"serving needs {missing.name}", "pip install 'fairseq-specdec[serve]'"
-        ) from missing
-    return made(args, _pairs(args))
+        remedy = "pip install 'fairseq-specdec[serve]'"
+        raise UsageError("", f"serving needs {missing.name}", remedy) from missing
+    return made(args, pairs_of(args))
 
 
 def cli_main(arguments: list[str] | None = None) -> None:

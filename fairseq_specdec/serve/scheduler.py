@@ -84,20 +84,10 @@ class Scheduler:
     def submit(
         self, rows: list[Row], until: float, decode: Decode | None = None
     ) -> list[concurrent.futures.Future]:
-        """Put sentences into the queue, all or none.
-
-        Args:
-            rows: their token ids.
-            until: ``time.monotonic`` at their deadline.
-            decode: decodes them, and nothing else; None: they share batches with others.
-
-        Returns:
-            For each a future of its result. Who cancels it is not decoded for any longer.
-
-        Raises:
-            HTTPException: as ``check``, or they alone would take far longer than until their
-                deadline.
-        """
+        """Put sentences into the queue, all or none, and return a future of each one's result; who
+        cancels it is not decoded for any longer. ``until``: ``time.monotonic`` at their deadline.
+        ``decode``: decodes them, and nothing else; None: they share batches with others. Raises
+        HTTPException: as ``check``, or they alone would take far longer."""
         tokens = sum(map(len, rows))
         left = max(0.0, until - time.monotonic())
         if tokens * self.pace / self.workers > _HOPELESS * left:
@@ -124,7 +114,6 @@ class Scheduler:
             jobs = self._take()
             if not jobs:
                 return
-            tokens = _tokens(jobs)
             wanted = [job for job in jobs if _wanted(job)]
             began = time.perf_counter()
             if wanted:
@@ -132,9 +121,10 @@ class Scheduler:
                 self._serve(wanted)
             seconds = time.perf_counter() - began
             with self._changed:
-                self._tokens -= tokens
+                self._tokens -= sum(len(job.row) for job in jobs)
                 if wanted:
-                    self.pace += _FORGETS * (seconds / max(1, _tokens(wanted)) - self.pace)
+                    tokens = max(1, sum(len(job.row) for job in wanted))
+                    self.pace += _FORGETS * (seconds / tokens - self.pace)
 
     def _take(self) -> list[Job]:
         """What to decode next; [] when the server ends and nothing is left."""
@@ -174,10 +164,6 @@ class Scheduler:
                 return
             for job in left.values():
                 self._serve([job])
-
-
-def _tokens(jobs: list[Job]) -> int:
-    return sum(len(job.row) for job in jobs)
 
 
 def _wanted(job: Job) -> bool:

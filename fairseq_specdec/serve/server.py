@@ -1,4 +1,4 @@
-"""From a command line to a server: its address, models, pairs and uvicorn."""
+"""From a command line to a server: its address, models, routes and uvicorn."""
 
 from __future__ import annotations
 
@@ -9,24 +9,33 @@ import ipaddress
 import logging
 import math
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
+import fairseq_specdec
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.backend import set_threads
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.command_line import FLAGS, translator_of
+from fairseq_specdec.hub.cli import translator_of
 from fairseq_specdec.hub.decoding import SETTLED
+from fairseq_specdec.hub.flags import FIELDS
 
-from .app import make_app
-from .config_file import blamed
-from .guard import token_of
+from .deepl import add_deepl
+from .guard import LOCAL, Guard, refusal, token_of
+from .libretranslate import add_libretranslate
 from .limits import Limits
+from .metrics import Metrics
 from .pairs import Pairs
-from .race import STOCK
+from .race import STOCK, add_races
 from .service import Service
 
 logger = logging.getLogger(__name__)
@@ -57,9 +66,11 @@ def listen(host: str, port: int) -> socket.socket:
         raise UsageError(f"--host {host} --port {port}", problem, remedy) from error
 
 
-def made(args: argparse.Namespace, entries: Mapping[str, argparse.Namespace]) -> Server:
-    """The server of a command line, with its models loaded. ``entries``: of each pair, by the place
-    where its flags are."""
+def made(
+    args: argparse.Namespace,
+    entries: Iterable[tuple[AbstractContextManager[None], argparse.Namespace]],
+) -> Server:
+    """The server of a command line, with its models loaded. ``entries``: its pairs."""
     token = token_of(args.token_file)
     with contextlib.ExitStack() as undone:
         bound = undone.enter_context(listen(args.host, args.port))  # before the models load
@@ -70,8 +81,8 @@ def made(args: argparse.Namespace, entries: Mapping[str, argparse.Namespace]) ->
         fields = dataclasses.fields(Limits)
         limits = Limits(**{each.name: getattr(args, "max_" + each.name) for each in fields})
         services: list[Service] = []
-        for place, entry in entries.items():
-            with blamed(place) if place else contextlib.nullcontext():
+        for place, entry in entries:
+            with place:
                 service = _service(entry, limits)
                 undone.callback(service.close)
                 if service.languages in [each.languages for each in services]:
@@ -82,7 +93,7 @@ def made(args: argparse.Namespace, entries: Mapping[str, argparse.Namespace]) ->
     pairs = Pairs(services)
     logging.getLogger("uvicorn.access").disabled = True  # addresses of requests may hold text
     config = uvicorn.Config(
-        make_app(pairs, token, port if loopback and token is None else None),
+        _application(pairs, token, port if loopback and token is None else None),
         http="h11",
         ws="none",
         lifespan="on",
@@ -100,8 +111,53 @@ def made(args: argparse.Namespace, entries: Mapping[str, argparse.Namespace]) ->
     return server
 
 
+def _application(pairs: Pairs, token: str | None, port: int | None) -> Guard:
+    """The ASGI application of some pairs, which it closes at its end. ``token``, ``port``: as
+    ``Guard`` has them."""
+
+    @contextlib.asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        pairs.close()
+
+    # No page of FastAPI's: it loads scripts of another host.
+    app = FastAPI(
+        title="specdec-serve", version=fairseq_specdec.__version__, docs_url=None, redoc_url=None,
+        redirect_slashes=False, lifespan=life,
+    )  # fmt: skip
+    if port is not None:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOCAL), www_redirect=False)
+    add_libretranslate(app, pairs, token is not None)
+    add_deepl(app, pairs)
+    add_races(app, pairs, token is not None)
+    metrics = Metrics(pairs)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """Whether the process lives."""
+        return {"status": "ok"}
+
+    @app.get("/ready")
+    async def ready() -> dict[str, str]:
+        """Whether requests are taken."""
+        if any(each.scheduler.stopping for each in pairs.services):
+            raise HTTPException(503, "the server ends")
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def counters() -> Response:
+        """Counters for Prometheus."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> JSONResponse:
+        return refusal(error)
+
+    return Guard(app, app.openapi()["paths"], pairs.limits, token, port, metrics)
+
+
 def _service(args: argparse.Namespace, limits: Limits) -> Service:
-    flags = {name: getattr(args, name) for name in FLAGS if hasattr(args, name)}
+    flags = {name: getattr(args, name) for name in FIELDS if hasattr(args, name)}
     own: dict[str, Any] = {}
     demo = getattr(args, "demo", False)
     if demo:
@@ -110,12 +166,11 @@ def _service(args: argparse.Namespace, limits: Limits) -> Service:
         own = {name: flags.pop(name) for name in names if args.strategy not in OWN_FLAGS[name]}
         flags["keep_weights"] = True  # fairseq itself decodes with them
     set_threads(1)  # workers are what there is of threads
-    translator = translator_of(args, flags)
-    service = Service(translator, limits, args.workers)
+    service = Service(translator_of(args, flags), limits, args.workers)
     # Greedy decoding is made by the first race.
-    service.racers = dict.fromkeys(("greedy", translator.strategy), {})
+    service.racers = dict.fromkeys(("greedy", service.translator.strategy), {})
     if demo:
-        service.racers = {**_racers(translator, own), STOCK: {}}
+        service.racers = {**_racers(service.translator, own), STOCK: {}}
     return service
 
 

@@ -16,7 +16,6 @@ from fairseq_specdec.hub.results import joined
 from fairseq_specdec.hub.sentences import Split
 
 from .batching import smallest_batch
-from .bodies import shown
 from .limits import Limits
 from .scheduler import Row, Scheduler, late
 
@@ -51,37 +50,27 @@ class Service:
     def check(self, texts: list[str]) -> None:
         """Refuse the texts of a request if they are too many or one is too long."""
         limits, longest = self.limits, max(map(len, texts), default=0)
-        for count, most, what in (
-            (len(texts), limits.texts, "{} texts"),
-            (longest, limits.characters, "a text has {} characters"),
+        for what, count, most in (
+            (f"{len(texts)} texts", len(texts), limits.texts),
+            (f"a text has {longest} characters", longest, limits.characters),
         ):
             if count > most:
-                problem = f"{what.format(count)}, at most {most} are taken"
-                raise HTTPException(400, f"Invalid request: {problem}")
+                raise HTTPException(400, f"Invalid request: {what}, at most {most} are taken")
 
     async def translate(
         self, texts: list[str], request: Request, split: Split | None = None
     ) -> list[Translation]:
-        """Translate the texts of one request.
-
-        Args:
-            request: its body was read.
-            split: as for ``SpeculativeTranslator.translate``.
-
-        Raises:
-            HTTPException: the queue is full, a text is too long, decoding failed, or the client is
-                not answered in time.
-        """
-        client = Client(request, self.limits.deadline)
-        read = await self._read(texts, client, split)
-        rows = [row for parts in read for row in parts.rows if row]
-        jobs = self.scheduler.submit(rows, client.until)
+        """Translate the texts of one request, whose body was read. Raises HTTPException: the queue
+        is full, a text is too long, decoding failed, or the client is not answered in time."""
+        until = time.monotonic() + self.limits.deadline
+        read = await self._read(texts, until, split)
+        jobs = self.scheduler.submit([row for parts in read for row in parts.rows if row], until)
+        found = asyncio.gather(*map(asyncio.wrap_future, jobs))
         try:
-            found = await client.first(asyncio.gather(*map(asyncio.wrap_future, jobs)))
+            answers = iter(await first(found, request, until))
         finally:
             for job in jobs:
                 job.cancel()
-        answers = iter(found)
         return [
             joined(parts, [next(answers) if row else _NOTHING for row in parts.rows])
             for parts in read
@@ -90,8 +79,8 @@ class Service:
     async def stream(self, text: str, request: Request) -> AsyncIterator[str]:
         """The pieces of one text's translation. It waits in the queue and is decoded alone, one
         sentence after another. Raises HTTPException: as ``translate``."""
-        client = Client(request, self.limits.deadline)
-        (parts,) = await self._read([text], client)
+        until = time.monotonic() + self.limits.deadline
+        (parts,) = await self._read([text], until)
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[str | None] = asyncio.Queue()
         ended = threading.Event()
@@ -108,10 +97,10 @@ class Service:
                         return
             yield 0, None
 
-        (job,) = self.scheduler.submit([sum(parts.rows, [])], client.until, decode)
+        (job,) = self.scheduler.submit([sum(parts.rows, [])], until, decode)
         job.add_done_callback(lambda _: send(None))
         try:
-            while (piece := await client.first(feed.get())) is not None:
+            while (piece := await first(feed.get(), request, until)) is not None:
                 if piece:
                     yield piece
             job.result()
@@ -120,67 +109,42 @@ class Service:
             job.cancel()
 
     async def _read(
-        self, texts: list[str], client: "Client", split: Split | None = None
+        self, texts: list[str], until: float, split: Split | None = None
     ) -> list[Parts]:
         """The sentences of each text, made beside the event loop. Raises HTTPException: the queue
         is full, before that is done; or a text or sentence is too long."""
         self.check(texts)
-        self.scheduler.check(client.until)
+        self.scheduler.check(until)
         loop = asyncio.get_running_loop()
         read = self.translator.encode_sentences
         try:
             return await loop.run_in_executor(self._encoders, read, texts, split)
         except ValueError:
-            raise HTTPException(
-                400,
-                f"Invalid request: the model reads {self.translator.longest_source} tokens of a "
-                "sentence; split the text",
-            ) from None
+            problem = f"the model reads {self.translator.longest_source} tokens of a sentence"
+            message = f"Invalid request: {problem}; split the text"
+            raise HTTPException(400, message) from None
 
 
-class Client:
-    """Who waits for an answer, and for how long.
+async def first(awaitable: Awaitable[Result], request: Request, until: float) -> Result:
+    """The result of what is awaited, which is cancelled if that comes too late. ``request``: its
+    body was read. ``until``: ``time.monotonic`` at its deadline. Raises HTTPException: that passed,
+    or the client closed its connection."""
 
-    Args:
-        request: may hold in how many seconds an answer is of use (``X-Deadline``).
-        longest: most of them.
-
-    Attributes:
-        until: ``time.monotonic`` when they have passed.
-    """
-
-    def __init__(self, request: Request, longest: float) -> None:
-        given = request.headers.get("x-deadline")
-        try:
-            seconds = longest if given is None else min(float(given), longest)
-        except ValueError:
-            seconds = 0.0
-        if not seconds > 0:
-            raise HTTPException(400, f"X-Deadline {shown(given)}: must be seconds, above 0")
-        self._request = request
-        self.until = time.monotonic() + seconds
-
-    async def first(self, awaitable: Awaitable[Result]) -> Result:
-        """The result of what is awaited, which is cancelled if that comes too late. Raises
-        HTTPException: the deadline passed, or the client closed its connection."""
-        awaited = asyncio.ensure_future(awaitable)
-        left = asyncio.ensure_future(self._gone())
-        try:
-            await asyncio.wait(
-                {awaited, left},
-                timeout=max(0.0, self.until - time.monotonic()),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if awaited.done():
-                return awaited.result()
-            raise HTTPException(GONE, "the client left") if left.done() else late()
-        finally:
-            left.cancel()
-            awaited.cancel()
-
-    async def _gone(self) -> None:
-        while (await self._request.receive())["type"] != "http.disconnect":
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
             pass
+
+    awaited, left = asyncio.ensure_future(awaitable), asyncio.ensure_future(gone())
+    try:
+        seconds = max(0.0, until - time.monotonic())
+        both = {awaited, left}
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if awaited.done():
+            return awaited.result()
+        raise HTTPException(GONE, "the client left") if left.done() else late()
+    finally:
+        left.cancel()
+        awaited.cancel()
 
 
 def _pace(translator: SpeculativeTranslator) -> float:

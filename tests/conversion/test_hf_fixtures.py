@@ -17,8 +17,7 @@ from fairseq_specdec.conversion.hf.folder import ModelFolder
 from fairseq_specdec.conversion.hf.vocabulary import read_pieces
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.converted_text import codec_of
-from fairseq_specdec.hub.described import describe
+from fairseq_specdec.hub.converted import codec_of, describe
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +182,10 @@ def test_outputs_begin_with_the_language_that_was_asked_for(converted):
     """One that the model was not trained for, and would not begin with by itself."""
     out, _ = converted("m2m_100")
     translator = SpeculativeTranslator.from_pretrained(out, source_lang="en", target_lang="fr")
-    decodings, decoding = translator._open()
+    decoding = translator._open().base
     sample, first = decoding.given([translator.codec.encode("lu mafu.")])
-    hypotheses = decoding.generator.generate(decodings.loaded.models, sample, **first)
-    words = decodings.loaded.task.target_dictionary
+    hypotheses = decoding.generator.generate(decoding.loaded.models, sample, **first)
+    words = decoding.loaded.task.target_dictionary
     assert words.symbols[hypotheses[0][0]["tokens"][0]] == "__fr__"
 
 

@@ -2,19 +2,16 @@
 
 import contextlib
 import os
-import shutil
 import sys
 from argparse import Namespace
 from types import ModuleType, SimpleNamespace
 
 import pytest
-import torch
 from fairseq.data import Dictionary
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.loading import Loaded, Place
-from fairseq_specdec.hub.subwords import choose_codec
+from fairseq_specdec.hub.loading import Loaded
+from fairseq_specdec.hub.text import choose_codec
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 CODES = "#version: 0.2\nh a\nu s</w>\n"
@@ -57,8 +54,8 @@ WORDS = dictionary("w1", "w2", "@-@", "@@", "▁")
 def codec(folder, words, bpe="auto", bpe_codes=None, saved=None, beside=None, target=None):
     cfg = SimpleNamespace(data=str(folder), source_lang="en", target_lang="de")
     task = SimpleNamespace(cfg=cfg, source_dictionary=words, target_dictionary=target or words)
-    place = Place([str((beside or folder) / "verifier.pt")], None, str(folder), {})
-    return choose_codec(Loaded(task, [], saved), place, None, bpe, bpe_codes)
+    verifiers = [str((beside or folder) / "verifier.pt")]
+    return choose_codec(Loaded(task, [], saved), verifiers, None, bpe, bpe_codes)
 
 
 def put(folder, *names, text=CODES):
@@ -199,11 +196,3 @@ def test_a_mark_and_counts_change_no_word(tmp_path, text):
     assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == words.symbols
     made = codec(tmp_path, words)
     assert made.words(made.encode("haus")) == ["ha@@", "us"]
-
-
-def test_the_demo_pair_is_not_split_at_blanks(demo, tmp_path):
-    """A copy without its codes is refused; before, its words were split at blanks."""
-    for name in ("verifier.pt", "dict.en.txt", "dict.de.txt"):
-        shutil.copy(demo / name, tmp_path)
-    with pytest.raises(ValueError, match="^bpe: .*@@.*with bpe_codes"):
-        SpeculativeTranslator.from_pretrained(tmp_path, device=torch.device("cpu"))

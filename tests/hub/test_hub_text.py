@@ -71,12 +71,6 @@ def test_words_come_early(codes):
     assert growing.next(whole, True) == "."
 
 
-def test_text_that_may_change_comes_at_the_end(codes):
-    growing = GrowingText(make_codec(codes, "cs"))
-    assert growing.next(["haus"] * 3, False) == ""
-    assert growing.next(["haus"] * 3, True) == "haus haus haus"
-
-
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 5), st.integers(1, 60))
 def test_batches_by_length(lengths, batch_size, max_tokens):
     batches = by_length(lengths, batch_size, max_tokens)

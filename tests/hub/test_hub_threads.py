@@ -12,7 +12,7 @@ from toy_translation import sentences
 
 from fairseq_specdec.decoding.greedy import Batch
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.threads import Threads
+from fairseq_specdec.hub.decoding import Threads
 
 TEXTS = [text_of(line) for line in sentences(16, seed=9)]
 
@@ -79,7 +79,7 @@ def test_mistakes_are_raised_where_they_are_awaited(translator):
 
 
 def test_as_many_calls_as_cores_have_room_for(monkeypatch):
-    monkeypatch.setattr("fairseq_specdec.hub.threads.cores", lambda: 8)
+    monkeypatch.setattr("fairseq_specdec.hub.decoding.cores", lambda: 8)
     for threads, device, expected in ((1, "cpu", 8), (3, "cpu", 2), (16, "cpu", 1), (1, "cuda", 1)):
         monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
         assert Threads(torch.device(device)).pool._max_workers == expected

@@ -254,4 +254,4 @@ def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "verifier.pt").touch()
     found = find("demo_ende", None, None)
-    assert found == Place([f"{folder}/verifier.pt"], None, str(folder), {})
+    assert found == Place([f"{folder}/verifier.pt"], None, str(folder))

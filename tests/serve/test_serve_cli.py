@@ -5,7 +5,6 @@ import socket
 
 import pytest
 from fairseq.dataclass.configs import GenerationConfig
-from served import TEXTS, serving
 
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.hub.flags import GENERATION, OWN
@@ -91,13 +90,3 @@ def test_a_model_is_named_as_in_python_or_as_in_fairseq(given, words, verifier, 
     assert (named, drafter, folder) == (verifier, None, data)
     assert (others["source_lang"], others["target_lang"]) == ("en", None)
     assert (others["bpe"], others["tokenizer"], others["strategy"]) == (None, "auto", None)
-
-
-def test_flags_of_fairseq_decode(pair, hub):
-    """As a summariser wants them."""
-    flags = {"lenpen": 2.0, "min_len": 9, "no_repeat_ngram_size": 3, "strategy": "iad"}
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
-    with serving(pair, *words) as client:
-        asked = client.translate(TEXTS)[1]["translatedText"]
-    texts = [each.text for each in hub.translate(TEXTS, beam=1, nbest=1, **flags)]
-    assert asked == texts != [each.text for each in hub.translate(TEXTS)]

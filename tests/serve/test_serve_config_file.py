@@ -9,7 +9,6 @@ from toy_pair import write_pair
 
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.serve import cli
-from fairseq_specdec.serve.config_file import entries
 
 deepl = pytest.importorskip("deepl")
 
@@ -20,7 +19,7 @@ def test_fields_are_flags(tmp_path):
     file.write_text(
         "- {path: a.pt, source-lang: no, max_len_b: 16, unnormalized: true, realign: no, tau: 1e-3}"
     )
-    (one,) = entries(str(file), cli.pair_parser()).values()
+    ((_, one),) = cli.pairs_of(cli.get_parser().parse_args(["--config", str(file)]))
     assert (one.path, one.source_lang, one.max_len_b, one.tau) == ("a.pt", "no", 16, 0.001)
     assert one.unnormalized is True and not hasattr(one, "realign") and not hasattr(one, "beam")
 

@@ -10,7 +10,7 @@ import torch
 
 from fairseq_specdec.checkpoints.content import UNTRAINED
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub.described import DESCRIPTION, VERIFIER, nearest
+from fairseq_specdec.hub.converted import DESCRIPTION, VERIFIER, nearest
 from fairseq_specdec.io.atomic import replacing, write_json, write_text
 
 from .commands import commands, task_settings
@@ -117,7 +117,7 @@ def _write_checkpoint(converted: Loader, path: str, pair: Pair) -> None:
 
 
 def _description(converted: Loader, target_words: list[str]) -> dict[str, Any]:
-    """What ``hub.described`` reads, but for the names of a pair."""
+    """What ``hub.converted`` reads, but for the names of a pair."""
     text, vocabularies, orders = converted.text, converted.vocabularies, converted.orders
     kind, first, codes = text.kind, converted.generation.forced_first, vocabularies[0].languages
     words = converted.language_words

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub.converted_text import open_sentencepiece
+from fairseq_specdec.hub.converted import open_sentencepiece
 
 from .folder import ModelFolder
 

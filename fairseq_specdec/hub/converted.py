@@ -1,20 +1,26 @@
-"""Plain text to the tokens of a converted model and back, as its own tokenizer does it."""
+"""Folders that ``specdec-convert hf`` wrote: how their text is read, as the model's own tokenizer
+does it, and how they are decoded."""
 
 import functools
 import importlib
+import json
 import os
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from fairseq.data import Dictionary
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import check_content
+from fairseq_specdec.io.flag_values import flag_of
 
-from .described import Described
 from .text import TextCodec, built, is_visible
 
+DESCRIPTION = "converted.json"
+VERIFIER = "verifier.pt"
+FORMAT = 1
+LISTED = 12  # languages that a message names
 # transformers' clean_up_tokenization, in its order.
 _CLEANED = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"),
@@ -32,6 +38,88 @@ Text = Callable[[list[str]], str]
 """Words of the target dictionary to text."""
 
 
+class Described(NamedTuple):
+    """A converted model in one direction."""
+
+    folder: str  # of it
+    description: dict[str, Any]  # the content of its file DESCRIPTION
+    languages: tuple[str, str]  # source and target, as the user names them
+
+    @property
+    def dictionaries(self) -> tuple[str, str]:
+        """NAME of the dict.NAME.txt of source and target."""
+        source, target = self.description["dictionaries"]
+        return source, target
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """Decoding flags under which the folder's own settings hold."""
+        return dict(self.description["flags"])
+
+    @property
+    def command_flags(self) -> dict[str, str]:
+        """``flags`` as fairseq's commands have them, with their values."""
+        return {flag_of(k): str(value) for k, value in {"max_len_a": 0, **self.flags}.items()}
+
+
+def is_converted(folder: object) -> bool:
+    """Whether a conversion wrote a folder."""
+    return os.path.isfile(os.path.join(str(folder), DESCRIPTION))
+
+
+def nearest(code: str, languages: Iterable[str]) -> str:
+    """Why a code is no language of a model, with those that begin alike."""
+    known = sorted(languages)
+    near = [each for each in known if code and each.lower().startswith(code.lower()[:2])]
+    listed = ", ".join((near or known)[:LISTED])
+    there = "near it are" if near else f"of the {len(known)} that {DESCRIPTION} lists are"
+    return f"none of the model's languages; {there} {listed}"
+
+
+def describe(
+    verifiers: list[str], source_lang: str | None, target_lang: str | None
+) -> Described | None:
+    """The description in a checkpoint's folder; None where no conversion wrote it.
+    ``verifiers``: checkpoints; an ensemble has no description. ``source_lang``, ``target_lang``: as
+    asked for."""
+    folder = os.path.dirname(os.path.abspath(verifiers[0]))
+    if len(verifiers) != 1 or not is_converted(folder):
+        return None
+    description = _read(os.path.join(folder, DESCRIPTION))
+    known, usual = description["languages"], description["pair"]
+    asked = {"--source-lang": source_lang, "--target-lang": target_lang}
+    codes = []
+    for (flag, code), own in zip(asked.items(), usual):
+        codes.append(code or own)
+        if not known and codes[-1] != own:
+            raise UsageError(f"{flag} {code}", f"the model's is {own}")
+        if known and codes[-1] is None:
+            example = f"name one, such as {min(known)}"
+            raise UsageError(flag, f"the model has {len(known)} languages", example)
+        if known and codes[-1] not in known:
+            raise UsageError(f"{flag} {codes[-1]}", nearest(codes[-1], known))
+    left_out = [flag for flag, code in asked.items() if code is None]
+    if usual[0] != usual[1] and codes[0] == codes[1] and len(left_out) == 1:
+        other = f"left out, it is {codes[0]}, as the other language"
+        raise UsageError(left_out[0], other, "name it")
+    return Described(folder, description, (codes[0], codes[1]))
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            description = json.load(stream)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(path, "is no JSON file", "convert the model again") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        remedy = "convert the model again with this version"
+        raise UsageError(path, f"is of another format than {FORMAT}", remedy)
+    return description
+
+
+# ---- text ----------------------------------------------------------------------------------------
+
+
 class ConvertedCodec(TextCodec):
     """The tokenizer of a model of transformers; equal to it on every text."""
 
@@ -39,16 +127,19 @@ class ConvertedCodec(TextCodec):
         super().__init__({}, {}, described.languages, *dictionaries)
         description = described.description
         self.bpe_name = kind
-        # With clean_up a later token can change the text before it.
-        self.grows = kind == "sentencepiece" and not description["clean_up"]
-        self.start, self.first = (
-            None if word is None else self.tgt_dict.index(word)
-            for word in (described.start, described.first)
-        )
         self._clean_up = description["clean_up"]
+        # With clean_up a later token can change the text before it.
+        self.grows = kind == "sentencepiece" and not self._clean_up
+        source, target = map(description["languages"].get, described.languages)  # their words
+        first = description.get("first")
+        if description["start"] == "{lang}":
+            self.start = None if target is None else self.tgt_dict.index(target)
+        elif target is not None:
+            first = target
+        self.first = None if first is None else self.tgt_dict.index(first)
+        self._around = [source or "" if w == "{lang}" else w for w in description["source"]]
         self._hidden = {word for word, _ in description["special"][1].values()}
         self._hidden |= {"<s>", "<pad>", "</s>", "<unk>", *description["languages"].values()}
-        self._around = described.source()
         made = {"sentencepiece": _pieces, "gpt2": _bytes}.get(kind, _fast)
         self._read, self._text = made(described, dictionaries, 0)
         self._read_target = functools.lru_cache(1)(  # once a text has a prefix
@@ -188,10 +279,9 @@ def open_sentencepiece(path: str) -> Any:
 def choose(described: Described, bpe: object, dictionaries: Dictionaries) -> ConvertedCodec:
     """The codec of a converted model. ``bpe``: ``auto`` for what transformers uses; or the name of
     a kind of which the folder has the files."""
-    kinds = [str(described.description["kind"])]
-    for name, kind in _FILES.items():
-        if os.path.isfile(os.path.join(described.folder, name)) and kind not in kinds:
-            kinds.append(kind)
+    kinds = [described.description["kind"]]
+    there = os.listdir(described.folder)
+    kinds += sorted({kind for file, kind in _FILES.items() if file in there} - {*kinds})
     chosen = kinds[0] if bpe == "auto" else str(bpe)
     if chosen not in kinds:
         raise UsageError(f"--bpe {bpe!r}", f"a converted model has {' or '.join(kinds)}")
@@ -201,12 +291,13 @@ def choose(described: Described, bpe: object, dictionaries: Dictionaries) -> Con
 def codec_of(described: Described) -> ConvertedCodec:
     """The codec of a folder, with its own dictionaries, that prepares text for fairseq's commands.
     Raises ValueError: no task of fairseq makes the model's sources."""
-    words, remedy = described.description["source"], "decode it from Python or with specdec-serve"
+    remedy, words = "decode it from Python or with specdec-serve", described.description["source"]
     if described.description["languages"] and "-" in "".join(described.languages):
         names = " and ".join(described.languages)
         why = f"fairseq's tasks split pairs of languages at hyphens, as in {names}"
         raise UsageError(described.folder, why, remedy)
-    if described.start is None and words[0] == "{text}" and words[-1] == "{lang}":
+    starts = described.description["start"] == "{lang}"
+    if not starts and words[0] == "{text}" and words[-1] == "{lang}":
         why = "its sources end with their language (legacy_behaviour), those of the task begin so"
         raise UsageError(described.folder, why, remedy)
     files = [os.path.join(described.folder, f"dict.{n}.txt") for n in described.dictionaries]
