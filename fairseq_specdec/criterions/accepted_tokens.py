@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -45,11 +45,6 @@ class AcceptedTokens:
         """Training continues; the next validation starts a new measurement."""
         self.left = self.sentences
 
-    def _load(self) -> Any:
-        # A task of its own: the training task may be set up to do things when models are built.
-        task = TranslationTask(TranslationConfig(), self.source, self.target)
-        return load_models("--eval-verifier", [self.path], task)[0][0].eval()
-
     def _chosen(self, ids: Tensor) -> Tensor:
         """Rows of a batch to decode, long [n]; ids: long [B], places in the split."""
         splits = [len(split) for name, split in self.task.datasets.items() if name != "train"]
@@ -64,23 +59,29 @@ class AcceptedTokens:
             Sums for the log: ``n_emitted`` tokens and ``n_iterations``; zeros when no more
             sentences are wanted.
         """
-        if self.left <= 0:
-            return {"n_emitted": 0, "n_iterations": 0}
         net_input = sample["net_input"]
         wanted = self._chosen(sample["id"])
         if wanted.numel() == 0:
             return {"n_emitted": 0, "n_iterations": 0}
         self.left -= wanted.numel()
         if self.verifier is None:
-            self.verifier = self._load()
+            # A task of its own: the training task may do other things when models are built.
+            task = TranslationTask(TranslationConfig(), self.source, self.target)
+            self.verifier = load_models("--eval-verifier", [self.path], task)[0][0].eval()
             check_reading(drafter, self.verifier, "--eval-verifier")
         self.verifier.to(net_input["src_tokens"].device)
         generator = self._generator(drafter, net_input["src_tokens"].size(1))
-        for begun in _by_beginning(self.task, sample, wanted):
-            batch = {key: net_input[key][begun.rows] for key in ("src_tokens", "src_lengths")}
-            generator.generate(
-                [self.verifier], {"net_input": batch}, begun.prefix, bos_token=begun.start
-            )
+        # Of a task with language tokens the output starts from the target's instead of </s>, or
+        # the token is forced after it.
+        settings = getattr(self.task, "args", None)
+        replaced = getattr(settings, "lang_tok_replacing_bos_eos", False)
+        forced = getattr(settings, "decoder_langtok", False) and not replaced
+        starts = net_input["prev_output_tokens"][wanted, 0]
+        for start in starts.unique().tolist():
+            rows = wanted[starts == start]
+            batch = {key: net_input[key][rows] for key in ("src_tokens", "src_lengths")}
+            prefix = sample["target"][rows, :1] if forced else None
+            generator.generate([self.verifier], {"net_input": batch}, prefix, bos_token=start)
         return {"n_emitted": generator.stats.emitted, "n_iterations": generator.stats.iterations}
 
     def _generator(self, drafter: Any, width: int) -> Any:
@@ -103,24 +104,3 @@ class AcceptedTokens:
             # Whole blocks, however many sentences there are: their accepted tokens are measured.
             overrides=Overrides(NarBlockDrafter(drafter, options), always_draft=True),
         )
-
-
-class _Begun(NamedTuple):
-    """Rows of a batch whose output begins alike."""
-
-    rows: Tensor  # long [n]
-    start: int | None  # the decoder's first input; None for </s>
-    prefix: Tensor | None  # long [n, 1], what the task forces first; or None
-
-
-def _by_beginning(task: Any, sample: dict[str, Any], wanted: Tensor) -> list[_Begun]:
-    """What the wanted rows begin with: a task with language tokens forces the target's, or starts
-    from it instead of </s>."""
-    settings = getattr(task, "args", None)
-    if getattr(settings, "decoder_langtok", False):
-        if not getattr(settings, "lang_tok_replacing_bos_eos", False):
-            return [_Begun(wanted, None, sample["target"][wanted, :1])]
-    elif not hasattr(settings, "langs"):
-        return [_Begun(wanted, None, None)]
-    starts = sample["net_input"]["prev_output_tokens"][wanted, 0]
-    return [_Begun(wanted[starts == start], start, None) for start in starts.unique().tolist()]

@@ -43,9 +43,6 @@ class EarlyExitLoss(SummedCriterion):
         ("agreement", "n_equal", "ntokens", 100.0, 2),
     )
 
-    def __init__(self, cfg: EarlyExitLossConfig, task: Any):
-        super().__init__(cfg, task)
-
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Any, dict[str, Any]]:

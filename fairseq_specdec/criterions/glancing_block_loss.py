@@ -47,12 +47,6 @@ class GlancingBlockLossConfig(FairseqDataclass):
         "the target token (attached drafters only)",
         SHARE,
     )
-    expected_length: float = flag(
-        0.0,
-        "share of a position's weight taken from the gradient of the block's expected "
-        "accepted length instead of --block-loss-decay; for a drafter that is trained already",
-        SHARE,
-    )
     eval_verifier: Optional[str] = flag(
         None,
         "checkpoint of a verifier: validation decodes with it and the drafter, and "
@@ -65,28 +59,6 @@ class GlancingBlockLossConfig(FairseqDataclass):
     # fairseq's own --max-update and --ddp-backend; without a help text they add no flags
     max_update: int = II("optimization.max_update")
     ddp_backend: str = II("distributed_training.ddp_backend")
-
-
-def expected_length_weights(nll: Tensor, learnt: Tensor) -> Tensor:
-    """How much each position's log-probability is worth in accepted tokens.
-
-    With q_j the probability that a drafter gives to the right token at position j, the tokens
-    accepted of a block are, in expectation, L = sum over i of q_1 ... q_i. Its derivative by
-    log q_j is w_j = sum over i >= j of q_1 ... q_i. So the loss w_j nll_j, with w_j held fixed, has
-    the gradient of -L: a position counts by how often it is reached, by how often its token is
-    right and by what follows it.
-
-    Args:
-        nll: fp32 [N], -log q (nats) of the positions in the loss, in the order of ``learnt``.
-        learnt: bool [.., k], which positions those are. A block ends at the first position that is
-            not one of them.
-
-    Returns:
-        fp32 [N], without gradient, from 0 to k.
-    """
-    right = torch.zeros(learnt.shape, dtype=torch.float32, device=learnt.device)
-    right[learnt] = torch.exp(-nll.detach().float())
-    return right.cumprod(-1).flip(-1).cumsum(-1).flip(-1)[learnt]
 
 
 @register_criterion("glancing_block_loss", dataclass=GlancingBlockLossConfig)
@@ -120,10 +92,6 @@ class GlancingBlockLoss(SummedCriterion):
         self.total_updates = cfg.glancing_updates or cfg.max_update or 0
         settings = getattr(task, "cfg", None) or getattr(task, "args", None)
         for refused, *words in (
-            (cfg.expected_length and (cfg.glancing_start or cfg.glancing_stop),
-             "--expected-length",
-             "a revealed token is not drafted, so the length of the draft is unknown",
-             "add --glancing-start 0 --glancing-stop 0"),
             (cfg.glancing_start != cfg.glancing_stop and self.total_updates <= 0,
              "--glancing-updates",
              "the share of revealed tokens goes from --glancing-start to --glancing-stop "
@@ -172,25 +140,18 @@ class GlancingBlockLoss(SummedCriterion):
         learnt, logits = output["learnt"], output["logits"]
         gold = targets[learnt]
         expected = output["expected"] if cfg.soft_targets > 0 else None
-        smoothing = cfg.label_smoothing, expected, cfg.soft_targets
         sums.update(_counts(logits.data, gold, learnt, output["first_correct"]))
-        loss, nll = target_nll(logits, gold, *smoothing, overwrite=True)
-        weights = self._weights(nll, learnt)
+        loss, nll = target_nll(
+            logits, gold, cfg.label_smoothing, expected, cfg.soft_targets, overwrite=True
+        )
+        steps = torch.arange(learnt.size(-1), device=learnt.device, dtype=torch.float32)
+        weights: Tensor = (cfg.block_loss_decay**steps).expand(learnt.shape)[learnt]
         sums["nll_loss"] = nll.sum()
         if self.accepted_tokens is not None and model.training:
             self.accepted_tokens.restart()
         elif self.accepted_tokens is not None:
             sums.update(self.accepted_tokens.measure(unwrapped(model), sample))
         return self.outcome(loss * weights, weights.sum(), sample, reduce, **sums)
-
-    def _weights(self, nll: Tensor, learnt: Tensor) -> Tensor:
-        """Of the learnt positions, fp32 [N]; without gradient."""
-        share: float = self.cfg.expected_length
-        steps = torch.arange(learnt.size(-1), device=learnt.device, dtype=torch.float32)
-        weights: Tensor = (self.cfg.block_loss_decay**steps).expand(learnt.shape)[learnt]
-        if share == 0.0:
-            return weights
-        return (1.0 - share) * weights + share * expected_length_weights(nll, learnt)
 
 
 @torch.no_grad()

@@ -42,12 +42,9 @@ def add_cluster_flags(group: Any) -> None:
 
 def check_cluster(args: argparse.Namespace) -> None:
     """Refuse what :func:`add_cluster_flags` cannot honour."""
-    if args.ray is None:
-        if args.ray_workers:
-            raise UsageError("--ray-workers", "is the number of --ray's workers", "give --ray too")
-    elif os.path.isdir(args.ray):
-        raise UsageError(f"--ray {args.ray}", "is a folder", "put it before --ray")
-    elif importlib.util.find_spec("ray") is None:
+    if args.ray_workers and args.ray is None:
+        raise UsageError("--ray-workers", "is the number of --ray's workers", "give --ray too")
+    if args.ray and importlib.util.find_spec("ray") is None:
         raise UsageError("--ray", "needs ray", "pip install 'fairseq-specdec[ray]'")
 
 
@@ -69,18 +66,16 @@ class Worker:
         if self.part is not None:
             return self.part.plan
         args, folder, digest = self.given
-        where = f"--ray: on {socket.gethostname()}"
-        remedy = "every machine needs the corpus and the checkpoints at the same paths"
         try:
             load_plugin()
             os.chdir(folder)
             utils.import_user_module(args)
             part = Part(args)
+            if part.digest != digest:
+                raise ValueError("the corpus or a checkpoint is another than the driver's")
         except (ValueError, OSError) as error:
-            raise UsageError(where, error, remedy) from error
-        if part.digest != digest:
-            problem = "the corpus or a checkpoint is another than the driver's"
-            raise UsageError(where, problem, remedy)
+            remedy = "every machine needs the corpus and the checkpoints at the same paths"
+            raise UsageError(f"--ray: on {socket.gethostname()}", error, remedy) from error
         self.teacher, self.dataset = part.load()
         if not self.teacher.cuda:
             torch.set_num_threads(1)  # the core that Ray reserves
@@ -114,13 +109,6 @@ def decode(job: Distillation, args: argparse.Namespace) -> None:
                     ray.kill(worker)
     except ray.exceptions.RayTaskError as error:  # raised by our own code over there
         raise (error.cause if isinstance(error.cause, ValueError) else error) from error
-    except ray.exceptions.RayError as error:
-        raise UsageError(
-            "--ray",
-            f"{RETRIES + 1} workers ended at the same work ({str(error)[:300]})",
-            "is their memory enough? Ray's logs are in /tmp/ray/session_latest/logs of their "
-            "machines",
-        ) from error
     finally:
         ray.shutdown()
 

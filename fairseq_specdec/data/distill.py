@@ -21,7 +21,7 @@ from fairseq import options
 from fairseq_specdec.errors import UsageError
 
 from ..commands.own import again, brief, load_plugin, log_to_stderr, reporting
-from ..io.flag_values import AT_LEAST_1, Range, add_flag
+from ..io.flag_values import AT_LEAST_1, add_flag
 from . import cluster
 from .work import Distillation, resolve_shard
 
@@ -44,8 +44,6 @@ def get_parser() -> argparse.ArgumentParser:
     add("--on-length-limit", "what to do with an output as long as --max-len-a and --max-len-b "
         "allow: it was cut off, most often in a loop, and would teach the student to loop",
         ("drop", "keep"), "drop")  # fmt: skip
-    add("--max-length-ratio", "drop a pair whose longer side has more than R times the tokens of "
-        "the shorter one", Range(1), metavar="R", otherwise="keep all")  # fmt: skip
     add("--chunk-size", "sentences that are saved at once; a kill loses at most so many per "
         "process", AT_LEAST_1, 512)  # fmt: skip
     add("--shard", "be process I (from 0) of N", metavar="I/N",

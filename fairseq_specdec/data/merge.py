@@ -14,8 +14,6 @@ from .part import Part
 from .teacher import Hypotheses
 
 logger = logging.getLogger(__name__)
-# From this share of dropped pairs on it is a warning.
-MANY = 0.05
 # Why a sentence is not in the distilled corpus, as it follows "N".
 REASONS = {
     "source_too_long": "sources longer than the teacher can read",
@@ -24,45 +22,34 @@ REASONS = {
     "no_hypothesis": "without an output",
     "empty_target": "with an empty output",
     "length_limit": "outputs cut off at the length limit (--max-len-a, --max-len-b)",
-    "length_ratio": "outputs of another length than --max-length-ratio allows",
 }
 
 
-def judge(
-    hypotheses: Hypotheses, source: np.ndarray, on_length_limit: str, max_length_ratio: float | None
-) -> np.ndarray:
+def judge(hypotheses: Hypotheses, source: np.ndarray, on_length_limit: str) -> np.ndarray:
     """Why each sentence is kept or dropped; the first reason that applies counts.
 
     Args:
         hypotheses: n sentences in any order.
         source: int [n], tokens of the sources with </s>, in the same order.
         on_length_limit: ``drop`` or ``keep`` outputs cut off at the length limit.
-        max_length_ratio: longer side over shorter side, without </s>; None for any.
 
     Returns:
         str [n]: names in ``REASONS``; "" is kept.
     """
-    source, target = (np.maximum(each - 1, 0) for each in (source, hypotheses.lengths))
-    longer, shorter = np.maximum(source, target), np.minimum(source, target)
-    most = np.inf if max_length_ratio is None else max_length_ratio
     reasons = {
-        "empty_source": source == 0,
+        "empty_source": source <= 1,
         "no_hypothesis": hypotheses.lengths == 0,
-        "empty_target": target == 0,
+        "empty_target": hypotheses.lengths == 1,
         "length_limit": hypotheses.at_limit & (on_length_limit == "drop"),
-        "length_ratio": longer > most * np.maximum(shorter, 1),
     }
     return np.select(list(reasons.values()), list(reasons), default="")
 
 
-def write_corpus(
-    part: Part, hypotheses: Hypotheses, filters: dict[str, Any], folder: str
-) -> dict[str, Any]:
+def write_corpus(part: Part, hypotheses: Hypotheses, folder: str) -> dict[str, Any]:
     """Write the distilled corpus of a pair of languages, as fairseq-preprocess does.
 
     Args:
         hypotheses: of all planned sentences, in any order.
-        filters: of ``judge``.
 
     Returns:
         how many sentences were chosen, kept and dropped, and why.
@@ -70,7 +57,8 @@ def write_corpus(
     corpus, task, plan = part.corpus, part.task, part.plan
     source = corpus.read(corpus.source, task.source_dictionary)
     indices = hypotheses.indices.tolist()
-    why = judge(hypotheses, np.array([len(source[index]) for index in indices]), **filters)
+    lengths = np.array([len(source[index]) for index in indices])
+    why = judge(hypotheses, lengths, part.args.on_length_limit)
     rows = np.argsort(hypotheses.indices)
     rows = rows[why[rows] == ""]
     ends = np.cumsum(hypotheses.lengths, dtype=np.int64)
@@ -98,9 +86,7 @@ def write_corpus(
         "corpus": plan.total, "chosen": chosen, "kept": len(rows), "dropped": len(dropped),
         "reasons": {reason: by_reason[reason] for reason in REASONS},
     }  # fmt: skip
-    level = logging.WARNING if len(dropped) > MANY * chosen else logging.INFO
-    kept = f"{len(rows):,} of {chosen:,} sentence pairs kept"
-    logger.log(level, "%s, %s (%s)", kept, losses(counts), name)
+    logger.info("%d of %d pairs kept, %s (%s)", len(rows), chosen, losses(counts), name)
     return counts
 
 

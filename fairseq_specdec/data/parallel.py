@@ -20,7 +20,7 @@ from ..commands.own import (
     reporting,
 )
 from ..io.flag_values import AT_LEAST_1, add_flag, add_languages
-from ..io.progress import bar, logs_above
+from ..io.progress import bar
 from .corpus import Corpus
 from .folder import data_named
 
@@ -72,13 +72,6 @@ def read_pairs(text: Text, most: int) -> Pairs:
             f"no pair of {corpus.split} has from 1 to {LONGEST} words a side",
             "give parallel text",
         )
-    for tokens, dictionary in zip(map(np.concatenate, zip(*kept)), (text.source, text.target)):
-        if tokens.min() < 0 or tokens.max() >= len(dictionary):
-            raise UsageError(
-                corpus.directory,
-                "its text was binarised with another dictionary than the one beside it",
-                "binarise it again",
-            )
     return kept
 
 
@@ -106,5 +99,5 @@ def run_command(
     """Run a command that writes its file at its end."""
     load_plugin()
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
-    with reporting(program, arguments, nothing_written(program)) as words, logs_above():
+    with reporting(program, arguments, nothing_written(program)) as words:
         main(brief(get_parser()).parse_args(words), words)

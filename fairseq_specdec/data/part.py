@@ -92,17 +92,16 @@ class Part:
         dataset = self.task.dataset(batching.gen_subset)
         parts = list(getattr(dataset, "datasets", ()))  # what a multilingual task's one pair joins
         dataset = parts[0] if len(parts) == 1 else dataset
-        seed = int(config.common.seed)
         self.plan = make_plan(
             self.task,
             dataset,
-            select(len(dataset), self.args.limit, seed),
             teacher.source_limit(),
+            self.args.limit,
             self.args.chunk_size,
             max_tokens=batching.max_tokens,
             max_sentences=batching.batch_size,
             required_batch_size_multiple=batching.required_batch_size_multiple,
-            seed=seed,
+            seed=int(config.common.seed),
         )
         return teacher, dataset
 
@@ -123,14 +122,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, dict, type(None))) else str(value)
 
 
-def select(total: int, limit: int | None, seed: int) -> np.ndarray:
-    """A reproducible random subset; that of a smaller limit is part of that of a larger one.
-    Returns bool [total]: which sentences to distil."""
-    mask = np.zeros(total, dtype=bool)
-    mask[np.random.RandomState(seed).permutation(total)[:limit]] = True
-    return mask
-
-
 class _Selected(BaseWrapperDataset):  # type: ignore[misc]
     """A dataset of which some sentences are decoded, by a mask."""
 
@@ -147,8 +138,8 @@ class _Selected(BaseWrapperDataset):  # type: ignore[misc]
 def make_plan(
     task: Any,
     dataset: Any,
-    chosen: np.ndarray,
     source_limit: int | None,
+    limit: int | None,
     chunk_size: int,
     **batching: Any,
 ) -> Plan:
@@ -159,32 +150,33 @@ def make_plan(
 
     Args:
         task: the fairseq task; its ``get_batch_iterator`` cuts the batches.
-        chosen: bool [len(dataset)].
         source_limit: longest source that the teacher can read, in tokens with </s>.
+        limit: sentences of a reproducible random subset, of which those of a smaller limit are a
+            part; None for all.
         chunk_size: sentences to save at once, at least; the last chunk may have less.
         batching: ``max_tokens``, ``max_sentences``, ``required_batch_size_multiple``, ``seed``.
     """
-    wanted, dropped = chosen.copy(), {}
-    for index in np.flatnonzero(chosen).tolist():
+    total, most_tokens = len(dataset), batching.get("max_tokens")
+    chosen = np.random.RandomState(batching["seed"]).permutation(total)[:limit]
+    dropped = {}
+    for index in chosen.tolist():
         if source_limit is not None and dataset.src_sizes[index] > source_limit:
             dropped[index] = "source_too_long"
-        elif batching.get("max_tokens") and dataset.num_tokens(index) > batching["max_tokens"]:
+        elif most_tokens and dataset.num_tokens(index) > most_tokens:
             dropped[index] = "exceeds_max_tokens"
+    wanted = np.zeros(total, dtype=bool)
+    wanted[chosen] = True
     wanted[list(dropped)] = False
     if not wanted.any():
         raise UsageError(
             "no sentence is left to distil",
-            f"{len(dataset)} in the corpus, {int(chosen.sum())} chosen by --limit, "
-            f"{len(dropped)} of them too long for --max-source-positions or --max-tokens",
+            f"{total} in the corpus, {len(chosen)} chosen by --limit, {len(dropped)} of them too "
+            "long for --max-source-positions or --max-tokens",
         )
     view = _Selected(dataset, wanted)
-    batches = task.get_batch_iterator(dataset=view, max_positions=None, **batching).frozen_batches
-    chunks: list[Batches] = []
-    held = chunk_size
-    for batch in batches:
-        if held >= chunk_size:
+    chunks: list[Batches] = [[]]
+    for batch in task.get_batch_iterator(dataset=view, **batching).frozen_batches:
+        if sum(map(len, chunks[-1])) >= chunk_size:
             chunks.append([])
-            held = 0
         chunks[-1].append(list(map(int, batch)))
-        held += len(batch)
-    return Plan(chunks, dropped, len(dataset))
+    return Plan(chunks, dropped, total)

@@ -83,9 +83,8 @@ class Teacher:
         # run equals an undisturbed one.
         utils.set_torch_seed(int(self.config.common.seed) * 1000003 + int(sample["id"][0]))
         width = sample["net_input"]["src_tokens"].size(1)
-        # --match-source-len ties the length to the source on purpose
         limit = int(generation.max_len_a * width + generation.max_len_b)
-        limit = 2**31 if generation.match_source_len else min(limit, self.most_positions - 1)
+        limit = min(limit, self.most_positions - 1)
         sample = utils.move_to_cuda(sample) if self.cuda else sample
         prefix = None
         if generation.prefix_size > 0:

@@ -16,6 +16,7 @@ import os
 import re
 import shlex
 import shutil
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,7 @@ import numpy as np
 
 from fairseq_specdec.errors import UsageError
 
-from ..io.atomic import own_suffix, read_json, replacing, sync, write_json
-from ..io.flag_values import flag_of
+from ..io.atomic import read_json, replacing, sync, write_json
 from ..io.progress import Counter
 from ..io.provenance import digest_of, origin, sha256
 from .corpus import each_pair
@@ -90,8 +90,7 @@ class Distillation:
             settings = {"--source-lang": None, "--target-lang": None, "pairs": ",".join(pairs)}
         for part in self.parts:
             settings = {**part.settings, **settings}
-        self.drops = {n: getattr(args, n) for n in ("on_length_limit", "max_length_ratio")}
-        self.settings = {**settings, **{flag_of(name): x for name, x in self.drops.items()}}
+        self.settings = {**settings, "--on-length-limit": args.on_length_limit}
         self.destination = os.path.abspath(args.dest)
         self.home = self.destination + ".parts"
         self.directory = os.path.join(self.home, digest_of(settings)[:16])
@@ -176,7 +175,7 @@ class Distillation:
         return done
 
     def _publish(self, words: Sequence[str]) -> None:
-        building = self.path("merged-" + own_suffix())
+        building = self.path("merged-" + uuid.uuid4().hex)
         try:
             os.makedirs(building)
             made = {part.pair: self._build(part, building) for part in self.parts}
@@ -207,12 +206,8 @@ class Distillation:
             with np.load(self.path(part.file(chunk)), allow_pickle=False) as arrays:
                 pieces.append(Hypotheses(**arrays))
         hypotheses = joined(pieces)
-        seconds = float(hypotheses.seconds.sum())
-        rate = round(len(hypotheses.indices) / max(seconds, 1e-9), 3)
+        rate = len(hypotheses.indices) / max(float(hypotheses.seconds.sum()), 1e-9)
         return {
-            "counts": write_corpus(part, hypotheses, self.drops, folder),
-            "decoding": {
-                "seconds_of_all_processes": round(seconds, 3),
-                "sentences_per_second_and_process": rate,
-            },
+            "counts": write_corpus(part, hypotheses, folder),
+            "decoding": {"sentences_per_second_and_process": round(rate, 3)},
         }

@@ -4,8 +4,7 @@ import contextlib
 import errno
 import json
 import os
-import socket
-import time
+import uuid
 from collections.abc import Iterator
 from typing import IO, Any, Union
 
@@ -31,11 +30,6 @@ def check_new_file(path: str, flag: str, force: bool = True) -> None:
 def _is_special(path: PathLike) -> bool:
     """Whether this is a pipe, a device or a link to one, whose place no file may take."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-
-
-def own_suffix() -> str:
-    """A file name ending that no other process uses, nor an earlier one with the same number."""
-    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
 
 
 def sync(path: PathLike) -> None:
@@ -65,7 +59,7 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
     folder, name = os.path.split(os.path.abspath(path))
     if make_folder:
         os.makedirs(folder, exist_ok=True)
-    temporary = os.path.join(folder, f".{name}.tmp-{own_suffix()}")
+    temporary = os.path.join(folder, f".{name}.tmp-{uuid.uuid4().hex}")
     as_text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with open(temporary, mode, **as_text) as stream:

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
 
 # Where there is no terminal: seconds before a counter's first line, and between further ones.
 FIRST_LOG = 5.0
@@ -41,21 +40,17 @@ def bar(
 
 # ``bar`` that leaves nothing on the screen: for steps of a longer run that are logged.
 erased_bar = functools.partial(bar, leave=False)
-# Log records are written above a bar that is shown meanwhile, not into it.
-logs_above = logging_redirect_tqdm
 
 
 class Counter:
     """Counts what is done: a bar on a terminal; else a log line after 5 seconds, then one a
-    minute. ``initial``: how much was done before."""
+    minute."""
 
-    def __init__(
-        self, total: int, unit: str, logger: logging.Logger, initial: int = 0, title: str = ""
-    ) -> None:
-        self._bar = bar(title=title or None, total=total, initial=initial, unit=unit)
-        self._logger, self._planned, self._done = logger, total - initial, 0
-        self._said = f"{title + ': ' if title else ''}%d of {self._planned} {unit}"
-        self._said += "es" if unit.endswith("ch") else "s"
+    def __init__(self, total: int, unit: str, logger: logging.Logger, title: str = "") -> None:
+        self._bar = bar(title=title or None, total=total, unit=unit)
+        self._logger, self._planned, self._done = logger, total, 0
+        units = unit + ("es" if unit.endswith("ch") else "s")
+        self._said = f"{title + ': ' if title else ''}%d of {total} {units}"
         self._began = time.monotonic()
         self._due = self._began + FIRST_LOG
 

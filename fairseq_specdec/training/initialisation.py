@@ -113,9 +113,8 @@ def _check_settings(flag: str, side: str, cfg: Any, theirs: Any) -> None:
         names.insert(0, "activation_fn")
     for name in names:
         # An enumeration's value: settings from flags are strings, from dataclasses members.
-        ours, other = (getattr(getattr(each, name), "value", getattr(each, name))
-                       for each in (cfg, theirs))  # fmt: skip
-        _require_equal(flag, name, ours, other)
+        ours, other = getattr(cfg, name), getattr(theirs, name)
+        _require_equal(flag, name, getattr(ours, "value", ours), getattr(other, "value", other))
     if cfg.share_all_embeddings and not theirs.share_all_embeddings:
         problem = "its source and target embeddings differ, and --share-all-embeddings makes the "
         raise UsageError(flag, problem + "drafter's one", "leave out --share-all-embeddings")

@@ -54,12 +54,6 @@ def _parts(logits: Tensor) -> Iterator[slice]:
         yield slice(first, first + size)
 
 
-def _of_target(epsilon: float, words: int) -> tuple[float, float]:
-    """What the smoothed loss takes of the target token, and of every token."""
-    each = epsilon / (words - 1)
-    return 1.0 - epsilon - each, each
-
-
 class _TargetNLL(torch.autograd.Function):
     """The gradient is p, less the target's share, less what every token has, less q's share."""
 
@@ -73,7 +67,8 @@ class _TargetNLL(torch.autograd.Function):
         share: float,
         overwrite: bool,
     ) -> tuple[Tensor, Tensor]:
-        own, each = _of_target(epsilon, logits.size(1))
+        each = epsilon / (logits.size(1) - 1)  # what the smoothed loss takes of every token
+        own = 1.0 - epsilon - each  # and of the target
         nll = logits.new_empty(logits.size(0), dtype=torch.float32)
         loss = torch.empty_like(nll)
         for part in _parts(logits):
@@ -86,7 +81,7 @@ class _TargetNLL(torch.autograd.Function):
                 q = torch.softmax(expected[part], dim=1, dtype=torch.float32)
                 loss[part] = (1.0 - share) * loss[part] - share * q.mul_(log_p).sum(1)
         ctx.save_for_backward(logits, gold, expected)
-        ctx.epsilon, ctx.share, ctx.overwrite = epsilon, share, overwrite
+        ctx.own, ctx.each, ctx.share, ctx.overwrite = own, each, share, overwrite
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -94,16 +89,15 @@ class _TargetNLL(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         logits, gold, expected = ctx.saved_tensors
-        own, each = _of_target(ctx.epsilon, logits.size(1))
-        other = 1.0 - ctx.share
+        own, each = ctx.own * (1.0 - ctx.share), ctx.each * (1.0 - ctx.share)
         out = logits.detach() if ctx.overwrite else torch.empty_like(logits)
         for part in _parts(logits):
             # fp16 would lose small probabilities before the loss scale has lifted them.
             rest = torch.softmax(logits[part], dim=1, dtype=torch.float32)
             target = gold[part, None]
-            rest.scatter_add_(1, target, rest.new_full(target.shape, -own * other))
+            rest.scatter_add_(1, target, rest.new_full(target.shape, -own))
             if each > 0:
-                rest.sub_(each * other)
+                rest.sub_(each)
             if expected is not None:
                 q = torch.softmax(expected[part], dim=1, dtype=torch.float32)
                 rest.sub_(q, alpha=ctx.share)

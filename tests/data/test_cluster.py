@@ -71,7 +71,7 @@ def test_a_chunk_that_ends_every_worker_ends_the_command_and_the_rest_is_kept(
 ):  # fmt: skip
     monkeypatch.setattr(cluster, "Worker", dying(mark, 99))
     monkeypatch.setattr(cluster, "RETRIES", 1)
-    with pytest.raises(ValueError, match="^--ray: 2 workers ended at the same work "):
+    with pytest.raises(ray.exceptions.RayError):
         on_cluster("--ray-workers", 1)
     kept = sorted(path.name for path in (tmp_path / "out.parts").rglob("chunk-*"))
     assert [name.split("-")[1] for name in kept] == [f"{chunk:06d}" for chunk in range(CHUNK)]

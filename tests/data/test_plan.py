@@ -8,17 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_specdec.data.merge import judge
-from fairseq_specdec.data.part import make_plan, select
+from fairseq_specdec.data.part import make_plan
 from fairseq_specdec.data.teacher import Hypotheses
 
 EOS = 2
-
-
-def test_subset_is_reproducible_and_nested():
-    small, large = select(100, 10, seed=3), select(100, 40, seed=3)
-    assert small.sum() == 10 and large.sum() == 40 and (large | ~small).all()
-    assert (select(100, 10, seed=4) != small).any()
-    assert select(5, 10, seed=1).all() and select(5, None, seed=1).all()
 
 
 class Sized:
@@ -36,13 +29,26 @@ class Sized:
         return np.argsort(self.src_sizes, kind="stable")
 
 
-def plan_of(batch, limit=None, chunk_size=1, dataset=None, **batching):
+def plan_of(batch, longest=None, chunk_size=1, dataset=None, limit=None, **batching):
     def get_batch_iterator(dataset, **_):
         return types.SimpleNamespace(frozen_batches=batch(dataset.ordered_indices()))
 
     dataset = dataset or Sized()
     task = types.SimpleNamespace(get_batch_iterator=get_batch_iterator)
-    return make_plan(task, dataset, np.ones(len(dataset), bool), limit, chunk_size, **batching)
+    return make_plan(task, dataset, longest, limit, chunk_size, **{"seed": 1, **batching})
+
+
+def test_a_subset_is_reproducible_and_nested():
+    dataset = Sized()
+    dataset.src_sizes = np.arange(100)
+
+    def chosen(limit, seed=3):
+        plan = plan_of(lambda order: [order], dataset=dataset, limit=limit, seed=seed)
+        return set(plan.chunks[0][0])
+
+    assert len(chosen(10)) == 10 and len(chosen(40)) == 40 and chosen(10) < chosen(40)
+    assert chosen(10) != chosen(10, seed=4)
+    assert chosen(200) == chosen(None) == set(range(100))
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 60))
@@ -69,29 +75,25 @@ def test_a_corpus_of_which_nothing_is_left_is_refused():
         plan_of(list, 2)
 
 
-def reason(output, source, at_limit=False, **filters):
+def reason(output, source, at_limit=False, on_length_limit="drop"):
     """Of one sentence whose output and source have so many tokens beside </s>, or None."""
     tokens = [] if output is None else [5] * output + [EOS]
     arrays = [np.array(each) for each in ([0], [len(tokens)], [at_limit], tokens, [0.5])]
-    filters = {"on_length_limit": "drop", "max_length_ratio": None, **filters}
-    (found,) = judge(Hypotheses(*arrays), np.array([source + 1]), **filters)
+    (found,) = judge(Hypotheses(*arrays), np.array([source + 1]), on_length_limit)
     return found
 
 
 @pytest.mark.parametrize(
-    "expected, given, filters",
+    "expected, given",
     [
-        ("", (1, 1), {}),
-        ("empty_source", (1, 0), {}),
-        ("no_hypothesis", (None, 2), {}),
-        ("empty_target", (0, 2), {}),
-        ("length_limit", (2, 2, True), {}),
-        ("", (2, 2, True), {"on_length_limit": "keep", "max_length_ratio": 1.0}),
-        ("", (2, 1), {"max_length_ratio": 2.0}),
-        ("length_ratio", (2, 1), {"max_length_ratio": 1.9}),
-        ("length_ratio", (1, 4), {"max_length_ratio": 3.0}),
-        ("empty_source", (0, 0, True), {"max_length_ratio": 1.0}),  # the first
+        ("", (1, 1)),
+        ("empty_source", (1, 0)),
+        ("no_hypothesis", (None, 2)),
+        ("empty_target", (0, 2)),
+        ("length_limit", (2, 2, True)),
+        ("", (2, 2, True, "keep")),
+        ("empty_source", (0, 0, True)),  # the first
     ],
 )
-def test_every_reason_is_distinguished(expected, given, filters):
-    assert reason(*given, **filters) == expected
+def test_every_reason_is_distinguished(expected, given):
+    assert reason(*given) == expected

@@ -60,27 +60,23 @@ def test_the_same_pairs_give_the_same_list(run, tmp_path):
     assert all(torch.equal(x, second["model"][name]) for name, x in first["model"].items())
 
 
-MISTAKES = [
-    (["--translations", "1001"], {}, "--translations 1001: must be from 1 to 1000"),
-    ([], {}, "has no split 'train'"),
-    (HERE, {"drafter": DEMO / "verifier.pt"}, "no block drafter"),
-    (HERE, {"data": DEMO / "history"}, "holds no binarised text"),
-    (HERE, {"out": DEMO / "history"}, ": is a directory; name a file"),
-]
-
-
-@pytest.mark.parametrize("words, places, message", MISTAKES)
-def test_mistakes(run, tmp_path, words, places, message):
+@pytest.mark.parametrize(
+    "words, places, message",
+    [
+        (["--translations", "1001"], {}, "--translations 1001: must be from 1 to 1000"),
+        ([], {}, "has no split 'train'"),
+        (HERE, {"drafter": DEMO / "verifier.pt"}, "no block drafter"),
+        (HERE, {"data": DEMO / "history"}, "holds no binarised text"),
+        (HERE, {"out": DEMO / "history"}, ": is a directory; name a file"),
+        (HERE, {"data": "other"}, "--drafter-path: its decoder dictionary has 8312 symbols"),
+    ],
+)
+def test_mistakes(run, tmp_path, monkeypatch, words, places, message):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(DEMO, "other", ignore=shutil.ignore_patterns("*.pt", "history"))
+    make_dictionary(8400).save("other/dict.de.txt")
     with pytest.raises(SystemExit) as ended:
         run(*words, **places)
     line = str(ended.value.code)
     assert line.startswith(PROGRAM + ": error: ") and message in line and "\n" not in line
-    assert not list(tmp_path.iterdir())
-
-
-def test_text_of_other_dictionaries_is_refused(run, tmp_path):
-    ignored = shutil.ignore_patterns("*.pt", "history")
-    data = shutil.copytree(DEMO, tmp_path / "data", ignore=ignored)
-    make_dictionary(8400).save(str(data / "dict.de.txt"))
-    with pytest.raises(SystemExit, match="--drafter-path: its decoder dictionary has 8312 symbols"):
-        run(*HERE, data=data)
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]

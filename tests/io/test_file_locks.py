@@ -1,7 +1,5 @@
 """A file is locked by one process at a time, and nothing of it stays."""
 
-import errno
-import fcntl
 import os
 import subprocess
 import sys
@@ -46,12 +44,3 @@ def test_a_process_that_is_killed_holds_nothing(path):
         with alone(path, ""):
             pass
     assert not os.path.exists(path)
-
-
-def test_where_there_are_no_locks_nothing_is_held(path, monkeypatch):
-    def no_locks(*arguments):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with alone(path, "--out: here"), alone(path, "--out: here"):
-        pass

@@ -12,8 +12,8 @@ logger = logging.getLogger("test_progress")
 
 
 def count(total=40):
-    with progress.Counter(total, "line", logger, initial=10) as counter:
-        for _ in range(total - 10):
+    with progress.Counter(total, "line", logger) as counter:
+        for _ in range(total):
             counter.add(1)
 
 
@@ -40,7 +40,7 @@ def test_into_a_pipe_nothing_is_printed(work, capfd):
 def test_without_a_terminal_a_counter_logs_after_5_seconds_and_every_minute(monkeypatch, caplog):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with caplog.at_level("INFO"), progress.Counter(100, "line", logger, initial=20) as counter:
+    with caplog.at_level("INFO"), progress.Counter(80, "line", logger) as counter:
         for _ in range(40):
             now[0] += 4.0
             counter.add(2)

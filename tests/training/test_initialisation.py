@@ -1,14 +1,11 @@
 import argparse
 import re
-from argparse import Namespace
 
 import pytest
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
-from fairseq_specdec.models import SpecDrafter
 from fairseq_specdec.models.drafter_config import SpecDrafterConfig
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -175,16 +172,3 @@ def test_files_that_are_no_verifier_of_this_data_are_refused(tmp_path):
         FileNotFoundError, match="--init-decoder-from: no file .*leave the flag out"
     ):
         make_drafter(init_decoder_from=str(tmp_path / "missing.pt"))
-
-
-def test_the_settings_to_be_saved_no_longer_name_the_verifier(tmp_path):
-    task = ToyTask()
-    save_verifier(tmp_path / "v.pt", task)
-    path = str(tmp_path / "v.pt")
-    args = Namespace(share_all_embeddings=False, init_encoder_from=path, init_decoder_from=path)
-    args.init_decoder_layers = "1"
-    ARCH_CONFIG_REGISTRY["spec_drafter_tiny"](args)
-    SpecDrafter.build_model(args, task)
-    assert args.init_encoder_from is args.init_decoder_from is args.init_decoder_layers is None
-    (tmp_path / "v.pt").unlink()
-    SpecDrafter.build_model(args, task)
