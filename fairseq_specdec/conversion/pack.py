@@ -18,7 +18,6 @@ from fairseq_specdec.engine.backend import NativeBackend, choose_backend
 from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.library import load, why_not
-from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.packed_file import KEY, packed
 from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
@@ -51,9 +50,6 @@ def main(args: argparse.Namespace) -> None:
     backend = choose_backend("native", [model], args.verifier_dtype, frees=True)
     assert isinstance(backend, NativeBackend)
     Verifier([model], backend=backend)
-    products = [each.product for each in map(packed_source, model.parameters()) if each is not None]
-    if not products or not all(isinstance(each, NativeLinear) for each in products):
-        raise UsageError("input", f"{args.input} has a part that the native engine does not run")
     content = packed(model, backend.library, args.verifier_dtype)
     # As saved: what fairseq's loader adds to the settings is no plain value.
     with weights_mapped():

@@ -46,7 +46,7 @@ class AutoregressiveDrafter(Drafter):
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> AutoregressiveDrafter:
         ready = copy.copy(self)
         backend = move_to_verifier(self.model, verifier, self.options, backend)
-        ready.weights = Transformer.of(self.model, "--drafter-path", backend)
+        ready.weights = Transformer.read(self.model, backend)
         return ready
 
     def open(self, source: Source) -> DraftSession:

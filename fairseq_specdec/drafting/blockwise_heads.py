@@ -50,7 +50,7 @@ def native_heads(decoder: Any, backend: Backend, size: int, pad: int) -> NativeB
     if decoder.project_out_dim is not None:
         return None
     layers = backend.once(
-        ("vocabulary", decoder), lambda: backend.decoder(_VocabularyAlone(decoder), "--path")
+        ("vocabulary", decoder), lambda: backend.decoder(_VocabularyAlone(decoder))
     )
     assert isinstance(layers, NativeDecoder)
     drafter = NativeBlockDrafter(layers, tables, pad, torch.zeros(heads.dim))

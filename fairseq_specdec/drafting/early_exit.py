@@ -30,8 +30,7 @@ class EarlyExitDrafter(AutoregressiveDrafter):
         ready, part = copy.copy(self), _first_layers(verifier)
         ready.model = part
         ready.weights = backend.once(
-            ("first layers", verifier),
-            lambda: Transformer.read(part, "--path", backend, own_encoder=False),
+            ("first layers", verifier), lambda: Transformer.read(part, backend, own_encoder=False)
         )
         return ready
 

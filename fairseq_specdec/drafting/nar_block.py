@@ -76,7 +76,7 @@ class NarBlockDrafter(Drafter):
         options, own = self.options, self.model
         self.model = backend.once((own, verifier), lambda: own.for_verifier(verifier))
         decoder, encoder = self.model.decoder, self.model.encoder
-        self.layers = layers = backend.decoder(decoder, "--drafter-path", (), encoder)
+        self.layers = layers = backend.decoder(decoder, (), encoder)
         self.encode = None if self.read_layers else backend.encoder(encoder)
         candidates = chain_candidates(options)
         # Without a verifier, and to sample, the tokens' probabilities are needed.
@@ -89,9 +89,7 @@ class NarBlockDrafter(Drafter):
             self.in_library = not options.collapse_repeats
             return
         if self.read_layers:
-            self.states = backend.once(
-                ("states", decoder), lambda: StateProducts(decoder, backend.frees)
-            )
+            self.states = backend.once(("states", decoder), lambda: StateProducts(decoder))
         if decoder.chain:
             self.chain = backend.once(
                 ("chain", decoder, candidates), lambda: ChainSearch(decoder, candidates)

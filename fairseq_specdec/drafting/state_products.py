@@ -15,15 +15,13 @@ def state_projections(decoder: Any) -> tuple[Any, ...]:
 
 
 class StateProducts:
-    """The projections of a decoder that reads states, as one product for inference.
-    ``free_unpacked``: free their unpacked weights, as ``Linear.of``."""
+    """The projections of a decoder that reads states, as one product for inference."""
 
-    def __init__(self, decoder: Any, free_unpacked: bool = False) -> None:
+    def __init__(self, decoder: Any) -> None:
         self.normalise = decoder.mask_states.normalise
         self.of_prefix = decoder.prefix_states is not None
         self.width = decoder.embed_dim
-        modules = [each.project for each in state_projections(decoder)]
-        self.product = Linear.of(*modules, free_unpacked=free_unpacked)
+        self.product = Linear.of(*(each.project for each in state_projections(decoder)))
 
     def __call__(self, states: Tensor) -> tuple[Tensor | None, Tensor]:
         """What ``embed_prefix`` and ``embed_masks`` take.

@@ -16,7 +16,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import Range, check_value
 from fairseq_specdec.io.forks import Lock
 
-from .eager.encoder import EncoderSource, EncoderWeights, StockEncoder
+from .eager.encoder import Encoder, EncoderWeights, StockEncoder
 from .memory import restore
 from .native.decoder import NativeDecoder, NativeSession
 from .native.encoder import NativeEncoder
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 AnyDecoder = TorchDecoder | NativeDecoder
 AnySession = TorchSession | NativeSession
-AnyEncoder = EncoderWeights | StockEncoder | NativeEncoder
+AnyEncoder = Encoder | StockEncoder
 T = TypeVar("T")
 
 THREADS = Range(1, 1024, whole=True)  # that the native library takes
@@ -64,16 +64,14 @@ class Backend:
 
     Args:
         graphs: passes over a chain and drafts are recorded as CUDA graphs; None to record nothing.
-        frees: of every module whose weight is packed, free the unpacked one, as ``Linear.of``.
         once: a ``Once`` of the generators that share weights. Recorded graphs are not shared.
     """
 
     name = "torch"
     number_format = ""
 
-    def __init__(self, graphs: Graphs | None = None, frees: bool = False, once: Any = anew) -> None:
+    def __init__(self, graphs: Graphs | None = None, once: Any = anew) -> None:
         self.graphs = graphs
-        self.frees = frees
         self._once = once if graphs is None else anew
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -82,33 +80,31 @@ class Backend:
         return made
 
     def decoder(
-        self, decoder: Any, name: str, read_layers: Sequence[int] = (), encoder: Any = None
+        self, decoder: Any, read_layers: Sequence[int] = (), encoder: Any = None
     ) -> AnyDecoder:
         """Read a decoder's weights; arguments as for ``TorchDecoder``. ``encoder``: may share the
         decoder's embeddings, which can then be freed too."""
         key = ("decoder", decoder, *read_layers)
-        return self.once(key, lambda: self._decoder(decoder, name, read_layers, encoder))
+        return self.once(key, lambda: self._decoder(decoder, read_layers, encoder))
 
     def encoder(self, encoder: Any) -> AnyEncoder:
         """Read an encoder's weights; arguments as for ``EncoderWeights``."""
         return self.once(("encoder", encoder), lambda: self._encoder(encoder))
 
-    def _decoder(
-        self, decoder: Any, name: str, read_layers: Sequence[int], encoder: Any
-    ) -> AnyDecoder:
+    def _decoder(self, decoder: Any, read_layers: Sequence[int], encoder: Any) -> AnyDecoder:
         restore(decoder)
         if self.graphs is not None and len(decoder.layers):
             cache = functools.partial(StaticCache, self.graphs)
-            return TorchDecoder(decoder, read_layers, self.frees, cache, StaticSession)
-        return TorchDecoder(decoder, read_layers, self.frees)
+            return TorchDecoder(decoder, read_layers, cache=cache, session=StaticSession)
+        return TorchDecoder(decoder, read_layers)
 
     def _encoder(self, encoder: Any) -> AnyEncoder:
         restore(encoder)
         if not runs_encoder(encoder):
             return StockEncoder(encoder)
-        if self.graphs is not None:
-            return StaticEncoder(self.graphs, encoder, self.frees)
-        return EncoderWeights(encoder, self.frees)
+        return (
+            EncoderWeights(encoder) if self.graphs is None else StaticEncoder(self.graphs, encoder)
+        )
 
     def packing(self, number_format: str) -> Backend:
         """The same for the weights of a drafter in a format that only packed weights have."""
@@ -133,7 +129,8 @@ class NativeBackend(Backend):
     Args:
         number_format: of the packed weights, one of ``devices.PACKED``. Models in bf16 are
             packed in bf16.
-        frees, once: as in ``Backend``.
+        frees: free the unpacked weight of every module whose weight is packed.
+        once: as in ``Backend``.
     """
 
     name = "native"
@@ -141,25 +138,22 @@ class NativeBackend(Backend):
     def __init__(
         self, library: Library, number_format: str = "fp32", frees: bool = False, once: Any = anew
     ) -> None:
-        super().__init__(frees=frees, once=once)
+        super().__init__(once=once)
         self.library = library
+        self.frees = frees
         self.number_format = number_format
 
-    def _decoder(
-        self, decoder: Any, name: str, read_layers: Sequence[int], encoder: Any
-    ) -> AnyDecoder:
-        if self._leaves_to_torch(decoder, f"{name}: the decoder"):
-            return super()._decoder(decoder, name, read_layers, encoder)
+    def _decoder(self, decoder: Any, read_layers: Sequence[int], encoder: Any) -> AnyDecoder:
+        if _is_left_to_torch(decoder, "a decoder"):
+            return super()._decoder(decoder, read_layers, encoder)
         stack = self.once(("stack", decoder), lambda: self._pack(decoder, encoder))
         restore(decoder)  # what is not packed, as untied embeddings
         return NativeDecoder(decoder, stack, self.linear, read_layers)
 
     def _encoder(self, encoder: Any) -> AnyEncoder:
-        if not runs_encoder(encoder) or self._leaves_to_torch(
-            layers := EncoderSource(encoder), "an encoder"
-        ):
+        if not runs_encoder(encoder) or _is_left_to_torch(Encoder(encoder), "an encoder"):
             return super()._encoder(encoder)
-        stack = self._pack(layers)
+        stack = self._pack(Encoder(encoder))
         restore(encoder)
         return NativeEncoder(encoder, stack)
 
@@ -168,12 +162,6 @@ class NativeBackend(Backend):
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         return NativeLinear(self.library, weight, bias, self.number_format)
-
-    def _leaves_to_torch(self, stack: Any, name: str) -> bool:
-        reason = refusal(stack)
-        if reason is not None:
-            logger.info("%s runs on the torch backend: %s", name, reason)
-        return reason is not None
 
     def _pack(self, stack: Any, encoder: Any = None) -> NativeStack:
         like = stack.layers[0].final_layer_norm.weight if len(stack.layers) else stack.like
@@ -192,6 +180,13 @@ def set_threads(count: int) -> None:
         library.set_threads(count)
 
 
+def _is_left_to_torch(stack: Any, name: str) -> bool:
+    reason = refusal(stack)
+    if reason is not None:
+        logger.info("%s runs on the torch backend: %s", name, reason)
+    return reason is not None
+
+
 BACKENDS = ("auto", "torch", "native")
 # How much slower torch decodes the demo pairs (docs/native.md).
 COST = "3 to 10 times slower"
@@ -206,8 +201,9 @@ def choose_backend(
     once: Any = anew,
 ) -> Backend:
     """The backend for models that are on their device and in their number format. ``asked``: one of
-    ``BACKENDS``; "auto" takes the native one on a CPU where it is built. ``once``: as of
-    ``Backend``. Raises ValueError: "native" cannot be had, or a number format without it."""
+    ``BACKENDS``; "auto" takes the native one on a CPU where it is built. ``frees``,
+    ``once``: as in the backends. Raises ValueError: "native" cannot be had, or a number format
+    without it."""
     reason = None if asked == "torch" else _why_not_native(models)
     otherwise = "--backend torch was given" if asked == "torch" else reason
     _check_packed(models, number_format, otherwise)
@@ -226,7 +222,7 @@ def choose_backend(
             tell_once(missing)
         else:
             logger.info("--backend torch: %s", reason)
-    return Backend(graphs, frees, once)
+    return Backend(graphs, once)
 
 
 def _check_packed(models: Sequence[Any], number_format: str, reason: str | None) -> None:

@@ -5,35 +5,27 @@ precision; one that only decodes need not exist beside its packed form. Modules 
 code: their parameter is a ``HeldWeight``, which torch's functions read as any other.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-
-class Product(Protocol):
-    """Holds the packed weights of modules, side by side."""
-
-    size: int
-
-    @property
-    def rows(self) -> Callable[[Tensor], Tensor] | None:
-        """Looks up rows of the weight, long [...] to [..., in]; None where it cannot."""
-
-    def unpacked(self) -> Tensor:
-        """[size, in]. Raises RuntimeError: it was rounded when it was packed."""
+if TYPE_CHECKING:
+    from .native.linear import NativeLinear
 
 
 class Packed(NamedTuple):
     """A weight that only a product holds, in these of its rows. ``finite``: the weight held neither
     NaN nor infinity."""
 
-    product: Product
+    product: NativeLinear
     rows: slice
     finite: bool
 
@@ -59,7 +51,7 @@ class HeldWeight(nn.Parameter):
 
     source: Tensor | Packed
 
-    def __new__(cls, like: Tensor, source: Tensor | Packed) -> "HeldWeight":
+    def __new__(cls, like: Tensor, source: Tensor | Packed) -> HeldWeight:
         with torch.inference_mode(False):
             made = Tensor._make_subclass(cls, _placeholder(like), like.requires_grad)
         made.source = source
@@ -177,7 +169,7 @@ def joined(tensors: list[Tensor | None]) -> Tensor | None:
 
 def replace(
     modules: Sequence[nn.Module],
-    product: Product,
+    product: NativeLinear,
     tied: Sequence[nn.Module] = (),
     finite: Sequence[bool] | None = None,
 ) -> None:
@@ -211,7 +203,7 @@ def packed_source(holder: Any) -> Packed | None:
     return source if isinstance(source, Packed) else None
 
 
-def product_of(modules: Sequence[nn.Module]) -> Product | None:
+def product_of(modules: Sequence[nn.Module]) -> NativeLinear | None:
     """The product that holds the weights of these modules, all of them and no others, or None."""
     product, start = None, 0
     for module in modules:

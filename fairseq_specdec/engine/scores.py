@@ -79,129 +79,88 @@ class Edits(NamedTuple):
 
 
 class Scores:
-    """The distributions of the tokens that follow each of a block's W tokens, for B rows.
+    """The log-probabilities of the tokens that follow each of a block's W tokens, for B rows.
 
-    Tokens are ranked by logits; log-probabilities are computed for the entries that are asked for.
-    Where every token is banned, they are -inf; where the model computed NaN, they are NaN.
+    Constraints do not renormalise, as in stock fairseq. Where every token is banned,
+    log-probabilities are -inf; where the model computed NaN, they are NaN.
 
     Args:
         logits: [B, W, V].
-        normalised: they are log-probabilities already.
+        normalised: they are log-probabilities already, in float32, which ``edit`` may change.
     """
 
     def __init__(self, logits: Tensor, normalised: bool = False) -> None:
-        self.logits = logits.float()
-        self.normalised = normalised
-        self.edits = Edits()
-        # With the constraints, which do not renormalise, as in stock fairseq, so both are needed.
-        self.edited = self.logits
+        if not normalised:
+            logits = F.log_softmax(logits, dim=-1, dtype=torch.float32)
+        self.log_probs = logits
+        self.forced: Tensor | None = None
         self._best: Tensor | None = None
-        self._log_probs: Tensor | None = None
 
     @classmethod
     def of_ensemble(cls, logits: list[Tensor]) -> Scores:
         """The mean of the models' distributions (each float [B, W, V])."""
         if len(logits) == 1:
-            if not logits[0].is_cuda:
-                return cls(logits[0])
-            # What few entries save is less than the kernels that it takes to find them.
-            return cls(F.log_softmax(logits[0], dim=-1, dtype=torch.float32), normalised=True)
+            return cls(logits[0])
         each = [F.log_softmax(one, dim=-1, dtype=torch.float32) for one in logits]
         mean = torch.logsumexp(torch.stack(each), dim=0) - math.log(len(each))
         return cls(mean, normalised=True)
 
     def edit(self, edits: Edits) -> None:
         """Apply decoding constraints, once, before anything is asked."""
-        self.edits = edits
-        self.edited = self._constrained(self.logits)
-
-    def _constrained(self, scores: Tensor) -> Tensor:
-        """Logits or log-probabilities [B, W, V] with all constraints but ``forced``: a copy, unless
-        they are a GPU's log-probabilities."""
-        edits = self.edits
-        edited = scores if self.normalised and scores.is_cuda else scores.clone()
         for token, delta in edits.everywhere:
-            edited[..., token].add_(delta)
+            self.log_probs[..., token].add_(delta)
         if edits.banned is not None:
-            edited[..., edits.token].masked_fill_(edits.banned, MINUS_INFINITY)
+            self.log_probs[..., edits.token].masked_fill_(edits.banned, MINUS_INFINITY)
         if edits.listed is not None:
-            ban(edited, edits.listed)
-        return edited
+            ban(self.log_probs, edits.listed)
+        self.forced = edits.forced
 
     def best(self) -> Tensor:
         """Long [B, W], the likeliest tokens; equal ones rank as in ``torch.topk``."""
         if self._best is None:
             # topk(2), not argmax: ties go where stock's topk(2 * beam) sends them.
-            self._best = self.edited.topk(2, dim=-1).indices[..., 0]
-            if self.edits.forced is not None:
-                self._best = torch.where(self.edits.forced >= 0, self.edits.forced, self._best)
+            self._best = self.log_probs.topk(2, dim=-1).indices[..., 0]
+            if self.forced is not None:
+                self._best = torch.where(self.forced >= 0, self.forced, self._best)
         return self._best
 
     def of(self, tokens: Tensor) -> Tensor:
         """Float32 [B, N], the log-probabilities of tokens (long [B, N]) at the first N entries."""
         width = tokens.size(1)
-        if self.normalised:
-            log_probs = self.edited[:, :width].gather(2, tokens.unsqueeze(2)).squeeze(2)
-            return self._only_forced(log_probs, tokens)
-        log_probs = self._normalised(width).gather(2, tokens.unsqueeze(2)).squeeze(2)
-        for token, delta in self.edits.everywhere:
-            log_probs = torch.where(tokens == token, log_probs + delta, log_probs)
-        return log_probs.masked_fill(~self.edits.allow(tokens), MINUS_INFINITY)
+        own = self.log_probs[:, :width].gather(2, tokens.unsqueeze(2)).squeeze(2)
+        if self.forced is None:
+            return own
+        forced = self.forced[:, :width]
+        return own.masked_fill((forced >= 0) & (forced != tokens), MINUS_INFINITY)
 
     def gap(self, tokens: Tensor) -> Tensor:
         """Float32 [B, N], how far the log-probabilities of tokens (long [B, N]) at the first N
         entries are below the best ones; not finite for an impossible token."""
-        edited = self.edited[:, : tokens.size(1)]
-        best = self.best()[:, : tokens.size(1)]
-        top = edited.gather(2, best.unsqueeze(2)).squeeze(2)
-        own = edited.gather(2, tokens.unsqueeze(2)).squeeze(2)
-        return top - self._only_forced(own, tokens)
+        return self.of(self.best()[:, : tokens.size(1)]) - self.of(tokens)
 
     def among_best(self, tokens: Tensor, count: int, asked: Tensor) -> Tensor:
         """Bool [B, N], where ``asked`` (bool [B, N]), ``tokens`` (long [B, N]) are possible, and
         fewer than ``count`` tokens are likelier at the first N entries."""
-        logits = self.edited[:, : tokens.size(1)]
-        own = logits.gather(2, tokens.unsqueeze(2))
-        if self.edits.forced is not None:
-            asked = asked & (self._only_forced(own.squeeze(2), tokens) > MINUS_INFINITY)
-        if logits.is_cuda:  # picking entries would wait for the device
-            return asked & ((logits > own).sum(2) < count)
+        log_probs, own = self.log_probs[:, : tokens.size(1)], self.of(tokens).unsqueeze(2)
+        if self.forced is not None:
+            asked = asked & (own.squeeze(2) > MINUS_INFINITY)
+        if log_probs.is_cuda:  # picking entries would wait for the device
+            return asked & ((log_probs > own).sum(2) < count)
         ranked = asked.clone()
-        ranked[asked] = (logits[asked] > own[asked]).sum(1) < count
+        ranked[asked] = (log_probs[asked] > own[asked]).sum(1) < count
         return ranked
 
     def topk(self, count: int) -> tuple[Tensor, Tensor]:
         """(log-probabilities float32 [B, W, k], tokens long [B, W, k]), in falling order."""
-        values, tokens = self.dense().topk(min(count, self.logits.size(-1)), dim=-1)
+        values, tokens = self.dense().topk(min(count, self.log_probs.size(-1)), dim=-1)
         return values, tokens
 
     def dense(self) -> Tensor:
         """Float32 [B, W, V], every log-probability: for sampling."""
-        if self.normalised:
-            log_probs = self.edited
-        else:
-            log_probs = self._constrained(self._normalised(self.logits.size(1)))
-        forced = self.edits.forced
-        if forced is None:
-            return log_probs
-        token = forced.clamp(min=0).unsqueeze(2)
-        kept = torch.full_like(log_probs, MINUS_INFINITY).scatter_(
-            2, token, log_probs.gather(2, token)
+        if self.forced is None:
+            return self.log_probs
+        token = self.forced.clamp(min=0).unsqueeze(2)
+        kept = torch.full_like(self.log_probs, MINUS_INFINITY).scatter_(
+            2, token, self.log_probs.gather(2, token)
         )
-        return torch.where((forced >= 0).unsqueeze(2), kept, log_probs)
-
-    def _only_forced(self, scores: Tensor, tokens: Tensor) -> Tensor:
-        """Scores [B, N] of tokens (long [B, N]), -inf where another token is forced."""
-        if self.edits.forced is None:
-            return scores
-        forced = self.edits.forced[:, : tokens.size(1)]
-        return scores.masked_fill((forced >= 0) & (forced != tokens), MINUS_INFINITY)
-
-    def _normalised(self, width: int) -> Tensor:
-        """[B, width, V], log-probabilities of the first entries, without constraints."""
-        if self.normalised:
-            return self.logits[:, :width]
-        known = self._log_probs
-        if known is None or known.size(1) < width:
-            known = self._log_probs = F.log_softmax(self.logits[:, :width], dim=-1)
-        return known[:, :width]
+        return torch.where((self.forced >= 0).unsqueeze(2), kept, self.log_probs)

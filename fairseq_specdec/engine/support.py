@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 
 from fairseq_specdec.errors import UsageError
 
-from .eager.encoder import EncoderSource, EncoderWeights
+from .eager.encoder import Encoder, EncoderWeights
 from .eager.linear import Linear
 from .memory import numbers, packed_source
 from .session import Embedding
@@ -116,18 +116,24 @@ def runs_encoder(encoder: Any) -> bool:
     convolutions = [each for each in encoder.modules() if isinstance(each, nn.Conv1d)]
     if any((x.groups, x.dilation, x.padding_mode) != (1, (1,), "zeros") for x in convolutions):
         return False  # the native library reads no such setting
-    layers = EncoderSource(encoder).layers
-    if _is_packed(layers):
-        return True
-    if _odd_layer(layers) is not None:
-        return False
+    layers = Encoder(encoder).layers
+    if _is_packed(layers) or _odd_layer(layers) is not None:
+        return _is_packed(layers)
+    like = next(encoder.parameters())
+    if isinstance(encoder, S2TTransformerEncoder):
+        size = encoder.subsample.conv_layers[0].in_channels
+        tokens = torch.arange(24 * size, device=like.device).sin().view(1, 24, size).to(like.dtype)
+    else:
+        last = encoder.embed_tokens.num_embeddings - 1
+        tokens = torch.tensor([[last, last - 1, last]], device=like.device)
+    lengths = torch.tensor([tokens.size(1)], device=like.device)
+    source = {"src_tokens": tokens, "src_lengths": lengths}
     first, reads = _shortened(encoder), _Reads()
     try:
         with _evaluated(encoder):
-            source = _short_source(encoder)
             stock = first.forward_torchscript(source)["encoder_out"][0]
             with reads:
-                ours = EncoderWeights(first, free_unpacked=None)(source)["encoder_out"][0]
+                ours = EncoderWeights(first, packs=False)(source)["encoder_out"][0]
     except _FAILURES:  # its own code may say why
         return False
     return reads.missed(first) is None and _same(ours, stock, stock.dtype)
@@ -136,11 +142,16 @@ def runs_encoder(encoder: Any) -> bool:
 @torch.no_grad()
 def _disproved(model: Any, name: str) -> str | None:
     """What of a decoder the engine does not run, in words. Scores two tokens by the engine and by
-    fairseq's code, with the first layer and the first words."""
+    fairseq's code, with the first layer and the first words, after made-up encoder states."""
     if getattr(model.decoder, "adaptive_softmax", None) is not None:
         return "decoder.adaptive_softmax (--adaptive-softmax-cutoff)"
     first, reads = _shortened(model.decoder), _Reads()
-    tokens, encoded = _short_prefix(first)
+    like, last = next(first.parameters()), first.embed_tokens.num_embeddings - 1
+    tokens = torch.tensor([[last - 1, last]], device=like.device)
+    attention = first.layers[0].encoder_attn if len(first.layers) else None
+    width = first.embed_dim if attention is None else attention.kdim
+    states = torch.arange(3 * width, device=like.device).sin().view(3, 1, width).to(like.dtype)
+    encoded = {"encoder_out": [states], "encoder_padding_mask": []}
     with _evaluated(model):
         try:
             stock = _by_stock(model, first, tokens, encoded)
@@ -152,7 +163,7 @@ def _disproved(model: Any, name: str) -> str | None:
         except _FAILURES as error:
             return f"a part of this model: {error}"
     missed = reads.missed(first)
-    if missed is not None or _same(ours, stock, encoded["encoder_out"][0].dtype):
+    if missed is not None or _same(ours, stock, like.dtype):
         return missed
     kind = type(first).__name__
     return f"this model: its {kind} gives other log-probabilities in fairseq, because of a setting"
@@ -163,8 +174,7 @@ def _by_engine(decoder: Any, tokens: Tensor, encoded: dict[str, Any]) -> Tensor:
     width = tokens.size(1)
     embedding = Embedding(decoder, functools.partial(Linear, packs=False))
     positions = embedding.positions(width, encoded["encoder_out"][0])
-    weights = TorchDecoder(decoder, free_unpacked=None)
-    session = weights.open(encoded, width, embedding, positions)
+    session = TorchDecoder(decoder, packs=False).open(encoded, width, embedding, positions)
     places = torch.arange(width, device=tokens.device).unsqueeze(0)
     features = session.run(tokens, Layout.at(places, [width - 1]))
     return session.logits(features).log_softmax(-1, dtype=torch.float32)
@@ -178,28 +188,6 @@ def _by_stock(model: Any, decoder: Any, tokens: Tensor, encoded: dict[str, Any])
         outputs = decoder.forward(tokens[:, :width], encoder_out=encoded, incremental_state=cache)
         steps.append(model.get_normalized_probs(outputs, log_probs=True, sample=None))
     return torch.cat(steps, 1)
-
-
-def _short_prefix(decoder: Any) -> tuple[Tensor, dict[str, Any]]:
-    """Two tokens, long [1, 2], and what an encoder may give, for a decoder."""
-    like, last = next(decoder.parameters()), decoder.embed_tokens.num_embeddings - 1
-    attention = decoder.layers[0].encoder_attn if len(decoder.layers) else None
-    width = decoder.embed_dim if attention is None else attention.kdim
-    states = torch.arange(3 * width, device=like.device).sin().view(3, 1, width).to(like.dtype)
-    encoded = {"encoder_out": [states], "encoder_padding_mask": []}
-    return torch.tensor([[last - 1, last]], device=like.device), encoded
-
-
-def _short_source(encoder: Any) -> dict[str, Tensor]:
-    """``net_input`` of an encoder."""
-    like = next(encoder.parameters())
-    if isinstance(encoder, S2TTransformerEncoder):
-        size = encoder.subsample.conv_layers[0].in_channels
-        tokens = torch.arange(24 * size, device=like.device).sin().view(1, 24, size).to(like.dtype)
-    else:
-        last = encoder.embed_tokens.num_embeddings - 1
-        tokens = torch.tensor([[last, last - 1, last]], device=like.device)
-    return {"src_tokens": tokens, "src_lengths": torch.tensor([tokens.size(1)], device=like.device)}
 
 
 def _shortened(stack: Any) -> Any:

@@ -23,8 +23,8 @@ from .state import Layout
 class _Layer(Layer):
     """The weights of one decoder layer, as products to call."""
 
-    def __init__(self, layer: Any, free_unpacked: bool | None) -> None:
-        super().__init__(layer, free_unpacked)
+    def __init__(self, layer: Any, packs: bool) -> None:
+        super().__init__(layer, packs)
         attention = layer.encoder_attn
         self.crosses = attention is not None
         if self.crosses:
@@ -157,7 +157,7 @@ class TorchDecoder:
         decoder: fairseq ``TransformerDecoder`` or any module with its attributes.
         read_layers: layers, counted from 1, whose hidden states a session keeps, side by side; the
             last layer's have passed the final norm.
-        free_unpacked: of the decoder's weights, as ``Linear.of``.
+        packs: as for ``Linear``.
         cache, session: make a batch's ``KVCache`` and ``TorchSession``.
     """
 
@@ -165,18 +165,14 @@ class TorchDecoder:
         self,
         decoder: Any,
         read_layers: Sequence[int] = (),
-        free_unpacked: bool | None = False,
+        packs: bool = True,
         cache: Callable[[int, int, int], KVCache] = KVCache,
         session: type[TorchSession] | None = None,
     ) -> None:
-        self.layers = [_Layer(layer, free_unpacked) for layer in decoder.layers]
+        self.layers = [_Layer(layer, packs) for layer in decoder.layers]
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
-        projection = decoder.output_projection
-        # Rows of it are looked up where embeddings are tied to it, and for a chain.
-        tied = decoder.embed_tokens.weight is projection.weight
-        frees = free_unpacked and not tied and getattr(decoder, "chain", None) is None
-        self.vocabulary = Linear.of(projection, free_unpacked=frees)
+        self.vocabulary = Linear.of(decoder.output_projection, packs=packs)
         # A blockwise model's output is that of its head 1.
         outputs = getattr(decoder, "block_heads", None)
         learned = outputs is not None and outputs.first_is_learned

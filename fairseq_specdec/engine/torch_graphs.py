@@ -352,7 +352,7 @@ class StaticEncoder(EncoderWeights):
         self, net_input: dict[str, Any], padded: bool | None
     ) -> tuple[Tensor, Tensor | None]:
         tokens: Tensor = net_input["src_tokens"]
-        pad = self.source.pad
+        pad = self.pad
         if pad is None:
             return super().states(net_input, padded)
         length = tokens.size(1)
@@ -369,7 +369,7 @@ class StaticEncoder(EncoderWeights):
             states = None if outputs is None else outputs[0][:, :length].clone()
         if states is None:
             return super().states(net_input, padded)
-        return states, self.source.padding(tokens, padded)
+        return states, self.padding(tokens, padded)
 
     def _whole(self, tokens: Tensor) -> Outputs:
         return (super().states({"src_tokens": tokens}, True)[0],)

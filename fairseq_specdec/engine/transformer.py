@@ -26,34 +26,22 @@ class Transformer(NamedTuple):
     embedding: Embedding
 
     @classmethod
-    def of(
-        cls, model: Any, name: str, backend: Backend, read_layers: Sequence[int] = ()
-    ) -> Transformer:
-        """Those of the backend, which may share them; arguments as for ``read``."""
-        key = ("transformer", model, *read_layers)
-        return backend.once(key, lambda: cls.read(model, name, backend, read_layers))
-
-    @classmethod
     def read(
-        cls,
-        model: Any,
-        name: str,
-        backend: Backend,
-        read_layers: Sequence[int] = (),
-        own_encoder: bool = True,
+        cls, model: Any, backend: Backend, read_layers: Sequence[int] = (), own_encoder: bool = True
     ) -> Transformer:
-        """Read a model's weights.
+        """Read a model's weights, unless the backend has read them.
 
         Args:
             model: fairseq ``TransformerModel`` or any module with its attributes.
-            name: what to call the model in errors, e.g. ``--path``.
             backend: runs it.
             read_layers: decoder layers, counted from 1, whose hidden states a session keeps.
             own_encoder: read the encoder too.
         """
-        decoder = backend.decoder(model.decoder, name, read_layers, model.encoder)
+        own = model.decoder
+        decoder = backend.decoder(own, read_layers, model.encoder)
         encode = backend.encoder(model.encoder) if own_encoder else None
-        return cls(encode, decoder, Embedding(model.decoder, backend.linear))
+        embedding = backend.once(("embedding", own), lambda: Embedding(own, backend.linear))
+        return cls(encode, decoder, embedding)
 
     def open(self, encoder_out: dict[str, Any], max_len: int, widest: int) -> AnySession:
         """Begin a batch.
@@ -91,12 +79,7 @@ class Verifier:
         self.models = list(models)
         self.temperature = temperature
         self.weights = [
-            Transformer.of(
-                model,
-                f"--path, model {i + 1} of {len(self.models)}",
-                backend,
-                read_layers if i == 0 else (),
-            )
+            Transformer.read(model, backend, read_layers if i == 0 else ())
             for i, model in enumerate(self.models if runs else ())
         ]
 
@@ -154,7 +137,7 @@ class Ensemble:
 
         Args:
             tokens: long [B, W], the last accepted token, then the draft.
-            layout: where they stand.
+            layout: their positions and slots.
 
         Returns:
             Scores of W entries; entry w is the distribution of what follows token w.
@@ -166,7 +149,7 @@ class Ensemble:
             if scored is None:
                 scored = self._scaled(session, session.run(tokens, layout))
             elif alone:
-                return Scores(scored, normalised=scored.is_cuda)
+                return Scores(scored, normalised=True)
             logits.append(scored)
         return Scores.of_ensemble(logits)
 
@@ -176,9 +159,8 @@ class Ensemble:
         return logits if self.temperature == 1.0 else logits / self.temperature
 
     def _finish(self, session: AnySession, features: Tensor) -> Tensor:
-        """What the scores of one model keep: on a GPU log-probabilities, as in ``of_ensemble``."""
-        scaled = self._scaled(session, features)
-        return F.log_softmax(scaled, dim=-1, dtype=torch.float32) if scaled.is_cuda else scaled
+        """Log-probabilities, as ``Scores`` keeps them."""
+        return F.log_softmax(self._scaled(session, features), dim=-1, dtype=torch.float32)
 
     def keep(self, rows: Tensor, count: int) -> None:
         """Keep only these rows (``count`` ascending numbers, long [count] on the device)."""

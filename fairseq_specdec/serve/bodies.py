@@ -18,8 +18,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def shown(value: object) -> str:
     """A value of a request in an error: short, and in ASCII."""
-    text = value if isinstance(value, str) else reprlib.repr(value)
-    return (ascii(text) if text is value else text.encode("ascii", "backslashreplace").decode())[:40]
+    if isinstance(value, str):
+        return ascii(value)[:40]
+    # Nested more deeply than Python allows a representation to be.
+    return reprlib.repr(value).encode("ascii", "backslashreplace").decode()[:40]
 
 
 async def fields_of(request: Request) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fairseq.models.bart import model as bart
 
 import fairseq_specdec
 from fairseq_specdec.checkpoints.verifier import Dictionaries
-from fairseq_specdec.engine.eager.encoder import EncoderSource
+from fairseq_specdec.engine.eager.encoder import Encoder
 from fairseq_specdec.engine.native.stack import refusal
 from fairseq_specdec.engine.support import ENCODERS, is_decoder
 
@@ -86,7 +86,7 @@ def test_a_published_shape_is_decoded_natively(row, monkeypatch):
     layers, _, _, _, words = shape
     model = built(arch, flags_of(name, arch, *shape), words)
     assert is_decoder(model.decoder) and type(model.encoder) in ENCODERS
-    source = EncoderSource(model.encoder)
+    source = Encoder(model.encoder)
     assert refusal(source) is None and refusal(model.decoder) is None
     assert (len(source.layers), len(model.decoder.layers)) == pair(layers)
     assert model.decoder.embed_tokens.num_embeddings == pair(words)[1]

@@ -25,9 +25,7 @@ from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.drafting.native_block import NativeBlockSession
 from fairseq_specdec.drafting.token_choice import likeliest, shortened, without_repeats
-from fairseq_specdec.engine.backend import Backend, choose_backend
-from fairseq_specdec.engine.eager import linear
-from fairseq_specdec.engine.memory import packed_source
+from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.native.library import load
 
 SOURCES = sentences(12, seed=21)
@@ -247,17 +245,6 @@ def test_what_the_loop_reads_of_a_drafter():
     assert list(NarBlockDrafter(reads, options).read_layers) == list(reads.encoder.read_layers)
     model.decoder.whole_blocks = True
     assert NarBlockDrafter(model, options).adaptive is False
-
-
-@pytest.mark.parametrize("free", [True, False])
-def test_the_products_of_states_are_freed_as_asked(free, monkeypatch):
-    if not torch.backends.mkldnn.is_available():
-        pytest.skip("this torch packs nothing")
-    monkeypatch.setattr(linear, "PACKED_FROM", 0)
-    model = copy.deepcopy(toy_attached_drafter(updates=60))
-    NarBlockDrafter(model, DraftOptions(4, PAD, EOS)).prepare(model, Backend(frees=free))
-    products = model.decoder.prefix_states.project, model.decoder.mask_states.project
-    assert [packed_source(product) is not None for product in products] == [free, free]
 
 
 @pytest.mark.parametrize("asked, dtype", [(None, torch.bfloat16), (torch.float32, torch.float32)])

@@ -98,11 +98,11 @@ def test_number_formats_need_the_native_backend():
 def test_a_stack_that_is_not_run_is_left_to_torch_alone(with_library, monkeypatch, caplog):
     model = toy_model()
     native = choose_backend("auto", [model])
-    assert isinstance(native.decoder(model.decoder, "--path"), NativeDecoder)
+    assert isinstance(native.decoder(model.decoder), NativeDecoder)
     monkeypatch.setattr(backend, "refusal", lambda stack: "it is of no known make")
     with caplog.at_level(logging.INFO):
-        assert isinstance(native.decoder(model.decoder, "--path"), TorchDecoder)
-    assert "--path: the decoder runs on the torch backend: it is of no known make" in caplog.text
+        assert isinstance(native.decoder(model.decoder), TorchDecoder)
+    assert "a decoder runs on the torch backend: it is of no known make" in caplog.text
 
 
 def test_one_backend_frees_the_weights_of_all_that_it_reads(with_library):
@@ -110,4 +110,3 @@ def test_one_backend_frees_the_weights_of_all_that_it_reads(with_library):
     for frees in (False, True):
         native = choose_backend("native", [toy_model()], frees=frees)
         assert native.frees is native.packing("int8").frees is frees
-        assert choose_backend("torch", [toy_model()], frees=frees).frees is frees

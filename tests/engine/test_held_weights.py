@@ -13,21 +13,19 @@ from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.engine.backend import Backend, NativeBackend
-from fairseq_specdec.engine.eager import linear
-from fairseq_specdec.engine.eager.linear import Linear
-from fairseq_specdec.engine.memory import HeldWeight, not_finite, packed_source, restore, store
+from fairseq_specdec.engine.memory import (
+    HeldWeight,
+    not_finite,
+    packed_source,
+    replace,
+    restore,
+    store,
+)
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.engine.torch_decoder import TorchDecoder
+from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.transformer import Transformer
 
-packs = pytest.mark.skipif(
-    not linear._can_prepack(torch.zeros(1, 1)), reason="this torch packs nothing"
-)
-
-
-@pytest.fixture
-def everything_packed(monkeypatch):
-    monkeypatch.setattr(linear, "PACKED_FROM", 0)
+packs = pytest.mark.skipif(library.load() is None, reason="no native engine")
 
 
 class Tied(nn.Module):
@@ -70,8 +68,15 @@ def in_products():
     plain = Tied(tied=False)
     model = copy.deepcopy(plain)
     for module in (model.inner, model.output_projection):
-        Linear.of(module, free_unpacked=True)
+        packed(module)
     return model, plain
+
+
+def packed(*modules):
+    """Their product, which alone holds their weights."""
+    product = NativeLinear.of(library.load(), modules, "fp32")
+    replace(modules, product)
+    return product
 
 
 def held(*modules):
@@ -128,7 +133,7 @@ USES = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("where", ["file", pytest.param("products", marks=packs)])
-def test_what_needs_the_weights_has_them(use, where, everything_packed):
+def test_what_needs_the_weights_has_them(use, where):
     model, plain = in_file()[:2] if where == "file" else in_products()
     ties = plain.embed_tokens.weight is plain.output_projection.weight
     for used, wanted in ((USES[use](model), USES[use](plain)), (model, plain)):
@@ -175,14 +180,12 @@ def test_an_embedding_that_limits_its_norms_does_so():
 
 
 @packs
-def test_weights_are_freed_and_read_back(everything_packed):
+def test_weights_are_freed_and_read_back():
     torch.manual_seed(3)
     modules = [nn.Linear(24, size) for size in (16, 8, 40)]
     before = copy.deepcopy(modules)
-    Linear.of(*modules)
-    assert held(*modules) == [False] * 3
-    product = Linear.of(*modules, free_unpacked=True)
-    assert held(*modules) == [True] * 3 and product.packed
+    product = packed(*modules)
+    assert held(*modules) == [True] * 3
     x = torch.randn(5, 24)
     for module, old in zip(modules, before):
         assert torch.equal(module.weight, old.weight) and torch.equal(module(x), old(x))
@@ -190,37 +193,16 @@ def test_weights_are_freed_and_read_back(everything_packed):
             assert module.weight.untyped_storage().nbytes() == 4  # one number
     wanted = torch.cat([old(x) for old in before], 1).detach()
     torch.testing.assert_close(product(x), wanted)
-    assert Linear.of(*modules) is product
+    assert packed(*modules) is product
     for others in (modules[:1], modules[:2], modules[1:], modules[::-1]):
-        other = Linear.of(*others, free_unpacked=True)
+        other = packed(*others)
         assert other is not product
         torch.testing.assert_close(other(x), torch.cat([m(x) for m in others], 1).detach())
 
 
 @packs
-@pytest.mark.parametrize("why", ["", "tied", "a chain"])
-def test_a_vocabulary_that_is_looked_up_stays(why, everything_packed):
-    decoder = Tied(tied=why == "tied")
-    if why == "a chain":
-        decoder.chain = nn.Identity()
-    decoder.layers, decoder.embed_dim = nn.ModuleList(), 6
-    decoder.layer_norm = decoder.project_out_dim = None
-    TorchDecoder(decoder, free_unpacked=True)
-    assert held(decoder.embed_tokens, decoder.output_projection) == [False, not why]
-
-
-@packs
-def test_small_fp32_products_keep_their_weight(monkeypatch):
-    monkeypatch.setattr(linear, "PACKED_FROM", 24 * 16 + 1)
-    small, large = nn.Linear(24, 16), nn.Linear(24, 17)
-    assert [Linear.of(m, free_unpacked=True).packed for m in (small, large)] == [False, True]
-    assert held(small, large) == [False, True]
-
-
-@packs
-@pytest.mark.parametrize("backend", ["torch", "auto"])
 @pytest.mark.parametrize("case", ["greedy", "gad-attached", "blockwise", "bild-early-exit"])
-def test_released_models_decode_as_before_in_both_engines(case, backend, everything_packed):
+def test_released_models_decode_as_before_in_both_engines(case):
     """fairseq's attention reads weights past ``forward``; it must find them."""
     models = [copy.deepcopy(toys(case).verifier())]
     size = sum(p.numel() for p in models[0].parameters())
@@ -228,9 +210,7 @@ def test_released_models_decode_as_before_in_both_engines(case, backend, everyth
     wanted = tokens(stock(models, sample, args))
     assert_diverse(wanted)
     traced = Overrides(keep_trace=True)
-    generator = make_generator(
-        case, args, models, free_unpacked=True, overrides=traced, backend=backend
-    )
+    generator = make_generator(case, args, models, free_unpacked=True, overrides=traced)
     outputs = decode(generator, sample)
     assert tokens(outputs) == wanted
     for facts in (part for hypothesis in outputs for part in [hypothesis, *hypothesis["history"]]):
@@ -242,8 +222,9 @@ def test_released_models_decode_as_before_in_both_engines(case, backend, everyth
     assert tokens(stock(models, sample, args)) == wanted
     generator.refresh()
     assert tokens(decode(generator, sample)) == wanted
-    again = make_generator(case, args, models, free_unpacked=True, backend=backend)
-    assert tokens(decode(again, sample)) == wanted
+    for backend in ("auto", "torch"):
+        again = make_generator(case, args, models, free_unpacked=True, backend=backend)
+        assert tokens(decode(again, sample)) == wanted
 
 
 @pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8", "int7"])
@@ -263,7 +244,7 @@ def test_they_are_packed_to_the_same_bits(shape, number_format):
             if stores:
                 store(model)
             model.load_state_dict(saved)
-            weights = Transformer.read(model, "", backend)
+            weights = Transformer.read(model, backend)
             with torch.no_grad():
                 out = weights.encode(sample["net_input"])
                 session = weights.open(out, 20, 8)
@@ -271,5 +252,5 @@ def test_they_are_packed_to_the_same_bits(shape, number_format):
             results.append((out["encoder_out"][0], logits))
             left = [each for each in model.parameters() if type(each) is HeldWeight]
             assert all(map(packed_source, left))
-            assert bool(left) == (backend.frees and backend.name == "native")
+            assert bool(left) == (backend.name == "native" and backend.frees)
         assert all(map(torch.equal, *results[-2:]))

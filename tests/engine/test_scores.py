@@ -183,7 +183,6 @@ def test_what_is_no_number_is_refused(wrong):
     scores.edit(random_edits(1, forced=False)._replace(listed=None))
     broken = torch.zeros(ROWS, WIDTH, dtype=torch.bool)
     broken[1, 2] = True
-    assert scores.best()[1, 2] == 5
     assert torch.equal(torch.isnan(chosen(scores)), broken)
     tokens = torch.full((ROWS, WIDTH), 5)
     assert torch.equal(torch.isnan(scores.of(tokens)), broken)
@@ -218,10 +217,7 @@ def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     logits, edits = random_logits(seed, ties), random_edits(seed, forced=False)
     scores = Scores(logits.clone())
     scores.edit(edits)
-    # Ranked as edited logits: a subtraction could make two of them equal.
-    ranks = Scores(logits.clone(), normalised=True)
-    ranks.edit(edits)
-    dense = ranks.dense().tolist()
+    dense = scores.dense().tolist()
     generator = torch.Generator().manual_seed(seed + 1)
     tokens = torch.randint(0, WORDS, (ROWS, width), generator=generator)
     asked = torch.rand(tokens.shape, generator=generator) < 0.7
@@ -253,7 +249,7 @@ def with_possible_forced_tokens(seed):
 def test_ranks_on_a_gpu_are_those_on_a_processor(seed, count):
     """There entries are not picked: that would wait."""
     ours, theirs = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
-    theirs.edited = on_gpu(theirs.edited)
+    theirs.log_probs = on_gpu(theirs.log_probs)
     generator = torch.Generator().manual_seed(seed + 1)
     tokens = torch.randint(0, WORDS, (ROWS, WIDTH), generator=generator)
     asked = torch.rand(tokens.shape, generator=generator) < 0.7
@@ -307,28 +303,12 @@ def test_an_ensemble_is_the_mean_of_its_distributions(seed, size, dtype):
     near(chosen(scores), [[max(entry) for entry in row] for row in expected])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_one_model_is_normalised_at_once_on_a_gpu_alone(dtype):
-    logits = random_logits(3, dtype=dtype)
-    assert not Scores.of_ensemble([logits.clone()]).normalised
-    scores = Scores.of_ensemble([on_gpu(logits.clone())])
-    assert scores.normalised
-    near(scores.dense().as_subclass(torch.Tensor), slow_dense(logits))
-
-
 def test_a_token_beside_a_forced_one_is_never_among_the_best():
     scores = Scores(torch.zeros(1, 2, 4))
     scores.edit(Edits(forced=torch.tensor([[3, -1]])))
     asked = torch.ones(1, 2, dtype=torch.bool)
     assert scores.among_best(torch.tensor([[2, 2]]), 4, asked).tolist() == [[False, True]]
     assert scores.among_best(torch.tensor([[3, 3]]), 4, asked).tolist() == [[True, True]]
-
-
-def test_log_probabilities_that_were_given_stay_as_they_are():
-    log_probs = random_logits(4)
-    scores = Scores(log_probs, normalised=True)
-    scores.edit(random_edits(4))
-    assert torch.equal(log_probs, random_logits(4))
 
 
 def test_log_probabilities_are_taken_as_they_are():

@@ -12,7 +12,7 @@ from toy_translation import dictionary
 from fairseq_specdec.checkpoints.verifier import Dictionaries
 from fairseq_specdec.engine.backend import Backend, NativeBackend
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
-from fairseq_specdec.engine.native.encoder import NativeEncoder, NativeSubsampler
+from fairseq_specdec.engine.native.encoder import NativeEncoder
 from fairseq_specdec.engine.native.library import load
 from fairseq_specdec.engine.support import runs_encoder
 
@@ -86,10 +86,10 @@ def test_equals_stock(flags, lengths, backend):
 
 @pytest.mark.parametrize("form, nearer, farther", [("fp32", 1e-5, 0), ("int8", 0.1, 1e-4)])
 def test_convolutions_are_stored_as_asked(form, nearer, farther):
-    subsample, net_input = encoder_of().subsample, frames_of(90, 57)
+    encoder, net_input = encoder_of(), frames_of(90, 57)
     frames, lengths = net_input["src_tokens"], net_input["src_lengths"]
-    encoded = NativeSubsampler(load(), subsample, form)(frames, lengths)
-    apart = (encoded - subsample(frames, lengths)[0].transpose(0, 1)).abs().max()
+    encoded = NativeBackend(load(), form).encoder(encoder).subsample(frames, lengths)
+    apart = (encoded - encoder.subsample(frames, lengths)[0].transpose(0, 1)).abs().max()
     assert farther <= apart <= nearer
 
 

@@ -88,15 +88,11 @@ def test_what_it_holds():
 
 def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
     read = []
-    made = SimpleNamespace(of=lambda *given: read.append(given))
+    made = SimpleNamespace(read=lambda *given: read.append(given))
     monkeypatch.setattr(transformer, "Transformer", made)
     Verifier(["a", "b"], 1.0, (1, 2), "backend")
     Verifier(["c"])
-    assert read == [
-        ("a", "--path, model 1 of 2", "backend", (1, 2)),
-        ("b", "--path, model 2 of 2", "backend", ()),
-        ("c", "--path, model 1 of 1", TORCH, ()),
-    ]
+    assert read == [("a", "backend", (1, 2)), ("b", "backend", ()), ("c", TORCH, ())]
 
 
 def test_the_second_encoder_is_given_what_the_first_one_found():

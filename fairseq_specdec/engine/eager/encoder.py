@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from fairseq.data.data_utils import lengths_to_padding_mask
@@ -12,11 +11,9 @@ from torch import Tensor
 from .attention import additive, attend
 from .linear import Layer
 
-Subsample = Callable[[Tensor, Tensor], Tensor]
 
-
-class EncoderSource:
-    """An encoder's layers, and what comes before them.
+class Encoder:
+    """Encodes batches; nothing of it changes. A subclass runs the layers.
 
     Attributes:
         layers: fairseq's encoder layers, in a list of modules.
@@ -25,19 +22,44 @@ class EncoderSource:
 
     Args:
         encoder: of text or of speech, of a class in ``support.ENCODERS``.
-        subsample: instead of the code of an encoder of speech: gives [B, S, C] of frames float
-            [B, T, F] and their lengths long [B].
     """
 
-    def __init__(self, encoder: Any, subsample: Subsample | None = None) -> None:
+    def __init__(self, encoder: Any) -> None:
         self.encoder = encoder
         speech = isinstance(encoder, S2TTransformerEncoder)
         self.layers = encoder.transformer_layers if speech else encoder.layers
         self.layer_norm = encoder.layer_norm
         self.pad: int | None = None if speech else encoder.padding_idx
-        self.subsample = subsample or self._subsampled
 
-    def _subsampled(self, frames: Tensor, lengths: Tensor) -> Tensor:
+    def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:
+        """Encode.
+
+        Args:
+            net_input: fairseq's ``sample["net_input"]``.
+            padded: whether there is padding; None to look, for which the host waits for a GPU.
+
+        Returns:
+            ``encoder_out``: list of one [S, B, C]; ``encoder_padding_mask``: list of one bool
+            [B, S], True at padding, or empty where there is none; as fairseq's encoders give them.
+        """
+        x, padding = self.states(net_input, padded)
+        masks = [] if padding is None else [padding]
+        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}
+
+    def states(
+        self, net_input: dict[str, Any], padded: bool | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The last layer's [B, S, C], and the padding as ``embed`` gives it. Arguments as for a
+        call."""
+        x, padding = self.embed(net_input, padded)
+        return self.run(x, padding), padding
+
+    def run(self, x: Tensor, padding: Tensor | None) -> Tensor:
+        """The last layer's [B, S, C] of the first one's input. ``padding``: as of ``embed``."""
+        raise NotImplementedError
+
+    def subsample(self, frames: Tensor, lengths: Tensor) -> Tensor:
+        """[B, S, C] of frames of speech float [B, T, F] and their lengths long [B]."""
         x: Tensor = self.encoder.subsample(frames, lengths)[0]
         return x.transpose(0, 1)
 
@@ -66,53 +88,21 @@ class EncoderSource:
         padding = tokens.eq(self.pad).contiguous()  # type: ignore[arg-type]
         return padding if (bool(padding.any()) if padded is None else padded) else None
 
-    @staticmethod
-    def output(x: Tensor, padding: Tensor | None) -> dict[str, Any]:
-        """fairseq's encoder output, as far as decoding reads it, of [B, S, C]."""
-        masks = [] if padding is None else [padding]
-        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}
 
+class EncoderWeights(Encoder):
+    """An encoder that torch runs. ``packs``: as for ``Linear``."""
 
-class EncoderWeights:
-    """Encodes batches; nothing of it changes.
+    def __init__(self, encoder: Any, packs: bool = True) -> None:
+        super().__init__(encoder)
+        self.weights = [Layer(layer, packs) for layer in self.layers]
 
-    Args:
-        encoder: one that the engine runs (``support.runs_encoder``).
-        free_unpacked: of the encoder's weights, as ``Linear.of``.
-    """
-
-    def __init__(self, encoder: Any, free_unpacked: bool | None = False) -> None:
-        self.encoder = encoder
-        self.source = EncoderSource(encoder)
-        self.layers = [Layer(layer, free_unpacked) for layer in self.source.layers]
-
-    def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:
-        """Encode.
-
-        Args:
-            net_input: fairseq's ``sample["net_input"]``.
-            padded: whether there is padding; None to look, for which the host waits for a GPU.
-
-        Returns:
-            ``encoder_out``: list of one [S, B, C]; ``encoder_padding_mask``: list of one bool
-            [B, S], True at padding, or empty where there is none; as fairseq's encoders give them.
-        """
-        return self.source.output(*self.states(net_input, padded))
-
-    def states(
-        self, net_input: dict[str, Any], padded: bool | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The last layer's [B, S, C], and the padding as ``EncoderSource.embed`` gives it.
-        Arguments as for a call."""
-        x, padding = self.source.embed(net_input, padded)
-        mask = None
-        if padding is not None:
-            mask = ~padding[:, None, None, :]
-            if padding.is_cuda:
-                mask = additive(mask, x)
-        for layer in self.layers:
+    def run(self, x: Tensor, padding: Tensor | None) -> Tensor:
+        mask = None if padding is None else ~padding[:, None, None, :]
+        if mask is not None and mask.is_cuda:
+            mask = additive(mask, x)
+        for layer in self.weights:
             x = layer.feed_forward(_attended(layer, x, mask))
-        return x if self.source.layer_norm is None else self.source.layer_norm(x), padding
+        return x if self.layer_norm is None else self.layer_norm(x)
 
 
 def _attended(layer: Layer, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -132,7 +122,7 @@ class StockEncoder:
         self.encoder = encoder
 
     def __call__(self, net_input: dict[str, Any], padded: bool | None = None) -> dict[str, Any]:
-        """As ``EncoderWeights``."""
+        """As of ``Encoder``."""
         out: dict[str, Any] = self.encoder.forward_torchscript(net_input)
         masks = out["encoder_padding_mask"]
         if padded is None and len(masks) > 0:

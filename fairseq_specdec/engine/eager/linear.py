@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..memory import give_back_freed_memory, joined, product_of, replace
+from ..memory import joined
 
 PACKED_FROM = 2**17
 """Numbers in a weight from which on even one row is as fast packed (256 x 512: 16 us for 15; 768 x
@@ -41,8 +41,6 @@ class Linear:
         packs: repack it where that pays.
     """
 
-    rows: Callable[[Tensor], Tensor] | None = None  # no embedding is looked up in it
-
     def __init__(self, weight: Tensor, bias: Tensor | None, packs: bool = True) -> None:
         weight = weight.detach()
         self.size = weight.size(0)
@@ -54,30 +52,11 @@ class Linear:
         self.weight = weight
 
     @classmethod
-    def of(cls, *modules: Any, free_unpacked: bool | None = False) -> Linear:
-        """One product for several nn.Linear of the same input, outputs side by side.
-
-        Args:
-            modules: read now.
-            free_unpacked: free the modules' own weights where they were packed. Reading a module's
-                weight afterwards unpacks it (``HeldWeight``). None to pack nothing.
-        """
-        home = product_of(modules)
-        if isinstance(home, cls):
-            return home
+    def of(cls, *modules: Any, packs: bool = True) -> Linear:
+        """One product for several nn.Linear of the same input, outputs side by side."""
         weight = joined([module.weight for module in modules])
         assert weight is not None
-        bias = joined([module.bias for module in modules])
-        product = cls(weight, bias, packs=free_unpacked is not None)
-        if free_unpacked and product.packed:
-            replace(modules, product)
-            del weight
-            give_back_freed_memory()
-        return product
-
-    def unpacked(self) -> Tensor:
-        """[out, in], the weight as it was."""
-        return self.weight.to_dense() if self.packed else self.weight
+        return cls(weight, joined([module.bias for module in modules]), packs)
 
     def activated(self, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
         """``activation(self(x))``; ReLU on a GPU in the kernel of the product."""
@@ -105,10 +84,10 @@ def norm_of(module: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
 
 class Layer:
     """The weights of an encoder layer, as products to call; those that a decoder layer has too.
-    ``free_unpacked``: as ``Linear.of``."""
+    ``packs``: as for ``Linear``."""
 
-    def __init__(self, layer: Any, free_unpacked: bool | None) -> None:
-        self.of = functools.partial(Linear.of, free_unpacked=free_unpacked)
+    def __init__(self, layer: Any, packs: bool) -> None:
+        self.of = functools.partial(Linear.of, packs=packs)
         attention = layer.self_attn
         self.pre_norm, self.heads = layer.normalize_before, attention.num_heads
         self.qkv = self.of(attention.q_proj, attention.k_proj, attention.v_proj)

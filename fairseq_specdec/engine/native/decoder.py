@@ -176,8 +176,7 @@ class EmbeddingTables:
         if not isinstance(table, nn.Embedding) or table.max_norm is not None:
             return None
         held = packed_source(table)
-        home = None if held is None else held.product
-        tokens = home if isinstance(home, NativeLinear) else floats(table.weight)
+        tokens = floats(table.weight) if held is None else held.product
         return cls(tokens, float(decoder.embed_scale))
 
     def of(self, positions: Tensor | None) -> structures.Embedding:

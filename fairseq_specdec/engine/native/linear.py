@@ -48,7 +48,7 @@ def pointer(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | 
 
 
 class NativeLinear:
-    """y = x W^T + b, a row of which has the same bits in every batch; a ``Product``.
+    """y = x W^T + b, a row of which has the same bits in every batch.
 
     Attributes:
         pointer: of the library's ``SharedMatrix``.
@@ -156,8 +156,8 @@ class NativeLinear:
         """One product for several nn.Linear of the same input, outputs side by side; the one that
         holds their weights, where there is one."""
         home = product_of(modules)
-        for each in (home, getattr(home, "rounded", None)):
-            if isinstance(each, cls) and each._serves(library, modules, number_format):
+        for each in () if home is None else (home, home.rounded):
+            if each is not None and each._serves(library, modules, number_format):
                 return each
         held = modules[0]._parameters.get("weight")
         dtype = None if held is None else held.dtype

@@ -140,7 +140,7 @@ def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_for
     )  # fmt: skip
     if packed_source(firsts[0]) is not None:
         home = product_of(firsts)
-        if not isinstance(home, NativeLinear) or home.rounded or each["number_format"] == "fp32":
+        if home is None or home.rounded or each["number_format"] == "fp32":
             raise ValueError("modules that hold a weight twice")
         home.rounded = product
         return
@@ -168,7 +168,6 @@ def _bias(modules: list[Any]) -> Tensor | None:
 def number_format_of(model: nn.Module) -> str | None:
     """That a model's weights were packed in by ``specdec-convert pack``; None of others."""
     for held in map(packed_source, model.parameters()):
-        packed_as: str | None = None if held is None else getattr(held.product, "packed_as", None)
-        if packed_as is not None:
-            return packed_as
+        if held is not None and held.product.packed_as is not None:
+            return held.product.packed_as
     return None

@@ -48,7 +48,7 @@ def random_model(width, heads, inner, **more):
 
 
 def opened(model, backend, sample, read_layers=(), capacity=4):
-    weights = Transformer.read(model, "--path", backend, read_layers)
+    weights = Transformer.read(model, backend, read_layers)
     return weights.open(weights.encode(sample["net_input"]), 60, capacity)
 
 
@@ -131,7 +131,7 @@ def test_activations_of_extreme_numbers_are_as_on_torch(value, native):
         inputs = make_sample(SENTENCES)["net_input"]
         with torch.no_grad():
             mine, theirs = (
-                Transformer.read(model, "--path", each).encode(inputs)["encoder_out"][0]
+                Transformer.read(model, each).encode(inputs)["encoder_out"][0]
                 for each in (native, TORCH)
             )
         words = inputs["src_tokens"].t() != PAD
@@ -202,7 +202,7 @@ def test_weights_in_halves_are_unpacked_as_they_were(loaded):
     for model in (toy_model("pre_norm"), in_halves(toy_model("pre_norm"))):
         wanted = model.state_dict()
         freed = copy.deepcopy(model)
-        NativeBackend(loaded, frees=True).decoder(freed.decoder, "--path")
+        NativeBackend(loaded, frees=True).decoder(freed.decoder)
         assert packed_source(freed.decoder.layers[1].fc2) is not None
         for name in wanted:
             module, _, attribute = name.rpartition(".")
@@ -230,7 +230,7 @@ def test_rejected_slots_leave_no_trace(native):
 
 def test_buffers_serve_the_next_batch(native):
     model = toy_model()
-    weights = Transformer.read(model, "--path", native)
+    weights = Transformer.read(model, native)
     tokens = torch.full((1, 1), EOS)
     layout = chain_layout([0], 1)
     logits = []
@@ -247,13 +247,13 @@ def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
     """Many rows of few slots, then few rows of many, whose cache also grows: as if each came first.
     Heads 25 wide leave padding in the cache, which must stay 0."""
     model = random_model(50, 2, 33)
-    reused = Transformer.read(model, "--path", native)
+    reused = Transformer.read(model, native)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for rows, slots in ((7, 4), (1, 70), (3, 20), (7, 4), (2, 40), (5, 90), (1, 4)):
             sample, logits = make_sample(SENTENCES[:rows]), []
             tokens = random_tokens(generator, rows, 60)
-            for weights in (reused, Transformer.read(model, "--path", native)):
+            for weights in (reused, Transformer.read(model, native)):
                 session = weights.open(weights.encode(sample["net_input"]), 200, slots)
                 for begin in range(0, 60, 20):
                     lengths = [begin] * rows

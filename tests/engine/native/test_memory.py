@@ -41,7 +41,7 @@ def test_many_short_sentences_and_then_long_ones_do_not_multiply(loaded):
     """The cache of 256 rows of 16 slots takes 8 MiB, that of a row of 2,048 slots 4 MiB, and one of
     256 such rows would take 1 GiB."""
     model = random_model(128, dictionary(100), False)
-    weights = Transformer.read(model, "--path", NativeBackend(loaded))
+    weights = Transformer.read(model, NativeBackend(loaded))
     sizes = []
     for rows, slots in ((256, 16), (1, 2048), (256, 16)):
         source = {"encoder_out": [torch.zeros(2, rows, 128)], "encoder_padding_mask": []}

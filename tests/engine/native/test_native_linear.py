@@ -67,7 +67,7 @@ def test_freed_models_give_the_bits_of_kept_ones(loaded, shape, number_format):
     for free in (False, True):
         mine = copy.deepcopy(model)
         backend = NativeBackend(loaded, number_format, frees=free)
-        weights = Transformer.read(mine, "", backend)
+        weights = Transformer.read(mine, backend)
         with torch.no_grad():
             out = weights.encode(sample["net_input"])
             session = weights.open(out, 20, 8)
@@ -84,7 +84,7 @@ def test_a_second_reading_shares_the_products(loaded):
         model = copy.deepcopy(toy_model("pre_norm"))
         backend = NativeBackend(loaded, number_format, frees=True)
         for _ in range(2):
-            Transformer.read(model, "", backend)
+            Transformer.read(model, backend)
             first = model.decoder.layers[0].fc1
             product = packed_source(first).product
             assert NativeLinear.of(loaded, (first,), number_format) is product
@@ -170,8 +170,7 @@ def test_parts_of_another_product_are_refused(loaded, kind):
 def test_a_second_reading_shares_the_rounded_vocabulary(loaded):
     model = copy.deepcopy(toy_model("pre_norm"))
     first, second = (
-        Transformer.read(model, "", NativeBackend(loaded, "int8", frees=True)).decoder
-        for _ in range(2)
+        Transformer.read(model, NativeBackend(loaded, "int8", frees=True)).decoder for _ in range(2)
     )
     words, size = first.stack.words, first.stack.width
     assert first.stack._products[-1].size == words and first.stack._products[-1].width == size

@@ -164,7 +164,7 @@ def test_a_flag_that_is_no_boolean_is_what_fairseq_takes_it_for(value, meaning, 
     for backend in (NativeBackend(loaded), TORCH):
         states = []
         for model in (one, other):
-            weights = Transformer.read(model, "--path", backend)
+            weights = Transformer.read(model, backend)
             session = weights.open(weights.encode(inputs), 20, 4)
             layout = chain_layout([0] * 2, 1)
             states.append(session.run(torch.full((2, 1), EOS), layout))
@@ -179,7 +179,7 @@ def test_rows_of_another_width_are_refused(loaded):
 
 def test_a_row_of_padding_alone_is_encoded(loaded):
     """A thread's first batch: there was no memory yet that the empty row could look at."""
-    weights = Transformer.read(odd_model(), "--path", NativeBackend(loaded))
+    weights = Transformer.read(odd_model(), NativeBackend(loaded))
     inputs, encoded = make_sample(sentences(2, seed=1))["net_input"], []
     inputs["src_tokens"] = torch.cat(
         [torch.ones_like(inputs["src_tokens"][:1]), inputs["src_tokens"]]
@@ -199,7 +199,7 @@ HUGE = (2**31 - 1, 2**24, 0, -1)
 def session(loaded):
     """A session of a small decoder, opened for two rows."""
     model = odd_model(share_all_embeddings=True)
-    weights = Transformer.read(model, "--path", NativeBackend(loaded))
+    weights = Transformer.read(model, NativeBackend(loaded))
     return weights.open(weights.encode(make_sample(sentences(2, seed=1))["net_input"]), 20, 4)
 
 
