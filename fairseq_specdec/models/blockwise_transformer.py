@@ -7,7 +7,7 @@ and 6). It is an ordinary translation model whose output is that of head 1, and 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from fairseq import utils
@@ -58,7 +58,7 @@ class BlockwiseConfig(TransformerConfig):
     freeze_base: bool = flag(
         False, "train the heads only; the base model stays as it is (section 6.1)"
     )
-    init_from: str | None = flag(
+    init_from: Optional[str] = flag(
         None,
         "checkpoint of a trained Transformer to put the heads on; its shape is taken "
         "over, whatever the flags of the architecture say",

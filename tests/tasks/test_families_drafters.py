@@ -71,22 +71,22 @@ def test_a_small_model_of_the_same_languages_drafts(languages, family, stock):
     assert accepted(log) > 2
 
 
-@pytest.mark.parametrize("strategy", ["gad", "sps"])
-def test_another_order_of_languages_is_refused(languages, family, drafter, strategy):
+@pytest.mark.parametrize(
+    "strategy, languages_given, message",
+    [
+        ("gad", {"langs": "en,ro,de"}, "__en__ __de__ __ro__, the verifier's with __en__ __ro__"),
+        ("sps", {"langs": "en,ro,de"}, "__en__ __de__ __ro__, the verifier's with __en__ __ro__"),
+        ("sps", {"langs": "en,de,xx", "lang_pairs": "en-de"}, "__ro__"),
+    ],
+)
+def test_other_languages_are_refused(
+    languages, family, drafter, strategy, languages_given, message
+):
     model = family("m2m")
-    with pytest.raises(ValueError, match="__en__ __de__ __ro__, the verifier's with __en__ __ro__"):
+    with pytest.raises(ValueError, match=message):
         generate(
-            languages, model, "de", task=model.task + "_specdec", langs="en,ro,de",
-            strategy=strategy, drafter_path=drafter if strategy == "gad" else model.path,
-        )  # fmt: skip
-
-
-def test_languages_that_the_verifier_lacks_are_named(languages, family, drafter):
-    model = family("m2m")
-    with pytest.raises(ValueError, match="__ro__"):
-        generate(
-            languages, model, "de", task=model.task + "_specdec", langs="en,de,xx",
-            lang_pairs="en-de", strategy="sps", drafter_path=model.path,
+            languages, model, "de", task=model.task + "_specdec", strategy=strategy,
+            drafter_path=drafter if strategy == "gad" else model.path, **languages_given,
         )  # fmt: skip
 
 

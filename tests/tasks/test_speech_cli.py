@@ -1,10 +1,8 @@
 """``--task speech_to_text_specdec``: fairseq's speech models decode as stock decodes them."""
 
-import re
-
 import pytest
 import torch
-from attempts import assert_same_ranked, ranked_hypotheses
+from attempts import accepted, assert_same_ranked, generate, ranked_hypotheses
 from fairseq.models.speech_to_text import S2TTransformerModel
 from in_process import hypotheses, run_here
 from pairwise import half
@@ -75,7 +73,7 @@ def test_drafts_equal_stock_in_fewer_passes(speech, verifier, attached, stock, s
     flags = {"strategy": strategy, "drafter_path": drafter, "draft_budget": 0}
     out, log = decode(speech, verifier, **flags)
     assert_same_ranked(ranked_hypotheses(out), stock(1))
-    assert float(re.search(r"([\d.]+) mean accepted tokens", log).group(1)) > 1.05
+    assert accepted(log) > 1.05
 
 
 @pytest.mark.slow
@@ -89,23 +87,20 @@ def test_drafts_for_beams_equal_stock(speech, verifier, attached, stock, strateg
         assert_same_ranked(ranked_hypotheses(out), stock(5))
 
 
-def test_iad_is_refused_by_name(speech, verifier):
-    with pytest.raises(ValueError, match="--strategy iad: .* no text; use another strategy"):
-        decode(speech, verifier, strategy="iad")
-
-
-def test_a_drafter_that_reads_words_is_refused(speech, verifier, toy):
-    with pytest.raises(ValueError, match="--drafter-path: .* reads words, .* this task is speech"):
-        decode(speech, verifier, strategy="sps", drafter_path=toy.v)
-
-
-def test_words_refuse_a_drafter_that_reads_speech(verifier, toy):
-    message = "--drafter-path: .* reads speech, .* this task is text"
+@pytest.mark.parametrize(
+    "strategy, message",
+    [
+        ("iad", "--strategy iad: .* no text; use another strategy"),
+        ("sps", "--drafter-path: .* reads words, .* this task is speech"),
+        ("words", "--drafter-path: .* reads speech, .* this task is text"),
+    ],
+)
+def test_speech_and_words_do_not_mix(speech, verifier, toy, strategy, message):
     with pytest.raises(ValueError, match=message):
-        run_here(
-            "generate", toy.data, task="translation_specdec", path=toy.v, beam=1, strategy="sps",
-            drafter_path=verifier,
-        )  # fmt: skip
+        if strategy == "words":
+            generate(toy, strategy="sps", drafter_path=verifier)
+        drafter = {"drafter_path": toy.v} if strategy == "sps" else {}
+        decode(speech, verifier, strategy=strategy, **drafter)
 
 
 def test_a_drafter_with_an_encoder_is_not_trained(speech, tmp_path):
