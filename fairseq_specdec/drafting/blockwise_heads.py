@@ -90,22 +90,21 @@ class BlockwiseHeadsDrafter(Drafter):
         self.read_layers = (len(model.decoder.layers),)
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> BlockwiseHeadsDrafter:
-        def read() -> BlockwiseHeadsDrafter:
-            ready = copy.copy(self)
-            if self.size > 1:
-                ready._read(verifier.decoder, backend)
+        key = ("heads", verifier.decoder, self.size)
+        return backend.once(key, lambda: self._ready(verifier.decoder, backend))
+
+    def _ready(self, decoder: Any, backend: Backend) -> BlockwiseHeadsDrafter:
+        ready = copy.copy(self)
+        if self.size == 1:
             return ready
-
-        return backend.once(("heads", verifier.decoder, self.size), read)
-
-    def _read(self, decoder: Any, backend: Backend) -> None:
-        self.native = native_heads(decoder, backend, self.size, self.pad)
-        self.in_library = self.native is not None
-        if self.native is None:
+        ready.native = native_heads(decoder, backend, self.size, self.pad)
+        ready.in_library = ready.native is not None
+        if ready.native is None:
             narrow = decoder.project_out_dim
-            self.heads = PackedHeads(decoder.block_heads, 2, self.size)
-            self.project_out = None if narrow is None else Linear.of(narrow)
-            self.vocabulary = Linear.of(decoder.output_projection)
+            ready.heads = PackedHeads(decoder.block_heads, 2, self.size)
+            ready.project_out = None if narrow is None else Linear.of(narrow)
+            ready.vocabulary = Linear.of(decoder.output_projection)
+        return ready
 
     def open(self, source: Source) -> DraftSession:
         if self.native is not None:

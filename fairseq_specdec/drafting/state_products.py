@@ -8,10 +8,10 @@ from fairseq_specdec.engine.eager.linear import Linear
 
 
 def state_projections(decoder: Any) -> tuple[Any, ...]:
-    """Those of a decoder that reads states: of the prefix and of masks; of masks alone without
-    layers; none for others."""
+    """The linear layers of a decoder that reads states: for the prefix and for masks; for masks
+    alone without layers."""
     both = decoder.prefix_states, decoder.mask_states
-    return tuple(each for each in both if each is not None)
+    return tuple(each.project for each in both if each is not None)
 
 
 class StateProducts:
@@ -21,7 +21,7 @@ class StateProducts:
         self.normalise = decoder.mask_states.normalise
         self.of_prefix = decoder.prefix_states is not None
         self.width = decoder.embed_dim
-        self.product = Linear.of(*(each.project for each in state_projections(decoder)))
+        self.product = Linear.of(*state_projections(decoder))
 
     def __call__(self, states: Tensor) -> tuple[Tensor | None, Tensor]:
         """What ``embed_prefix`` and ``embed_masks`` take.
