@@ -16,7 +16,6 @@ from fairseq_specdec.acceptance import (
     Sampler,
     SamplingRule,
     TopBetaRule,
-    leading,
 )
 from fairseq_specdec.acceptance.rules import token_values
 from fairseq_specdec.config import decoding_settings
@@ -201,34 +200,16 @@ def test_what_a_rule_declares_and_that_its_verdict_is_made_on_the_scores_device(
     assert verdict.counts.shape == verdict.next_token.shape == (2,)
 
 
-def test_ranks_are_counted_only_where_they_decide():
-    """Not of the best token, of one that is too far below it, or after a rejected one."""
-    log_probs = torch.tensor([0.0, -1.0, -5.0]).log_softmax(-1).expand(2, 6, 3).contiguous()
-    scores = Scores(log_probs, normalised=True)
-    asked = []
-    scores.among_best = lambda tokens, count, where: asked.append(where) or where
-    draft = Draft(torch.tensor([[0, 1, 0, 2, 1], [1, 1, 2, 0, 1]]), torch.tensor([5, 5]))
-    assert TopBetaRule(2, 2.0).accept(draft, scores).counts.tolist() == [3, 2]
-    assert asked[0].long().tolist() == [[0, 1, 0, 0, 0], [1, 1, 0, 0, 0]]
-
-
-def test_leading_stops_at_the_first_rejection_and_at_the_length():
-    kept = torch.tensor([[True, True, False, True], [True, True, True, True]])
-    assert leading(kept, torch.tensor([4, 3])).tolist() == [2, 3]
-
-
 @pytest.mark.parametrize(
     "flags, message",
     [
         ({"accept_top_k": 0}, "--accept-top-k 0"),
-        ({"accept_epsilon": -1.0}, "--accept-epsilon -1"),
         ({"accept_epsilon": math.nan}, "--accept-epsilon nan"),
         ({"min_block_size": 0}, "--min-block-size 0"),
         ({"min_block_size": 5, "block_size": 4}, "--min-block-size 5: at most --block-size"),
         ({"accept_top_k": 2, "accept_epsilon": 0.0}, "--accept-top-k and --accept-epsilon"),
         ({"strategy": "greedy", "accept_epsilon": 0.0}, "--accept-epsilon: --strategy greedy"),
         ({"strategy": "greedy", "min_block_size": 2}, "--min-block-size: --strategy greedy"),
-        ({"drafter_path": "d.pt"}, "--drafter-path: --strategy blockwise uses no drafter"),
     ],
     ids=str,
 )

@@ -60,26 +60,15 @@ def numbered(kind, out):
     return {int(line[0][len(kind) + 1 :]): line[-1] for line in lines}
 
 
-def check(folder, setting, out):
-    expected = (folder / f"{setting}.bpe.de").read_text(encoding="utf-8").splitlines()
-    ours = numbered("H", out)
-    assert [ours[i] for i in range(len(expected))] == expected
-    return expected
-
-
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_generate(folder, binarised, fairseq_command, setting):
     out, _ = fairseq_command("generate", binarised, *flags(folder, setting))
-    words = sum(len(line.split()) for line in check(folder, setting, out))
+    expected = (folder / f"{setting}.bpe.de").read_text(encoding="utf-8").splitlines()
+    ours = numbered("H", out)
+    assert [ours[i] for i in range(len(expected))] == expected
+    words = sum(len(line.split()) for line in expected)
     steps = [int(each) for each in numbered("I", out).values()]
     figures = json.loads((folder / "expected.json").read_text(encoding="utf-8"))["results"][setting]
     assert sum(steps) == figures["verifier_calls"]
     assert sum(steps) / len(steps) == figures["mean_iterations"]
     assert words / sum(steps) == figures["mean_accepted_tokens"]
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_interactive(folder, binarised, fairseq_command, setting):
-    source = ["--input", folder / "input.bpe.en", "-s", "en", "-t", "de"]
-    out, _ = fairseq_command("interactive", binarised, *source, *flags(folder, setting))
-    check(folder, setting, out)

@@ -128,9 +128,6 @@ def test_impossible_settings_name_the_flag(settings, message):
 def test_a_bad_file_names_the_flag(checkpoint, tmp_path):
     with pytest.raises(FileNotFoundError, match="--init-from: no file"):
         make_blockwise(tmp_path / "none.pt")
-    (tmp_path / "broken.pt").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="--init-from: .* cannot be read"):
-        make_blockwise(tmp_path / "broken.pt")
     state = torch.load(str(checkpoint), weights_only=False)
     state["model"]["encoder.embed_tokens.weight"] = torch.zeros(5, 32)
     torch.save(state, str(tmp_path / "other.pt"))
