@@ -78,7 +78,7 @@ docs:
 screenshots:
 	$(PYTHON) tests/viewer/screenshots.py
 
-# Changes of the code that no test notices, for a nightly run (docs/mutants.md); needs mutmut.
+# Changes of the code that no test notices, for a nightly run; needs mutmut.
 # make mutants MODULES='acceptance engine/layout' SAMPLE=200 takes less long. Again after it was
 # stopped, it goes on where it was.
 mutants:

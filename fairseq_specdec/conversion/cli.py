@@ -27,7 +27,7 @@ HF = (
 )
 PACK = (
     "Pack the weights of a verifier's checkpoint for this processor. The file that is written is "
-    "mapped, not read: it starts at once, and processes share its memory (docs/packed.md)."
+    "mapped, not read: it starts at once, and processes share its memory (docs/models.md)."
 )
 
 

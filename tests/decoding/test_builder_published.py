@@ -1,4 +1,4 @@
-"""The models of docs/published_models.md, in full shape on the meta device, run natively."""
+"""The models of docs/models.md, in full shape on the meta device, run natively."""
 
 import pathlib
 import re
@@ -16,11 +16,11 @@ from fairseq_specdec.engine.eager.encoder import Encoder
 from fairseq_specdec.engine.native.stack import refusal
 from fairseq_specdec.engine.support import ENCODERS, is_decoder
 
-PAGE = pathlib.Path(fairseq_specdec.__path__[0]).parent / "docs" / "published_models.md"
+PAGE = pathlib.Path(fairseq_specdec.__path__[0]).parent / "docs" / "models.md"
 ROWS = [
     [cell.strip(" `") for cell in line.strip("|").split("|")]
     for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if re.match(r"\|.*\| \d+ \|$", line)
+    if re.match(r"\|.*\| `\w+` \|.*\| \d+ \|$", line)
 ]
 SHARED = {"share_all_embeddings": True, "share_decoder_input_output_embed": True}
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}

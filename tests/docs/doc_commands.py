@@ -64,7 +64,6 @@ ELSEWHERE = {
     "specdec-bench nllb": "tests/bench/test_bench_converted.py",
     "specdec-convert hf": "tests/conversion/test_hf_fixtures.py",
     "scripts/run --list": "tests/scripts/test_runner.py",
-    "scripts/run comparison": "tests/scripts/test_comparison_steps.py",
     "scripts/run wmt14_ende": "tests/scripts/test_translation_recipes.py",
 }
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.

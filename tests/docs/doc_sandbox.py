@@ -240,7 +240,7 @@ def make_published(folder, run):
     }.items():
         (folder / name).write_text(text, encoding="utf-8")
     for block in BLOCKS:
-        if (block.page, block.language) == ("docs/families.md", "bash"):
+        if (block.page, block.language) == ("docs/models.md", "bash"):
             for command in commands_in(block.text):
                 make_one_published(folder, command.words, run)
 

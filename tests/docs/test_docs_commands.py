@@ -18,7 +18,7 @@ COMMANDS = [
 OURS = [(where, words) for where, words in COMMANDS if words[0] in PARSERS]
 # What a block may be besides a script: Python that is run too, Sphinx's own directives, diagrams,
 # references, and files of the worked example, whose fences name them.
-OTHERS = {"python", "text", "bibtex", "{toctree}", "{eval-rst}"}
+OTHERS = {"python", "text", "{toctree}", "{eval-rst}"}
 EXAMPLE = {"python", "diff", "markdown"}
 PATH = re.compile(
     r"(?<![\w/.$-])(?:scripts|configs|requirements|tests|fairseq_specdec|benchmarks|data-bin/demo_\w+)"
@@ -70,8 +70,8 @@ def test_a_command_parses_as_it_stands(where, words, monkeypatch):
 def test_every_program_and_strategy_is_shown():
     shown = {words[0] for _, words in COMMANDS}
     assert set(PARSERS) | {"fairseq-hydra-train"} <= shown
-    decoding = [words for where, words in OURS if where.startswith("docs/decoding")]
-    strategies = {w[w.index("--strategy") + 1] for w in decoding if "--strategy" in w}
+    page = [words for where, words in OURS if where.startswith("docs/strategies")]
+    strategies = {w[w.index("--strategy") + 1] for w in page if "--strategy" in w}
     assert strategies | {"none", "specdec"} == set(STRATEGIES)
 
 

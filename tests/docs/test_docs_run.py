@@ -15,7 +15,7 @@ RUN = [
     if block.language == "python" or block.language == "bash" and coverage(block.text) == "run"
 ]
 # Blocks of a page that go on from one another run in one folder.
-ONE_FOLDER = {"docs/own_model.md", "docs/training.md", "docs/tutorial.md"}
+ONE_FOLDER = {"docs/decoding.md", "docs/own_model.md", "docs/training.md"}
 # README repeats some blocks of the pages.
 ALONE = list({block.text: block for block in RUN if block.page not in ONE_FOLDER}.values())
 
@@ -61,11 +61,11 @@ def run_page(page, sandbox, folder, prepare=None):
     return "".join(run(sandbox, block, folder) for block in blocks)
 
 
-def test_the_tutorial_runs_from_top_to_bottom(sandbox, tmp_path):
-    out = run_page("docs/tutorial.md", sandbox, tmp_path / "site")
+def test_the_first_steps_run_from_top_to_bottom(sandbox, tmp_path):
+    out = run_page("docs/decoding.md", sandbox, tmp_path / "site")
     assert "the same\n" in out  # stock and gad
     assert re.search(r"^\| gad ", out, flags=re.M)
-    assert (tmp_path / "site" / "both.html").stat().st_size > 10000
+    assert (tmp_path / "site" / "gad.html").stat().st_size > 10000
 
 
 def test_a_drafter_of_several_languages_is_trained_from_top_to_bottom(sandbox, tmp_path):

@@ -1,4 +1,4 @@
-"""The lines of docs/families.md that write NLLB's dictionary."""
+"""The lines of docs/models.md that write NLLB's dictionary."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ TAGS = ["<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>"]
 
 
 def test_nllbs_dictionary_has_the_models_size_and_order(tmp_path):
-    page = text_of(ROOT / "docs" / "families.md")
+    page = text_of(ROOT / "docs" / "models.md")
     code = re.search(r"```text\n(sed .*?)```", page, re.S).group(1)
     (tmp_path / "dictionary.txt").write_text("".join(f"t{i} 1\n" for i in range(WORDS)))
     (tmp_path / "nllb.langs.txt").write_text("".join(f"l{i}_Latn\n" for i in range(LANGUAGES)))

@@ -1,4 +1,4 @@
-"""A --user-dir of one's own, as docs/own_task.md writes it: its task, its architecture."""
+"""A --user-dir of one's own, as docs/models.md writes it: its task, its architecture."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ from attempts import words_of
 
 import fairseq_specdec
 
-PAGE = pathlib.Path(fairseq_specdec.__path__[0]).parent / "docs" / "own_task.md"
+PAGE = pathlib.Path(fairseq_specdec.__path__[0]).parent / "docs" / "models.md"
 OTHER_DECODER = """
 from fairseq.models.transformer import TransformerDecoder
 
@@ -31,7 +31,7 @@ register_model_architecture("pointer_transformer", "pointer_transformer")(base_a
 def project(tmp_path_factory):
     """The page's folder, and another architecture."""
     page = PAGE.read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.*?)```", page, re.S).group(1)
+    code = re.search(r"```python\n(# my_project.*?)```", page, re.S).group(1)
     folder = tmp_path_factory.mktemp("user") / "my_project"
     folder.mkdir()
     (folder / "__init__.py").write_text(code + OTHER_DECODER, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Packed weights in a checkpoint, as ``specdec-convert pack`` stores them (docs/packed.md)."""
+"""Packed weights in a checkpoint, as ``specdec-convert pack`` stores them (docs/models.md)."""
 
 from typing import Any
 
