@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_specdec.checkpoints.reading import load_pickle
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub.converted_text import needed
+from fairseq_specdec.hub.converted import needed
 from fairseq_specdec.io.contents import check_content
 
 # As transformers looks for them.
