@@ -192,13 +192,18 @@ def _by_stock(model: Any, decoder: Any, tokens: Tensor, encoded: dict[str, Any])
 
 def _shortened(stack: Any) -> Any:
     """An encoder or decoder with the same modules, but of its layers the first alone, and of its
-    vocabulary the first words."""
+    vocabulary the first words. Beam search with fairseq's BART leaves its size in each layer."""
     made = copy.copy(stack)
     made._modules = dict(stack._modules)
     for name in ("layers", "transformer_layers"):
         if name in made._modules:
             some = made._modules[name] = copy.copy(made._modules[name])
-            some._modules = {k: v for k, v in some._modules.items() if k == "0"}
+            some._modules = {k: copy.copy(v) for k, v in some._modules.items() if k == "0"}
+            for layer in some._modules.values():
+                layer._modules = dict(layer._modules)
+                if getattr(layer, "encoder_attn", None) is not None:
+                    layer._modules["encoder_attn"] = copy.copy(layer.encoder_attn)
+                    layer.encoder_attn.beam_size = 1
     projection = made._modules.get("output_projection")
     if type(projection) is nn.Linear:
         few = made._modules["output_projection"] = copy.copy(projection)

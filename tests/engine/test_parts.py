@@ -233,3 +233,12 @@ def test_models_that_are_no_transformer_are_refused():
     for model in others:
         with pytest.raises(ValueError, match="--path holds a"):
             check_verifier(object.__new__(model), "--path")
+
+
+def test_models_that_searched_with_beams_before_are_run(tmp_path):
+    """fairseq's BART keeps the size of its last beam in each layer, and reads encoders by it."""
+    model = build(PRE_NORM, tmp_path)
+    for layer in model.decoder.layers:
+        layer.encoder_attn.set_beam_size(5)
+    check_verifier(model, "--path")
+    assert {layer.encoder_attn.beam_size for layer in model.decoder.layers} == {5}
