@@ -81,7 +81,7 @@ class AttachedDrafter(SpecDrafter):
         if cfg.init_decoder_from:
             initialise(model, cfg, source, target)
         if verifier is not None:
-            model.encoder.attach(verifier, cfg.cache_verifier_states)
+            model.encoder.attach(verifier)
         forget_start(args, cfg)
         set_setting(args, read_layers=cfg.read_layers)
         return model

@@ -57,11 +57,6 @@ class SpecDrafterConfig(TransformerConfig):
         "attached_drafter: checkpoint of the verifier whose states it reads; needed in "
         "training only",
     )
-    cache_verifier_states: Optional[str] = flag(
-        None,
-        "attached_drafter: folder in which training keeps the verifier's states of each sentence "
-        "in half precision, so that only the first epoch computes them",
-    )
     read_layers: Optional[str] = flag(
         None,
         "attached_drafter: the verifier's decoder layers to read, counted from 1, as in '2,4,6'",
@@ -162,10 +157,6 @@ def check_config(cfg: SpecDrafterConfig, attached: bool = False) -> None:
         (cfg.source_copy and cfg.no_token_positional_embeddings,
          "--source-copy finds source words by position",
          "leave out --no-token-positional-embeddings"),
-        (cfg.cache_verifier_states and not cfg.attach_to,
-         "--cache-verifier-states",
-         "keeps the states of the verifier that --attach-to names, for an attached_drafter",
-         "leave it out"),
         (cfg.init_decoder_layers and not cfg.init_decoder_from,
          "--init-decoder-layers", "needs --init-decoder-from"),
         (cfg.decoder.layers < 1 and not attached,

@@ -67,7 +67,6 @@ def test_nested_yaml_and_flat_flags_build_the_same_model():
         ({"init_decoder_layers": "0"}, "--init-decoder-from"),
         ({"decoder_layers": 0}, "--decoder-layers 0: only an attached_drafter"),
         ({"verifier_embeddings": True}, "--verifier-embeddings"),
-        ({"cache_verifier_states": "somewhere"}, "--cache-verifier-states.*--attach-to"),
         ({"task": ToyTask(40, target_words=41)}, "--share-all-embeddings.*--joined-dictionary"),
     ],
 )

@@ -33,9 +33,3 @@ def test_revealed_positions_are_drawn_uniformly_from_all_targets():
     correct = torch.tensor([True, True, False, False, False]).expand(20000, 5)
     share = choose_revealed(correct, valid, 0.5).float().mean(0)  # one of four
     assert torch.allclose(share, torch.tensor([0.25, 0.25, 0.25, 0.25, 0.0]), atol=0.02)
-
-
-def test_positions_are_drawn_on_the_device_of_the_targets():
-    """ "meta" has shapes and no numbers, and mixes with no other device."""
-    valid = torch.ones(3, 5, dtype=torch.bool, device="meta")
-    assert choose_revealed(valid, valid, 0.5).device.type == "meta"

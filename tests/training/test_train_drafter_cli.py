@@ -75,17 +75,6 @@ def test_train_resume_and_load_without_the_verifier(
             assert getattr(cfg.model, field, None) is None
 
 
-def test_the_papers_variant_trains_and_an_impossible_one_is_refused(
-    reversal_data, tmp_path, fairseq_command
-):
-    flags = {"bidirectional_prefix": True, "disable_validation": True}
-    with pytest.raises(AssertionError, match="--bidirectional-prefix.*--num-cuts"):
-        fairseq_command("train", *train_flags(reversal_data, tmp_path / "out", **flags))
-    fairseq_command("train", *train_flags(reversal_data, tmp_path / "out", num_cuts=1, **flags))
-    models, _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "out/checkpoint_last.pt")])
-    assert models[0].decoder.bidirectional_prefix
-
-
 def added(words):
     """A word that sets a field which the file does not hold."""
     return f"+{words}" if hydra.__version__.startswith("1.0") else f"++{words}"
