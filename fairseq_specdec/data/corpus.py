@@ -37,19 +37,21 @@ def each_pair(
 
 
 class Corpus:
-    """One split of a binarised language pair.
+    """One split of a binarised language pair, that of a fairseq task, with its dictionaries.
 
     ``fairseq-train`` reads ``train``, ``train1``, ``train2``, ... as one training set; so does this
     class, and the distilled split is their concatenation.
 
-    Args:
-        source, target: the languages, as the teacher translates (the files may be named the other
-            way round: ``train.en-de.*`` also serves a de-en teacher).
+    Attributes:
+        source, target: the languages, as the task translates (the files may be named the other way
+            round: ``train.en-de.*`` also serves a de-en teacher).
     """
 
-    def __init__(self, directory: str, split: str, source: str, target: str) -> None:
+    def __init__(self, directory: str, split: str, task: Any) -> None:
         self.directory, self.split = directory, split
-        self.source, self.target = source, target
+        flags = getattr(task, "cfg", None) or task.args
+        self.source, self.target = source, target = flags.source_lang, flags.target_lang
+        self.source_words, self.target_words = task.source_dictionary, task.target_dictionary
         for self.pair in (f"{source}-{target}", f"{target}-{source}"):
             names = itertools.chain([split], (f"{split}{number}" for number in itertools.count(1)))
             self.splits = list(itertools.takewhile(self._has_source, names))
@@ -91,13 +93,14 @@ class Corpus:
             if wanted and os.path.isfile(self._path(name)):
                 shutil.copyfile(self._path(name), os.path.join(destination, name))
 
-    def read(self, language: str, dictionary: Any) -> ConcatDataset:
+    def read(self, language: str) -> ConcatDataset:
         """One side exactly as on disk, LongTensors that end in </s>, without what the task adds or
         truncates."""
         parts = []
         for split in self.splits:
             stem = self._path(self.prefix(language, split))
-            part = data_utils.load_indexed_dataset(stem, dictionary)
+            words = self.source_words if language == self.source else self.target_words
+            part = data_utils.load_indexed_dataset(stem, words)
             if part is None:
                 raise UsageError(stem, ".bin or .idx is missing or unreadable", "binarise it again")
             if getattr(part, "supports_prefetch", False):

@@ -21,7 +21,7 @@ from fairseq import options
 from fairseq_specdec.errors import UsageError
 
 from ..commands.own import again, brief, load_plugin, log_to_stderr, reporting
-from ..io.flag_values import AT_LEAST_1, add_flag
+from ..io.flag_values import AT_LEAST_1, add_flag, flag_of
 from . import cluster
 from .work import Distillation, resolve_shard
 
@@ -52,27 +52,19 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-# What is refused: flags, the problem, the remedy.
-REFUSED = (
-    (lambda args: not args.path,
-     "--path", "missing", "name the teacher's checkpoint, or several joined by ':'"),
-    *((lambda args, name=name: getattr(args, name.replace("-", "_"), None), f"--{name}",
-       "has no meaning for distillation", "leave it out")
-      for name in ("constraints", "lm-path", "replace-unk", "score-reference", "trace-path")),
-    (lambda args: args.ray and (args.shard or "WORLD_SIZE" in os.environ),
-     "--ray", "one process hands out all", "leave out --shard, torchrun"),
-    (lambda args: os.path.realpath(args.dest) == os.path.realpath(args.data),
-     "--dest", "is the corpus itself", "choose another directory"),
-)  # fmt: skip
-
-
 def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] | None:
     """Distil, or continue to; the last process to finish publishes the corpus. Returns the report
     written to ``distill.json``, or None while other shards are at work."""
     cluster.check_cluster(args)
-    for refused, *mistake in REFUSED:
-        if refused(args):
-            raise UsageError(*mistake)
+    for name in ("constraints", "lm_path", "replace_unk", "score_reference", "trace_path"):
+        if getattr(args, name, None):
+            raise UsageError(flag_of(name), "has no meaning for distillation", "leave it out")
+    if not args.path:
+        raise UsageError("--path", "missing", "name the teacher, or several joined by ':'")
+    if args.ray and (args.shard or "WORLD_SIZE" in os.environ):
+        raise UsageError("--ray", "one process hands out all", "leave out --shard, torchrun")
+    if os.path.realpath(args.dest) == os.path.realpath(args.data):
+        raise UsageError("--dest", "is the corpus itself", "choose another directory")
     job = Distillation(args)
     if args.ray:
         return job.run(lambda: cluster.decode(job, args), words)

@@ -113,14 +113,14 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> list[Edit]:
     """Learn the edits and write them."""
     check_new_file(args.out, "--out", args.force)
     text = open_text(args)
-    if text.source.symbols != text.target.symbols:
+    if text.source_words.symbols != text.target_words.symbols:
         raise UsageError(
             args.data,
             "source and target have two dictionaries",
             "--strategy iad copies the source and needs one (fairseq-preprocess "
             "--joined-dictionary)",
         )
-    start = text.source.eos()
+    start = text.source_words.eos()
     pairs = [
         ((start, *source.tolist()), (start, *target.tolist()))
         for source, target in read_pairs(text, args.most_pairs)
@@ -133,7 +133,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> list[Edit]:
             "give more pairs, or lower --share or --least",
         )
     with replacing(args.out) as stream:
-        write_edits(edits, text.source, stream)
+        write_edits(edits, text.source_words, stream)
     logger.info("%s: %d edits, from %d pairs", args.out, len(edits), len(pairs))
     return edits
 

@@ -54,8 +54,8 @@ def write_corpus(part: Part, hypotheses: Hypotheses, folder: str) -> dict[str, A
     Returns:
         how many sentences were chosen, kept and dropped, and why.
     """
-    corpus, task, plan = part.corpus, part.task, part.plan
-    source = corpus.read(corpus.source, task.source_dictionary)
+    corpus, plan = part.corpus, part.plan
+    source = corpus.read(corpus.source)
     indices = hypotheses.indices.tolist()
     lengths = np.array([len(source[index]) for index in indices])
     why = judge(hypotheses, lengths, part.args.on_length_limit)
@@ -64,8 +64,8 @@ def write_corpus(part: Part, hypotheses: Hypotheses, folder: str) -> dict[str, A
     ends = np.cumsum(hypotheses.lengths, dtype=np.int64)
     begins = ends - hypotheses.lengths
     for language, dictionary, sentences in (
-        (corpus.source, task.source_dictionary, (source[indices[row]] for row in rows)),
-        (corpus.target, task.target_dictionary,
+        (corpus.source, corpus.source_words, (source[indices[row]] for row in rows)),
+        (corpus.target, corpus.target_words,
          (torch.from_numpy(hypotheses.tokens[begins[row] : ends[row]]) for row in rows)),
     ):  # fmt: skip
         stem = os.path.join(folder, corpus.prefix(language))

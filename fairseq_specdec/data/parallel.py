@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from fairseq.tasks.translation import TranslationTask
@@ -32,33 +32,20 @@ Pairs = list[tuple[np.ndarray, np.ndarray]]
 """Source and target of each sentence pair: int32, tokens with </s>."""
 
 
-class Text(NamedTuple):
-    """Parallel text, with its dictionaries. ``pair``: ``en-de``, of a multilingual drafter."""
-
-    corpus: Corpus
-    source: Any
-    target: Any
-    pair: str | None = None
-
-
-def open_text(
-    args: argparse.Namespace, tokens: Sequence[str] = (), pair: str | None = None
-) -> Text:
+def open_text(args: argparse.Namespace, tokens: Sequence[str] = ()) -> Corpus:
     """Find the split and read its dictionaries, to which ``tokens`` are added."""
     with data_named(args.data):
         task = TranslationTask.setup_task(argparse.Namespace(**vars(args)))
-    corpus = Corpus(args.data, args.gen_subset, task.cfg.source_lang, task.cfg.target_lang)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         for token in tokens:
             dictionary.add_symbol(token)
-    return Text(corpus, task.source_dictionary, task.target_dictionary, pair)
+    return Corpus(args.data, args.gen_subset, task)
 
 
-def read_pairs(text: Text, most: int) -> Pairs:
+def read_pairs(corpus: Corpus, most: int) -> Pairs:
     """Sentence pairs, drawn at random where there are more; the same ones each time. Empty and very
     long sentences are left out."""
-    corpus = text.corpus
-    sides = [corpus.read(corpus.source, text.source), corpus.read(corpus.target, text.target)]
+    sides = [corpus.read(corpus.source), corpus.read(corpus.target)]
     total = min(map(len, sides))
     numbers = np.random.default_rng(SEED).choice(total, min(most, total), replace=False)
     kept = []

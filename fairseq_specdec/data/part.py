@@ -63,9 +63,8 @@ class Part:
         self.config = config = convert_namespace_to_omegaconf(args)
         with data_named(args.data):
             self.task = tasks.setup_task(config.task)
+        self.corpus = Corpus(args.data, config.dataset.gen_subset, self.task)
         flags = getattr(self.task, "cfg", None) or self.task.args
-        split = config.dataset.gen_subset
-        self.corpus = Corpus(args.data, split, flags.source_lang, flags.target_lang)
         if hasattr(flags, "upsample_primary"):
             flags.upsample_primary = 1  # fairseq's default, -1, cannot join train and train1
         parser = argparse.ArgumentParser()

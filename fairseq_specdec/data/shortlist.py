@@ -28,8 +28,8 @@ from ..io.atomic import check_new_file, replacing
 from ..io.flag_values import AT_LEAST_1, Range, add_flag
 from ..io.provenance import origin, sha256
 from ..models.word_list import MOST_TRANSLATIONS, names_of, tensors_of
-from .corpus import each_pair
-from .parallel import Pairs, Text, open_text, read_pairs, run_command, text_parser
+from .corpus import Corpus, each_pair
+from .parallel import Pairs, open_text, read_pairs, run_command, text_parser
 from .translation_table import likeliest_translations, most_frequent
 from .work import PACKAGES
 
@@ -55,31 +55,31 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def open_texts(args: argparse.Namespace, state: Any) -> list[Text]:
+def open_texts(args: argparse.Namespace, state: Any) -> dict[str | None, Corpus]:
     """The texts to count in: of a multilingual drafter one for each pair of its training, or that
-    which the flags name."""
+    which the flags name, by pair; else one, without a pair."""
     settings = TrainingSettings(state)
     pairs, tokens = settings.pairs(), settings.tokens()
     if pairs and tokens is None:
         problem = "was trained with --fixed-dictionary or --lang-dict, whose words it does not name"
         raise UsageError(f"--drafter-path {args.drafter_path}", problem, "draft without a list")
     if not pairs:
-        return [open_text(args, tokens or ())]
-    return [open_text(flags, tokens or (), pair) for pair, flags in each_pair(args, pairs)]
+        return {None: open_text(args, tokens or ())}
+    return {pair: open_text(flags, tokens or ()) for pair, flags in each_pair(args, pairs)}
 
 
-def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> dict[str, torch.Tensor]:
-    """The list, as tensors of a checkpoint."""
-    pad, eos = text.target.pad(), text.target.eos()
-    sizes = len(text.source), len(text.target)
+def count(pairs: Pairs, text: Corpus, args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    """The list: likeliest translations of each source word, and the most frequent words."""
+    target, sizes = text.target_words, (len(text.source_words), len(text.target_words))
+    pad, eos = target.pad(), target.eos()
     table = likeliest_translations(pairs, *sizes, args.rounds, args.translations, pad)
     for word, row in enumerate(table):
         if row[0] == pad:  # not in the text: names and numbers often stay as they are
-            row[0] = text.target.index(text.source[word])
+            row[0] = target.index(text.source_words[word])
     frequent = most_frequent(pairs, args.frequent)
     if eos not in frequent:
         frequent = np.append(frequent, eos)
-    return tensors_of(table, frequent, len(text.target), text.pair)
+    return table, frequent
 
 
 def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any]:
@@ -91,28 +91,27 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any]:
     # As it was written, without what fairseq makes of old ones.
     state: dict[str, Any] = load_model(args.drafter_path)
     for each in (checked, state):
-        for name in [name for text in texts for name in names_of(text.pair)]:
+        for name in [name for pair in texts for name in names_of(pair)]:
             each["model"].pop(name, None)
-    for text in texts:
-        load_drafter(args.drafter_path, text.source, text.target, checked)
+    for text in texts.values():
+        load_drafter(args.drafter_path, text.source_words, text.target_words, checked)
     counted, data = {}, {}
-    for text in texts:
+    for pair, text in texts.items():
         pairs = read_pairs(text, args.most_pairs)
-        counted[text.pair] = len(pairs)
-        tensors = count(pairs, text, args)
-        state["model"].update(tensors)
-        data.update(text.corpus.fingerprint())
+        counted[pair] = len(pairs)
+        table, frequent = count(pairs, text, args)
+        state["model"].update(tensors_of(table, frequent, len(text.target_words), pair))
+        data.update(text.fingerprint())
         logger.info(
             "%s%s: %d words for each source word and the %d most frequent ones, from %d pairs",
-            args.out, f", {text.pair}" if text.pair else "", args.translations,
-            len(tensors[names_of(text.pair)[1]]), len(pairs),
+            args.out, f", {pair}" if pair else "", args.translations, len(frequent), len(pairs),
         )  # fmt: skip
     state[RECORD] = record = {
         **origin(PACKAGES),
         "command": shlex.join([*PROGRAM.split(), *words]),
         "drafter": sha256(args.drafter_path),
         "data": data,
-        "pairs": counted if texts[0].pair else counted[None],
+        "pairs": counted.get(None, counted),
         **{name: getattr(args, name) for name in ("translations", "frequent", "rounds")},
     }
     with replacing(args.out, "wb") as stream:

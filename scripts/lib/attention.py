@@ -79,7 +79,8 @@ def main(words):
 
 
 def write(args):
-    corpus, src, tgt, _ = open_text(args)
+    corpus = open_text(args)
+    src, tgt = corpus.source_words, corpus.target_words
     (verifier,), _ = load_models("--path", [args.path], Decoding(src, tgt))
     drafter = load_drafter(args.drafter_path, src, tgt)
     check_reading(drafter, verifier, "--drafter-path")
@@ -89,7 +90,7 @@ def write(args):
     if not len(drafter.decoder.layers):
         raise UsageError("--drafter-path", "a drafter without layers has no attention")
     greedy, sentences = SequenceGenerator([verifier.eval()], tgt, beam_size=1), []
-    text = corpus.read(corpus.source, src)
+    text = corpus.read(corpus.source)
     for source in (text[i] for i in range(min(args.limit, len(text)))):
         batch = {"src_tokens": source[None], "src_lengths": torch.tensor([len(source)])}
         target = greedy.generate([verifier], {"net_input": batch})[0][0]["tokens"]

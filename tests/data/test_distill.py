@@ -92,17 +92,6 @@ def test_torchrun_in_earnest(
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
-@pytest.mark.parametrize("flags", [[], ["--beam", 3, "--lenpen", 2.0]], ids=str)
-def test_either_engine_makes_the_same_corpus(
-    flags, reversal_data, teacher, distill, tmp_path, undisturbed, same_corpus, toy
-):
-    distill(reversal_data, tmp_path / "ours", teacher, *toy.keep, *flags)
-    stock = ("--task", "translation")
-    distill(reversal_data, tmp_path / "stock", teacher, *toy.keep, *flags, *stock)
-    assert same_corpus(tmp_path / "ours", tmp_path / "stock")
-    assert same_corpus(tmp_path / "ours", undisturbed) == (not flags), "the flags change nothing"
-
-
 @pytest.mark.parametrize(
     "module, name, matches, times",
     [

@@ -183,5 +183,6 @@ def test_language_tokens_of_one_pair_are_in_its_dictionaries(languages):
     args = argparse.Namespace(
         data=str(languages), gen_subset="train", source_lang="en", target_lang="de"
     )
-    (text,) = shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(langs="en,de,ro")}})
-    assert text.pair is None and text.target.symbols[-4:] == ["[en]", "[de]", "[ro]", "<mask>"]
+    texts = shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(langs="en,de,ro")}})
+    assert list(texts) == [None]
+    assert texts[None].target_words.symbols[-4:] == ["[en]", "[de]", "[ro]", "<mask>"]
