@@ -140,14 +140,6 @@ def test_dropped_sentences_are_counted_and_listed(
     assert all(len(target) <= 5 for target in after.target)
 
 
-def test_limit_distils_a_subset(reversal_data, teacher, distill, tmp_path, read_corpus, toy):
-    report = distill(reversal_data, tmp_path / "out", teacher, *toy.keep, "--limit", 30)
-    assert report["counts"]["chosen"] == report["counts"]["kept"] == 30
-    before, after = read_corpus(reversal_data), read_corpus(tmp_path / "out")
-    places = iter(before.source)
-    assert all(source in places for source in after.source), "not in the original order"
-
-
 # ---- other corpora and other teachers ----------------------------------------------------------
 
 

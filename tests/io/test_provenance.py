@@ -1,7 +1,6 @@
 """What is recorded of a result's origin: commits, versions, hashes, machine."""
 
 import hashlib
-import os
 import platform
 import subprocess
 import sys
@@ -60,9 +59,3 @@ def test_versions_are_of_what_runs(monkeypatch):
     assert provenance.versions(["torch"])["torch"] == "0.0.1"
     monkeypatch.delitem(sys.modules, "torch")
     assert provenance.versions(["torch"])["torch"] == metadata.version("torch")
-
-
-def test_the_machine_is_described():
-    assert provenance.cpu() and "\n" not in provenance.cpu()
-    assert 1 <= provenance.cores() <= os.cpu_count()
-    assert provenance.memory_bytes() > 1 << 28
