@@ -46,18 +46,6 @@ def one_thread():
 
 
 @contextlib.contextmanager
-def flash_attention_kept():
-    """Training with ``--bf16`` on the CPU switches it off in its process: here, only meanwhile."""
-    flash = torch.backends.cuda
-    enabled = hasattr(flash, "flash_sdp_enabled") and flash.flash_sdp_enabled()
-    try:
-        yield
-    finally:
-        if enabled:
-            flash.enable_flash_sdp(True)
-
-
-@contextlib.contextmanager
 def captured_log(stream):
     """Everything logged at INFO and above goes to ``stream`` too, whatever was set before."""
     root, fairseq = logging.getLogger(), logging.getLogger("fairseq")
@@ -99,7 +87,6 @@ def run_here(command, *arguments, log=None, **flags):
         # The log is taken first: importing a command configures logging when nobody has.
         stack.enter_context(captured_log(log))
         stack.enter_context(one_thread())
-        stack.enter_context(flash_attention_kept())
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(mock.patch.object(sys, "argv", words))
         importlib.import_module("fairseq_cli." + command).cli_main()

@@ -56,14 +56,6 @@ def _number(dtype: Any, data: Any) -> Any:
     return number.item()
 
 
-def _dictionary(factory: Any = None) -> dict[Any, Any]:
-    return {}
-
-
-def _no_bytes() -> bytes:
-    return b""
-
-
 _NODES = (
     "omegaconf.dictconfig.DictConfig", "omegaconf.listconfig.ListConfig", "omegaconf.nodes.AnyNode",
     "omegaconf.base.ContainerMetadata", "omegaconf.base.Metadata", "typing.Any",
@@ -73,8 +65,8 @@ _NODES = (
 # Ours, by the names that torch looks up.
 OURS: dict[str, Any] = {
     **dict.fromkeys(_NODES, Node),
-    "builtins.bytes": _no_bytes,
-    "collections.defaultdict": _dictionary,
+    "builtins.bytes": lambda: b"",
+    "collections.defaultdict": lambda factory=None: {},
     "argparse.Namespace": argparse.Namespace,
     "fairseq.distributed.utils._TensorPlaceholder": _TensorPlaceholder,
     "numpy.ndarray": "an argument of _reconstruct, which nothing can call",

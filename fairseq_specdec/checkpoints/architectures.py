@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq_specdec.compat.literals import NotLiteralError, parse_settings_as_literals
 
 from .content import get_setting, set_setting
 from .own_task import OwnTask
-from .reading import held
+from .reading import current, reading
 from .settings import RefusedCheckpointError
 
 VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
@@ -39,58 +37,33 @@ _OWN = __name__.split(".")[0] + "."
 RECOGNISER = "load_pretrained_encoder_from"  # whose encoder a speech model began with
 
 
-class Source(NamedTuple):
-    """The checkpoint that is read: its file and, once that is known, its content."""
-
-    path: str
-    state: Any = None
-
-
-# What settings are read or built from; None: a command line.
-source: contextvars.ContextVar[Source | None] = contextvars.ContextVar("source", default=None)
-# Whether what is read and built is decoded by this project.
-ours: contextvars.ContextVar[bool] = contextvars.ContextVar("ours", default=False)
-
-
-def building_from(path: Any, state: Any = None) -> contextlib.AbstractContextManager[None]:
-    """Models built inside come from this checkpoint's settings; ``state`` is its content."""
-    return held(source, Source(str(path), state))
-
-
-def known_architectures_only() -> contextlib.AbstractContextManager[None]:
-    """Checkpoints read inside are read for this project, whatever the task."""
-    return held(ours, True)
-
-
 def built_from() -> str | None:
     """The file of the checkpoint whose settings are built from."""
-    known = source.get()
-    return None if known is None else known.path
+    return current.get().path
 
 
-def build(original: Any, cfg: Any, task: Any, known: Source, *args: Any, **kwargs: Any) -> Any:
+def build(original: Any, cfg: Any, task: Any, *args: Any, **kwargs: Any) -> Any:
     """The model of a checkpoint's settings, if its architecture may be built."""
+    path = current.get().path or ""
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     if not name and len(cfg) == 1:
         name = next(iter(cfg))
-    model = registered(name, known.path)
-    for_us = getattr(task, "decodes_speculatively", False) or ours.get()
+    model = registered(name, path)
+    for_us = getattr(task, "decodes_speculatively", False) or current.get().ours
     if for_us:
-        _check_architecture(name, f"{model.__module__}.{model.__qualname__}", known.path)
-        if OwnTask(known.state).reverses(task):
+        _check_architecture(name, f"{model.__module__}.{model.__qualname__}", path)
+        if OwnTask(current.get().state).reverses(task):
             remedy = "exchange --source-lang and --target-lang"
-            raise RefusedCheckpointError(known.path, "translates in the other direction", remedy)
+            raise RefusedCheckpointError(path, "translates in the other direction", remedy)
         if get_setting(cfg, RECOGNISER) is not None:
             set_setting(cfg, **{RECOGNISER: None})  # all weights are in the checkpoint
     parse_settings_as_literals()  # modules of fairseq that were loaded since
     try:
-        with held(ours, for_us):
+        with reading(ours=for_us):
             return original(cfg, task, *args, **kwargs)
     except NotLiteralError as error:
-        items = cfg.items() if hasattr(cfg, "items") else vars(cfg).items()
-        name = next((str(name) for name, value in items if value == error.text), "model")
-        problem = f"its setting {name}: {error}"
-        raise RefusedCheckpointError(known.path, problem, "do not use this checkpoint") from error
+        problem = f"its setting {error}"
+        raise RefusedCheckpointError(path, problem, "do not use this checkpoint") from error
 
 
 def _check_architecture(name: Any, model: str, path: str) -> None:

@@ -8,19 +8,17 @@ weights, but with ``--sampling``, which draws what stock does with the same seed
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from fairseq_specdec.commands.in_fairseq import DECODING, fairseq_command
 from fairseq_specdec.engine.memory import store
 from fairseq_specdec.engine.native import packed_file
 
 from .content import get_setting
-from .reading import held, weights_mapped
+from .reading import current, reading
 from .settings import RefusedCheckpointError
 
 # Of Tensor and of torch.nn.init.
@@ -30,10 +28,6 @@ _RANDOM = {
     for kind in ("uniform", "normal")
 }
 
-Packed = contextvars.ContextVar[dict[str, Any] | None]
-# Packed weights of the files that were read, by their paths; None outside of ``only_to_decode``.
-_decoding: Packed = contextvars.ContextVar("_decoding", default=None)
-
 
 @contextlib.contextmanager
 def only_to_decode() -> Iterator[None]:
@@ -41,32 +35,21 @@ def only_to_decode() -> Iterator[None]:
 
     What ``specdec-convert pack`` wrote is loaded nowhere else.
     """
-    with held(_decoding, {}), weights_mapped():
+    with reading(packed={}, mapped=True):
         yield
-
-
-def loading(whole: bool, command: bool) -> contextlib.AbstractContextManager[None]:
-    """The weights of models loaded inside stay in their files if the models are only decoded.
-    ``whole``: the files hold whole models, for a task of this project. ``command``:
-    fairseq-generate or fairseq-interactive may have asked for them, not ``only_to_decode`` alone.
-    """
-    begun = _decoding.get()
-    if whole and begun is None and command and fairseq_command() in DECODING:
-        return only_to_decode()
-    return held(_decoding, begun if whole else None)
 
 
 def attach_packed(models: Sequence[Any], paths: Sequence[Any]) -> None:
     """Give models their packed weights."""
     for model, path in zip(models, map(str, paths)):
-        stored = (_decoding.get() or {}).pop(path, None)
+        stored = (current.get().packed or {}).pop(path, None)
         if stored is not None:
             _fitting(path, packed_file.attach, model, stored)
 
 
 def take_packed(path: Any, state: dict[str, Any]) -> None:
     """Let weights of a file's content that are packed wait for their model."""
-    stored, packed = state.pop(packed_file.KEY, None), _decoding.get()
+    stored, packed = state.pop(packed_file.KEY, None), current.get().packed
     if stored is None:
         return
     if packed is None:
@@ -89,7 +72,7 @@ def _fitting(path: Any, use: Any, *stored: Any) -> None:
 def built(cfg: Any, make: Callable[[], Any]) -> Any:
     """The model that ``make`` builds, its weights not drawn if they are loaded to be decoded."""
     # fairseq replaces the modules of a model that is quantised, by their classes.
-    if _decoding.get() is None or get_setting(cfg, "quant_noise_scalar"):
+    if current.get().packed is None or get_setting(cfg, "quant_noise_scalar"):
         return make()
     with contextlib.nullcontext() if "--sampling" in sys.argv else _NotDrawn():
         model = make()

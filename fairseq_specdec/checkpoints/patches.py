@@ -13,20 +13,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
 
-from fairseq_specdec.compat.patch import wrap_once
+from fairseq_specdec.commands.in_fairseq import DECODING, fairseq_command
+from fairseq_specdec.compat.patch import fixes
 from fairseq_specdec.errors import MissingFileError
 
-from .architectures import Source, build, building_from, built_from, ours, registered, source
-from .content import UNTRAINED, architecture
-from .decoding_memory import attach_packed, built, loading, take_packed
+from .architectures import build, built_from, registered
+from .content import UNTRAINED
+from .decoding_memory import attach_packed, built, take_packed
 from .own_task import STOCK, OwnTask
-from .reading import check_regular, load_model, load_pickle
+from .reading import check_regular, current, load_model, load_pickle, reading
 from .settings import RefusedCheckpointError
 
 logger = logging.getLogger(__name__)
 
-_SIDES = {"encoder": "source", "decoder": "target"}
 _REMEDY = "binarise the text with the model's dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
 
 
@@ -38,6 +40,7 @@ def _torch_with(load: Callable[[Any], Any]) -> types.ModuleType:
     return seen
 
 
+@fixes()
 def check_checkpoints() -> None:
     """Read checkpoints, and build models of them, without running what they name.
 
@@ -52,32 +55,24 @@ def check_checkpoints() -> None:
     ``architectures.READ``; ``FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES`` adds others by name. Training
     builds its model from the command line and is not concerned.
     """
-    from fairseq import checkpoint_utils, models, utils
-    from fairseq.dataclass import utils as dataclass_utils
-    from fairseq.distributed import utils as distributed_utils
-
     if checkpoint_utils.torch is torch:
         checkpoint_utils.torch = _torch_with(load_model)
         # What a process sends has been read and checked by it; its settings are objects by then.
         distributed_utils.torch = _torch_with(load_pickle)
-    wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _read)
-    wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _load)
-    wrap_once(checkpoint_utils, "_upgrade_state_dict", _upgrade)
-    wrap_once(dataclass_utils, "override_module_args", _override)
-    wrap_once(models, "build_model", _build)
-    wrap_once(utils, "parse_embedding", lambda stock, path: {} if ours.get() else stock(path))
 
 
+@fixes("fairseq.checkpoint_utils.load_checkpoint_to_cpu")
 def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     check_regular(path)
-    with building_from(path):
+    with reading(path=str(path), state=None):
         state = original(path, *args, **kwargs)
     take_packed(path, state)
-    if source.get() is not None:  # what is built from now on comes from this file
-        source.set(Source(str(path), state))
+    if built_from() is not None:  # what is built from now on comes from this file
+        current.set(current.get()._replace(path=str(path), state=state))
     return state
 
 
+@fixes("fairseq.checkpoint_utils.load_model_ensemble_and_task")
 def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
     given = inspect.signature(original).bind(filenames, *args, **kwargs).arguments
     state, for_us = given.get("state"), getattr(given.get("task"), "decodes_speculatively", False)
@@ -86,27 +81,41 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
         if "://" not in str(name) and not os.path.exists(str(name)):
             remedy = "name a model's checkpoint, or several, separated by :"
             raise MissingFileError(name, "no such file", remedy)
-    # A state that was read elsewhere is a drafter's, whose weights are not all packed.
-    kept = loading(for_us and whole and given.get("strict", True), command=state is None)
-    with building_from(filenames[0] if filenames else "?", state), kept:
+    # Weights stay in their files where models are only decoded. A state that was read elsewhere is
+    # a drafter's, whose weights are not all packed.
+    now, only = current.get(), for_us and whole and given.get("strict", True)
+    values = {"packed": now.packed if only else None, "mapped": now.mapped}
+    if only and now.packed is None and state is None and fairseq_command() in DECODING:
+        values = {"packed": {}, "mapped": True}
+    with reading(path=str(filenames[0] if filenames else "?"), state=state, **values):
         try:
             loaded = original(filenames, *args, **kwargs)
         except RuntimeError as error:
             if "loading state_dict" not in str(error):
                 raise
             detail = " ".join(str(error).splitlines()[1:2]).strip()[:200]
-            problem = f"its weights are not those that its settings describe ({detail})"
+            problem = "its weights are not those that its settings describe"
             overridden = given.get("arg_overrides")
             remedy = "leave out --model-overrides" if overridden else "use another file"
-            raise RefusedCheckpointError(built_from(), problem, remedy) from error
+            if detail.startswith("size mismatch") and "embed_tokens" in detail:
+                problem, remedy = f"{problem} with these dictionaries", _REMEDY
+                own = OwnTask(current.get().state)
+                if own.name != STOCK:  # it may have added symbols
+                    remedy = f"decode it with {own.flags(for_us)}, or {remedy}"
+            raise RefusedCheckpointError(built_from(), f"{problem} ({detail})", remedy) from error
         attach_packed(loaded[0], filenames)
-        known = source.get()
-    if known is not None and for_us:
-        for text in OwnTask(known.state).differences(given["task"]):
-            logger.warning("%s: %s", known.path, text)
+        read = current.get()
+    for text in OwnTask(read.state).differences(given["task"]) if for_us else ():
+        logger.warning("%s: %s", read.path, text)
     return loaded
 
 
+@fixes("fairseq.utils.parse_embedding")
+def _parse_embedding(original: Any, path: Any) -> Any:
+    return {} if current.get().ours else original(path)  # all weights are in the checkpoint
+
+
+@fixes("fairseq.checkpoint_utils._upgrade_state_dict")
 def _upgrade(original: Any, state: Any) -> Any:
     """Training state that was left out or emptied is as of a model that was not trained."""
     history = state.get("optimizer_history")
@@ -127,6 +136,7 @@ def _upgrade(original: Any, state: Any) -> Any:
         raise
 
 
+@fixes("fairseq.dataclass.utils.override_module_args")
 def _override(original: Any, args: Any) -> Any:
     lines, deleted = original(args)
     for name, _, choice in (line.partition("=") for line in lines if built_from() is not None):
@@ -136,34 +146,7 @@ def _override(original: Any, args: Any) -> Any:
     return lines, deleted
 
 
+@fixes("fairseq.models.build_model")
 def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-    def make() -> Any:
-        known = source.get()
-        if known is None:
-            return original(cfg, *args, **kwargs)
-        task, rest = (args[0], args[1:]) if args else (kwargs.pop("task"), ())
-        check_sizes(known.state, known.path, task)
-        return build(original, cfg, task, known, *rest, **kwargs)
-
-    return built(cfg, make)
-
-
-def check_sizes(state: Any, path: str, task: Any) -> None:
-    """Refuse a model whose embeddings do not have the sizes of the task's dictionaries."""
-    weights = state.get("model") if isinstance(state, dict) else None
-    sizes = []
-    for side, name in _SIDES.items():
-        table = (weights or {}).get(f"{side}.embed_tokens.weight")
-        words = getattr(task, f"{name}_dictionary", None)
-        if table is None or words is None or len(table) == len(words):
-            continue
-        if len(table) == len(words) + 1 and "<mask>" not in words and "bart" in architecture(state):
-            continue  # fairseq leaves <mask> out
-        where = getattr(words, "file", "the data's")
-        sizes.append(f"a {name} dictionary of {len(table)} symbols ({where} has {len(words)})")
-    if sizes:
-        own, remedy = OwnTask(state), _REMEDY
-        if own.name != STOCK:
-            flags = own.flags(getattr(task, "decodes_speculatively", False))
-            remedy = f"its task {own.name} may have added some: decode it with {flags}, or {remedy}"
-        raise RefusedCheckpointError(path, f"trained with {' and '.join(sizes)}", remedy)
+    function = original if built_from() is None else functools.partial(build, original)
+    return built(cfg, lambda: function(cfg, *args, **kwargs))

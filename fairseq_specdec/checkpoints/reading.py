@@ -10,7 +10,7 @@ import pickletools
 import threading
 import zipfile
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import torch
 
@@ -25,24 +25,37 @@ _LARGE = 1 << 20  # bytes
 _PICKLES = 5  # of a file before torch 1.6
 _DAMAGED = ("central directory", "zip file", "Bad CRC", "EOF", "exhausted", "remain", "opcode")
 
-_mapping: contextvars.ContextVar[bool] = contextvars.ContextVar("_mapping", default=False)
 _loading = threading.RLock()  # torch has one list of names for all threads
 
 
+class Reading(NamedTuple):
+    """How checkpoints are read, and models built of them, in a part of the program."""
+
+    path: str | None = None  # whose settings are built from; None: a command line's
+    state: Any = None  # its content, once that is known
+    ours: bool = False  # whether what is read and built is decoded by this project
+    # Packed weights of the files that were read, by their paths; None: models do not only decode.
+    packed: dict[str, Any] | None = None
+    mapped: bool = False  # as ``weights_mapped``
+
+
+current = contextvars.ContextVar("current", default=Reading())  # noqa: B039 (it is immutable)
+
+
 @contextlib.contextmanager
-def held(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
-    """The variable has this value inside."""
-    token = variable.set(value)
+def reading(**values: Any) -> Iterator[None]:
+    """``current`` has these values inside."""
+    token = current.set(current.get()._replace(**values))
     try:
         yield
     finally:
-        variable.reset(token)
+        current.reset(token)
 
 
 def weights_mapped() -> contextlib.AbstractContextManager[None]:
     """Tensors of checkpoints read inside are mapped: their memory is the file's. Whoever keeps one
     depends on the file."""
-    return held(_mapping, True)
+    return reading(mapped=True)
 
 
 def check_regular(path: Any) -> None:
@@ -97,7 +110,7 @@ def _load(file: Any) -> Any:
     with open(file, "rb") if isinstance(file, str) else contextlib.nullcontext(file) as stream:
         zipped = _checked(stream)
         stream.seek(0)
-    mapped = zipped and isinstance(file, str) and _mapping.get()
+    mapped = zipped and isinstance(file, str) and current.get().mapped
     with _loading:
         before = torch.serialization.get_safe_globals()
         torch.serialization.clear_safe_globals()

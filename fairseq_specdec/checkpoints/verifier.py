@@ -8,8 +8,8 @@ from typing import Any
 from fairseq import checkpoint_utils, models, quantization_utils
 from fairseq.data import Dictionary
 
-from .architectures import known_architectures_only
 from .content import named_by
+from .reading import reading
 
 
 class Dictionaries:
@@ -69,7 +69,7 @@ def load_models(
     made: list[Any] = []
     saved = None
     for path in paths:
-        with named_by(flag, path), known_architectures_only():
+        with named_by(flag, path), reading(ours=True):
             built, saved = checkpoint_utils.load_model_ensemble(
                 [path], task=task, state=state, **options
             )

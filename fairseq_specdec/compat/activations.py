@@ -1,13 +1,16 @@
 """Activation functions that fairseq knows by a name and cannot run."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from fairseq.modules import conformer_layer  # noqa: F401  (before the name is replaced)
 
-from .patch import wrap_once
+from .patch import fixes
 
 
-def run_swish() -> None:
+@fixes("fairseq.utils.get_activation_fn")
+def run_swish(original: Callable[[str], Any], activation: str) -> Any:
     """Let ``activation_fn=swish`` run: Marian's models use it.
 
     Fault: ``utils.get_activation_fn("swish")`` returns the class ``torch.nn.SiLU``, which a
@@ -16,12 +19,5 @@ def run_swish() -> None:
 
     The Conformer makes an object of the class; it holds the function by its own name, as stock.
     """
-    from fairseq import utils
-    from fairseq.modules import conformer_layer  # noqa: F401  (before the name is replaced)
-
-    wrap_once(utils, "get_activation_fn", _get_activation_fn)
-
-
-def _get_activation_fn(original: Any, activation: str) -> Any:
     function = original(activation)
     return torch.nn.functional.silu if function is torch.nn.SiLU else function

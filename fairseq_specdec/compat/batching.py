@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from .patch import wrap_once
+from .patch import fixes
 
 
-def keep_last_batch() -> None:
+@fixes("fairseq.data.data_utils.batch_by_size")
+def keep_last_batch(original: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
     """Keep the last batch whatever its size: 100 sentences in, 100 out.
 
     Fault: ``data_utils.batch_by_size`` drops the last batch when its size is no multiple of
@@ -16,12 +17,6 @@ def keep_last_batch() -> None:
     upstream main since 2022, ve-fairseq 0.12.3, fairseq-fixed 0.12.3.1; releases up to 0.12.2 are
     sound. Upstream issues 5036, 5094, 5351.
     """
-    from fairseq.data import data_utils
-
-    wrap_once(data_utils, "batch_by_size", _batch_by_size)
-
-
-def _batch_by_size(original: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(indices, np.ndarray):
         indices = np.fromiter(indices, dtype=np.int64)
     if len(indices) == 0:

@@ -12,23 +12,11 @@ import numpy as np
 
 from fairseq_specdec.errors import UsageError
 
-from .patch import wrap_once
+from .patch import fixes
 
 _REMEDY = "copy it again, or binarise the text again with fairseq-preprocess"
 _WORDS = "binarise the text again with the model's dict.*.txt"
 _checking: contextvars.ContextVar[bool] = contextvars.ContextVar("_checking", default=False)
-
-
-def check_data_files() -> None:
-    """Say which ``.idx`` or ``.bin`` is shorter than it must be, or contradicts the other.
-
-    Fault: of a truncated index numpy says "buffer is smaller than requested size", of a truncated
-    ``.bin`` only when a missing sentence is asked for; in the legacy format both are read as
-    whatever the memory holds, and wrong sizes or tokens are decoded. Versions: all.
-    """
-    from fairseq.data import indexed_dataset
-
-    wrap_once(indexed_dataset, "make_dataset", _make_dataset)
 
 
 @contextlib.contextmanager
@@ -41,7 +29,14 @@ def tokens_checked() -> Iterator[None]:
         _checking.reset(token)
 
 
-def _make_dataset(original: Any, path: str, impl: Any, *args: Any, **kwargs: Any) -> Any:
+@fixes("fairseq.data.indexed_dataset.make_dataset")
+def check_data_files(original: Any, path: str, impl: Any, *args: Any, **kwargs: Any) -> Any:
+    """Say which ``.idx`` or ``.bin`` is shorter than it must be, or contradicts the other.
+
+    Fault: of a truncated index numpy says "buffer is smaller than requested size", of a truncated
+    ``.bin`` only when a missing sentence is asked for; in the legacy format both are read as
+    whatever the memory holds, and wrong sizes or tokens are decoded. Versions: all.
+    """
     index, data = path + ".idx", path + ".bin"
     known = impl in (None, "mmap", "cached", "lazy")
     if not known or not all(map(os.path.isfile, (index, data))):

@@ -5,12 +5,14 @@ from typing import Any
 from unittest import mock
 
 import torch
+from fairseq.models import distributed_fairseq_model
 from torch.nn import parallel
 
-from .patch import wrap_once
+from .patch import fixes
 
 
-def torchrun_without_gpu() -> None:
+@fixes("fairseq.distributed.utils.infer_init_method")
+def torchrun_without_gpu(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
     """Make one training of ``torchrun``'s processes where there is no GPU.
 
     Fault: fairseq takes its world size from the number of GPUs, so that on a machine without any
@@ -19,13 +21,6 @@ def torchrun_without_gpu() -> None:
 
     Fix: the world size is torchrun's, and the backend gloo where the default (nccl) cannot run.
     """
-    from fairseq.distributed import utils
-
-    wrap_once(utils, "infer_init_method", _infer_init_method)
-    wrap_once(utils, "_infer_torch_distributed_launch_init", _infer_launch_init)
-
-
-def _infer_init_method(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
     launched = all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "RANK"))
     world_size = int(os.environ.get("WORLD_SIZE", 1))
     if launched and world_size > 1 and not torch.cuda.is_available():
@@ -36,6 +31,7 @@ def _infer_init_method(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> An
     return original(cfg, *args, **kwargs)
 
 
+@fixes("fairseq.distributed.utils._infer_torch_distributed_launch_init")
 def _infer_launch_init(original: Any, *args: Any, **kwargs: Any) -> Any:
     if torch.cuda.is_available():
         return original(*args, **kwargs)
@@ -43,6 +39,7 @@ def _infer_launch_init(original: Any, *args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs)
 
 
+@fixes()
 def ddp_without_devices() -> None:
     """Let ``--ddp-backend pytorch_ddp`` wrap a model that is on the CPU.
 
@@ -50,8 +47,6 @@ def ddp_without_devices() -> None:
     ("DistributedDataParallel device_ids ... only work with single-device ... GPU modules").
     Versions: all.
     """
-    from fairseq.models import distributed_fairseq_model
-
     distributed_fairseq_model.DistributedDataParallel = DistributedDataParallel
 
 

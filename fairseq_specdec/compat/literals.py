@@ -5,6 +5,10 @@ import operator
 import sys
 from typing import Any
 
+import fairseq  # noqa: F401  (loads every model, task, optimizer and criterion)
+
+from .patch import fixes
+
 # More elements than any setting has; "[0] * 10**9" is refused before it is made.
 _MOST = 10_000
 
@@ -15,13 +19,11 @@ class NotLiteralError(ValueError):
     """A setting is more than a literal."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(
-            f"{text[:80]!r} is not a literal (a number, text, list, tuple or "
-            "dictionary); fairseq would run it as Python"
-        )
-        self.text = text
+        said = f"{text[:80]!r} is not a literal (a number, text, list, tuple or dictionary)"
+        super().__init__(f"{said}; fairseq would run it as Python")
 
 
+@fixes()
 def parse_settings_as_literals() -> None:
     """Give every loaded module of fairseq an ``eval`` that parses literals and runs nothing.
 
@@ -35,8 +37,6 @@ def parse_settings_as_literals() -> None:
     is replaced, also where another module imported it by name. Calling this again covers modules
     loaded since.
     """
-    import fairseq  # noqa: F401  (loads every model, task, optimizer and criterion)
-
     for name, module in list(sys.modules.items()):
         if name == "fairseq" or name.startswith("fairseq."):
             module.eval = parse_literal  # type: ignore[attr-defined]

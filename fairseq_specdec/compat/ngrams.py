@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from .patch import wrap_once
+from .patch import fixes
 
 
-def block_ngrams_on_cpu() -> None:
+@fixes("fairseq.ngram_repeat_block.NGramRepeatBlock._no_repeat_ngram")
+def block_ngrams_on_cpu(
+    original: Any, block: Any, tokens: Any, lprobs: Any, bsz: int, beam_size: int, step: int
+) -> Any:
     """Let ``--no-repeat-ngram-size`` block n-grams everywhere.
 
     Fault: without the compiled CUDA extension (on every CPU), stock compares past n-grams with the
@@ -13,14 +16,6 @@ def block_ngrams_on_cpu() -> None:
     Versions: 0.10 to today's main. With the extension the flag works as documented. A generator
     in TorchScript is compiled from stock's code, and keeps the fault.
     """
-    from fairseq.ngram_repeat_block import NGramRepeatBlock
-
-    wrap_once(NGramRepeatBlock, "_no_repeat_ngram", _no_repeat_ngram)
-
-
-def _no_repeat_ngram(
-    original: Any, block: Any, tokens: Any, lprobs: Any, bsz: int, beam_size: int, step: int
-) -> Any:
     # Imported late: compat must be importable before anything else of the package.
     from fairseq_specdec.engine.scores import ban, forbidden_by_ngrams
 

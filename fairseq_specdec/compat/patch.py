@@ -2,13 +2,38 @@
 
 import functools
 import inspect
+import pkgutil
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 _MARK = "_fairseq_specdec_fixes"
 # (owner, name, stock's function) of what was replaced.
 PATCHED: list[tuple[Any, str, Callable[..., Any]]] = []
+# (what it replaces, as ``module.Class.function``; the fix) of every fault.
+FIXES: list[tuple[tuple[str, ...], Callable[..., Any]]] = []
+Fix = TypeVar("Fix", bound=Callable[..., Any])
+
+
+def fixes(*targets: str) -> Callable[[Fix], Fix]:
+    """The function under this wraps these of another library, as of ``wrap_once``; without any it
+    patches by itself when it is called."""
+
+    def register(fix: Fix) -> Fix:
+        FIXES.append((targets, fix))
+        return fix
+
+    return register
+
+
+def apply() -> None:
+    """Patch every fault of the installed libraries; a second call changes nothing."""
+    for targets, fix in FIXES:
+        for target in targets:
+            owner, _, name = target.rpartition(".")
+            wrap_once(pkgutil.resolve_name(owner), name, fix)
+        if not targets:
+            fix()
 
 
 def wrap_once(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:

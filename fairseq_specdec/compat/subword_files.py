@@ -4,9 +4,12 @@ import io
 from importlib.util import find_spec
 from typing import Any
 
+from fairseq import file_utils
+from fairseq.file_io import PathManager
+
 from fairseq_specdec.io.contents import WrongFileError, check_content
 
-from .patch import wrap_once
+from .patch import fixes
 
 # The codes that split a dictionary's text make all its subwords of several characters. Codes of
 # other models made at most 63% (11 pairs of codes and dictionaries).
@@ -16,25 +19,14 @@ _HALF, _KNOWN = 0.5, 0.75
 _FEWEST = 20  # subwords that are judged by
 
 
-def read_subword_files() -> None:
+@fixes("fairseq.data.Dictionary.add_from_file")
+def read_subword_files(original: Any, words: Any, file: Any) -> Any:
     """Read codes and dictionaries as UTF-8 with or without a byte order mark; refuse what is none.
 
     Fault: a byte order mark becomes part of the first merge or word; a Git LFS pointer or a
     dictionary is taken for codes, whose columns are two as well; fastBPE's codes, of three columns,
     end the program; of a damaged file sentencepiece raises RuntimeError. Versions: all.
     """
-    from fairseq.data import Dictionary
-    from fairseq.data.encoders import fastbpe, sentencepiece_bpe, subword_nmt_bpe
-
-    wrap_once(Dictionary, "add_from_file", _add_from_file)
-    wrap_once(subword_nmt_bpe.SubwordNMTBPE, "__init__", _subword_nmt)
-    wrap_once(fastbpe.fastBPE, "__init__", _fastbpe)
-    wrap_once(sentencepiece_bpe.SentencepieceBPE, "__init__", _sentencepiece)
-
-
-def _add_from_file(original: Any, words: Any, file: Any) -> Any:
-    from fairseq.file_io import PathManager
-
     if not isinstance(file, str):
         return original(words, file)
     path = PathManager.get_local_path(file)
@@ -46,9 +38,8 @@ def _add_from_file(original: Any, words: Any, file: Any) -> Any:
         return original(words, file)  # names the file
 
 
+@fixes("fairseq.data.encoders.subword_nmt_bpe.SubwordNMTBPE.__init__")
 def _subword_nmt(original: Any, made: Any, cfg: Any) -> None:
-    from fairseq import file_utils
-
     if cfg.bpe_codes is None or find_spec("subword_nmt") is None:
         original(made, cfg)  # says what is missing
     from subword_nmt.apply_bpe import BPE
@@ -82,11 +73,13 @@ def _merges(path: str, text: str) -> str:
     return "\n".join([*header, *map(" ".join, rows)]) + "\n"
 
 
+@fixes("fairseq.data.encoders.fastbpe.fastBPE.__init__")
 def _fastbpe(original: Any, made: Any, cfg: Any) -> None:
     check_content(cfg.bpe_codes or "", "BPE codes")
     original(made, cfg)
 
 
+@fixes("fairseq.data.encoders.sentencepiece_bpe.SentencepieceBPE.__init__")
 def _sentencepiece(original: Any, made: Any, cfg: Any) -> None:
     path = cfg.sentencepiece_model
     check_content(path, "a sentencepiece model")

@@ -4,30 +4,24 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .patch import wrap_once
+import fairseq
+
+from .patch import fixes
 
 # Called where a command names this package, which may have been imported before.
 when_named: list[Callable[[], None]] = []
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def know_own_folder() -> None:
-    """Tell fairseq which ``--user-dir`` values are this package, already imported.
+@fixes("fairseq.utils.import_user_module")
+def know_own_folder(original: Callable[[Any], None], args: Any) -> None:
+    """Know which ``--user-dir`` values are this package, already imported. Raises ImportError: one
+    is another copy of this package; two cannot be registered with fairseq.
 
     Fault: after ``import fairseq_specdec``, ``--user-dir fairseq_specdec`` of an installed copy is
     resolved to ``.../fairseq/../fairseq_specdec``, compared unnormalised with the package's path,
     and refused as "not globally unique"; so is a link to the package. Versions: all.
     """
-    from fairseq import utils
-
-    wrap_once(utils, "import_user_module", import_unless_own)
-
-
-def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
-    """``import_user_module``, but for this package under whatever path. Raises ImportError: it is
-    another copy of this package; two cannot be registered with fairseq."""
-    import fairseq
-
     folder, name = getattr(args, "user_dir", None), os.path.basename(PACKAGE)
     if folder:
         # fairseq looks beside its own folder, too. In a clone of this package's name Python finds

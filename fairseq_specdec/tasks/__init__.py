@@ -12,10 +12,9 @@ if __name__ != "fairseq_specdec.tasks":
     )
 
 from fairseq_specdec import compat  # noqa: E402
-from fairseq_specdec.checkpoints import patches  # noqa: E402
+from fairseq_specdec.checkpoints import patches  # noqa: E402, F401
 
 compat.apply()  # before anything that builds on fairseq
-patches.check_checkpoints()
 
 from fairseq_specdec import criterions, models  # noqa: E402, F401
 from fairseq_specdec.commands.in_fairseq import install  # noqa: E402

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import contextlib
 import importlib
 import inspect
 
@@ -14,12 +13,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from in_process import hypotheses, run_here
 from settings_payloads import with_settings
 
-from fairseq_specdec.checkpoints.architectures import (
-    READ,
-    VARIABLE,
-    building_from,
-    known_architectures_only,
-)
+from fairseq_specdec.checkpoints.architectures import READ, VARIABLE
+from fairseq_specdec.checkpoints.reading import reading
 from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.hub import SpeculativeTranslator
@@ -48,7 +43,7 @@ def test_every_architecture_of_fairseq_is_read_as_it_was_written(tmp_path):
         except Exception:  # of another task
             continue
         known = ARCH_MODEL_REGISTRY[arch]
-        with known_architectures_only() if kind_of(known) in READ else contextlib.nullcontext():
+        with reading(ours=kind_of(known) in READ):
             (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task)
         state = model.state_dict()
         assert weights.keys() == state.keys()
@@ -111,29 +106,26 @@ def build(arch, task):
 
 def test_foreign_architectures_are_built_for_stock_tasks(monkeypatch):
     monkeypatch.setitem(ARCH_MODEL_REGISTRY, "foreign", Foreign)
-    with building_from("a.pt"):
+    with reading(path="a.pt"):
         assert build("foreign", make_task()) == "built"
     assert build("foreign", our_task()) == "built"  # from the command line
-    for task, guard in (
-        (our_task(), building_from("x")),
-        (make_task(), known_architectures_only()),
-    ):
-        with building_from("a.pt"), guard, building_from("b.pt"):
+    for task, guard in ((our_task(), reading(path="x")), (make_task(), reading(ours=True))):
+        with reading(path="a.pt"), guard, reading(path="b.pt"):
             with pytest.raises(RefusedCheckpointError, match=f"^b.pt: .* set {VARIABLE}=foreign"):
                 build("foreign", task)
-        with building_from("a.pt"):
+        with reading(path="a.pt"):
             assert build("foreign", make_task()) == "built"  # the limit ends with the reading
     monkeypatch.setenv(VARIABLE, "other, foreign")
-    with building_from("a.pt"):
+    with reading(path="a.pt"):
         assert build("foreign", our_task()) == "built"
     monkeypatch.setenv(VARIABLE, "foreigner")
-    with building_from("a.pt"), pytest.raises(RefusedCheckpointError):
+    with reading(path="a.pt"), pytest.raises(RefusedCheckpointError):
         build("foreign", our_task())
 
 
 @pytest.mark.parametrize("arch", ["wav2vec_ctc", "fconv_self_att", "roberta_enc_dec"])
 def test_models_that_open_other_files_are_not_built_for_us(arch):
-    with building_from("a.pt"), known_architectures_only():
+    with reading(path="a.pt"), reading(ours=True):
         with pytest.raises(RefusedCheckpointError, match="open files that they name"):
             build(arch, make_task())
 

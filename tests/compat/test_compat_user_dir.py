@@ -75,12 +75,6 @@ def in_a_fresh_process(folder, python=sys.executable, path=""):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_fresh_process_takes_a_link_of_the_same_name(tmp_path):
-    (tmp_path / "fairseq_specdec").symlink_to(PACKAGE)
-    code, out, error = in_a_fresh_process(tmp_path / "fairseq_specdec")
-    assert (code, out) == (0, "registered True\n"), error
-
-
 @pytest.mark.parametrize("how", ["link", "copy"])
 def test_another_name_is_refused_in_one_line(how, tmp_path, warm_python):
     folder = tmp_path / "plug"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
-from fairseq_specdec.checkpoints.architectures import building_from
+from fairseq_specdec.checkpoints.reading import reading
 from fairseq_specdec.drafting.state_products import StateProducts
 from fairseq_specdec.models import AttachedDrafter
 from fairseq_specdec.models.attached_drafter import read_layers
@@ -53,7 +53,7 @@ def test_the_settings_keep_the_layers_and_not_the_file(verifier):
 def test_a_checkpoint_opens_no_other_file(verifier):
     """One that names itself was loaded without an end."""
     model = attached(verifier)
-    with building_from("drafter.pt"):
+    with reading(path="drafter.pt"):
         again = attached("no such file", read_layers=model.cfg.read_layers)
     assert again.cfg.attach_to is None
 

@@ -10,7 +10,7 @@ from toy_blockwise import blockwise_args
 from toy_drafter import ToyTask, make_dictionary, save_verifier
 from toy_early_exit import make_args as early_exit_args
 
-from fairseq_specdec.checkpoints.architectures import building_from
+from fairseq_specdec.checkpoints.reading import reading
 from fairseq_specdec.checkpoints.settings import RefusedCheckpointError, plain_settings
 from fairseq_specdec.conversion.drafter import to_project
 from fairseq_specdec.decoding.drafter_file import load_drafter
@@ -81,7 +81,7 @@ def test_verifiers_of_this_project_keep_digests_too(model, args, tmp_path):
     model.build_model(settings, ToyTask())
     task = ToyTask()
     task.target_dictionary = permuted(tmp_path)
-    with building_from("v.pt"):
+    with reading(path="v.pt"):
         model.build_model(settings, ToyTask())
         with pytest.raises(RefusedCheckpointError, match="^v.pt: was trained with a target dict"):
             model.build_model(settings, task)

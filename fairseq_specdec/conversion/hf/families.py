@@ -37,7 +37,6 @@ class MarianLoader(Loader):
     starts at padding; one vocabulary or two."""
 
     normed_embeddings = False
-    plain_output = False
 
     def vocabulary_sizes(self) -> tuple[int, int]:
         size = self.config.count("vocab_size")
@@ -79,7 +78,8 @@ class _Multilingual(Loader):
     pre_norm = True
 
     def read_text(self) -> Read:
-        folder, usual, after = self.folder, (*USUAL, "<mask>"), None
+        folder, after = self.folder, None
+        usual: tuple[str, ...] = (*USUAL, "<mask>")
         files = {name: name for name in (PIECES, "tokenizer.json") if folder.has(name)}
         if folder.has("vocab.json"):  # M2M-100
             base, usual, files = read_ids(folder, "vocab.json"), USUAL, {PIECES: PIECES}

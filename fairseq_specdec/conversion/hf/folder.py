@@ -128,7 +128,7 @@ class Settings:
         self.values, self.path, self.reader = values, path, reader
         self._left = set(values) - IDLE - set(idle)
 
-    def take(self, name: str, default: Any = UNSET, kind: Any = None) -> Any:
+    def take(self, name: str, default: Any = UNSET, kind: Any = object) -> Any:
         """A setting. ``default``: where it is missing or null; without one it must be there.
         ``kind``: type or types that it must be of."""
         self._left.discard(name)
@@ -138,8 +138,7 @@ class Settings:
                 raise UsageError(self.path, f"lacks {name}, which {self.reader} needs")
             return default
         kinds = kind if isinstance(kind, tuple) else (kind,)
-        wrong = kind is not None and not isinstance(value, kinds)
-        if wrong or (isinstance(value, bool) and int in kinds):
+        if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
             words = " or ".join(each.__name__ for each in kinds)
             raise UsageError(self.path, f"{name} is {value!r}, no {words}")
         return value

@@ -25,7 +25,7 @@ ACTIVATIONS = {
 }  # fmt: skip
 # Logit bias of a word that is never generated. In fp16 it is finite, and its probability 0.
 NEVER = -1e4
-BOS, PAD, EOS, UNK = range(4)  # of every fairseq dictionary
+PAD, EOS = 1, 2  # of every fairseq dictionary
 
 
 class Text(NamedTuple):
@@ -63,13 +63,11 @@ class Loader:
         pre_norm: layers normalise their input, and each stack its output.
         learned_positions: the files hold tables of positions.
         normed_embeddings: embeddings are normalised.
-        plain_output: ``--arch transformer`` does where the output has no bias.
     """
 
     pre_norm: ClassVar[bool] = False
     learned_positions: ClassVar[bool] = True
     normed_embeddings: ClassVar[bool] = True
-    plain_output: ClassVar[bool] = True
 
     def __init__(self, folder: ModelFolder) -> None:
         self.folder = folder
@@ -86,9 +84,14 @@ class Loader:
         self.orders = self._order(0), self._order(1)
         self.model = self.architecture()
         self._embeddings()
-        self._positions()
+        for name in ("encoder.embed_positions.weight", "decoder.embed_positions.weight"):
+            if self.learned_positions:
+                self.out[name] = self.position_table(f"model.{name}")
+            else:  # of former versions of transformers
+                self.weights.pop(f"model.{name}", None)
+                self.weights.pop(f"model.{name}s", None)
         self.arch = self._output_bias()
-        if self.text.start == "</s>":
+        if self.text.start == "</s>" and self.generation.start != self.generation.eos:
             self._start()
         self.config.refuse_rest()
         self._rest()
@@ -138,11 +141,10 @@ class Loader:
     def _order(self, side: int) -> list[int]:
         """The model's ids by fairseq's index."""
         ids, size = {t: i for i, t in self.vocabularies[side].tokens.items()}, self.sizes[side]
-        first = [ids.get(token, -1) for token in ("<s>", "<pad>", "</s>", "<unk>")]
-        first[EOS] = self.generation.eos
-        for token, i in zip(("<pad>", "<unk>"), (first[PAD], first[UNK])):
-            if not 0 <= i < size:
+        for token in ("<pad>", "<unk>"):
+            if not 0 <= ids.get(token, -1) < size:
                 raise UsageError(self.folder.path, f"its tokenizer has no {token}")
+        first = [ids.get("<s>", -1), ids["<pad>"], self.generation.eos, ids["<unk>"]]
         return first + [i for i in range(size) if i not in first]
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
@@ -184,17 +186,8 @@ class Loader:
         model["share_decoder_input_output_embed"] = third is second
         model["share_all_embeddings"] = third is second is first
 
-    def _positions(self) -> None:
-        """Tables of positions; fairseq's begin after the index of padding."""
-        for name in ("encoder.embed_positions.weight", "decoder.embed_positions.weight"):
-            if self.learned_positions:
-                self.out[name] = self.position_table(f"model.{name}")
-            else:  # of former versions of transformers
-                self.weights.pop(f"model.{name}", None)
-                self.weights.pop(f"model.{name}s", None)
-
     def position_table(self, name: str) -> Tensor:
-        """[positions + 2, C] of one side; transformers' begins at 2 too."""
+        """[positions + 2, C] of one side: they begin after the index of padding, as fairseq's."""
         rows = self.model["max_source_positions"] + PAD + 1
         return self.take(name, [rows, self.model["encoder_embed_dim"]])
 
@@ -203,7 +196,7 @@ class Loader:
         name, size, order = "final_logits_bias", self.sizes[1], torch.tensor(self.orders[1])
         bias = self.take(name, [1, size])[0] if name in self.weights else torch.zeros(size)
         placed = bias.float()[order.clamp(min=0)].masked_fill(order < 0, NEVER)
-        if not placed.any() and self.plain_output:
+        if not placed.any():
             return "transformer"
         self.out["decoder.output_projection.bias"] = placed
         return "marian_transformer"
@@ -211,13 +204,10 @@ class Loader:
     def _start(self) -> None:
         """Let the decoder start with </s>, as fairseq's does, where the model has another symbol:
         the first position's embedding takes up the difference."""
-        start, eos = self.generation.start, self.generation.eos
-        model, order = self.model, self.orders[1]
-        if start == eos:
-            return
+        start, model, order = self.generation.start, self.model, self.orders[1]
         if start < 0 or start not in order or not self.learned_positions:
             problem = f"decoder_start_token_id is {start}, which {self.config.reader} does not know"
-            raise UsageError(self.config.path, problem, f"it knows {eos}")
+            raise UsageError(self.config.path, problem, f"it knows {self.generation.eos}")
         table = self.out["decoder.embed_tokens.weight"]
         scale = 1.0 if model["no_scale_embedding"] else float(model["decoder_embed_dim"]) ** 0.5
         positions = self.out["decoder.embed_positions.weight"].float().clone()
