@@ -21,6 +21,7 @@ from fairseq_specdec.checkpoints.content import (
     read_state,
     settings_of,
 )
+from fairseq_specdec.checkpoints.reading import reading
 from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
@@ -38,11 +39,6 @@ logger = logging.getLogger(__name__)
 
 # Settings of the task that decoding can use; the rest of it was for training.
 TASK_SETTINGS = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
-# What of a drafter's settings neither its weights nor its decoding depend on.
-TRAINING_ONLY = (
-    "attach_to", "cache_verifier_states",
-    "init_encoder_from", "init_decoder_from", "init_decoder_layers",
-)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,17 +65,18 @@ def to_project(state: dict[str, Any]) -> dict[str, Any]:
     whole = copy.deepcopy(settings)
     if name in ARCH_CONFIG_REGISTRY:  # settings that the checkpoint leaves out
         ARCH_CONFIG_REGISTRY[name](whole)
-    if name in (OWN_ARCHITECTURE, *ARCHITECTURES):
-        cfg, weights, name = legacy_config(whole), to_ours(weights), OWN_ARCHITECTURE
-    elif "decoder.mask_embedding" in weights:
-        cfg = drafter_config(whole)
-    else:
+    legacy = name in (OWN_ARCHITECTURE, *ARCHITECTURES)
+    if not legacy and "decoder.mask_embedding" not in weights:
         problem = f"it holds a {name}, no block drafter"
         raise UsageError("", problem, "verifiers need no conversion, --path reads them")
+    with reading(path="the drafter"):  # the files of its training are left out
+        cfg = legacy_config(whole) if legacy else drafter_config(whole)
+    if legacy:
+        weights, name = to_ours(weights), OWN_ARCHITECTURE
     # A reference to another part of fairseq's config ("${common.tpu}") has no meaning here.
     described = plain(dataclasses.asdict(cfg)).items()
     model = {key: item for key, item in described if not str(item).startswith("${")}
-    model.update({key: None for key in TRAINING_ONLY}, _name=name, arch=name, base_layers=0)
+    model.update(_name=name, arch=name, base_layers=0)
     model.update(kept_digests(settings, "the drafter"))
     for side, (file, dictionary) in trained_dictionaries(state).items():
         model.setdefault(setting_of(side), digest_of(dictionary))
