@@ -204,43 +204,39 @@ def choose_backend(
     ``BACKENDS``; "auto" takes the native one on a CPU where it is built. ``frees``,
     ``once``: as in the backends. Raises ValueError: "native" cannot be had, or a number format
     without it."""
-    reason = None if asked == "torch" else _why_not_native(models)
-    otherwise = "--backend torch was given" if asked == "torch" else reason
-    _check_packed(models, number_format, otherwise)
-    if asked != "torch" and reason is None:
-        library = load()
-        assert library is not None
-        return NativeBackend(library, number_format, frees, once)
-    if number_format != "fp32":
-        why = f", and {reason}" if reason else "; leave out --backend torch"
-        raise UsageError(f"--verifier-dtype {number_format}", f"needs the native backend{why}")
-    if asked == "native":
-        raise UsageError("--backend native", reason, "use --backend torch")
-    if reason is not None:
-        missing = missing_engine()
-        if missing and reason == why_not():
-            tell_once(missing)
-        else:
-            logger.info("--backend torch: %s", reason)
-    return Backend(graphs, once)
-
-
-def _check_packed(models: Sequence[Any], number_format: str, reason: str | None) -> None:
-    """Refuse to run weights of ``specdec-convert pack`` otherwise than they were packed for."""
-    for model in models:
-        packed = number_format_of(model)
-        if packed is not None and reason is not None:
+    reason = _why_not_native(asked, models)
+    for packed in filter(None, map(number_format_of, models)):
+        if reason is not None:
             raise UsageError(
                 "--path",
                 f"its weights are packed for the native backend, and {reason}",
                 "use the checkpoint that they were packed from",
             )
-        if packed not in (None, number_format):
+        if packed != number_format:
             raise UsageError(
                 f"--verifier-dtype {number_format}",
                 f"the weights of --path are packed in {packed}",
                 f"add --verifier-dtype {packed}, or use the checkpoint that they were packed from",
             )
+    if reason is None:
+        library = load()
+        assert library is not None
+        return NativeBackend(library, number_format, frees, once)
+    if number_format != "fp32":
+        remedy = "leave out --backend torch" if asked == "torch" else ""
+        problem = f"needs the native backend, and {reason}"
+        raise UsageError(f"--verifier-dtype {number_format}", problem, remedy)
+    if asked == "native":
+        raise UsageError("--backend native", reason, "use --backend torch")
+    if next(models[0].parameters()).is_cuda:
+        # cuDNN's attention in 16 bits, which torch prefers on Hopper and Blackwell cards, is slow
+        # to start: an iteration of Transformer-base took 36 ms with it on an H200, and 2.3 in fp32.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    if asked == "auto" and reason == why_not() and missing_engine():
+        tell_once(missing_engine())
+    elif asked == "auto":
+        logger.info("--backend torch: %s", reason)
+    return Backend(graphs, once)
 
 
 def missing_engine() -> str:
@@ -259,7 +255,7 @@ def tell_once(message: str, level: int = logging.WARNING) -> None:
 def quickest_format(asked: str, models: Sequence[Any]) -> torch.dtype | None:
     """The number format in which a model takes least time beside these, where its output need not
     be theirs; None for their own."""
-    if asked == "torch" or _why_not_native(models) is not None:
+    if _why_not_native(asked, models) is not None:
         return None
     library = load()
     assert library is not None
@@ -267,8 +263,10 @@ def quickest_format(asked: str, models: Sequence[Any]) -> torch.dtype | None:
     return None if library.variant == "aarch64" else torch.int8
 
 
-def _why_not_native(models: Sequence[Any]) -> str | None:
-    """Why models cannot run natively, in words; the library last, as it may be mended."""
+def _why_not_native(asked: str, models: Sequence[Any]) -> str | None:
+    """Why models do not run natively, in words; the library last, as it may be mended."""
+    if asked == "torch":
+        return "--backend torch was given"
     for model in models:
         parameter = next(model.parameters())
         if parameter.device.type != "cpu":

@@ -144,11 +144,7 @@ class Scores:
         log_probs, own = self.log_probs[:, : tokens.size(1)], self.of(tokens).unsqueeze(2)
         if self.forced is not None:
             asked = asked & (own.squeeze(2) > MINUS_INFINITY)
-        if log_probs.is_cuda:  # picking entries would wait for the device
-            return asked & ((log_probs > own).sum(2) < count)
-        ranked = asked.clone()
-        ranked[asked] = (log_probs[asked] > own[asked]).sum(1) < count
-        return ranked
+        return asked & ((log_probs > own).sum(2) < count)
 
     def topk(self, count: int) -> tuple[Tensor, Tensor]:
         """(log-probabilities float32 [B, W, k], tokens long [B, W, k]), in falling order."""

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .eager.attention import additive, attend
-from .eager.linear import Layer, Linear, PackedHeads, norm_of
+from .eager.linear import Layer, Linear, PackedHeads, additive, attend, norm_of
 from .session import Embedding, Session
 from .state import Layout
 
@@ -198,15 +197,14 @@ class TorchDecoder:
             capacity: cache slots to prepare.
             embedding, positions: as in ``Session``.
         """
-        source = encoder_out["encoder_out"][0].transpose(0, 1).contiguous()
-        masks = encoder_out["encoder_padding_mask"]
+        return self._session(self, encoder_out, capacity, embedding, positions)
+
+    def take_cache(self) -> KVCache:
+        """The cache of a session that is over, or a new one."""
         try:
-            cache = self.spare.pop()
+            return self.spare.pop()
         except IndexError:
-            cache = self._cache(len(self.layers), self.heads, self.width // self.heads)
-        cache.start(source.size(0), capacity, source)
-        padding = masks[0] if len(masks) else None
-        return self._session(self, cache, source, padding, embedding, positions)
+            return self._cache(len(self.layers), self.heads, self.width // self.heads)
 
     def run(
         self,
@@ -255,30 +253,21 @@ class TorchDecoder:
 
 
 class TorchSession(Session[TorchDecoder]):
-    """One batch of a ``TorchDecoder``.
-
-    Args:
-        cache: for B rows.
-        source: [B, S, C], the encoder's output.
-        padding: bool [B, S], True at padding, or None.
-        embedding, positions: as in ``Session``.
-    """
+    """One batch of a ``TorchDecoder``; arguments as for its ``open``."""
 
     def __init__(
-        self,
-        weights: TorchDecoder,
-        cache: KVCache,
-        source: Tensor,
-        padding: Tensor | None,
-        embedding: Embedding | None = None,
-        positions: Tensor | None = None,
+        self, weights: TorchDecoder, encoder_out: dict[str, Any], capacity: int, *embedding: Any
     ) -> None:
-        super().__init__(weights, embedding, positions)
-        self.cache = cache
-        self._read(source, padding)
+        super().__init__(weights, *embedding)
+        source = encoder_out["encoder_out"][0].transpose(0, 1).contiguous()
+        masks = encoder_out["encoder_padding_mask"]
+        self.cache = weights.take_cache()
+        self.cache.start(source.size(0), capacity, source)
+        self._read(source, masks[0] if len(masks) else None)
 
     def _read(self, source: Tensor, padding: Tensor | None) -> None:
-        """Compute keys and values of the source, once a batch."""
+        """Compute keys and values of the source [B, S, C], once per batch (``padding``: bool [B, S]
+        or None)."""
         self.cross = [layer.read_source(source) for layer in self.weights.layers]
         self.cross_mask: Tensor | None = None
         # Whether a GPU's mask hides anything is not asked: encoders give none where it does not.

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from .eager.attention import additive
 from .eager.encoder import EncoderWeights
+from .eager.linear import additive
 from .session import Session
 from .state import Layout, causal_horizon
 from .torch_decoder import KVCache, TorchSession
@@ -64,14 +64,9 @@ Finish = Callable[[Any, Tensor], Tensor]
 _RECORDING = threading.Lock()
 
 
-def rounded(count: int, step: int) -> int:
-    """The next multiple of a step."""
+def bucket(count: int, step: int = BUCKET) -> int:
+    """The next multiple of a step: so many slots or positions are computed for ``count``."""
     return -(-count // step) * step
-
-
-def bucket(count: int) -> int:
-    """Slots or source positions to compute for ``count``."""
-    return rounded(count, BUCKET)
 
 
 def row_bucket(rows: int) -> int:
@@ -118,7 +113,7 @@ class Graphs:
         """Columns to compute for a block of ``width``: 1, k + 1 or a multiple of ``COLUMNS``."""
         if width == 1:
             return 1
-        columns = rounded(width, COLUMNS)
+        columns = bucket(width, COLUMNS)
         if self.block_size is not None and width <= self.block_size + 1:
             return min(columns, self.block_size + 1)
         return columns
@@ -294,7 +289,7 @@ class StaticSession(TorchSession):
         _, self.cross, self.cross_mask = self.over(count)
 
     def padded(self, width: int, upto: int) -> tuple[int, int]:
-        return COLUMNS if width <= COLUMNS else rounded(width, SCATTERED), bucket(upto)
+        return COLUMNS if width <= COLUMNS else bucket(width, SCATTERED), bucket(upto)
 
     def replay(self, tokens: Tensor, layout: Layout, finish: Finish) -> Tensor | None:
         """As ``Session.replay``. The answer holds until the next call.
@@ -356,7 +351,7 @@ class StaticEncoder(EncoderWeights):
         if pad is None:
             return super().states(net_input, padded)
         length = tokens.size(1)
-        columns = rounded(length, ENCODED)
+        columns = bucket(length, ENCODED)
         # A longer source than any before replaces a sinusoidal table, which recordings look at.
         table = getattr(self.encoder.embed_positions, "weights", None)
         key = columns, None if table is None else table.data_ptr()

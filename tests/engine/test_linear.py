@@ -7,7 +7,7 @@ from on_gpu import on_gpu
 from torch import nn
 
 from fairseq_specdec.engine.eager import linear
-from fairseq_specdec.engine.eager.linear import Linear
+from fairseq_specdec.engine.eager.linear import Linear, additive, attend
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 11), (3, 7), (32, 1), (30, 3), (9, 33)])
@@ -61,3 +61,46 @@ def test_relu_on_a_gpu_is_in_the_product(bias, activation, monkeypatch):
     output = product.activated(on_gpu(x), activation).as_subclass(torch.Tensor)
     torch.testing.assert_close(output, wanted)
     assert len(calls) == (bias and activation is F.relu)
+
+
+def inputs(rows, width, slots, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(rows * 100 + width)
+    heads, dim = 2, 4
+    query = torch.randn(rows, width, heads, dim, generator=generator, dtype=dtype)
+    key, value = torch.randn(2, rows, heads, slots, dim, generator=generator, dtype=dtype)
+    mask = torch.rand(rows, 1, width, slots, generator=generator) < 0.7
+    mask[..., 0] = True
+    return query, key, value, mask
+
+
+def slow(query, key, value, mask):
+    """Number by number."""
+    rows, width, heads, dim = query.shape
+    out = torch.zeros(rows, width, heads, dim, dtype=torch.float64)
+    for b in range(rows):
+        for w in range(width):
+            for h in range(heads):
+                scores = [float(query[b, w, h] @ k) / dim**0.5 for k in key[b, h]]
+                weights = torch.tensor(scores, dtype=torch.float64).exp()
+                weights = weights * mask[b, 0, w].double()
+                out[b, w, h] = (weights / weights.sum()) @ value[b, h].double()
+    return out.flatten(2)
+
+
+@pytest.mark.parametrize("rows, width", [(1, 1), (1, 5), (4, 1), (4, 5), (4, 20)])
+def test_attention_is_its_equation(rows, width):
+    query, key, value, mask = inputs(rows, width, 7)
+    for chosen in (mask, additive(mask, query), None):
+        attended = attend(query, key, value, chosen)
+        wanted = slow(query, key, value, torch.ones_like(mask) if chosen is None else mask)
+        torch.testing.assert_close(attended, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("slots", [1, 15, 16, 17])
+def test_a_mask_in_numbers_has_rows_that_the_fused_kernel_takes(slots, dtype):
+    mask = torch.rand(2, 3, slots) < 0.5
+    numbers = additive(mask, torch.zeros(1, dtype=dtype))
+    assert numbers.dtype == dtype and numbers.shape == mask.shape
+    assert torch.equal(numbers == 0, mask) and torch.equal(numbers == float("-inf"), ~mask)
+    assert numbers.stride() == (3 * -(-slots // 16) * 16, -(-slots // 16) * 16, 1)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from on_gpu import on_gpu
 
 from fairseq_specdec.acceptance import ExactRule, TopBetaRule
 from fairseq_specdec.engine.scores import Edits, Scores
@@ -115,16 +114,6 @@ def test_of_looks_up_tokens_of_the_first_entries(seed, dtype, width):
     tokens = torch.randint(0, WORDS, (ROWS, width), generator=generator)
     wanted = [[expected[r][w][tokens[r, w]] for w in range(width)] for r in range(ROWS)]
     near(scores.of(tokens), wanted)
-
-
-def test_more_entries_may_be_asked_later():
-    scores, expected = edited(5)
-    first = torch.full((ROWS, 1), 4)
-    near(scores.of(first), [[row[0][4]] for row in expected])
-    everything = torch.full((ROWS, WIDTH), 4)
-    near(scores.of(everything), [[entry[4] for entry in row] for row in expected])
-    near(scores.of(first), [[row[0][4]] for row in expected])
-    near(scores.dense(), expected)
 
 
 @given(seeds, formats, st.integers(0, WIDTH))
@@ -243,18 +232,6 @@ def with_possible_forced_tokens(seed):
     scores.edit(edits._replace(forced=edits.forced.masked_fill(own == MINUS_INFINITY, -1)))
     assert not bool((chosen(scores) == MINUS_INFINITY).any())
     return scores
-
-
-@given(seeds, st.integers(1, 4))
-def test_ranks_on_a_gpu_are_those_on_a_processor(seed, count):
-    """There entries are not picked: that would wait."""
-    ours, theirs = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
-    theirs.log_probs = on_gpu(theirs.log_probs)
-    generator = torch.Generator().manual_seed(seed + 1)
-    tokens = torch.randint(0, WORDS, (ROWS, WIDTH), generator=generator)
-    asked = torch.rand(tokens.shape, generator=generator) < 0.7
-    expected = ours.among_best(tokens, count, asked)
-    assert theirs.among_best(tokens, count, asked).tolist() == expected.tolist()
 
 
 @given(seeds, st.integers(1, 4), st.sampled_from([0.0, 1.0, 20.0]))

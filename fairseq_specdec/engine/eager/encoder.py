@@ -8,8 +8,7 @@ from fairseq.data.data_utils import lengths_to_padding_mask
 from fairseq.models.speech_to_text.s2t_transformer import S2TTransformerEncoder
 from torch import Tensor
 
-from .attention import additive, attend
-from .linear import Layer
+from .linear import Layer, additive, attend
 
 
 class Encoder:

@@ -1,4 +1,4 @@
-"""Products and norms of the torch backend, read from a model's modules."""
+"""Products, norms and attention of the torch backend."""
 
 from __future__ import annotations
 
@@ -80,6 +80,41 @@ def norm_of(module: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
         torch.layer_norm, normalized_shape=module.normalized_shape, eps=module.eps,
         weight=module.weight.detach(), bias=module.bias.detach(),
     )  # fmt: skip
+
+
+def additive(mask: Tensor, like: Tensor) -> Tensor:
+    """A bool mask as numbers, for a GPU: torch's fused kernel would convert it in every layer.
+
+    Args:
+        mask: bool [.., T], True where attention is allowed.
+        like: gives the number format.
+
+    Returns:
+        [.., T], 0 where attention is allowed, else -inf. Its memory is as that kernel wants it:
+        rows begin at multiples of 16 numbers.
+    """
+    slots = mask.size(-1)
+    padded = F.pad(mask, (0, -slots % 16))
+    numbers = torch.where(padded, 0.0, float("-inf")).to(like.dtype)
+    return numbers[..., :slots]
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """softmax(q k^T / sqrt(D)) v.
+
+    Args:
+        query: [B, W, H, D].
+        key: [B, H, T, D].
+        value: [B, H, T, D].
+        mask: bool, broadcastable to [B, H, W, T], True where attention is allowed, or as
+            ``additive`` gives it; or None.
+
+    Returns:
+        [B, W, H D].
+    """
+    q = query.transpose(1, 2)
+    out = F.scaled_dot_product_attention(q, key, value, attn_mask=mask)
+    return out.transpose(1, 2).flatten(2)
 
 
 class Layer:

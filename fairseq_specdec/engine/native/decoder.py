@@ -60,19 +60,7 @@ class NativeDecoder:
         positions: Tensor | None = None,
     ) -> NativeSession:
         """Begin a batch; arguments as in ``TorchDecoder.open``."""
-        source = encoder_out["encoder_out"][0].transpose(0, 1).float().contiguous()
-        masks = encoder_out["encoder_padding_mask"]
-        rows, length, size = source.shape
-        try:
-            buffers = self.spare.pop()
-        except IndexError:
-            buffers = NativeBuffers(self.stack)
-        mask = masks[0].contiguous() if len(masks) else None
-        self.stack.library.call(
-            "specdec_session_open", buffers.pointer, rows, length, size, pointer(source),
-            pointer(mask, torch.bool), capacity,
-        )  # fmt: skip
-        return NativeSession(self, buffers, rows, embedding, positions)
+        return NativeSession(self, encoder_out, capacity, embedding, positions)
 
     def finish(self, x: Tensor) -> Tensor:
         """[B, W, C'], what ``logits`` reads, of the last layer's normed output [B, W, C]."""
@@ -94,24 +82,24 @@ class NativeBuffers:
 
 
 class NativeSession(Session[NativeDecoder]):
-    """One batch of a ``NativeDecoder``.
-
-    Args:
-        buffers: opened for so many ``rows``.
-        embedding, positions: as in ``Session``.
-    """
+    """One batch of a ``NativeDecoder``, of ``rows`` rows; arguments as for its ``open``."""
 
     def __init__(
-        self,
-        weights: NativeDecoder,
-        buffers: NativeBuffers,
-        rows: int,
-        embedding: Embedding | None,
-        positions: Tensor | None,
+        self, weights: NativeDecoder, encoder_out: dict[str, Any], capacity: int, *embedding: Any
     ) -> None:
-        super().__init__(weights, embedding, positions)
-        self.buffers = buffers
-        self.rows = rows
+        super().__init__(weights, *embedding)
+        source = encoder_out["encoder_out"][0].transpose(0, 1).float().contiguous()
+        masks = encoder_out["encoder_padding_mask"]
+        self.rows, length, size = source.shape
+        try:
+            self.buffers = weights.spare.pop()
+        except IndexError:
+            self.buffers = NativeBuffers(weights.stack)
+        mask = masks[0].contiguous() if len(masks) else None
+        weights.stack.library.call(
+            "specdec_session_open", self.buffers.pointer, self.rows, length, size, pointer(source),
+            pointer(mask, torch.bool), capacity,
+        )  # fmt: skip
 
     def run_embedded(
         self, x: Tensor, layout: Layout, layer_bias: Tensor | None = None, wanted: int | None = None

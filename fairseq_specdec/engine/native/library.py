@@ -178,16 +178,15 @@ def _search(wanted: str, folder: pathlib.Path) -> _Loaded:
     if wanted and wanted not in names:
         raise UsageError(f"{ENVIRONMENT}={wanted}", f"choose off or one of {', '.join(names)}")
     built = [each for each in VARIANTS if (folder / each.file).exists()]
-    if not built:
-        why_not = not_built(folder)
-        candidates = []
-    else:
+    here, candidates = f"this processor ({platform.machine()})", []
+    why_not = not_built(folder)
+    if built:
+        why_not = f"none of {', '.join(each.name for each in built)} suits {here}"
         candidates = [each for each in supported(folder) if each in built]
-        why_not = f"none of {', '.join(each.name for each in built)} suits this {_processor()}"
     if wanted:
         candidates = [each for each in candidates if each.name == wanted]
         if not candidates:
-            reason = why_not if not built else f"it is not built, or not for this {_processor()}"
+            reason = f"it is not built, or not for {here}" if built else why_not
             raise UsageError(f"{ENVIRONMENT}={wanted}", reason)
     for variant in reversed(candidates):
         try:
@@ -246,7 +245,3 @@ def _checked(path: pathlib.Path) -> pathlib.Path:
     if not whole:
         raise UnusableError("is damaged, or was altered after it was built")
     return path
-
-
-def _processor() -> str:
-    return f"processor ({platform.machine()})"

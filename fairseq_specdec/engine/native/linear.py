@@ -155,20 +155,18 @@ class NativeLinear:
     def of(cls, library: Library, modules: tuple[Any, ...], number_format: str) -> NativeLinear:
         """One product for several nn.Linear of the same input, outputs side by side; the one that
         holds their weights, where there is one."""
+        bias = joined([module.bias for module in modules])
+        bias = None if bias is None else floats(bias)
         home = product_of(modules)
         for each in () if home is None else (home, home.rounded):
-            if each is not None and each._serves(library, modules, number_format):
+            if each is None or each.library is not library or each.number_format != number_format:
+                continue
+            if (bias is None) is (each.bias is None) and (bias is None or bias.equal(each.bias)):
                 return each
+        weight = joined([numbers(module.weight) for module in modules])
         held = modules[0]._parameters.get("weight")
-        dtype = None if held is None else held.dtype
-        return cls(library, *side_by_side(*modules), number_format, dtype)
-
-    def _serves(self, library: Library, modules: tuple[Any, ...], number_format: str) -> bool:
-        bias = joined([module.bias for module in modules])
-        same = bias is self.bias or (
-            bias is not None and self.bias is not None and torch.equal(floats(bias), self.bias)
-        )
-        return same and self.library is library and self.number_format == number_format
+        assert weight is not None
+        return cls(library, weight, bias, number_format, None if held is None else held.dtype)
 
     @property
     def stored(self) -> str:
@@ -179,14 +177,6 @@ class NativeLinear:
     def nbytes(self) -> int:
         """Of the packed weight."""
         return self.size * self.width * _STORED_BYTES[self.stored]
-
-    def seconds(self, rows: int, tries: int) -> float:
-        """The least time of so many products with so many rows."""
-        seconds = ctypes.c_double()
-        self.library.call(
-            "specdec_matrix_seconds", self.pointer, rows, tries, ctypes.byref(seconds)
-        )
-        return seconds.value
 
     @property
     def rows(self) -> Callable[[Tensor], Tensor] | None:
@@ -231,10 +221,3 @@ class NativeLinear:
             self.width, pointer(y), self.size, _STORE,
         )  # fmt: skip
         return y
-
-
-def side_by_side(*modules: Any) -> tuple[Tensor, Tensor | None]:
-    """(weight [sum of outputs, in], bias or None) of several nn.Linear of the same input."""
-    weight = joined([numbers(module.weight) for module in modules])
-    assert weight is not None
-    return weight, joined([module.bias for module in modules])

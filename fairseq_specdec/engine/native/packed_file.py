@@ -1,5 +1,6 @@
 """Packed weights in a checkpoint, as ``specdec-convert pack`` stores them (docs/models.md)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from ..devices import PACKED
 from ..memory import joined, packed_source, product_of, replace
 from .library import ENVIRONMENT, Library, load, why_not
-from .linear import PARTS, STORED_AS, NativeLinear, floats
+from .linear import PARTS, NativeLinear, floats
 
 KEY = "specdec_packed"  # in the checkpoint
 VERSION = 1  # of what is stored, the layout of each variant included
@@ -22,79 +23,81 @@ class UnfitError(ValueError):
 
 def packed(model: nn.Module, library: Library, number_format: str) -> dict[str, Any]:
     """The packed weights of a model whose weights were freed."""
-    slices: dict[Any, dict[int, list[str]]] = {}
-    finite: dict[Any, dict[int, bool]] = {}
+    # of each product, by the first row: names of modules, and whether their weight is finite
+    slices: dict[NativeLinear, dict[int, tuple[list[str], bool]]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         held = packed_source(module)
         if held is not None:
-            slices.setdefault(held.product, {}).setdefault(held.rows.start, []).append(name)
-            finite.setdefault(held.product, {})[held.rows.start] = held.finite
-    matrices = []
-    for product, names in slices.items():
-        starts = sorted(names)
+            parts = slices.setdefault(held.product, {})
+            parts.setdefault(held.rows.start, ([], held.finite))[0].append(name)
+    matrices: list[dict[str, Any]] = []
+    for product, parts in slices.items():
+        starts = sorted(parts)
         ends = [*starts[1:], product.size]
-        # Projections first.
-        modules = [sorted(names[at], key=lambda n: n.endswith("embed_tokens")) for at in starts]
-        rows = [end - start for start, end in zip(starts, ends)]
-        sound = [finite[product][start] for start in starts]
-        for each in (product, product.rounded):
-            if each is not None:
-                matrices.append(_entry(each, modules, rows, sound))
+        where = {
+            # Projections first.
+            "modules": [
+                sorted(parts[at][0], key=lambda n: n.endswith("embed_tokens")) for at in starts
+            ],
+            "rows": [end - start for start, end in zip(starts, ends)],
+            "finite": [parts[at][1] for at in starts],
+            "columns": product.width,
+        }
+        for each in filter(None, (product, product.rounded)):
+            form = {"number_format": each.number_format, "stored": each.stored}
+            facts = {"exact": each.exact, "biased": each.bias is not None, "parts": each.parts}
+            matrices.append({**form, **where, **facts})
     header = {"version": VERSION, "variant": library.variant, "number_format": number_format}
     return {**header, "matrices": matrices}
 
 
-def _entry(
-    product: NativeLinear, modules: list[list[str]], rows: list[int], finite: list[bool]
-) -> dict[str, Any]:
-    known = {"number_format": product.number_format, "stored": product.stored}
-    where = {"modules": modules, "rows": rows, "columns": product.width, "finite": finite}
-    facts = {"exact": product.exact, "biased": product.bias is not None}
-    return {**known, **where, **facts, "parts": product.parts}
+def check(description: Any) -> None:
+    """Look at all of a file's packed weights but the numbers in them. Raises UnfitError: they are
+    not what ``packed`` gives, or not for this version."""
+    known = type(description) is dict
+    if known and description.get("version") != VERSION:
+        raise UnfitError(f"its weights were packed by another version of fairseq_specdec; {REMEDY}")
+    matrices = description.get("matrices") if known else None
+    if (
+        not _is_list(matrices, _is_matrix)
+        or type(description.get("variant")) is not str
+        or description.get("number_format") not in PACKED
+    ):
+        raise UnfitError(f"its packed weights are not as they were written; {REMEDY}")
 
 
-def _require(right: bool, what: str) -> None:
-    if not right:
-        raise UnfitError(f"its packed weights hold {what}; {REMEDY}")
+def _is_matrix(each: Any) -> bool:
+    """Whether it is a matrix of ``packed``, whatever its numbers."""
+    if type(each) is not dict or each.get("number_format") not in PACKED:
+        return False
+    number_format, exact, parts = each["number_format"], each.get("exact"), each.get("parts")
+    modules, rows, finite = (each.get(name) for name in ("modules", "rows", "finite"))
+    return (
+        each.get("stored") in (("fp32", "halves") if number_format == "fp32" else (number_format,))
+        and _is_list(modules, lambda names: _is_list(names, lambda name: type(name) is str))
+        and _is_list(rows, _is_size)
+        and _is_list(finite, lambda one: type(one) is bool)
+        and len(modules) == len(rows) == len(finite)
+        and _is_size(sum(rows))
+        and _is_size(each.get("columns"))
+        and type(each.get("biased")) is type(exact) is bool
+        and exact in {"fp32": (True,), "bf16": (True, False)}.get(number_format, (False,))
+        and type(parts) is dict
+        and all(name in PARTS and _is_part(part, PARTS[name]) for name, part in parts.items())
+    )
+
+
+def _is_list(value: Any, holds: Callable[[Any], bool]) -> bool:
+    return type(value) is list and bool(value) and all(map(holds, value))
 
 
 def _is_size(value: Any) -> bool:
     return type(value) is int and 0 < value < _MOST
 
 
-def check(description: Any) -> None:
-    """Look at all of a file's packed weights but the numbers in them. Raises UnfitError: they are
-    not what ``packed`` gives, or not for this version."""
-    _require(type(description) is dict, "no description")
-    if description.get("version") != VERSION:
-        raise UnfitError(f"its weights were packed by another version of fairseq_specdec; {REMEDY}")
-    _require(type(description.get("variant")) is str, "no variant")
-    _require(description.get("number_format") in PACKED, "no number format")
-    matrices = description.get("matrices")
-    _require(type(matrices) is list and bool(matrices), "no matrix")
-    for each in matrices:
-        _require(type(each) is dict, "an odd matrix")
-        _require(each.get("number_format") in PACKED, "a matrix in no number format")
-        _require(each.get("stored") in STORED_AS, "a matrix in no number format")
-        modules, rows, finite = (each.get(name) for name in ("modules", "rows", "finite"))
-        lists = all(type(one) is list for one in (modules, rows, finite))
-        _require(lists and 0 < len(modules) == len(rows) == len(finite), "an odd matrix")
-        for names in modules:
-            named = type(names) is list and bool(names)
-            _require(named and all(type(name) is str for name in names), "a matrix of no module")
-        _require(all(map(_is_size, rows)) and _is_size(sum(rows)), "a matrix of odd size")
-        _require(_is_size(each.get("columns")), "a matrix of odd size")
-        facts = (*finite, each.get("exact"), each.get("biased"))
-        _require(all(type(one) is bool for one in facts), "an odd matrix")
-        stored = ("fp32", "halves") if each["number_format"] == "fp32" else each["number_format"]
-        _require(each["stored"] in stored, "a matrix in two number formats")
-        exact = {"fp32": (True,), "bf16": (True, False)}.get(each["number_format"], (False,))
-        _require(each["exact"] in exact, "a matrix in two number formats")
-        parts = each.get("parts")
-        _require(type(parts) is dict and set(parts) <= set(PARTS), "odd parts")
-        for name, part in parts.items():
-            sound = type(part) is Tensor and part.dtype == PARTS[name] and part.dim() == 1
-            _require(sound and part.is_contiguous(), "odd parts")
+def _is_part(part: Any, dtype: torch.dtype) -> bool:
+    flat = type(part) is Tensor and part.dtype == dtype and part.dim() == 1
+    return flat and part.is_contiguous()
 
 
 def hollow(description: dict[str, Any]) -> dict[str, Tensor]:
@@ -130,12 +133,14 @@ def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_for
     firsts: list[Any] = [modules[0] for modules in named]
     tied = list(dict.fromkeys(module for module in named[0] if module is not firsts[0]))
     for modules, rows in zip(named, each["rows"]):
-        if any(_shape(module) != (rows, each["columns"]) for module in modules):
+        weights = [module._parameters.get("weight") for module in modules]
+        if any(getattr(one, "shape", None) != (rows, each["columns"]) for one in weights):
             raise ValueError("a weight of another size")
+    bias = joined([module.bias for module in firsts]) if each["biased"] else None
     product = NativeLinear.borrowed(
         library, each["parts"], each["number_format"], size=sum(each["rows"]),
         width=each["columns"], stored=each["stored"], exact=each["exact"],
-        bias=_bias(firsts) if each["biased"] else None, dtype=torch.float32,
+        bias=None if bias is None else floats(bias).clone(), dtype=torch.float32,
         packed_as=number_format,
     )  # fmt: skip
     if packed_source(firsts[0]) is not None:
@@ -153,16 +158,6 @@ def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_for
     if looked_up or not all(isinstance(each, Tensor) for each in sources):
         raise ValueError("modules that hold no such weight")
     replace(firsts, product, tied, each["finite"])
-
-
-def _shape(module: Any) -> Any:
-    weight = module._parameters.get("weight")
-    return None if weight is None else tuple(weight.shape)
-
-
-def _bias(modules: list[Any]) -> Tensor | None:
-    bias = joined([module.bias for module in modules])
-    return None if bias is None else floats(bias).clone()
 
 
 def number_format_of(model: nn.Module) -> str | None:

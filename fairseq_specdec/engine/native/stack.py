@@ -45,29 +45,19 @@ def activation_number(function: Any) -> int | None:
 
 
 def refusal(stack: Any) -> str | None:
-    """Why an encoder or decoder is not run natively, in words; None if it is."""
+    """Why an encoder or decoder, whose layers differ in weights alone, is not run natively, in
+    words; None if it is."""
     layers = list(stack.layers)
     if not layers:  # a drafter's may do without
         return None if hasattr(stack, "like") else "it has no layers"
-    if any(type(layer) is not type(layers[0]) for layer in layers):
-        return "its layers are of several kinds"
-    if _code(layers[0].activation_fn) not in _known_activations():
-        return f"its activation {getattr(layers[0].activation_fn, '__name__', '')} is not run there"
+    for layer in layers:
+        function = layer.activation_fn
+        if _code(function) not in _known_activations():
+            return f"its activation {getattr(function, '__name__', '')} is not run there"
+        if _code(function) != _code(layers[0].activation_fn):
+            return "its layers have several activations"
     if getattr(stack, "positions_in_every_layer", False):
         return "its positions are added before every layer"
-    same = {
-        (
-            layer.self_attn.num_heads,
-            layer.self_attn.embed_dim,
-            layer.fc1.out_features,
-            bool(layer.normalize_before),
-            _code(layer.activation_fn),
-            getattr(layer, "encoder_attn", None) is None,
-        )
-        for layer in layers
-    }
-    if len(same) > 1:
-        return "its layers differ in size or parts"
     narrow = getattr(stack, "project_out_dim", None)
     words = getattr(stack, "output_projection", None)
     width = layers[0].self_attn.embed_dim if narrow is None else narrow.out_features

@@ -12,7 +12,7 @@ from toy_translation import SHAPES, make_sample, sentences, toy_model
 from fairseq_specdec.engine.backend import NativeBackend
 from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.engine.memory import packed_source, replace
-from fairseq_specdec.engine.native.linear import NativeLinear
+from fairseq_specdec.engine.native.linear import NativeLinear, pointer
 from fairseq_specdec.engine.transformer import Transformer
 
 SENTENCES = sentences(5, seed=11)
@@ -175,3 +175,25 @@ def test_a_second_reading_shares_the_rounded_vocabulary(loaded):
     words, size = first.stack.words, first.stack.width
     assert first.stack._products[-1].size == words and first.stack._products[-1].width == size
     assert first.stack._products[-1] is second.stack._products[-1]
+
+
+def test_tensors_in_order_have_an_address():
+    tensor = torch.zeros(3, 4)
+    assert pointer(tensor) == tensor.data_ptr()
+    assert pointer(tensor[1:]) == tensor.data_ptr() + 16
+    assert pointer(torch.ones(2, dtype=torch.bool), torch.bool) and pointer(None) is None
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(3, 4, dtype=torch.float64),
+        torch.zeros(3, 4).t(),
+        torch.zeros(3, 4)[:, :2],
+        torch.zeros(3, 4, device="meta"),
+    ],
+    ids=["format", "columns", "gaps", "device"],
+)
+def test_others_are_refused(tensor):
+    with pytest.raises(TypeError, match="reads torch.float32 row by row on the CPU, not"):
+        pointer(tensor)
