@@ -178,11 +178,11 @@ def _search(wanted: str, folder: pathlib.Path) -> _Loaded:
     if wanted and wanted not in names:
         raise UsageError(f"{ENVIRONMENT}={wanted}", f"choose off or one of {', '.join(names)}")
     built = [each for each in VARIANTS if (folder / each.file).exists()]
-    here, candidates = f"this processor ({platform.machine()})", []
-    why_not = not_built(folder)
-    if built:
-        why_not = f"none of {', '.join(each.name for each in built)} suits {here}"
-        candidates = [each for each in supported(folder) if each in built]
+    here = f"this processor ({platform.machine()})"
+    candidates = [each for each in supported(folder) if each in built] if built else []
+    why_not = f"none of {', '.join(each.name for each in built)} suits {here}"
+    if not built:
+        why_not = not_built(folder)
     if wanted:
         candidates = [each for each in candidates if each.name == wanted]
         if not candidates:
