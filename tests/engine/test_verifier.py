@@ -76,16 +76,6 @@ def test_hidden_states_are_of_the_layers_of_the_first_model():
     torch.testing.assert_close(states[:, 1:4], torch.cat(inner, 2), atol=1e-4, rtol=0)
 
 
-def test_what_it_holds():
-    models = [toy_model(shape) for shape in MODELS]
-    made = Verifier(models, temperature=2.5)
-    assert made.models == models and made.models is not models
-    assert len(made.weights) == 2 and made.temperature == 2.5
-    session = opened(models, temperature=2.5)
-    assert len(session.sessions) == 2 and session.temperature == 2.5
-    assert Verifier(models[:1]).temperature == 1.0
-
-
 def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
     read = []
     made = SimpleNamespace(read=lambda *given: read.append(given))
