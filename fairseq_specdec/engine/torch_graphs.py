@@ -64,8 +64,9 @@ Finish = Callable[[Any, Tensor], Tensor]
 _RECORDING = threading.Lock()
 
 
-def bucket(count: int, step: int = BUCKET) -> int:
-    """The next multiple of a step: so many slots or positions are computed for ``count``."""
+def bucket(count: int, step: int = 0) -> int:
+    """The next multiple of a step, or of ``BUCKET``: so many slots or positions are computed."""
+    step = step or BUCKET
     return -(-count // step) * step
 
 
