@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import torch
 
@@ -15,18 +16,24 @@ from .iteration import Iteration
 # decoder with acceptance; all else. Keys and values of cross-attention belong to their decoder.
 SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
-
-COUNTERS = (
-    "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks", "undrafted",
-    "unverified", "draft_steps",
+# Figures, by their names for programs.
+COUNTERS = {
+    "sentences": "sentences", "iterations": "iterations", "emitted": "emitted_tokens",
+    "scored": "scored_tokens", "drafted": "drafted_tokens", "accepted": "accepted_draft_tokens",
+    "rollbacks": "rollbacks", "undrafted": "undrafted_iterations", "unverified": "unverified",
+    "draft_steps": "draft_steps",
+}  # fmt: skip
+RATIOS = (
+    "mean_accepted_tokens", "mean_accepted_tokens_without_eos", "mean_iterations",
+    "acceptance_rate", "fallback_share", "rollback_share", "undrafted_share",
 )  # fmt: skip
 
 
 class Stopwatch:
     """Wall time by section: CPU clock, or CUDA events on the stream of the device that computes.
 
-    Events add no synchronisation to the loop. They are
-    turned into seconds once a batch, so that they do not pile up.
+    Events add no synchronisation to the loop. They are turned into seconds once a batch, so that
+    they do not pile up.
     """
 
     def __init__(self) -> None:
@@ -74,42 +81,28 @@ class Stopwatch:
         self._events = []
 
 
+@dataclass(eq=False)
 class DecodingStats:
-    """What a run did.
+    """What a run did."""
 
-    Attributes:
-        sentences: sentences decoded.
-        iterations: verification passes, and ``unverified``, summed over sentences.
-        emitted: tokens that entered the output, </s> included; in beam search, steps of the search.
-        scored: tokens that the verifier scored: of a chain, the last accepted one and the draft; in
-            beam search, prefixes.
-        drafted: draft tokens given to the verifier; those of a prefix are none.
-        accepted: draft tokens that entered the output.
-        rollbacks: iterations in which the verifier replaced a draft token by its own.
-        undrafted: iterations without a draft, summed over sentences.
-        unverified: of ``iterations``, those in which a small model ended the sentence (bild).
-        draft_steps: passes of a small model that drafts token by token, summed over sentences.
-        judged: how many iterations had so many draft tokens judged, and so many of them accepted; a
-            token is judged if all before it were accepted and the sentence has not ended. Empty in
-            beam search.
-        wide_weights: the native library stores most of the verifier's weights as float32.
-    """
-
-    def __init__(self) -> None:
-        self.sentences = 0
-        self.iterations = 0
-        self.emitted = 0
-        self.scored = 0
-        self.drafted = 0
-        self.accepted = 0
-        self.rollbacks = 0
-        self.undrafted = 0
-        self.unverified = 0
-        self.draft_steps = 0
-        self.judged: Counter[tuple[int, int]] = Counter()
-        self.total_seconds = 0.0
-        self.wide_weights = False
-        self.stopwatch = Stopwatch()
+    sentences: int = 0  # decoded
+    iterations: int = 0  # verification passes, and ``unverified``, summed over sentences
+    emitted: int = 0  # tokens of the output, </s> included; in beam search, steps of the search
+    # tokens that the verifier scored: of a chain, the last accepted one and the draft; in beam
+    # search, prefixes
+    scored: int = 0
+    drafted: int = 0  # draft tokens given to the verifier; those of a prefix are none
+    accepted: int = 0  # draft tokens that entered the output
+    rollbacks: int = 0  # iterations in which the verifier replaced a draft token by its own
+    undrafted: int = 0  # iterations without a draft, summed over sentences
+    unverified: int = 0  # iterations in which a small model ended the sentence (bild)
+    draft_steps: int = 0  # passes of a small model that drafts token by token, over sentences
+    # how many iterations had so many draft tokens judged, and so many of them accepted; a token is
+    # judged if all before it were accepted and the sentence has not ended. Empty in beam search
+    judged: Counter[tuple[int, int]] = field(default_factory=Counter)
+    total_seconds: float = 0.0
+    wide_weights: bool = False  # the native library has most of the verifier's weights as float32
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
     def count(self, done: Iteration) -> None:
         """Add an iteration of chains, or several without drafts."""
@@ -130,17 +123,15 @@ class DecodingStats:
             (accepted + (size > accepted < proposed), accepted)
             for size, accepted, proposed in zip(done.sizes, done.accepted, done.proposed)
         ]
-        rows, accepted, proposed = len(judged), sum(done.accepted), sum(done.proposed)
-        undrafted = done.proposed.count(0)
-        rejected = sum([size for size, _ in judged]) - accepted
+        accepted = sum(done.accepted)
         self.judged.update(judged)
-        self.iterations += rows
+        self.iterations += len(judged)
         self.emitted += sum(done.sizes)
         self.accepted += accepted
-        self.drafted += proposed
-        self.rollbacks += rejected
-        self.undrafted += undrafted
-        self.draft_steps += rows * done.passes
+        self.drafted += sum(done.proposed)
+        self.rollbacks += sum([size for size, _ in judged]) - accepted
+        self.undrafted += done.proposed.count(0)
+        self.draft_steps += len(judged) * done.passes
 
     def add(self, other: DecodingStats) -> None:
         other.stopwatch.settle()
@@ -154,23 +145,23 @@ class DecodingStats:
     @property
     def mean_accepted_tokens(self) -> float:
         """Tokens emitted per iteration, the verifier's own and </s> included."""
-        return self.emitted / self.iterations if self.iterations else 0.0
+        return _ratio(self.emitted, self.iterations)
 
     @property
     def mean_accepted_tokens_without_eos(self) -> float:
         """The same without the </s> of each sentence: Tok. of Ge et al. 2022 and Xia et al. 2023,
         as their authors' code counts it."""
-        return (self.emitted - self.sentences) / self.iterations if self.iterations else 0.0
+        return _ratio(self.emitted - self.sentences, self.iterations)
 
     @property
     def mean_iterations(self) -> float:
         """Iterations per sentence (Iter. in the papers): verifier calls, and ``unverified``."""
-        return self.iterations / self.sentences if self.sentences else 0.0
+        return _ratio(self.iterations, self.sentences)
 
     @property
     def acceptance_rate(self) -> float:
         """Share of the drafted tokens that entered the output."""
-        return self.accepted / self.drafted if self.drafted else 0.0
+        return _ratio(self.accepted, self.drafted)
 
     @property
     def acceptance_by_position(self) -> list[float]:
@@ -189,18 +180,17 @@ class DecodingStats:
         """Share of the verifier's calls in all steps (Kim et al. 2023, Algorithm 1 and Table 4):
         each turn of the loop emits a draft token or calls the big model."""
         calls = self.iterations - self.unverified
-        return calls / (self.drafted + calls) if self.drafted + calls else 0.0
+        return _ratio(calls, self.drafted + calls)
 
     @property
     def rollback_share(self) -> float:
         """Share of the same steps in which draft tokens were rolled back (Table 4)."""
-        steps = self.drafted + self.iterations - self.unverified
-        return self.rollbacks / steps if steps else 0.0
+        return _ratio(self.rollbacks, self.drafted + self.iterations - self.unverified)
 
     @property
     def undrafted_share(self) -> float:
         """Share of the iterations without a draft."""
-        return self.undrafted / self.iterations if self.iterations else 0.0
+        return _ratio(self.undrafted, self.iterations)
 
     def times(self) -> dict[str, float]:
         """Seconds by section; ``rest`` is all other time."""
@@ -212,25 +202,9 @@ class DecodingStats:
 
     def as_dict(self) -> dict[str, float]:
         """All figures by name."""
-        figures = {
-            "sentences": float(self.sentences),
-            "iterations": float(self.iterations),
-            "emitted_tokens": float(self.emitted),
-            "scored_tokens": float(self.scored),
-            "drafted_tokens": float(self.drafted),
-            "accepted_draft_tokens": float(self.accepted),
-            "rollbacks": float(self.rollbacks),
-            "mean_accepted_tokens": self.mean_accepted_tokens,
-            "mean_accepted_tokens_without_eos": self.mean_accepted_tokens_without_eos,
-            "mean_iterations": self.mean_iterations,
-            "acceptance_rate": self.acceptance_rate,
-            "fallback_share": self.fallback_share,
-            "rollback_share": self.rollback_share,
-            "unverified": float(self.unverified),
-            "undrafted_iterations": float(self.undrafted),
-            "undrafted_share": self.undrafted_share,
-            "seconds": self.total_seconds,
-        }
+        figures = {name: float(getattr(self, own)) for own, name in COUNTERS.items()}
+        figures.update({name: getattr(self, name) for name in RATIOS})
+        figures["seconds"] = self.total_seconds
         figures.update({f"seconds_{name}": value for name, value in self.times().items()})
         return figures
 
@@ -244,3 +218,7 @@ class DecodingStats:
             f"accepted tokens, {100 * self.acceptance_rate:.1f}% of {self.drafted} drafted "
             f"tokens accepted; {self.total_seconds:.2f} s: {shares}"
         )
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

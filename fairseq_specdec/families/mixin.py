@@ -59,7 +59,7 @@ def _report(strategy: str, stats: DecodingStats, options: Any, lossless: bool) -
     if stats.sentences and _log_is_open():
         logger.info(stats.summary(strategy))
         for each in advice(stats, strategy, options, lossless):
-            logger.info("advice: %s", each.text)
+            logger.info("advice: %s", each)
 
 
 def _ended(batches: list[Any]) -> bool | None:

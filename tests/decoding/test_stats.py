@@ -123,6 +123,10 @@ def test_acceptance_by_position_is_that_of_the_trace(case, backend):
     twice.add(generator.stats)
     twice.add(generator.stats)
     assert twice.acceptance_by_position == shares and sum(twice.judged.values()) > 0
+    once, added = generator.stats.as_dict(), twice.as_dict()
+    for name in ("emitted_tokens", "undrafted_iterations", "seconds", "seconds_verifier"):
+        assert added[name] == pytest.approx(2 * once[name])
+    assert added["mean_accepted_tokens"] == once["mean_accepted_tokens"] > 1
 
 
 def test_nothing_drafted_has_no_acceptance():
