@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.drafting import Drafter, DraftSession, InputCopyDrafter, Source
-from fairseq_specdec.drafting.input_copy import InputCopySession
+from fairseq_specdec.drafting.copying import InputCopySession
 from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.state import Draft, Rows

@@ -9,8 +9,7 @@ from typing import Any
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks.translation import TranslationConfig
 
-from .decoding.flags import CommonFlags
-from .decoding.strategies import OWN_FLAGS, STRATEGIES
+from .decoding.strategies import FIELDS, OWN_FLAGS, STRATEGIES, CommonFlags
 from .io.flag_values import flag
 
 
@@ -26,8 +25,7 @@ def _fields() -> Iterator[tuple[str, Any, Any]]:
     """Name, type and field of every flag. The help of a strategy's own flag begins with the
     strategies that read it."""
     yield "strategy", str, flag("greedy", f"decoding strategy: {_strategies()}")
-    own = {f.name: f for each in STRATEGIES.values() for f in dataclasses.fields(each.flags)}
-    for field in (*dataclasses.fields(CommonFlags), *own.values()):
+    for field in (*dataclasses.fields(CommonFlags), *FIELDS.values()):
         readers = ", ".join(OWN_FLAGS.get(field.name, ()))
         text = (readers and f"{readers}: ") + field.metadata["help"]
         metadata = {**field.metadata, "help": text}

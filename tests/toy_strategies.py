@@ -17,7 +17,8 @@ from toy_early_exit import toy_early_exit
 from toy_translation import EOS, PAD, WORDS, make_task, toy_attached_drafter, toy_drafter, toy_model
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.beam import search
+from fairseq_specdec.decoding.beam.native import NativeBeams
+from fairseq_specdec.decoding.beam.torch_beams import TorchBeams
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
@@ -228,8 +229,8 @@ def check_beams(outputs, expected):
 
 def look_ahead(monkeypatch, reach):
     """Drafts for beams reach so far on every backend, whatever pays."""
-    for name in ("reach_natively", "reach_with_torch"):
-        monkeypatch.setattr(search, name, lambda *_: reach)
+    for kind in (NativeBeams, TorchBeams):
+        monkeypatch.setattr(kind, "usual_reach", lambda *_: reach)
 
 
 def tokens(hypotheses):

@@ -22,7 +22,7 @@ from fairseq_specdec.checkpoints.content import (
     settings_of,
 )
 from fairseq_specdec.checkpoints.reading import reading
-from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
+from fairseq_specdec.decoding.drafter_file import trained_dictionaries
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag

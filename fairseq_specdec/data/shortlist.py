@@ -22,8 +22,7 @@ import torch
 from fairseq_specdec.errors import UsageError
 
 from ..checkpoints.reading import load_model
-from ..decoding.drafter_file import load_drafter, read_drafter
-from ..decoding.training_dictionaries import TrainingSettings
+from ..decoding.drafter_file import TrainingSettings, load_drafter, read_drafter
 from ..io.atomic import check_new_file, replacing
 from ..io.flag_values import AT_LEAST_1, Range, add_flag
 from ..io.provenance import origin, sha256

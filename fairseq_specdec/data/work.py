@@ -118,7 +118,8 @@ class Distillation:
             )
             problem = f"was made with other settings: {changed}"
         else:
-            changed = os.path.lexists(there) and (not os.path.isdir(there) or os.listdir(there))
+            kept = os.listdir(there) if os.path.isdir(there) else os.path.lexists(there)
+            changed = "all of it" if kept else ""
             problem = "exists and was not made by this command"
         if changed:
             raise UsageError("--dest", f"{there} {problem}", "choose another, or delete it")

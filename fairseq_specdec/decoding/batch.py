@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -12,16 +12,19 @@ from torch import Tensor
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter, Source
 from fairseq_specdec.drafting.base import SilentSession
-from fairseq_specdec.engine.state import Rows
+from fairseq_specdec.engine.memory import not_finite
 from fairseq_specdec.engine.transformer import Verifier
+from fairseq_specdec.errors import UsageError
 
-from .iteration import Iteration
+from .iteration import Iteration, SentenceTrace
 from .native_chains import NativeForm
 from .options import DecodingOptions
 from .pace import AcceptanceHistory, DraftBudget, Planning
 from .policy import DecodingConstraints
-from .results import SentenceTrace, hypothesis
 from .stats import DecodingStats
+
+# What else to look at where an output is no number.
+DOUBTFUL = "is the checkpoint sound, and does it decode without --fp16?"
 
 
 class DecodingParts(NamedTuple):
@@ -30,7 +33,7 @@ class DecodingParts(NamedTuple):
 
     Attributes:
         rule: accepts draft tokens; not asked by beam search.
-        native: the native library's description of it, where it decodes chains.
+        native: the native library's description of it, where it decodes; else None.
         planning: decides how much to draft; None for whole drafts.
         history: how drafts were accepted so far.
     """
@@ -77,7 +80,7 @@ class OpenBatch:
         src_tokens = net_input["src_tokens"]
         self.device = src_tokens.device
         rows = src_tokens.size(0)
-        self.limits = parts.options.length_limits(net_input, parts.policy.min_len)
+        self.limits = parts.policy.length_limits(net_input)
         self.max_len = self.limits.longest
         timer = self.stats.stopwatch
         timer.on(self.device)
@@ -133,19 +136,6 @@ class OpenBatch:
         self.ended.append(sentence)
         self.stats.sentences += 1
 
-    def end(self, rows: Rows, row: int, iterations: int) -> None:
-        """Store the one hypothesis of a sentence, which is a row of those that grew."""
-        length, options, sentence = rows.lengths_cpu[row], self.parts.options, rows.origin[row]
-        with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis
-            ended = hypothesis(
-                rows.tokens[row, 1 : length + 1].clone(),
-                rows.scores[row, :length].clone(),
-                iterations,
-                options,
-                self.trace(sentence),
-            )
-        self.store(sentence, [ended])
-
     def trace(self, sentence: int) -> SentenceTrace:
         """The iterations of a sentence so far, if the options ask for them."""
         if self.finished[sentence] is not None:
@@ -154,8 +144,72 @@ class OpenBatch:
         sampled = self.parts.rule.needs_draft_probabilities
         return SentenceTrace(self.iterations, sentence, sampled)
 
+    def refuse(self, broken: bool, position: int, sentence: int) -> NoReturn:
+        """Raise for a sentence that no token continues.
+
+        Args:
+            broken: the verifier's output is NaN; else constraints leave no token.
+            position: tokens of the output before it.
+            sentence: its row in the batch.
+        """
+        where = f"at position {position} of sentence {sentence} in the batch"
+        if not broken:
+            raise UsageError(
+                "--path",
+                f"the verifier left no possible token {where}",
+                "does --no-repeat-ngram-size forbid them all, or --unkpen or it the one that "
+                "--prefix-size demands?",
+            )
+        remedy, models = DOUBTFUL, self.parts.verifier.models
+        for number, model in enumerate(models, start=1):
+            if name := not_finite(model):
+                remedy = (
+                    f"model {number} of {len(models)} holds NaN or infinity in {name}: the "
+                    "checkpoint is damaged, or its training diverged"
+                )
+                break
+        raise UsageError(
+            "--path",
+            f"the verifier's output is no number {where} (NaN, or infinity before the softmax)",
+            remedy,
+        )
+
     def close(self) -> None:
         """Return the caches, and stop the clock."""
         self.session.close()
         self.drafts.close()
         self.stats.total_seconds = time.perf_counter() - self.started
+
+
+def hypothesis(
+    tokens: Tensor,
+    positional_scores: Tensor,
+    iterations: int,
+    options: DecodingOptions,
+    trace: SentenceTrace,
+) -> dict[str, Any]:
+    """What stock ``finalize_hypos`` would return for a sentence, and the iterations. Callers may
+    write to its tensors, as the command line does, so they share no storage.
+
+    Args:
+        tokens: long [T], the output with its </s>.
+        positional_scores: float [T] log-probability of each token.
+        iterations: verification passes.
+        options: whether the score is divided by length ** ``len_penalty``.
+        trace: of the sentence; empty where nothing was recorded.
+    """
+    with torch.inference_mode(False):
+        tokens, positional_scores = tokens.clone(), positional_scores.clone()
+        score = positional_scores.sum()
+        if options.normalize_scores:
+            score = score / tokens.numel() ** options.len_penalty
+        return {
+            "tokens": tokens,
+            "score": score,
+            "attention": torch.empty(0),
+            "alignment": torch.empty(0),
+            "positional_scores": positional_scores,
+            "steps": iterations,
+            "history": trace.history() if options.keep_history else [],
+            "iterations": trace,
+        }

@@ -22,25 +22,24 @@ from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import check_flags, flag_of
 from fairseq_specdec.models.block_decoder import BlockDecoder
 
-from .flags import CommonFlags
 from .generation_flags import beam_of, check_generation_flags, sampler_of
 from .generator import SpeculativeGenerator
 from .options import DecodingOptions
 from .pace import Planning
 from .policy import DecodingConstraints
 from .stats import DecodingStats
-from .strategies import OWN_FLAGS, STRATEGIES, Setup
+from .strategies import FIELDS, OWN_FLAGS, STRATEGIES, CommonFlags, Setup
 
 _MODELS = (TransformerModelBase, MultilingualTransformerModel, S2TTransformerModel)
 
 
 def check_verifier(model: Any, name: str) -> None:
     """Refuse, by name, models that the engine cannot run."""
-    if isinstance(getattr(model, "decoder", None), BlockDecoder):
+    decoder = getattr(model, "decoder", None)
+    if isinstance(decoder, BlockDecoder):
         raise UsageError(
             "", f"{name} holds a drafter, not a verifier", "were --path and --drafter-path swapped?"
         )
-    decoder = getattr(model, "decoder", None)
     if not isinstance(model, _MODELS) or not is_decoder(decoder):
         raise UsageError(
             "",
@@ -62,46 +61,34 @@ def check_settings(settings: Any) -> None:
             f"choose one of {', '.join(STRATEGIES)} (specdec-env --flags explains them){hint}",
         )
     strategy = STRATEGIES[settings.strategy]
-    _check_own_flags(settings)
-    for flags in (CommonFlags, strategy.flags):
-        check_flags(settings, flags)
-    strategy.rule(settings)  # raises where its flags contradict one another
-    if settings.trace_path is not None:
-        check_new_file(settings.trace_path, "--trace-path")
-    _check_drafter_path(settings)
-
-
-def _check_own_flags(settings: Any) -> None:
-    """Refuse flags that the strategy does not read."""
     for name, owners in OWN_FLAGS.items():
-        default = getattr(STRATEGIES[owners[0]].flags, name)
-        if settings.strategy not in owners and getattr(settings, name) != default:
+        if settings.strategy not in owners and getattr(settings, name) != FIELDS[name].default:
             others = [", ".join(owners[:-1]), owners[-1]]
             raise UsageError(
                 flag_of(name),
                 f"--strategy {settings.strategy} does not use it",
                 f"leave it out, or use --strategy {' or '.join(filter(None, others))}",
             )
-
-
-def _check_drafter_path(settings: Any) -> None:
-    """Refuse a drafter that is missing, or that the strategy does not use."""
-    needs_drafter = STRATEGIES[settings.strategy].needs_drafter
-    if needs_drafter and not settings.drafter_path:
+    for flags in (CommonFlags, *strategy.flags):
+        check_flags(settings, flags)
+    strategy.rule(settings)  # raises where its flags contradict one another
+    if settings.trace_path is not None:
+        check_new_file(settings.trace_path, "--trace-path")
+    if strategy.needs_drafter and not settings.drafter_path:
         raise UsageError(
             f"--strategy {settings.strategy}",
             "needs --drafter-path",
             "train one with specdec-accelerate, or use --strategy iad, which needs none",
         )
-    if needs_drafter:
-        check_file("--drafter-path", settings.drafter_path)
-    if not needs_drafter and settings.drafter_path:
+    if settings.drafter_path and not strategy.needs_drafter:
         raise UsageError(
             "--drafter-path",
             f"--strategy {settings.strategy} uses no drafter",
             "leave it out, or use --strategy gad or gad++ (a block drafter), sps or bild (a "
             "small Transformer)",
         )
+    if strategy.needs_drafter:
+        check_file("--drafter-path", settings.drafter_path)
 
 
 def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any, settings: Any = None) -> None:
@@ -125,22 +112,14 @@ def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any, settings: An
 
 
 class Overrides(NamedTuple):
-    """Parts to use instead of those that the flags describe: for benchmarks and training.
+    """Parts to use instead of those that the flags describe: for benchmarks and training."""
 
-    Attributes:
-        drafter: instead of the strategy's own.
-        always_draft: never shorten a draft nor leave one out.
-        planning: decides how much to draft, where drafts need not be whole.
-        own_limits: as in ``DecodingOptions``.
-    """
-
-    drafter: Drafter | None = None
+    drafter: Drafter | None = None  # instead of the strategy's own
     rule: AcceptanceRule | None = None
-    strategy: str | None = None
-    always_draft: bool = False
+    always_draft: bool = False  # never shorten a draft nor leave one out
     keep_trace: bool = False
-    planning: Planning | None = None
-    own_limits: bool = False
+    planning: Planning | None = None  # how much to draft, where drafts need not be whole
+    own_limits: bool = False  # as in ``DecodingConstraints``
 
 
 _NO_OVERRIDES = Overrides()
@@ -150,15 +129,13 @@ HONOURED = ("eos", "symbols_to_strip_from_output")
 IGNORED_ALONE = ("lm_weight",)
 
 
-class Ending(NamedTuple):
-    """How an output starts, ends and is shown."""
+def stop_symbols(extra: dict[str, Any] | None, tgt_dict: Any) -> tuple[int, set[int]]:
+    """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does.
 
-    eos: int  # token id that ends an output, and the decoder's first input
-    hidden: set[int]  # token ids that fairseq's commands do not print; ``eos`` is among them
-
-
-def stop_symbols(extra: dict[str, Any] | None, tgt_dict: Any) -> Ending:
-    """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does."""
+    Returns:
+        (token id that ends an output and is the decoder's first input; token ids that fairseq's
+        commands do not print, with it).
+    """
     given = extra or {}
     if given.get("lm_model") is not None:
         raise UsageError("--lm-path", "cannot be honoured by speculative decoding")
@@ -172,7 +149,7 @@ def stop_symbols(extra: dict[str, Any] | None, tgt_dict: Any) -> Ending:
             )
     eos = given.get("eos")
     eos = tgt_dict.eos() if eos is None else int(eos)
-    return Ending(eos, {eos, *(given.get("symbols_to_strip_from_output") or ())})
+    return eos, {eos, *(given.get("symbols_to_strip_from_output") or ())}
 
 
 def _load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
@@ -213,7 +190,7 @@ def build_generator(
     check_generation_flags(args, settings.strategy)
     sampler = sampler_of(args)
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
-    ending = stop_symbols(extra, tgt_dict)
+    eos, hidden = stop_symbols(extra, tgt_dict)
     for i, model in enumerate(models):
         name = f"--path (model {i + 1} of {len(models)})"
         once(("checked", model), functools.partial(check_verifier, model, name))
@@ -221,23 +198,42 @@ def build_generator(
     check_device(device)
     check_graphs(settings.cuda_graphs, device)
     policy = DecodingConstraints(
-        tgt_dict.pad(), tgt_dict.unk(), ending.eos, getattr(args, "min_len", 1),
+        tgt_dict.pad(), tgt_dict.unk(), eos, getattr(args, "min_len", 1),
         getattr(args, "unkpen", 0), getattr(args, "no_repeat_ngram_size", 0),
+        getattr(args, "max_len_a", 0), getattr(args, "max_len_b", 200),
+        min(m.max_decoder_positions() for m in models), overrides.own_limits,
     )  # fmt: skip
     rule = overrides.rule or rule_of(settings, sampler)
     rule.read_vocabulary(tgt_dict.symbols)
-    beam = beam_of(args, settings.strategy, rule, len(tgt_dict))
-    options = _options(models, args, settings, free_unpacked, overrides, ending.hidden, beam, rule)
+    strategy = STRATEGIES[settings.strategy]
+    history = bool(getattr(args, "retain_iter_history", False))
+    options = DecodingOptions(
+        strategy=settings.strategy,
+        beam=beam_of(args, settings.strategy, rule, len(tgt_dict)),
+        normalize_scores=not getattr(args, "unnormalized", False),
+        len_penalty=getattr(args, "lenpen", 1),
+        temperature=getattr(args, "temperature", 1.0),
+        keep_trace=overrides.keep_trace or history,
+        keep_history=history,
+        draft_budget=0 if overrides.always_draft else settings.draft_budget,
+        plans_once=strategy.plans_once and not rule.draft_independent,
+        verifies=strategy.verifies,
+        inference=free_unpacked or all(map(only_decodes, models)),
+        free_unpacked=free_unpacked,
+        hidden=frozenset(hidden),
+        backend=settings.backend,
+        verifier_format=settings.verifier_dtype,
+        cuda_graphs=settings.cuda_graphs,
+    )
     drafter = overrides.drafter
     if drafter is None:
-        words = (src_dict, tgt_dict)
         free = rule.draft_independent or options.plans_once
         quick = quickest_format(settings.backend, models) if free and sampler is None else None
         setup = Setup(
-            settings, models, *words, load, ending.eos, sampler, options.temperature,
-            quick, rule.draft_independent, once,
+            settings, models, src_dict, tgt_dict, load, eos, sampler, options.temperature, quick,
+            rule.draft_independent, once,
         )  # fmt: skip
-        drafter = STRATEGIES[settings.strategy].drafter(setup)
+        drafter = strategy.drafter(setup)
     if settings.threads is not None:
         once("threads", functools.partial(set_threads, settings.threads))
     return SpeculativeGenerator(
@@ -251,38 +247,3 @@ def rule_of(settings: Any, sampler: Sampler | None) -> AcceptanceRule:
     if sampler is not None and strategy.sampled_rule is not None:
         return strategy.sampled_rule(settings, sampler)
     return strategy.rule(settings)
-
-
-def _options(
-    models: list[Any],
-    args: Any,
-    settings: Any,
-    free_unpacked: bool,
-    overrides: Overrides,
-    hidden: Any,
-    beam: int,
-    rule: AcceptanceRule,
-) -> DecodingOptions:
-    """What neither drafter, rule nor policy take from the flags."""
-    strategy = STRATEGIES[settings.strategy]
-    return DecodingOptions(
-        strategy=overrides.strategy or settings.strategy,
-        beam=beam,
-        max_len_a=getattr(args, "max_len_a", 0),
-        max_len_b=getattr(args, "max_len_b", 200),
-        own_limits=overrides.own_limits,
-        max_positions=min(m.max_decoder_positions() for m in models),
-        normalize_scores=not getattr(args, "unnormalized", False),
-        len_penalty=getattr(args, "lenpen", 1),
-        temperature=getattr(args, "temperature", 1.0),
-        keep_trace=overrides.keep_trace or bool(getattr(args, "retain_iter_history", False)),
-        draft_budget=0 if overrides.always_draft else settings.draft_budget,
-        plans_once=strategy.plans_once and not rule.draft_independent,
-        verifies=strategy.verifies,
-        inference=free_unpacked or all(map(only_decodes, models)),
-        free_unpacked=free_unpacked,
-        hidden=frozenset(hidden),
-        backend=settings.backend,
-        verifier_format=settings.verifier_dtype,
-        cuda_graphs=settings.cuda_graphs,
-    )

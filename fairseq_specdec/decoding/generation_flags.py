@@ -32,9 +32,9 @@ REFUSED = {
 
 def check_generation_flags(args: Any, strategy: str) -> None:
     """Refuse, by name, generation flags that would be ignored."""
-    honoured = STRATEGIES[strategy].honours
+    samples = STRATEGIES[strategy].sampled_rule is not None
     for name, unused in REFUSED.items():
-        if name in honoured:
+        if samples and name.startswith("sampling"):
             continue
         value = getattr(args, name, unused)
         if value != unused and value is not False and value is not None:
@@ -57,8 +57,6 @@ def check_generation_flags(args: Any, strategy: str) -> None:
         # An unlimited penalty forbids <unk>, in stock too.
         if not math.isfinite(value) and (name, value) != ("unkpen", math.inf):
             raise UsageError(f"{flag_of(name)} {value}", "must be a finite number")
-    if size >= 2**31:  # a tensor of tokens is unfolded by it
-        raise UsageError(f"--no-repeat-ngram-size {size}", "must be below 2**31")
 
 
 def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from fairseq import utils
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
@@ -19,7 +18,8 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.forks import Lock
 
 from .batch import DecodingParts, OpenBatch
-from .beam.search import BeamBatch
+from .beam.native import NativeBeams
+from .beam.torch_beams import TorchBeams
 from .greedy import Batch
 from .nar import NarBatch
 from .native_chains import native_form
@@ -69,8 +69,8 @@ class SpeculativeGenerator(SequenceGenerator):
             list(models),
             tgt_dict,
             beam_size=options.beam,
-            max_len_a=options.max_len_a,
-            max_len_b=options.max_len_b,
+            max_len_a=policy.max_len_a,
+            max_len_b=policy.max_len_b,
             min_len=policy.min_len,
             normalize_scores=options.normalize_scores,
             len_penalty=options.len_penalty,
@@ -160,8 +160,9 @@ class SpeculativeGenerator(SequenceGenerator):
         # Inference mode where no training follows.
         with torch.inference_mode() if self.options.inference else torch.no_grad():
             parts = self._parts_for(models)
-            kind: type[OpenBatch] = Batch if self.options.beam == 1 else BeamBatch
-            kind = kind if self.options.verifies else NarBatch
+            kind: type[OpenBatch] = Batch if self.options.verifies else NarBatch
+            if self.options.beam > 1:
+                kind = TorchBeams if parts.native is None else NativeBeams
             net_input = sample["net_input"]
             rows = len(net_input["src_tokens"])
             prefix = _prefix(prefix_tokens, rows)
@@ -173,26 +174,6 @@ class SpeculativeGenerator(SequenceGenerator):
                 batch.close()
                 with self._lock:
                     self.stats.add(batch.stats)
-
-    def generate_batched_itr(
-        self, data_itr: Any, beam_size: Any = None, cuda: bool = False, timer: Any = None
-    ) -> Iterator[Any]:
-        """As stock's: (id, source, reference or None, hypotheses) of every sentence of an iterator.
-        ``beam_size``: not used, as in stock. ``timer``: fairseq's ``StopwatchMeter``, or None."""
-        for sample in data_itr:
-            if "net_input" not in sample:
-                continue
-            sample = utils.move_to_cuda(sample) if cuda else sample
-            if timer is not None:
-                timer.start()
-            results = self.generate(self.models, sample)
-            if timer is not None:
-                timer.stop(sum(len(hypotheses[0]["tokens"]) for hypotheses in results))
-            target = sample.get("target")
-            for i, number in enumerate(sample["id"].tolist()):
-                source = utils.strip_pad(sample["net_input"]["src_tokens"][i], self.pad)
-                reference = None if target is None else utils.strip_pad(target[i], self.pad)
-                yield number, source, reference, results[i]
 
     def forward(
         self,
@@ -233,10 +214,9 @@ class SpeculativeGenerator(SequenceGenerator):
         many = verifier.nbytes >= _MANY_BYTES
         self.stats.wide_weights = many and verifier.wide_bytes > verifier.nbytes / 2
         ready = drafter.prepare(verifier.models[0], backend)
-        native, chains = None, options.beam == 1 and verifies
-        if chains:
-            native = native_form(verifier, self.rule, self.policy)
-        planning = None
+        native, planning = None, None
+        if verifies:
+            native = native_form(verifier, self.policy, self.rule if options.beam == 1 else None)
         plans = self.rule.draft_independent or options.plans_once
         if options.beam == 1 and plans and drafter.adaptive and options.draft_budget != 0:
             sampled = not self.rule.lossless and self.rule.draft_independent

@@ -14,8 +14,7 @@ from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.scores import Edits, Scores
 from fairseq_specdec.engine.state import Draft, Layout, Rows
 
-from .batch import OpenBatch
-from .failures import refuse_sentence
+from .batch import OpenBatch, hypothesis
 from .iteration import Iteration
 from .native_chains import NativeChains
 from .pace import Plan
@@ -51,20 +50,27 @@ class Batch(OpenBatch):
         if self.native is not None:
             max_iterations = min(max_iterations, self.max_len + 1 - self.rows.longest)
             rounds, draft = self.native.run(max_iterations)
-        for done in rounds or [self.step(draft)]:
+        for done in rounds or [self._timed(draft)]:
             self._book(done)
         self._leave(done.done)
 
-    def step(self, draft: Draft | None = None) -> Iteration:
+    def _timed(self, draft: Draft | None) -> Iteration:
+        """A step and its times; on a GPU the clock would wait for it, and runs for traces only."""
+        if not self.parts.options.keep_trace and self.rows.tokens.is_cuda:
+            return self.step(draft)
+        timer = self.stats.stopwatch
+        began, drafting, verifying = timer.lap()
+        done = self.step(draft)
+        now = timer.lap()
+        return done._replace(seconds=(now[0] - began, now[1] - drafting, now[2] - verifying))
+
+    def step(self, draft: Draft | None) -> Iteration:
         """One iteration for every live row, with any drafter, rule and verifier; the host waits
         once for the device. ``draft``: to verify; None for the forced one or the drafter's."""
-        rows, timer = self.rows, self.stats.stopwatch
-        # On a GPU the clock would wait for it.
-        timed = self.parts.options.keep_trace or not rows.tokens.is_cuda
-        before = timer.lap() if timed else (0.0, 0.0, 0.0)
+        rows = self.rows
         # Propose.
         draft = draft or self.take_forced() or self.propose(self.plan())
-        with timer("verifier"):
+        with self.stats.stopwatch("verifier"):
             # Lay out. The last token comes first: its keys and values are in no cache yet.
             rows.reserve(draft.width + 1)
             tokens = torch.cat([rows.last(), draft.tokens], 1) if draft.width else rows.last()
@@ -77,10 +83,6 @@ class Batch(OpenBatch):
                 scores.edit(edits)
             # Advance, and read back.
             done = self._advance(draft, layout.slots, scores, ended)
-        if timed:
-            now = timer.lap()
-            spent = (now[0] - before[0], now[1] - before[1], now[2] - before[2])
-            done = done._replace(seconds=spent)
         return done._replace(passes=draft.passes, forced=draft.forced)
 
     def plan(self) -> Plan:
@@ -202,6 +204,9 @@ class Batch(OpenBatch):
         if self.parts.options.keep_trace:
             self.iterations.append(done._replace(rows=self.rows.origin))
         self.rounds += done.times
+        self._count(done)
+
+    def _count(self, done: Iteration) -> None:
         self.stats.count(done)
         if not done.forced:
             self.budget.learn(done)
@@ -210,10 +215,13 @@ class Batch(OpenBatch):
         """Let the rows leave that have ended."""
         rows, keep = self.rows, []
         for row, ended in enumerate(done):
-            if ended:
-                self.end(rows, row, self.rounds)
-            else:
+            if not ended:
                 keep.append(row)
+                continue
+            length, sentence = rows.lengths_cpu[row], rows.origin[row]
+            tokens, scores = rows.tokens[row, 1 : length + 1], rows.scores[row, :length]
+            trace, options = self.trace(sentence), self.parts.options
+            self.store(sentence, [hypothesis(tokens, scores, self.rounds, options, trace)])
         if len(keep) == len(done):
             return
         kept = rows.keep(keep)
@@ -232,8 +240,7 @@ class Batch(OpenBatch):
         start = end - done.sizes[row]
         scores = rows.scores[row, start:end].tolist()
         at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
-        models, broken = self.parts.verifier.models, scores[at] != scores[at]
-        refuse_sentence(models, broken, start + at, rows.origin[row])
+        self.refuse(scores[at] != scores[at], start + at, rows.origin[row])
 
 
 def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> tuple[Tensor, Tensor]:

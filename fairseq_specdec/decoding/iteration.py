@@ -1,8 +1,12 @@
 """What an iteration did: to all rows of a batch, in columns, and to one sentence, for traces."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import torch
 
 OWN = "own"
 RELAXED = "relaxed"
@@ -132,3 +136,70 @@ def verdicts(
     if left > 0 and len(emitted) > accepted:
         return kept + [REJECTED] + [UNSEEN] * (left - 1)
     return kept + [UNSEEN] * left
+
+
+class SentenceTrace(Sequence[TracedIteration]):
+    """The iterations of one sentence, each a ``TracedIteration`` that is made when it is read.
+
+    Attributes:
+        accepted: of each iteration, how many draft tokens entered the output.
+        drafts: the token ids given to the verifier.
+        emitted: the token ids added to the output.
+
+    Args:
+        iterations: of the batch, from its first one to the sentence's last one; none without a
+            trace.
+        sentence: its number in the batch.
+        sampled: draft tokens are kept by speculative sampling.
+    """
+
+    def __init__(
+        self, iterations: Sequence[Iteration] = (), sentence: int = 0, sampled: bool = False
+    ) -> None:
+        at = [(one, one.rows.index(sentence)) for one in iterations]
+        self.sampled = sampled
+        self.accepted = [one.accepted[row] for one, row in at]
+        self.drafts = [one.drafts[row] for one, row in at]
+        self.emitted = [one.emitted[row] for one, row in at]
+        self._choices = [
+            one.choices[row] if one.choices and not any(one.unverified[row : row + 1]) else None
+            for one, row in at
+        ]
+        self._shared = [(one.passes, len(one.rows), one.seconds) for one, _ in at]
+        self._beams = [one.beam[row] for one, row in at if one.beam]
+
+    def __len__(self) -> int:
+        return len(self.emitted)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
+        number = range(len(self))[index]
+        draft, accepted, emitted = self.drafts[number], self.accepted[number], self.emitted[number]
+        choices, (steps, rows, seconds) = self._choices[number], self._shared[number]
+        whole, drafting, verifying = [round(1000 * each, 4) for each in seconds]
+        shared = (steps, rows, whole, drafting, verifying)
+        position = sum(map(len, self.emitted[:number]))
+        if self._beams or choices is None:
+            beam = self._beams[number] if self._beams else None
+            live = None if beam is None else len(beam.hypotheses)
+            return TracedIteration(position, [], [], [], None, *shared, emitted, live, beam)
+        own = emitted[accepted] if len(emitted) > accepted else None
+        marks = verdicts(draft, accepted, emitted, choices, self.sampled)
+        return TracedIteration(position, draft, marks, choices, own, *shared)
+
+    def history(self) -> list[dict[str, Any]]:
+        """As ``--retain-iter-history`` prints it, two E-lines for each iteration: the draft and
+        what was emitted. Callers may write to the tensors."""
+        kinds = (("draft", self.drafts), ("emitted", self.emitted))
+        with torch.inference_mode(False):
+            return [
+                {
+                    "iteration": number,
+                    "accepted": accepted,
+                    "kind": kind,
+                    "tokens": torch.tensor(tokens[number], dtype=torch.long),
+                }
+                for number, accepted in enumerate(self.accepted)
+                for kind, tokens in kinds
+            ]

@@ -6,21 +6,19 @@ from torch import Tensor
 from fairseq_specdec.drafting.nar_block import NarBlockSession
 from fairseq_specdec.drafting.token_choice import unrepeated
 from fairseq_specdec.engine.scores import Scores
-from fairseq_specdec.engine.state import Rows
+from fairseq_specdec.engine.state import Draft
 from fairseq_specdec.errors import UsageError
 
-from .batch import OpenBatch
+from .batch import DOUBTFUL
+from .greedy import Batch
 from .iteration import Iteration
 
 
-class NarBatch(OpenBatch):
+class NarBatch(Batch):
     """The live rows of one batch. A block of k masks is predicted at once (Ge et al. 2022, equation
     6); its tokens up to </s> are the output, and the next block follows where there is none.
 
     There are always k masks, so that a row does not depend on the others.
-
-    Attributes:
-        rows: the outputs of the live sentences.
     """
 
     widest = 0
@@ -32,32 +30,21 @@ class NarBatch(OpenBatch):
                 "--strategy nar has no verifier to score what outputs must begin with",
                 "leave it out, or use --strategy gad",
             )
-        drafts = self.drafts
-        if not isinstance(drafts, NarBlockSession):
+        if not isinstance(self.drafts, NarBlockSession):
             raise UsageError(
                 "--drafter-path",
                 f"its encoder has no position for a source of {src_tokens.size(1)} tokens",
                 "leave it out, or use --strategy greedy",
             )
-        self.block = drafts
-        count, options = len(src_tokens), drafts.options
-        columns = torch.arange(options.block_size, device=src_tokens.device)
+        super().begin(src_tokens, start, None)
+        self.block = self.drafts
+        columns = torch.arange(self.block.options.block_size, device=src_tokens.device)
         self.columns = columns.unsqueeze(0)
-        self.rows = Rows(count, self.max_len + 3, start, options.pad, src_tokens)
-        self.passes = 0  # of the drafter
 
-    def iterate(self, max_iterations: int = 1) -> None:
-        """The next block of every live row; one host-device synchronisation. ``max_iterations``:
-        not used, as rows may end in any block. Raises ValueError: the drafter gives no number."""
-        timer, traced = self.stats.stopwatch, self.parts.options.keep_trace
-        before = timer.lap() if traced else (0.0, 0.0, 0.0)
-        with timer("drafter"):
-            ended = self._emit(*self._predict())
-        if traced:
-            now = timer.lap()
-            ended = ended._replace(seconds=(now[0] - before[0], now[1] - before[1], 0.0))
-            self.iterations.append(ended)
-        self._leave(ended)
+    def step(self, draft: Draft | None) -> Iteration:
+        """The next block of every live row; one host-device synchronisation."""
+        with self.stats.stopwatch("drafter"):
+            return self._emit(*self._predict())
 
     def _predict(self) -> tuple[Tensor, Tensor]:
         """The likeliest token of each mask after the rows and its log-probability, [B, K]."""
@@ -66,7 +53,7 @@ class NarBatch(OpenBatch):
         scores = Scores(logits / self.parts.options.temperature)
         reach = (rows.shortest, rows.longest + size - 1)
         steps = rows.lengths.unsqueeze(1) + self.columns
-        scores.edit(self.parts.policy.edits_at(steps, reach, self.limits, None))
+        scores.edit(self.parts.policy.edits_at(lambda: steps, reach, self.limits, None))
         chain = self.block.weights.chain
         if chain is None:
             best = scores.best()
@@ -94,34 +81,20 @@ class NarBatch(OpenBatch):
         added, ended, bad = (list(column) for column in zip(*(row[:3] for row in read)))
         emitted = [row[3 : 3 + row[0]] for row in read]
         rows.grow(sizes, added, emitted)
-        self.passes += 1
-        self.stats.iterations += len(read)
-        self.stats.emitted += sum(added)
         none = [0] * len(read)
         drafts: list[list[int]] = [[] for _ in read]
-        done = Iteration(added, ended, none, bad, none, drafts=drafts, emitted=emitted)
-        return done._replace(rows=rows.origin)
+        return Iteration(added, ended, none, bad, none, drafts=drafts, emitted=emitted)
 
-    def _leave(self, done: Iteration) -> None:
-        """Store the hypotheses that have ended."""
-        rows, keep = self.rows, []
-        if any(done.broken):
-            row = done.broken.index(1)
-            raise UsageError(
-                "--drafter-path",
-                "the drafter's output is no number (NaN or infinity) after position "
-                f"{rows.lengths_cpu[row] - done.sizes[row]} of sentence {rows.origin[row]} in the "
-                "batch",
-                "is the checkpoint sound, and does it decode without --fp16?",
-            )
-        for row, ended in enumerate(done.done):
-            if ended:
-                self.end(rows, row, self.passes)
-            else:
-                keep.append(row)
-        if len(keep) == len(done.done):
-            return
-        kept = rows.keep(keep)
-        if keep:
-            self.limits = self.limits.select(kept)
-            self.drafts.keep(kept, keep)
+    def _count(self, done: Iteration) -> None:
+        self.stats.iterations += len(done.sizes)
+        self.stats.emitted += sum(done.sizes)
+
+    def _refuse(self, done: Iteration) -> None:
+        row, rows = list(done.broken).index(1), self.rows
+        position = rows.lengths_cpu[row] - done.sizes[row]
+        raise UsageError(
+            "--drafter-path",
+            f"the drafter's output is no number (NaN or infinity) after position {position} of "
+            f"sentence {rows.origin[row]} in the batch",
+            DOUBTFUL,
+        )

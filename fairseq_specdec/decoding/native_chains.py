@@ -38,23 +38,6 @@ from .policy import DecodingConstraints, LengthLimits
 _MOST_WITH_DRAFTS = 16
 
 
-def native_tables(verifier: Verifier, policy: DecodingConstraints) -> EmbeddingTables | None:
-    """The embeddings of a verifier whose steps the library does as a whole; None for others, where
-    it runs the layers at most.
-
-    The reason is logged, once, unless nothing of the verifier is native.
-    """
-    if not verifier.is_native:
-        return None
-    tables = verifier.native_form()
-    if tables is None:
-        log_slower("an ensemble" if len(verifier.weights) > 1 else "its embeddings are not plain")
-    elif policy.reads_hypotheses:
-        log_slower("--no-repeat-ngram-size")
-        return None
-    return tables
-
-
 class NativeForm(NamedTuple):
     """The library's description of a generator; threads share it."""
 
@@ -63,21 +46,27 @@ class NativeForm(NamedTuple):
 
 
 def native_form(
-    verifier: Verifier, rule: AcceptanceRule, policy: DecodingConstraints
+    verifier: Verifier, policy: DecodingConstraints, rule: AcceptanceRule | None
 ) -> NativeForm | None:
-    """For ``NativeChains``; None where the general step does everything."""
-    tables = native_tables(verifier, policy)
+    """For ``NativeChains``, or without a rule for ``NativeBeams``. None where the library runs the
+    layers at most; the reason is logged, once, unless nothing of the verifier is native."""
+    if not verifier.is_native:
+        return None
+    tables, judges = verifier.native_form(), () if rule is None else rule.native_form()
     if tables is None:
-        return None
-    form = rule.native_form()
-    if form is None:
-        log_slower(f"{type(rule).__name__} is not in the native library")
-        return None
-    rules = Rules(
-        policy.pad, policy.unk, policy.eos, policy.min_len, 0, policy.unk_penalty,
-        verifier.temperature, *form,
-    )  # fmt: skip
-    return NativeForm(tables, rules)
+        reason = "an ensemble" if len(verifier.weights) > 1 else "its embeddings are not plain"
+    elif policy.reads_hypotheses:
+        reason = "--no-repeat-ngram-size"
+    elif judges is None:
+        reason = f"{type(rule).__name__} is not in the native library"
+    else:
+        rules = Rules(
+            policy.pad, policy.unk, policy.eos, policy.min_len, 0, policy.unk_penalty,
+            verifier.temperature, *judges,
+        )  # fmt: skip
+        return NativeForm(tables, rules)
+    tell_once(f"several calls of the native engine a step, which is slower: {reason}", logging.INFO)
+    return None
 
 
 def point_to_rows(rules: Rules, prefix: Tensor | None, limits: LengthLimits) -> None:
@@ -94,11 +83,6 @@ def native_session(session: Ensemble) -> NativeSession:
     (only,) = session.sessions
     assert isinstance(only, NativeSession)
     return only
-
-
-def log_slower(reason: str) -> None:
-    """Log, once, why steps take several calls of the library."""
-    tell_once(f"several calls of the native engine a step, which is slower: {reason}", logging.INFO)
 
 
 class NativeChains:

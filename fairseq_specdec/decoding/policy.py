@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits, forbidden_by_ngrams
-from fairseq_specdec.engine.state import Draft, Rows
+from fairseq_specdec.engine.state import Draft, Rows, to_device
+from fairseq_specdec.errors import UsageError
 
 
 class LengthLimits(NamedTuple):
@@ -23,11 +25,6 @@ class LengthLimits(NamedTuple):
     shortest: int
     longest: int
     rows: Tensor | None = None
-
-    @classmethod
-    def same(cls, limit: int) -> LengthLimits:
-        """One limit for all rows."""
-        return cls(limit, limit)
 
     @property
     def of_rows(self) -> int | Tensor:
@@ -58,9 +55,37 @@ class DecodingConstraints(NamedTuple):
     pad: int
     unk: int
     eos: int
-    min_len: int
-    unk_penalty: float
-    no_repeat_ngram_size: int
+    min_len: int = 1
+    unk_penalty: float = 0.0
+    no_repeat_ngram_size: int = 0
+    # length limit a * S + b, where S is the padded source width (as stock computes it)
+    max_len_a: float = 0
+    max_len_b: int = 200
+    max_positions: int = 1024  # of the verifier's decoder
+    # S is the length of each sentence, whose output then depends on no other of its batch
+    own_limits: bool = False
+
+    def length_limits(self, net_input: dict[str, Any]) -> LengthLimits:
+        """Those of a batch, of which fairseq's ``net_input`` is given."""
+        lengths = [net_input["src_tokens"].size(1)]
+        if self.own_limits and self.max_len_a != 0:
+            lengths = net_input["src_lengths"].tolist()
+        limits = [self._length_limit(length) for length in lengths]
+        shortest, longest = min(limits), max(limits)
+        if shortest == longest:
+            return LengthLimits(longest, longest)
+        return LengthLimits(shortest, longest, to_device(limits, net_input["src_tokens"].device))
+
+    def _length_limit(self, source_width: int) -> int:
+        limit = min(int(self.max_len_a * source_width + self.max_len_b), self.max_positions - 1)
+        if self.min_len > limit:
+            raise UsageError(
+                "",
+                f"--min-len {self.min_len} is larger than the length limit {limit} (--max-len-a "
+                f"{self.max_len_a} x source width {source_width} + --max-len-b "
+                f"{self.max_len_b}, at most the model's {self.max_positions} positions)",
+            )
+        return limit
 
     @property
     def reads_hypotheses(self) -> bool:
@@ -78,19 +103,20 @@ class DecodingConstraints(NamedTuple):
             limits: the step at which only </s> may follow.
             prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
         """
-        reach = (rows.shortest, rows.longest + width - 1)
-        if not self.reads_hypotheses and not self._matters(reach, limits, prefix):
-            return Edits(self._everywhere(), self.eos)
-        lengths = rows.lengths
-        steps = lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
+
+        def steps() -> Tensor:
+            lengths = rows.lengths
+            return lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
+
         listed = None
         if self.reads_hypotheses:
-            listed = forbidden_by_ngrams(rows.tokens, steps, self.no_repeat_ngram_size)
+            listed = forbidden_by_ngrams(rows.tokens, steps(), self.no_repeat_ngram_size)
+        reach = (rows.shortest, rows.longest + width - 1)
         return self.edits_at(steps, reach, limits, prefix, listed)
 
     def edits_at(
         self,
-        steps: Tensor,
+        steps_of: Callable[[], Tensor],
         reach: tuple[int, int],
         limits: LengthLimits,
         prefix: Tensor | None,
@@ -99,23 +125,31 @@ class DecodingConstraints(NamedTuple):
         """What to change for entries anywhere in the output.
 
         Args:
-            steps: long [B, W], the token that each entry decides is this one of the output.
+            steps_of: gives long [B, W], the token of the output that each entry decides. Asked for
+                where a constraint depends on it.
             reach: the smallest and the largest of them, or numbers beyond these.
             limits, prefix: as for ``edits``.
             listed: long [B, W, n], tokens forbidden by n-grams, as in ``Edits``; or None.
         """
         first, last = reach
-        forced = None
+        everywhere: tuple[tuple[int, float], ...] = ((self.pad, MINUS_INFINITY),)
+        if self.unk_penalty != 0:
+            everywhere += ((self.unk, -self.unk_penalty),)
+        prefix = None if prefix is None or first >= prefix.size(1) else prefix
+        if last < limits.shortest and first >= self.min_len and prefix is None:
+            return Edits(everywhere, self.eos, None, listed)
+        steps, forced = steps_of(), None
         if last >= limits.shortest:
             at_limit = steps >= limits.of_entries
             forced = torch.full_like(steps, -1).masked_fill_(at_limit, self.eos)
         early = steps < self.min_len if first < self.min_len else None
-        if prefix is not None and first < prefix.size(1):
+        if prefix is not None:
             inside = (steps < prefix.size(1)) & (steps < limits.of_entries)
-            wanted = self._prefix_tokens(prefix, steps, inside)
+            wanted = prefix.gather(1, steps.clamp(max=prefix.size(1) - 1))
+            wanted = wanted.masked_fill(~inside | wanted.eq(self.pad), -1)
             forced = wanted if forced is None else torch.where(wanted >= 0, wanted, forced)
             early = None if early is None else early & ~inside
-        return Edits(self._everywhere(), self.eos, early, listed, forced)
+        return Edits(everywhere, self.eos, early, listed, forced)
 
     def forced_draft(self, prefix: Tensor, limits: LengthLimits) -> Draft:
         """The prefixes as the first draft, so that one pass scores them; also where no row has one,
@@ -123,20 +157,3 @@ class DecodingConstraints(NamedTuple):
         after padding in a prefix are left out."""
         sizes = prefix.ne(self.pad).long().cumprod(1).sum(1).clamp(max=limits.of_rows)
         return Draft(prefix[:, : int(sizes.max())], sizes, forced=True)
-
-    def _everywhere(self) -> tuple[tuple[int, float], ...]:
-        """The constraints that hold at every entry."""
-        if self.unk_penalty == 0:
-            return ((self.pad, MINUS_INFINITY),)
-        return ((self.pad, MINUS_INFINITY), (self.unk, -self.unk_penalty))
-
-    def _matters(self, reach: tuple[int, int], limits: LengthLimits, prefix: Tensor | None) -> bool:
-        """Whether a constraint depends on the step, for steps within ``reach``."""
-        first, last = reach
-        inside = prefix is not None and first < prefix.size(1)
-        return first < self.min_len or last >= limits.shortest or inside
-
-    def _prefix_tokens(self, prefix: Tensor, steps: Tensor, inside: Tensor) -> Tensor:
-        """Long [B, W], the prefix token of each step; -1 where there is none, or padding."""
-        token = prefix.gather(1, steps.clamp(max=prefix.size(1) - 1))
-        return token.masked_fill(~inside | token.eq(self.pad), -1)

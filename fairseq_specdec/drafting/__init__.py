@@ -3,9 +3,8 @@
 from .autoregressive import AutoregressiveDrafter
 from .base import Drafter, DraftOptions, DraftSession, NoDrafter, Source
 from .blockwise_heads import BlockwiseHeadsDrafter
+from .copying import InputCopyDrafter, LookupDrafter
 from .early_exit import EarlyExitDrafter
-from .input_copy import InputCopyDrafter
-from .lookup import LookupDrafter
 from .nar_block import NarBlockDrafter
 
 __all__ = [

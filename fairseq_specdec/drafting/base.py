@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,12 +22,6 @@ Budget = int | None
 Costs = Sequence[float] | None
 
 
-class Timer(Protocol):
-    """``with timer("drafter_encoder")`` times a section."""
-
-    def __call__(self, section: str) -> AbstractContextManager[None]: ...
-
-
 class Source(NamedTuple):
     """What a drafter may know of a batch before its first draft.
 
@@ -35,7 +29,8 @@ class Source(NamedTuple):
         net_input: fairseq's ``sample["net_input"]`` (src_tokens [B, S], src_lengths [B]).
         encoder_out: the (first) verifier's encoder output, as fairseq gives it.
         max_len: most target tokens before </s>.
-        timer: times ``drafter_encoder``, and the start of a batch as ``drafter``.
+        timer: ``with timer(section)`` times the section ``drafter_encoder``, and the start of a
+            batch as ``drafter``.
         verifier: the (first) verifier's session, whose ``states`` hold the drafter's
             ``read_layers``; None where nothing verifies.
     """
@@ -43,7 +38,7 @@ class Source(NamedTuple):
     net_input: dict[str, Any]
     encoder_out: dict[str, Any]
     max_len: int
-    timer: Timer
+    timer: Callable[[str], AbstractContextManager[None]]
     verifier: AnySession | None = None
 
     @property
@@ -55,45 +50,29 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class DraftOptions:
-    """How a drafter that is a model drafts.
+    """How a drafter that is a model drafts."""
 
-    Attributes:
-        block_size: k, most draft tokens of an iteration, 1 or more.
-        pad: padding index, never drafted.
-        eos: index of </s>; nothing is drafted after it.
-        dtype: number format to run in; None for the verifier's. torch.int8 on the native backend
-            alone.
-        collapse_repeats: drop draft tokens that repeat the one before them.
-        confidence: end a draft before the first token that, with all before it, is right with less
-            probability than this by the drafter's own estimate; 0 drafts whole blocks.
-        stop_below: a small model stops before the first token that was to come from a distribution
-            whose largest probability is below this (alpha_FB of Kim et al. 2023, equation 3), 0 to
-            1, where 0 never stops.
-        temperature: divides the logits.
-        sampler: draws the tokens, and their distributions are kept; None drafts the likeliest ones.
-        any_dtype: ``dtype`` was not asked for: where there is none, it is the verifier's.
-        any_confidence: ``confidence`` was not asked for: drafts may end where more tokens would
-            not pay.
-        row_independent: the drafts of a row do not depend on how many rows there are, nor on their
-            lengths.
-        verified: a verifier judges the drafts; else they are the output.
-        scored: a small model's drafts have their tokens' log-probabilities.
-    """
-
-    block_size: int
-    pad: int
-    eos: int
+    block_size: int  # k, most draft tokens of an iteration, 1 or more
+    pad: int  # padding index, never drafted
+    eos: int  # index of </s>; nothing is drafted after it
+    # number format to run in; None for the verifier's. torch.int8 on the native backend alone
     dtype: torch.dtype | None = None
-    collapse_repeats: bool = False
+    collapse_repeats: bool = False  # drop draft tokens that repeat the one before them
+    # end a draft before the first token that, with all before it, is right with less probability
+    # than this by the drafter's own estimate; 0 drafts whole blocks
     confidence: float = 0.0
+    # a small model stops before the first token that was to come from a distribution whose largest
+    # probability is below this (alpha_FB of Kim et al. 2023, equation 3), 0 to 1; 0 never stops
     stop_below: float = 0.0
-    temperature: float = 1.0
+    temperature: float = 1.0  # divides the logits
+    # draws the tokens, and their distributions are kept; None drafts the likeliest ones
     sampler: Sampler | None = None
-    any_dtype: bool = False
-    any_confidence: bool = False
+    any_dtype: bool = False  # ``dtype`` was not asked for: where there is none, the verifier's
+    any_confidence: bool = False  # ``confidence`` was not: drafts may end where more do not pay
+    # the drafts of a row do not depend on how many rows there are, nor on their lengths
     row_independent: bool = False
-    verified: bool = True
-    scored: bool = False
+    verified: bool = True  # a verifier judges the drafts; else they are the output
+    scored: bool = False  # a small model's drafts have their tokens' log-probabilities
 
 
 class DraftSession:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -103,46 +104,38 @@ def read_edits(path: str, dictionary: Any) -> EditTable:
         )
     edits = []
     for number, line in enumerate(lines, start=2):
-        if line:
-            try:
-                edits.append(_parsed(line, dictionary))
-            except ValueError as error:
-                raise UsageError(f"--edits {path}, line {number}", error) from error
+        try:
+            edits += [_parsed(line, dictionary)] if line else []
+        except ValueError as error:
+            raise UsageError(f"--edits {path}, line {number}", error) from error
     return EditTable(edits)
 
 
 def _parsed(line: str, dictionary: Any) -> Edit:
+    """Raises ValueError: what is wrong with the line."""
     columns = line.split("\t")
     if len(columns) != len(COLUMNS):
-        raise UsageError("", f"has {len(columns)} columns instead of {len(COLUMNS)}, tabs between")
-    before, token, after, becomes = (_tokens(text, dictionary) for text in columns[:4])
+        raise ValueError(f"has {len(columns)} columns instead of {len(COLUMNS)}, tabs between")
+    words = [text.split() for text in columns[:4]]
+    for word in itertools.chain(*words):
+        if word not in dictionary:
+            said = f"'{word}' is not in the model's dictionary"
+            raise ValueError(f"{said}; write tokens as its text is binarised")
+    before, token, after, becomes = (tuple(map(dictionary.index, each)) for each in words)
     end = dictionary.eos()
     if len(token) != 1:
-        raise UsageError("", f"'{columns[1]}' is not one token")
+        raise ValueError(f"'{columns[1]}' is not one token")
     if becomes.count(end) != token.count(end) or (end in token and becomes[0] != end):
-        raise UsageError(
-            f"'{columns[1]}' cannot become '{columns[3]}'",
-            "an edit that inserts before a sentence is of </s> and begins with it",
-            "no other has </s>",
+        raise ValueError(
+            f"'{columns[1]}' cannot become '{columns[3]}': an edit that inserts before a sentence "
+            "is of </s> and begins with it; no other has </s>"
         )
     if end in before[1:] or end in after[:-1]:
-        raise UsageError("", "</s> stands at the ends of a sentence only")
+        raise ValueError("</s> stands at the ends of a sentence only")
     try:
         share = float(columns[4])
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise UsageError(f"share '{columns[4]}'", "must be a number above 0, at most 1")
+        raise ValueError(f"share '{columns[4]}': must be a number above 0, at most 1")
     return Edit(before, token[0], after, becomes, share)
-
-
-def _tokens(text: str, dictionary: Any) -> tuple[int, ...]:
-    words = text.split()
-    for word in words:
-        if word not in dictionary:
-            raise UsageError(
-                "",
-                f"'{word}' is not in the model's dictionary",
-                "write tokens as its text is binarised",
-            )
-    return tuple(dictionary.index(word) for word in words)

@@ -4,7 +4,7 @@ import shlex
 from typing import Any
 
 from fairseq_specdec.checkpoints.own_task import STOCK
-from fairseq_specdec.decoding.training_dictionaries import TrainingSettings
+from fairseq_specdec.decoding.drafter_file import TrainingSettings
 from fairseq_specdec.errors import UsageError
 
 

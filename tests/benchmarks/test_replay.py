@@ -103,7 +103,7 @@ def test_each_sentence_follows_its_own_list_at_any_batch_size(play, monkeypatch)
     for sizes, batches, outputs in kept:
         for batch, hypotheses in zip(batches, outputs):
             for sentence, (hypothesis,) in zip(batch["id"].tolist(), hypotheses):
-                emitted = [len(part["tokens"]) for part in hypothesis["history"][1::2]]
+                emitted = list(map(len, hypothesis["iterations"].emitted))
                 assert emitted == sizes[sentence]
                 tokens = hypothesis["tokens"].tolist()
                 assert tokens[-1] == 2 and 2 not in tokens[:-1] and 1 not in tokens

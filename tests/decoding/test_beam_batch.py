@@ -93,7 +93,7 @@ def test_a_prefix_is_scored_in_the_first_pass(backend, monkeypatch):
     with generator.batch(generator.models, make_sample(chosen), PREFIX[:3]) as batch:
         batch.iterate()
         steps = [1 + int((row != PAD).sum()) for row in PREFIX[:3]]
-        live = [one for row in range(3) for one in batch.beams.prefixes(row, False)]
+        live = [one for row in range(3) for one in batch.prefixes(row, False)]
         assert [len(tokens) for tokens, *_ in live] == [step for step in steps for _ in range(3)]
         assert batch.stats.emitted == sum(steps) and batch.stats.drafted > 0 == batch.stats.accepted
         forced = batch.stats.scored - batch.stats.drafted
@@ -153,7 +153,7 @@ def test_the_search_is_given_how_far_scores_may_rise(unkpen, rewarded):
     """A rewarded unknown word adds to its hypothesis."""
     generator = make(flags(4, unkpen=unkpen, max_len_b=17))
     with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
-        assert batch.beams.rules == BeamRules(4, EOS, 17, rewarded)
+        assert batch.rules == BeamRules(4, EOS, 17, rewarded)
 
 
 @pytest.mark.parametrize("rows, settings, reach", [
@@ -167,7 +167,7 @@ def test_how_far_a_batch_looks_ahead(rows, settings, reach):
     """Each sentence copies its own source."""
     generator, chosen = make(flags(4), **{"strategy": "iad", **settings}), sentences(rows, seed=7)
     with generator.batch(generator.models, make_sample(chosen)) as batch:
-        found = [(list(one.source), one.reach) for one in batch.beams.lookaheads]
+        found = [(list(one.source), one.reach) for one in batch.lookaheads]
     expected = [([4 + word for word in sentence], reach) for sentence in chosen]
     assert found == (expected if reach else [])
 
@@ -215,7 +215,7 @@ def test_a_search_that_is_over_is_freed(monkeypatch):
     monkeypatch.setattr(Library, "free", noted)
     generator = make(backend="native")
     with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
-        assert isinstance(batch.beams, NativeBeams)
+        assert isinstance(batch, NativeBeams)
         assert "specdec_beams_free" not in dict(freed)
     del batch
     gc.collect()
@@ -229,10 +229,9 @@ def test_no_more_tokens_are_written_than_there_is_room_for():
 
     def ask(what, *arguments):
         with pytest.raises(ValueError, match="more tokens than there is room for"):
-            beams.ask(what, 0, *arguments)
+            batch.ask(what, 0, *arguments)
 
     with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
-        beams = batch.beams
         batch.iterate(3)
         ask("prefix", 0, 1, 2, tokens, byref(facts))
         while batch.live:
@@ -250,4 +249,4 @@ def test_what_the_library_does_not_search_is_replayed(models, blocked, kind, pre
     ensemble = [toy_model(), toy_model("pre_norm")][:models]
     generator = make(flags(3, no_repeat_ngram_size=blocked), ensemble, backend="native")
     with generator.batch(generator.models, make_sample(SENTENCES), prefix) as batch:
-        assert type(batch.beams) is kind
+        assert type(batch) is kind

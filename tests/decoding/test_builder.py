@@ -20,7 +20,7 @@ from fairseq_specdec.decoding.policy import DecodingConstraints
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.drafting import NoDrafter
-from fairseq_specdec.drafting.input_copy import InputCopyDrafter
+from fairseq_specdec.drafting.copying import InputCopyDrafter
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def build(models=None, **flags):
 def test_flags_reach_the_generator():
     generator = build(max_len_a=1.5, max_len_b=9, lenpen=0.7, unnormalized=True, temperature=2.0)
     for where in (generator, generator.options):  # stock's attributes, and the project's
-        assert (where.max_len_a, where.max_len_b) == (1.5, 9)
         assert (where.len_penalty, where.normalize_scores) == (0.7, False)
         assert where.temperature == 2.0
-    assert generator.options.max_positions == 64
+    for where in (generator, generator.policy):
+        assert (where.max_len_a, where.max_len_b) == (1.5, 9)
     assert isinstance(generator.drafter, NoDrafter)
 
 
@@ -229,33 +229,32 @@ def test_without_flags_all_is_as_stock_has_it():
     words = make_task().tgt_dict
     for args in (Namespace(), Namespace(**dict(vars(GenerationConfig()), beam=1))):
         generator = make(args)
-        assert generator.options == DecodingOptions(
-            "iad", 1, 0, 200, False, 64, True, 1, 1.0, False, None, False, None, False,
-            False, frozenset({words.eos()}), "auto", "fp32",
-        )  # fmt: skip
+        assert generator.options == DecodingOptions("iad", hidden=frozenset({words.eos()}))
         pad, unk, eos = words.pad(), words.unk(), words.eos()
-        assert generator.policy == DecodingConstraints(pad, unk, eos, 1, 0, 0)
+        assert generator.policy == DecodingConstraints(pad, unk, eos, max_positions=64)
         assert isinstance(generator.drafter, InputCopyDrafter) and type(generator.rule) is ExactRule
         assert generator.models == [toy_model(updates=1)]
 
 
 def test_constraints_reach_the_policy():
     words = make_task().tgt_dict
-    args = Namespace(min_len=3, unkpen=1.5, no_repeat_ngram_size=4)
+    args = Namespace(min_len=3, unkpen=1.5, no_repeat_ngram_size=4, max_len_a=2, max_len_b=9)
     generator = make(args, extra={"eos": 7, "symbols_to_strip_from_output": {8}})
-    assert generator.policy == DecodingConstraints(words.pad(), words.unk(), 7, 3, 1.5, 4)
+    expected = DecodingConstraints(words.pad(), words.unk(), 7, 3, 1.5, 4, 2, 9, 64)
+    assert generator.policy == expected
     assert generator.options.hidden == {7, 8}
 
 
 def test_settings_reach_the_options():
     models = [toy_model(updates=1), copy.deepcopy(toy_model("learned", updates=1))]
     models[1].decoder.max_target_positions = models[1].decoder.embed_positions.max_positions = 9
-    options = make(
+    generator = make(
         Namespace(retain_iter_history=True, beam=3), models, draft_budget=5, backend="torch",
         free_unpacked=True,
-    ).options  # fmt: skip
-    assert options.max_positions == models[1].max_decoder_positions() == 9 and options.beam == 3
-    assert options.draft_budget == 5
+    )  # fmt: skip
+    assert generator.policy.max_positions == models[1].max_decoder_positions() == 9
+    options = generator.options
+    assert (options.beam, options.draft_budget) == (3, 5)
     assert options.keep_trace and options.inference and options.free_unpacked
     assert options.backend == "torch"
     assert make(verifier_dtype="bf16").options.verifier_format == "bf16"
@@ -271,10 +270,9 @@ def test_models_that_only_decode_are_run_in_inference_mode():
 
 def test_parts_may_be_given():
     drafter, rule, stats = NoDrafter(), TopBetaRule(2, 1.0), DecodingStats()
-    given = Overrides(drafter, rule, "named", keep_trace=True)
-    generator = make(overrides=given)
+    generator = make(overrides=Overrides(drafter, rule, keep_trace=True))
     assert generator.drafter is drafter and generator.rule is rule
-    assert generator.strategy == "named" and generator.options.keep_trace
+    assert generator.options.keep_trace
     words = make_task().tgt_dict
     generator = builder.build_generator(
         [toy_model(updates=1)], words, words, Namespace(), decoding_settings(), stats=stats

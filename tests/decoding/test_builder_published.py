@@ -25,9 +25,6 @@ ROWS = [
 SHARED = {"share_all_embeddings": True, "share_decoder_input_output_embed": True}
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 SPEECH = {"input_feat_per_channel": 80, "input_channels": 1, "max_source_positions": 6000}
-pytestmark = pytest.mark.skipif(
-    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 0), reason="torch.device() as a context"
-)
 
 
 class Words(Dictionary):

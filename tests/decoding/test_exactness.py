@@ -62,9 +62,6 @@ def test_ties_go_where_stock_sends_them(kind):
     with torch.no_grad():
         weight = model.decoder.output_projection.weight
         weight[FIRST_HALF] = weight[SECOND_HALF]
-        logits = torch.nn.functional.linear(torch.randn(8, weight.size(1)), weight)
-    if not torch.equal(logits[:, FIRST_HALF], logits[:, SECOND_HALF]):
-        pytest.skip("torch 1.13 may round the product with equal rows differently: no ties here")
     compare([model], kind)
 
 
@@ -89,11 +86,3 @@ def test_models_left_in_training_decode_as_stock_does(kind):
     reference = stock([copy.deepcopy(model).train()], make_sample(SENTENCES), flags())
     outputs = [h["tokens"].tolist() for h in reference]
     check(decode([model.train()], make_sample(SENTENCES), kind, flags(), outputs)[0], reference)
-
-
-def test_outputs_share_no_storage():
-    ours, _ = decode([toy_model()], make_sample(SENTENCES), "greedy", flags())
-    before = [h["positional_scores"].clone() for h in ours]
-    ours[0]["positional_scores"].div_(2)
-    for later, kept in zip(ours[1:], before[1:]):
-        assert torch.equal(later["positional_scores"], kept)

@@ -147,19 +147,6 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     assert untraced.stats.stopwatch.seconds["verifier"] > 0
 
 
-def test_passes_of_a_small_model_are_recorded(expected):
-    class Slow(ScriptedDrafter):
-        def open(self, source):
-            return SlowSession(self, len(source.net_input["src_tokens"]), source.max_len)
-
-    class SlowSession(ScriptedSession):
-        def propose(self, rows, budget=None):
-            return super().propose(rows, budget)._replace(passes=5)
-
-    outputs = decode(make(Slow(expected, "perfect", WORDS, 2)))
-    assert {part.steps for one in outputs for part in one["iterations"]} == {5}
-
-
 def never_right():
     """A drafter that finds the least likely words likeliest."""
     model = copy.deepcopy(toy_drafter())

@@ -22,8 +22,7 @@ from toy_translation import PAD, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.options import DecodingOptions
-from fairseq_specdec.decoding.policy import LengthLimits
+from fairseq_specdec.decoding.policy import DecodingConstraints, LengthLimits
 from fairseq_specdec.engine.native.library import load
 
 SENTENCES = sentences(14, seed=21, longest=16)
@@ -140,12 +139,12 @@ def test_by_default_the_longest_source_gives_the_limit():
 
 
 def limits_of(lengths, **changes):
-    options = DecodingOptions("greedy", own_limits=True, **changes)
+    policy = DecodingConstraints(PAD, 3, 2, own_limits=True, **changes)
     net_input = {
         "src_tokens": torch.zeros(len(lengths), max(lengths)),
         "src_lengths": torch.tensor(lengths),
     }
-    return options.length_limits(net_input, 1)
+    return policy.length_limits(net_input)
 
 
 def test_limits_are_of_the_lengths_and_within_the_positions():

@@ -17,7 +17,7 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.native_chains import NativeChains
 from fairseq_specdec.decoding.pace import FewRejections, Planner
 from fairseq_specdec.decoding.stats import DecodingStats
-from fairseq_specdec.drafting.input_copy import InputCopyDrafter, InputCopySession
+from fairseq_specdec.drafting.copying import InputCopyDrafter, InputCopySession
 from fairseq_specdec.drafting.native_block import NativeBlockSession
 from fairseq_specdec.engine.native import library
 
@@ -283,7 +283,8 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(kind, column, limit, monkeyp
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"realign": True}, {"max_suffix": None, "realign": True}, {"longest": 3, "max_suffix": 1},
+    {}, {"realign": True}, {"max_suffix": None, "realign": True},
+    {"block_size": 3, "max_suffix": 1},
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("column, limit", [(0.01, 200), (0.25, 200), (0.01, 4)])
 def test_copies_in_a_loop_are_those_made_one_by_one(options, column, limit, monkeypatch):
@@ -358,9 +359,6 @@ def test_a_tie_is_left_to_the_general_code(monkeypatch):
     with torch.no_grad():
         weight = projection.weight
         weight[4 : 4 + half] = weight[4 + half : 4 + 2 * half]
-        logits = torch.nn.functional.linear(torch.randn(8, weight.size(1)), weight)
-    if not torch.equal(logits[:, 4 : 4 + half], logits[:, 4 + half : 4 + 2 * half]):
-        pytest.skip("torch 1.13 may round the product with equal rows differently: no ties here")
     wanted = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), flags())]
     given_up, speculate = [], NativeChains._speculate
 

@@ -151,17 +151,20 @@ def share_of_best(seconds, draft, size, chance=0.8):
     return rates[size] / max(rates)
 
 
-def test_measured_times_decide():
-    assert share_of_best(seconds_of, 1e-5, planned_by(seconds_of, 1e-5)) > 0.9
-    assert planned_by(seconds_of, 1e-2) == 0
-    assert planned_by(lambda tokens: 1e-3 * tokens, 1e-5) == 0
-    assert share_of_best(lambda tokens: 1e-3, 0.0, planned_by(lambda tokens: 1e-3, 0.0)) > 0.9
-
-
-def test_a_neighbours_load_changes_no_decision():
-    noise = lambda i: 1.0 + 0.9 * ((i * 7919) % 10 < 6)  # noqa: E731
-    for seconds in (seconds_of, lambda tokens: 1e-3 * tokens):
-        assert share_of_best(seconds, 1e-5, planned_by(seconds, 1e-5, disturbed=noise)) > 0.9
+@pytest.mark.parametrize("noise", [0.0, 0.9], ids=["alone", "beside a load"])
+@pytest.mark.parametrize(
+    "seconds, draft, drafts",
+    [
+        (seconds_of, 1e-5, True),
+        (seconds_of, 1e-2, False),
+        (lambda tokens: 1e-3 * tokens, 1e-5, False),
+        (lambda tokens: 1e-3, 0.0, True),
+    ],
+    ids=["slope", "slow drafts", "slow passes", "flat"],
+)
+def test_measured_times_decide(seconds, draft, drafts, noise):
+    size = planned_by(seconds, draft, disturbed=lambda i: 1 + noise * ((i * 7919) % 10 < 6))
+    assert (size > 0) == drafts and share_of_best(seconds, draft, size) > 0.9
 
 
 def test_passes_without_drafts_are_timed_now_and_then():

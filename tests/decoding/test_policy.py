@@ -5,7 +5,7 @@ from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.state import Rows
 
 PAD, EOS, UNK = 1, 2, 3
-NINE = LengthLimits.same(9)
+NINE = LengthLimits(9, 9)
 
 
 def policy(**changes):
@@ -65,7 +65,7 @@ def test_edits_are_made_on_the_device_of_the_rows():
     """ "meta" has shapes and no numbers, and mixes with no other device."""
     rows = Rows(2, 30, 0, PAD, torch.zeros(0, device="meta"))
     prefix = torch.zeros(2, 2, dtype=torch.long, device="meta")
-    edits = policy(no_repeat_ngram_size=3).edits(rows, 3, LengthLimits.same(2), prefix)
+    edits = policy(no_repeat_ngram_size=3).edits(rows, 3, LengthLimits(2, 2), prefix)
     tensors = (edits.banned, edits.listed, edits.forced)
     assert [tensor.device.type for tensor in tensors] == ["meta"] * 3
 
@@ -99,18 +99,18 @@ def test_what_cannot_matter_is_left_out():
 def test_prefixes_are_the_first_draft():
     """Up to what stands after padding, and to the length limit."""
     prefix = torch.tensor([[5, 6, 7, PAD], [PAD, 8, 9, 9], [4, PAD, 6, PAD], [4, EOS, PAD, PAD]])
-    draft = policy().forced_draft(prefix, LengthLimits.same(9))
+    draft = policy().forced_draft(prefix, LengthLimits(9, 9))
     assert draft.forced and draft.sizes.tolist() == [3, 0, 1, 2]
     assert draft.tokens.tolist() == prefix[:, :3].tolist()
-    short = policy().forced_draft(prefix, LengthLimits.same(2))
+    short = policy().forced_draft(prefix, LengthLimits(2, 2))
     assert short.sizes.tolist() == [2, 0, 1, 2] and short.width == 2
     for nothing in (prefix[1:2], torch.full((2, 3), PAD), prefix[:, :0]):
-        assert policy().forced_draft(nothing, LengthLimits.same(9)).width == 0
-    assert policy().forced_draft(prefix, LengthLimits.same(0)).width == 0
+        assert policy().forced_draft(nothing, LengthLimits(9, 9)).width == 0
+    assert policy().forced_draft(prefix, LengthLimits(0, 0)).width == 0
 
 
 def test_a_prefix_as_long_as_the_limit_still_ends_there():
     prefix = torch.tensor([[0, 6, 7, 8]])
-    edits = policy(min_len=6).edits(rows_of([0]), 5, LengthLimits.same(2), prefix)
+    edits = policy(min_len=6).edits(rows_of([0]), 5, LengthLimits(2, 2), prefix)
     assert edits.forced.tolist() == [[0, 6, EOS, EOS, EOS]]
     assert edits.banned.tolist() == [[False, False, True, True, True]]

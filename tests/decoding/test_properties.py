@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from properties_tally import TALLY
 from scripted_drafter import KINDS, ScriptedDrafter
 from toy_random import BLOCK, EOS, FIRST, PAD, sentences, toy_pair
+from toy_strategies import look_ahead
 from toy_translation import make_sample
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.beam import search as search_module
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 
@@ -199,8 +199,7 @@ def ours(pair, models, sample, args, prefix, drafter, case, reference):
 def looking_ahead(reach):
     """Drafts for beams reach so far on every backend, whatever pays."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("reach_natively", "reach_with_torch"):
-            patch.setattr(search_module, name, lambda *_: Reach(*reach))
+        look_ahead(patch, Reach(*reach))
         yield
 
 

@@ -2,58 +2,32 @@
 
 import ctypes
 import weakref
-from collections.abc import Sequence
 
-from torch import Tensor
+from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts
 
-from fairseq_specdec.engine.native.decoder import EmbeddingTables
-from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
-from fairseq_specdec.engine.transformer import Ensemble
-
-from ..batch import OpenBatch
 from ..native_chains import native_session, point_to_rows
-from .lookahead import NOTHING, Lookahead, Reach
+from .lookahead import NOTHING, Reach
 from .observed import Prefix
-from .replay import BeamRules, Ended, NoTokenError
+from .replay import Ended, NoTokenError
+from .search import BeamBatch
 
 # Weights that the last-level cache holds, about.
 _CACHE = 32 << 20
 
 
-def reach_natively(session: Ensemble) -> Reach:
-    """How far to look ahead. A prefix costs what it computes, unless the weights come from memory:
-    then about twice the beam is scored in the time of one."""
-    return Reach(1, 2) if native_session(session).weights.stack.nbytes > _CACHE else NOTHING
+class NativeBeams(BeamBatch):
+    """The search by a handle (``src/beam.h`` in the engine's sources)."""
 
-
-class NativeBeams:
-    """What ``TorchBeams`` is, by a handle (``src/beam.h`` in the engine's sources). ``tables``: of
-    the decoder's embeddings."""
-
-    def __init__(
-        self,
-        tables: EmbeddingTables,
-        batch: OpenBatch,
-        rules: BeamRules,
-        start: int,
-        prefix: Tensor | None,
-        lookaheads: Sequence[Lookahead],
-    ) -> None:
-        layers, policy, limits = native_session(batch.session), batch.parts.policy, batch.limits
+    def open(self) -> None:
+        layers, form, limits = native_session(self.session), self.parts.native, self.limits
+        assert form is not None
         self._library = layers.weights.stack.library
         # The library reads these until the end.
-        self._kept = (layers.buffers, tables, layers.positions, prefix, limits)
-        setup = BeamSetup(
-            tables.of(layers.positions),
-            Rules(
-                policy.pad, policy.unk, policy.eos, policy.min_len, 0,
-                policy.unk_penalty, batch.session.temperature,
-            ),
-            rules.beam,
-            start,
-        )  # fmt: skip
-        point_to_rows(setup.rules, prefix, limits)
-        self.sentences = [BeamFacts() for _ in batch.finished]
+        self._kept = (layers.buffers, form, layers.positions, self.prefix, limits)
+        tables = form.tables.of(layers.positions)
+        setup = BeamSetup(tables, form.rules, self.rules.beam, self.start)
+        point_to_rows(setup.rules, self.prefix, limits)
+        self.sentences = [BeamFacts() for _ in self.finished]
         self._tokens = (ctypes.c_int64 * (limits.longest + 1))()  # that the library fills
         self._totals = (ctypes.c_float * (limits.longest + 2))()
         self._pointer = ctypes.c_void_p()
@@ -62,9 +36,15 @@ class NativeBeams:
             ctypes.byref(self._pointer),
         )  # fmt: skip
         weakref.finalize(self, self._library.free, "specdec_beams_free", self._pointer)
-        for row, one in enumerate(lookaheads):
+        for row, one in enumerate(self.lookaheads):
             words = (ctypes.c_int64 * len(one.source))(*one.source)
             self.ask("look_ahead", row, len(words), words, one.reach.steps, one.reach.beams)
+
+    def usual_reach(self, rows: int) -> Reach:
+        """A prefix costs what it computes, unless the weights come from memory: then about twice
+        the beam is scored in the time of one."""
+        large = native_session(self.session).weights.stack.nbytes > _CACHE
+        return Reach(1, 2) if large else NOTHING
 
     def ask(self, what: str, *arguments: object) -> None:
         """Call an entry point of the library for beams."""
@@ -85,7 +65,7 @@ class NativeBeams:
             listed.append((tokens[: facts.length], bool(facts.scored), bool(facts.kept)))
         return listed
 
-    def ended(self, row: int) -> list[Ended]:
+    def ended_of(self, row: int) -> list[Ended]:
         hypotheses, tokens, totals, length = [], self._tokens, self._totals, ctypes.c_int64()
         for number in range(self.sentences[row].ended):
             self.ask("ended", row, number, len(tokens), tokens, totals, ctypes.byref(length))

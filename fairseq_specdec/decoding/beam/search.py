@@ -1,53 +1,74 @@
 """Beam search over one batch."""
 
 import time
+from collections.abc import Sequence
 from os.path import commonprefix
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.state import to_device
 
-from ..batch import OpenBatch
-from ..failures import refuse_sentence
-from ..iteration import Iteration
-from ..native_chains import native_tables
-from ..results import SentenceTrace, hypothesis
-from .lookahead import NOTHING, Lookahead, reach_of_budget, reach_with_torch
-from .native import NativeBeams, reach_natively
-from .observed import BeamPass
+from ..batch import OpenBatch, hypothesis
+from ..iteration import Iteration, SentenceTrace
+from .lookahead import NOTHING, Lookahead, Reach, reach_of_budget
+from .observed import BeamPass, Prefix
 from .replay import BeamRules, Ended, NoTokenError
-from .torch_beams import TorchBeams
 
 
 class BeamBatch(OpenBatch):
-    """The sentences of one batch. Those that are done leave it. ``close`` ends it."""
+    """The sentences of one batch. Those that are done leave it. ``close`` ends it.
+
+    Attributes:
+        sentences: how far each row of the batch is (a ``replay.Sentence``, or what the library says
+            of it).
+        prefix: long [B, P] forced first tokens, padded on the right; or None.
+        lookaheads: of each row; none where nothing is drafted.
+    """
 
     widest = 64  # slots beside those of one hypothesis
+    sentences: Sequence[Any]
 
     def begin(self, src_tokens: Tensor, start: int, prefix: Tensor | None) -> None:
-        options, policy = self.parts.options, self.parts.policy
-        rules = BeamRules(options.beam, policy.eos, self.max_len, max(0.0, -policy.unk_penalty))
-        tables = native_tables(self.parts.verifier, policy)
-        self.beams: TorchBeams | NativeBeams
+        beam, policy = self.parts.options.beam, self.parts.policy
+        self.rules = BeamRules(beam, policy.eos, self.max_len, max(0.0, -policy.unk_penalty))
+        self.start, self.prefix = start, prefix
         with self.stats.stopwatch("drafter"):
-            looking = self._lookaheads(tables is not None, src_tokens)
-            if tables is None:
-                self.beams = TorchBeams(self, rules, start, prefix, looking)
-            else:
-                self.beams = NativeBeams(tables, self, rules, start, prefix, looking)
+            self.lookaheads = self._lookaheads(len(src_tokens))
+            self.open()
         self._agreed = [0] * len(src_tokens)  # tokens of each sentence that a trace has
 
-    def _lookaheads(self, native: bool, like: Tensor) -> list[Lookahead]:
-        options, rows = self.parts.options, len(like)
+    def open(self) -> None:
+        """Begin the search."""
+        raise NotImplementedError
+
+    def usual_reach(self, rows: int) -> Reach:
+        """How far to look ahead for so many sentences."""
+        raise NotImplementedError
+
+    def run(self, max_passes: int) -> None:
+        """Do passes of the verifier, at most so many, until every sentence is done. Raises
+        NoTokenError: a sentence cannot go on."""
+        raise NotImplementedError
+
+    def prefixes(self, row: int, drafted: bool) -> list[Prefix]:
+        """The live hypotheses of a sentence, best first; or what its last pass scored though
+        nothing waited for it, parents first."""
+        raise NotImplementedError
+
+    def ended_of(self, row: int) -> list[Ended]:
+        """The hypotheses of a sentence that have ended, in the order in which they did."""
+        raise NotImplementedError
+
+    def _lookaheads(self, rows: int) -> list[Lookahead]:
+        options = self.parts.options
         if self.drafts.never_drafts:
             return []
         if options.draft_budget is not None:
             reach = reach_of_budget(options.draft_budget, rows, options.beam)
-        elif native:
-            reach = reach_natively(self.session)
         else:
-            reach = reach_with_torch(rows, like.is_cuda)
+            reach = self.usual_reach(rows)
         likely = map(self.drafts.likely_copied, range(rows if reach != NOTHING else 0))
         return [Lookahead(source, reach) for source in likely]
 
@@ -61,13 +82,13 @@ class BeamBatch(OpenBatch):
         began = time.perf_counter()
         with self.stats.stopwatch("verifier"):
             try:
-                self.beams.run(1 if traced else max_iterations)
+                self.run(1 if traced else max_iterations)
             except NoTokenError as error:
-                refuse_sentence(self.parts.verifier.models, *error.args)
+                self.refuse(*error.args)
         seconds = time.perf_counter() - began
         stats, totals = self.stats, map(sum, zip(*map(self._counts, rows)))
         stats.iterations, stats.emitted, stats.scored, stats.drafted, stats.accepted = totals
-        ranked = {row: self._ranked(row) for row in live if self.beams.sentences[row].done}
+        ranked = {row: self._ranked(row) for row in live if self.sentences[row].done}
         if traced:
             self.iterations.append(self._iteration(before, ranked, seconds))
         for row, hypotheses in ranked.items():
@@ -75,7 +96,7 @@ class BeamBatch(OpenBatch):
 
     def _counts(self, row: int) -> list[int]:
         """What was done for a sentence so far: passes, and what ``BeamPass`` counts."""
-        one = self.beams.sentences[row]
+        one = self.sentences[row]
         return [one.passes, one.steps, one.scored, one.drafted, one.used]
 
     def _iteration(
@@ -85,10 +106,10 @@ class BeamBatch(OpenBatch):
         that it finished."""
         rows, emitted, beam = list(before), [], []
         for row, old in before.items():
-            live = [] if row in ranked else self.beams.prefixes(row, False)
-            ended = [one.tokens for one in self.beams.ended(row)]
+            live = [] if row in ranked else self.prefixes(row, False)
+            ended = [one.tokens for one in self.ended_of(row)]
             counts = [now - then for now, then in zip(self._counts(row), old)]
-            beam.append(BeamPass.of(counts[1:], live, self.beams.prefixes(row, True), ended))
+            beam.append(BeamPass.of(counts[1:], live, self.prefixes(row, True), ended))
             if row in ranked:
                 agreed = [*ranked[row][0].tokens, self.parts.policy.eos]
             else:
@@ -117,19 +138,18 @@ class BeamBatch(OpenBatch):
             length: float = len(one.totals) ** options.len_penalty
             return one.totals[-1] / length if options.normalize_scores else one.totals[-1]
 
-        return sorted(self.beams.ended(row), key=score, reverse=True)
+        return sorted(self.ended_of(row), key=score, reverse=True)
 
     def _finish(self, row: int, ranked: list[Ended]) -> None:
-        passes, trace = self.beams.sentences[row].passes, self.trace(row)
-        with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis
-            hypotheses = [
-                hypothesis(
-                    to_device([*one.tokens, self.parts.policy.eos], self.device),
-                    to_device(torch.tensor([0.0, *one.totals]).diff(), self.device),
-                    passes,
-                    self.parts.options,
-                    SentenceTrace() if number else trace,
-                )
-                for number, one in enumerate(ranked)
-            ]
+        passes, trace = self.sentences[row].passes, self.trace(row)
+        hypotheses = [
+            hypothesis(
+                to_device([*one.tokens, self.parts.policy.eos], self.device),
+                to_device(torch.tensor([0.0, *one.totals]).diff(), self.device),
+                passes,
+                self.parts.options,
+                SentenceTrace() if number else trace,
+            )
+            for number, one in enumerate(ranked)
+        ]
         self.store(row, hypotheses)

@@ -9,50 +9,32 @@ from torch import Tensor
 from fairseq_specdec.engine.scores import forbidden_by_ngrams
 from fairseq_specdec.engine.state import Layout, read_back, to_device
 
-from ..batch import OpenBatch
-from .lookahead import Lookahead
+from .lookahead import Reach, reach_with_torch
 from .observed import Prefix
-from .replay import BeamRules, Ended, Node, Sentence
+from .replay import Ended, Node, Sentence
+from .search import BeamBatch
 
 
-class TorchBeams:
-    """The searches of a batch. An ensemble and n-gram blocking are served here alone.
+class TorchBeams(BeamBatch):
+    """Serves ensembles and n-gram blocking, too."""
 
-    Attributes:
-        sentences: how far each row of the batch is.
+    sentences: list[Sentence]
 
-    Args:
-        prefix: long [B, P] forced first tokens, padded on the right; or None.
-        lookaheads: of each row; none where nothing is drafted.
-    """
-
-    def __init__(
-        self,
-        batch: OpenBatch,
-        rules: BeamRules,
-        start: int,
-        prefix: Tensor | None,
-        lookaheads: Sequence[Lookahead],
-    ) -> None:
-        self.session, self.policy = batch.session, batch.parts.policy
-        self.limits, self.device = batch.limits, batch.device
-        self.rules = rules
-        self.start = start
-        self.prefix = prefix
-        self.lookaheads = lookaheads
-        rows = len(batch.finished)
+    def open(self) -> None:
+        rows, pad = len(self.finished), self.parts.policy.pad
         forced = [()] * rows
-        if prefix is not None:
-            forced = prefix.masked_fill(prefix == self.policy.pad, -1).tolist()
+        if self.prefix is not None:
+            forced = self.prefix.masked_fill(self.prefix == pad, -1).tolist()
         self.sentences = [
-            Sentence(rules._replace(max_len=limit), start, row, forced[row])
+            Sentence(self.rules._replace(max_len=limit), self.start, row, forced[row])
             for row, limit in enumerate(self.limits.listed(rows))
         ]
         self._open = self.sentences  # that the session has
 
+    def usual_reach(self, rows: int) -> Reach:
+        return reach_with_torch(rows, self.device.type == "cuda")
+
     def run(self, max_passes: int) -> None:
-        """Do passes of the verifier, at most so many, until every sentence is done. Raises
-        NoTokenError: a sentence cannot go on."""
         for _ in range(max_passes):
             live = [sentence for sentence in self._open if not sentence.done]
             if not live:
@@ -74,13 +56,10 @@ class TorchBeams:
                 sentence.advance()
 
     def prefixes(self, row: int, drafted: bool) -> list[Prefix]:
-        """The live hypotheses of a sentence, best first; or what its last pass scored though
-        nothing waited for it, parents first."""
         nodes = self.sentences[row].draft if drafted else self.sentences[row].live
         return [(node.tokens, node.best is not None, node.slot >= 0) for node in nodes]
 
-    def ended(self, row: int) -> list[Ended]:
-        """The hypotheses of a sentence that have ended, in the order in which they did."""
+    def ended_of(self, row: int) -> list[Ended]:
         return self.sentences[row].ended
 
     def _keep(self, live: list[Sentence]) -> None:
@@ -115,9 +94,11 @@ class TorchBeams:
         seen = to_device(torch.from_numpy(mask), self.device)
         scores = self.session.score(tokens, Layout(positions, slots, upto, seen=seen))
         depths = [node.depth for nodes in block for node in nodes]
-        listed = self._repeated(block, width) if self.policy.reads_hypotheses else None
+        policy = self.parts.policy
+        listed = self._repeated(block, width) if policy.reads_hypotheses else None
         reach = (min(depths), max(depths))
-        scores.edit(self.policy.edits_at(positions, reach, self.limits, self.prefix, listed))
+        edits = policy.edits_at(lambda: positions, reach, self.limits, self.prefix, listed)
+        scores.edit(edits)
         log_probs, best = read_back(*scores.topk(2 * self.rules.beam))
         for row, nodes in enumerate(block):
             for entry, node in enumerate(nodes):
@@ -132,5 +113,5 @@ class TorchBeams:
         longest = max(map(len, paths))
         table = torch.from_numpy(np.array([path + [0] * (longest - len(path)) for path in paths]))
         ends = torch.tensor([[len(path) - 1] for path in paths])
-        listed = forbidden_by_ngrams(table, ends, self.policy.no_repeat_ngram_size)
+        listed = forbidden_by_ngrams(table, ends, self.parts.policy.no_repeat_ngram_size)
         return to_device(listed.view(len(block), width, longest), self.device)

@@ -1,8 +1,9 @@
 """One entry for each system of the papers: its drafter, its rule and its flags."""
 
 import dataclasses
+from typing import Any
 
-from .base import Setup, Strategy
+from .base import CommonFlags, Setup, Strategy
 from .blockwise import BLOCKWISE, BLOCKWISE_RELAXED
 from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
@@ -32,8 +33,11 @@ STRATEGIES: dict[str, Strategy] = {
 # at their default. --block-size is missing: models that are trained under this task have a flag of
 # that name too.
 OWN_FLAGS: dict[str, tuple[str, ...]] = {}
+FIELDS: dict[str, dataclasses.Field[Any]] = {}  # of the same flags
 for _name, _strategy in STRATEGIES.items():
-    for _field in dataclasses.fields(_strategy.flags):
-        OWN_FLAGS[_field.name] = (*OWN_FLAGS.get(_field.name, ()), _name)
+    for _flags in _strategy.flags:
+        for _field in dataclasses.fields(_flags):
+            OWN_FLAGS[_field.name] = (*OWN_FLAGS.get(_field.name, ()), _name)
+            FIELDS[_field.name] = _field
 
-__all__ = ["OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]
+__all__ = ["FIELDS", "OWN_FLAGS", "STRATEGIES", "CommonFlags", "Setup", "Strategy"]

@@ -14,9 +14,9 @@ from fairseq_specdec.acceptance import (
     SamplingRule,
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
-from fairseq_specdec.engine.backend import anew
-from fairseq_specdec.engine.devices import NUMBER_FORMATS, OF_DRAFTERS
-from fairseq_specdec.io.flag_values import AT_LEAST_0, flag
+from fairseq_specdec.engine.backend import BACKENDS, THREADS, anew
+from fairseq_specdec.engine.devices import NUMBER_FORMATS, OF_DRAFTERS, PACKED
+from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, flag
 
 # By ``--sampling-verification``.
 SAMPLING_RULES: dict[str, Callable[[Sampler], AcceptanceRule]] = {
@@ -24,16 +24,63 @@ SAMPLING_RULES: dict[str, Callable[[Sampler], AcceptanceRule]] = {
     "token": SamplingRule,
 }
 
-# The generation flags that a strategy with a rule for sampling honours.
-SAMPLING_FLAGS = frozenset({"sampling", "sampling_topk", "sampling_topp"})
 
-
-# ---- flags that several strategies share ---------------------------------------------------------
+# ---- flags of all or several strategies ----------------------------------------------------------
 
 
 @dataclass
-class NoFlags:
-    """A strategy without flags of its own."""
+class CommonFlags:
+    """Flags of all strategies; those of one are in its file."""
+
+    drafter_path: Optional[str] = flag(
+        None,
+        "checkpoint of the drafter (gad, gad++, specdec, nar) or of the small model (sps, bild); "
+        "required by these",
+    )
+    block_size: Optional[int] = flag(
+        None,
+        "k, tokens drafted per iteration, at most what the drafter was trained for",
+        AT_LEAST_1,
+        otherwise="what the drafter was trained for; for iad the whole rest of the source; for "
+        "lookup 32; for sps, where it is gamma, 4; for bild 10",
+    )
+    backend: str = flag(
+        "auto",
+        "what runs the models: torch (any device), native (C++, on a CPU, where fairseq_specdec "
+        "was built with a compiler) or auto (native where it can)",
+        BACKENDS,
+    )
+    verifier_dtype: str = flag(
+        "fp32",
+        "number format of the verifier's weights on the native backend: fp32, or bf16, int8 or "
+        "int7 (in batches faster than int8 with AVX2), with which the output may differ from "
+        "fairseq's; strategies that are exact equal --strategy greedy in the same format",
+        PACKED,
+    )
+    cuda_graphs: str = flag(
+        "auto",
+        "replay passes as CUDA graphs: on (on a GPU; fewer kernel launches, more memory), off, or "
+        "auto (up to 32 rows)",
+        ("auto", "on", "off"),
+    )
+    threads: Optional[int] = flag(
+        None,
+        "CPU threads that share a large product, of this whole process; the output does not depend "
+        "on it on the native backend",
+        THREADS,
+        otherwise="OMP_NUM_THREADS; without it 1 on the native backend, all cores in torch",
+    )
+    keep_weights: bool = flag(
+        False,
+        "keep the models' own weights beside those that are packed for decoding, which takes more "
+        "memory, so that the models can be saved, copied or moved after it",
+    )
+    trace_path: Optional[str] = flag(
+        None,
+        "write what every iteration drafted, what became of each draft token and how long it took "
+        "to this file, JSON lines, one sentence each, once all of them are decoded; read it with "
+        "specdec-trace",
+    )
 
 
 @dataclass
@@ -139,11 +186,10 @@ class Strategy(NamedTuple):
         drafter: makes the drafter.
         rule: makes the acceptance rule from the flags; raises ValueError, naming the flags, where
             they contradict one another.
-        flags: dataclass of the flags that it reads, made by ``flag``. Strategies without them
+        flags: dataclasses of the flags that it reads, made by ``flag``. Strategies without them
             refuse them.
         needs_drafter: ``--drafter-path`` must be given (else it must not be).
-        honours: generation flags that this strategy can honour though others refuse them.
-        sampled_rule: makes the rule under ``--sampling``, which must then be honoured.
+        sampled_rule: makes the rule under ``--sampling``; None where that flag is refused.
         joined_dictionary: source and target must have one dictionary.
         stated: those of ``flags`` that a trace names at any value, as they decide what the rule
             accepts or when drafting stops; others are named where they differ from their default.
@@ -158,9 +204,8 @@ class Strategy(NamedTuple):
     help: str
     drafter: Callable[[Setup], Drafter]
     rule: Callable[[Any], AcceptanceRule]
-    flags: type[Any] = NoFlags
+    flags: tuple[type[Any], ...] = ()
     needs_drafter: bool = False
-    honours: frozenset[str] = frozenset()
     sampled_rule: Callable[[Any, Sampler], AcceptanceRule] | None = None
     joined_dictionary: bool = False
     stated: frozenset[str] = frozenset()

@@ -20,7 +20,7 @@ from .gad import GAD_RELAXED, ToleranceFlags
 
 
 @dataclass
-class BlockwiseFlags(BudgetFlags):
+class BlockwiseFlags:
     """Flags of ``blockwise``."""
 
     accept_top_k: Optional[int] = flag(
@@ -43,11 +43,6 @@ class BlockwiseFlags(BudgetFlags):
         "most k, and 1 changes nothing",
         AT_LEAST_1,
     )
-
-
-@dataclass
-class RelaxedHeadsFlags(BudgetFlags, ToleranceFlags):
-    """Flags of ``specdec-heads``."""
 
 
 def _rule(settings: Any) -> AcceptanceRule:
@@ -95,9 +90,11 @@ def _drafter(setup: Setup) -> Drafter:
     return BlockwiseHeadsDrafter(model, size, setup.tgt_dict.pad())
 
 
-BLOCKWISE = Strategy("heads of a blockwise_transformer", _drafter, _rule, BlockwiseFlags)
+BLOCKWISE = Strategy(
+    "heads of a blockwise_transformer", _drafter, _rule, (BudgetFlags, BlockwiseFlags)
+)
 # The head-based drafter of Xia et al. 2023, Table 2.
 BLOCKWISE_RELAXED = GAD_RELAXED._replace(
-    help="the same heads, top-beta and tau", drafter=_drafter, flags=RelaxedHeadsFlags,
+    help="the same heads, top-beta and tau", drafter=_drafter, flags=(ToleranceFlags, BudgetFlags),
     needs_drafter=False,
 )  # fmt: skip

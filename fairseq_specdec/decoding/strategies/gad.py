@@ -12,7 +12,6 @@ from fairseq_specdec.models.verifier_tables import reads_tables
 
 from ..drafter_file import check_reading, load_drafter
 from .base import (
-    SAMPLING_FLAGS,
     BudgetFlags,
     DrafterFlags,
     SamplingFlags,
@@ -24,7 +23,7 @@ from .base import (
 
 
 @dataclass
-class BlockFlags(DrafterFlags):
+class BlockFlags:
     """Flags of strategies with a block drafter."""
 
     collapse_repeats: bool = flag(
@@ -35,7 +34,7 @@ class BlockFlags(DrafterFlags):
 
 
 @dataclass
-class VerifiedFlags(BlockFlags, BudgetFlags):
+class ConfidenceFlags:
     """Flags of strategies that verify a block drafter's tokens."""
 
     draft_confidence: Optional[float] = flag(
@@ -46,11 +45,6 @@ class VerifiedFlags(BlockFlags, BudgetFlags):
         otherwise="where verifying more tokens would cost more time than it saves; 0 always drafts "
         "as many as --draft-budget allows",
     )
-
-
-@dataclass
-class GadFlags(VerifiedFlags, SamplingFlags):
-    """Flags of ``gad``."""
 
 
 @dataclass
@@ -73,11 +67,6 @@ class ToleranceFlags:
         NOT_NEGATIVE,
         otherwise="no limit",
     )
-
-
-@dataclass
-class RelaxedFlags(VerifiedFlags, ToleranceFlags):
-    """Flags of ``gad++``."""
 
 
 def _relaxed_rule(settings: Any) -> AcceptanceRule:
@@ -120,8 +109,8 @@ def check_rounding(setup: Setup, model: Any) -> None:
 
 def block_size_of(setup: Setup, model: Any) -> int:
     """``--block-size``, or what the drafter was trained for, which is the most."""
-    trained = int(model.decoder.block_size)
-    size = int(setup.settings.block_size or trained)
+    trained: int = model.decoder.block_size
+    size: int = setup.settings.block_size or trained
     if size > trained:
         raise UsageError(
             f"--block-size {size}",
@@ -149,11 +138,13 @@ def _drafter(setup: Setup) -> Drafter:
     return NarBlockDrafter(model, options)
 
 
+_FLAGS = (BudgetFlags, DrafterFlags, BlockFlags, ConfidenceFlags)
 GAD = Strategy(
-    "drafter, exact verification", _drafter, exact_rule, GadFlags, needs_drafter=True,
-    honours=SAMPLING_FLAGS, sampled_rule=sampling_rule,
+    "drafter, exact verification", _drafter, exact_rule, (SamplingFlags, *_FLAGS),
+    needs_drafter=True, sampled_rule=sampling_rule,
 )  # fmt: skip
 GAD_RELAXED = Strategy(
-    "drafter, top-beta and tau", _drafter, _relaxed_rule, RelaxedFlags, needs_drafter=True,
+    "drafter, top-beta and tau", _drafter, _relaxed_rule, (ToleranceFlags, *_FLAGS),
+    needs_drafter=True,
     stated=frozenset({"top_beta", "tau", "regret_budget"}), plans_once=True,
 )  # fmt: skip

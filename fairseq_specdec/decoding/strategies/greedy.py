@@ -2,13 +2,11 @@
 
 from fairseq_specdec.drafting import Drafter, NoDrafter
 
-from .base import SAMPLING_FLAGS, Setup, Strategy, exact_rule, sampling_rule
+from .base import Setup, Strategy, exact_rule, sampling_rule
 
 
 def _drafter(setup: Setup) -> Drafter:
     return NoDrafter()
 
 
-GREEDY = Strategy(
-    "nothing drafted", _drafter, exact_rule, honours=SAMPLING_FLAGS, sampled_rule=sampling_rule
-)
+GREEDY = Strategy("nothing drafted", _drafter, exact_rule, sampled_rule=sampling_rule)

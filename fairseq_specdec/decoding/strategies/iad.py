@@ -11,7 +11,7 @@ from .base import BudgetFlags, Setup, Strategy, exact_rule
 
 
 @dataclass
-class SuffixFlags(BudgetFlags):
+class SuffixFlags:
     """Flags of strategies that search for the end of the output, to find where it goes on."""
 
     max_suffix: int = flag(
@@ -23,7 +23,7 @@ class SuffixFlags(BudgetFlags):
 
 
 @dataclass
-class IadFlags(SuffixFlags):
+class IadFlags:
     """Flags of ``iad``."""
 
     realign: bool = flag(
@@ -50,4 +50,7 @@ def _drafter(setup: Setup) -> Drafter:
     return InputCopyDrafter(pad, setup.eos, settings.block_size, settings.realign, limit, edits)
 
 
-IAD = Strategy("the source is the draft", _drafter, exact_rule, IadFlags, joined_dictionary=True)
+IAD = Strategy(
+    "the source is the draft", _drafter, exact_rule, (BudgetFlags, SuffixFlags, IadFlags),
+    joined_dictionary=True,
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from fairseq_specdec.drafting import Drafter, LookupDrafter
 
-from .base import Setup, Strategy, exact_rule
+from .base import BudgetFlags, Setup, Strategy, exact_rule
 from .iad import SuffixFlags
 
 # Draft tokens of an iteration unless --block-size is given.
@@ -21,5 +21,6 @@ def _drafter(setup: Setup) -> Drafter:
 
 
 LOOKUP = Strategy(
-    "what followed the last tokens where they occurred before", _drafter, exact_rule, SuffixFlags
-)
+    "what followed the last tokens where they occurred before", _drafter, exact_rule,
+    (BudgetFlags, SuffixFlags),
+)  # fmt: skip

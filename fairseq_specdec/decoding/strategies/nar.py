@@ -8,7 +8,7 @@ from fairseq_specdec.drafting import Drafter, NarBlockDrafter
 from fairseq_specdec.errors import UsageError
 
 from ..drafter_file import load_drafter
-from .base import Setup, Strategy
+from .base import DrafterFlags, Setup, Strategy
 from .gad import BlockFlags, block_size_of
 
 
@@ -45,7 +45,7 @@ NAR = Strategy(
     "the drafter alone, not lossless",
     _drafter,
     _rule,
-    BlockFlags,
+    (DrafterFlags, BlockFlags),
     needs_drafter=True,
     verifies=False,
 )

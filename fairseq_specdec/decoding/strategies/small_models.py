@@ -14,7 +14,6 @@ from fairseq_specdec.io.flag_values import NOT_NEGATIVE, SHARE, flag
 
 from ..drafter_file import load_small_model
 from .base import (
-    SAMPLING_FLAGS,
     BudgetFlags,
     DrafterFlags,
     SamplingFlags,
@@ -37,13 +36,8 @@ _THRESHOLDS = frozenset({"alpha_fb", "alpha_rb"})
 
 
 @dataclass
-class SpsFlags(DrafterFlags, BudgetFlags, SamplingFlags):
-    """Flags of ``sps``."""
-
-
-@dataclass
 class ThresholdFlags:
-    """Flags of ``bild-early-exit``."""
+    """Flags of ``bild`` and ``bild-early-exit``."""
 
     alpha_fb: float = flag(
         0.6,
@@ -57,11 +51,6 @@ class ThresholdFlags:
         "is above this, and all after it (0: all tokens, inf: none)",
         NOT_NEGATIVE,
     )
-
-
-@dataclass
-class BildFlags(DrafterFlags, ThresholdFlags):
-    """Flags of ``bild``."""
 
 
 def _rollback(settings: Any) -> AcceptanceRule:
@@ -122,16 +111,16 @@ def _early_exit_drafter(setup: Setup) -> Drafter:
 
 SPS = Strategy(
     "speculative sampling with a small autoregressive model; exact without --sampling",
-    _sps_drafter, exact_rule, SpsFlags, needs_drafter=True, honours=SAMPLING_FLAGS,
+    _sps_drafter, exact_rule, (SamplingFlags, BudgetFlags, DrafterFlags), needs_drafter=True,
     sampled_rule=sampling_rule, falls_back=True,
 )  # fmt: skip
 BILD = Strategy(
-    "Big Little Decoder with a small model", _bild_drafter, _rollback, BildFlags,
-    needs_drafter=True, honours=SAMPLING_FLAGS, sampled_rule=_sampled_rollback,
-    stated=_THRESHOLDS, falls_back=True,
+    "Big Little Decoder with a small model", _bild_drafter, _rollback,
+    (ThresholdFlags, DrafterFlags), needs_drafter=True,
+    sampled_rule=_sampled_rollback, stated=_THRESHOLDS, falls_back=True,
 )  # fmt: skip
 BILD_EARLY_EXIT = Strategy(
     "the same, with the first layers of an early_exit_transformer as the small model",
-    _early_exit_drafter, _rollback, ThresholdFlags, honours=SAMPLING_FLAGS,
+    _early_exit_drafter, _rollback, (ThresholdFlags,),
     sampled_rule=_sampled_rollback, stated=_THRESHOLDS, falls_back=True,
 )  # fmt: skip

@@ -161,7 +161,10 @@ class NativeLinear:
         for each in () if home is None else (home, home.rounded):
             if each is None or each.library is not library or each.number_format != number_format:
                 continue
-            if (bias is None) is (each.bias is None) and (bias is None or bias.equal(each.bias)):
+            if bias is None or each.bias is None:
+                if bias is each.bias:
+                    return each
+            elif bias.equal(each.bias):
                 return each
         weight = joined([numbers(module.weight) for module in modules])
         held = modules[0]._parameters.get("weight")

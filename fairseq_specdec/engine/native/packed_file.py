@@ -70,8 +70,9 @@ def _is_matrix(each: Any) -> bool:
     """Whether it is a matrix of ``packed``, whatever its numbers."""
     if type(each) is not dict or each.get("number_format") not in PACKED:
         return False
-    number_format, exact, parts = each["number_format"], each.get("exact"), each.get("parts")
-    modules, rows, finite = (each.get(name) for name in ("modules", "rows", "finite"))
+    get: Any = each.get
+    number_format, exact, parts = get("number_format"), get("exact"), get("parts")
+    modules, rows, finite = get("modules"), get("rows"), get("finite")
     return (
         each.get("stored") in (("fp32", "halves") if number_format == "fp32" else (number_format,))
         and _is_list(modules, lambda names: _is_list(names, lambda name: type(name) is str))

@@ -1,4 +1,5 @@
-"""Re-alignment by suffix match: Ge et al. 2022, Algorithm 1."""
+"""Drafts of tokens that are there already: the source (Ge et al. 2022, Algorithm 1), or what
+followed the last tokens where they occurred before."""
 
 import pytest
 import torch
@@ -8,10 +9,9 @@ from on_gpu import on_gpu
 from toy_hypotheses import open_drafter, rows_of
 
 from fairseq_specdec.decoding.stats import Stopwatch
-from fairseq_specdec.drafting import InputCopyDrafter, Source
+from fairseq_specdec.drafting import InputCopyDrafter, LookupDrafter, Source
+from fairseq_specdec.drafting.copying import MAX_SUFFIX, realigned_place, unique_place
 from fairseq_specdec.drafting.edit_table import Edit, EditTable
-from fairseq_specdec.drafting.input_copy import realigned_place, unique_place
-from fairseq_specdec.drafting.on_host import MAX_SUFFIX
 from fairseq_specdec.engine.state import Rows
 
 PAD, EOS = 1, 2
@@ -34,12 +34,19 @@ def open_session(drafter, rows):
     return open_drafter(drafter, net_input, 50, verifier=torch.nn.Identity())
 
 
-def propose(drafter, sources, outputs, left=True):
+def padded(sources, left=True):
     width = max(map(len, sources))
-    pads = [[PAD] * (width - len(s)) for s in sources]
-    rows = [p + s if left else s + p for p, s in zip(pads, sources)]
-    draft = open_session(drafter, rows).propose(rows_of(outputs, 50))
+    pads = [[PAD] * (width - len(source)) for source in sources]
+    return [pad + row if left else row + pad for pad, row in zip(pads, sources)]
+
+
+def drafted(session, outputs, origin=None):
+    draft = session.propose(rows_of(outputs, 50, origin))
     return [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
+
+
+def propose(drafter, sources, outputs, left=True):
+    return drafted(open_session(drafter, padded(sources, left)), outputs)
 
 
 words = st.lists(st.integers(4, 9), min_size=0, max_size=12)
@@ -166,9 +173,7 @@ def test_rows_that_stay_keep_their_source_and_their_place():
         ([[4, 99], [10, 11, 99]], [[6, 7, 8, EOS], [13, EOS]]),
         ([[4, 99, 6, 98], [10, 11, 99, 97]], [[8, EOS], [EOS]]),
     ):
-        draft = session.propose(rows_of(outputs, origin=[0, 2]))
-        proposed = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
-        assert proposed == drafts
+        assert drafted(session, outputs, [0, 2]) == drafts
 
 
 def test_what_the_loop_can_use_is_cut_by_the_loop():
@@ -176,11 +181,6 @@ def test_what_the_loop_can_use_is_cut_by_the_loop():
     for budget, sizes in ((0, [0]), (1, [3]), (None, [3])):
         draft = session.propose(rows_of([[]]), budget)
         assert draft.sizes.tolist() == sizes and draft.width == sizes[0]
-
-
-def test_it_drafts_for_beams_and_runs_no_model():
-    drafter = InputCopyDrafter(PAD, EOS)
-    assert drafter.for_beams is True and drafter.runs_model is False
 
 
 def test_deleted_words_are_skipped():
@@ -213,3 +213,62 @@ def test_realigned_drafts_are_ends_of_the_source(source, output):
         assert draft == source[len(source) - len(draft) :]
     if all(paper):  # nowhere at a loss
         assert drafts == paper
+
+
+# ---- lookup --------------------------------------------------------------------------------------
+
+
+def slow_lookup(source, steps, most, limit):
+    """The drafts of an output that grows by these tokens; ``source`` with </s>, or None."""
+    head = [] if source is None else [EOS, *source]
+    expected, output, drafts = 0, [], []
+    for added in ([EOS], *steps):
+        output += added
+        expected += len(added)
+        text = head + output
+        ends = [*range(1, len(head)), *range(len(head) + 1, len(text))]
+        longest = min(len(text), len(text) if limit is None else limit)
+        for size in range(longest, 0, -1):
+            places = [at for at in ends if at >= size and text[at - size : at] == text[-size:]]
+            if places:
+                expected = min(places, key=lambda at: (abs(at - expected), at))
+                follows = text[expected : len(head)] or text[expected:] * most
+                drafts.append(follows[:most])
+                break
+        else:
+            drafts.append([])
+    return drafts
+
+
+some_words = st.lists(st.integers(4, 7), max_size=12)
+grown = st.lists(st.lists(st.integers(4, 7), min_size=1, max_size=5), max_size=6)
+
+
+@given(
+    st.lists(st.tuples(some_words, grown), min_size=1, max_size=3),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1, 2, 3, 5, None]),
+    st.sampled_from([1, 2, 5, 32]),
+)
+def test_lookup_equals_a_slow_search(rows, left, reads_source, limit, most):
+    sources = [[*source, EOS] for source, _ in rows]
+    drafter = LookupDrafter(PAD, EOS, most, reads_source, limit)
+    session = open_session(drafter, padded(sources, left))
+    turns = min(len(steps) for _, steps in rows)
+    outputs = [[sum(steps[:turn], []) for _, steps in rows] for turn in range(turns + 1)]
+    proposed = [drafted(session, output) for output in outputs]
+    wanted = [
+        slow_lookup(source if reads_source else None, steps[:turns], most, limit)
+        for source, (_, steps) in zip(sources, rows)
+    ]
+    assert [list(row) for row in zip(*proposed)] == wanted
+
+
+def test_rows_that_stay_keep_their_text():
+    sources = [[4, 5, 6, EOS], [9, EOS], [10, 11, 4, 11, 13, EOS]]
+    session = open_session(LookupDrafter(PAD, EOS, 32), padded(sources))
+    drafted(session, [[], [], []])
+    assert [session.likely_copied(row) for row in (0, 1)] == [[4, 5, 6], [9]]
+    assert drafted(session, [[5], [10, 11]], [0, 2]) == [[6, EOS], [4, 11, 13, EOS]]
+    assert drafted(session, [[5, 6], [10, 11, 4, 11]], [0, 2]) == [[EOS], [13, EOS]]
