@@ -41,32 +41,8 @@ def listed(texts: str | Iterable[str]) -> list[str]:
     return strings
 
 
-def read(
-    codec: TextCodec, texts: list[str], limit: int, too_long: str, split: Split, on_error: str
-) -> list[Parts]:
-    """The sentences of each text, of at most ``limit`` tokens, </s> included. ``too_long``:
-    ``refuse`` or ``truncate`` longer ones. ``split``, ``on_error``: as of ``translate``."""
-    found = []
-    for i, text in enumerate(texts):
-        parts = _parts(codec, text, limit, split)
-        if too_long == "truncate":
-            parts.rows[:] = [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in parts.rows]
-        longest = max(map(len, parts.rows), default=0)
-        if longest > limit:
-            where = " without a space" if split else ""
-            error = (
-                f"text {i} has {longest} tokens{where}, and the verifier reads {limit}; split it, "
-                'pass on_error="skip", or too_long="truncate" to from_pretrained'
-            )
-            if on_error == "raise":
-                raise UsageError("", error)
-            parts = Parts([""], [], [], error)
-        found.append(parts)
-    return found
-
-
-def _parts(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
-    """The sentences of a text, however long they are."""
+def parts_of(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
+    """The sentences of a text, of up to ``limit`` tokens where it can be divided."""
     rows: dict[str, list[int]] = {}
     match = _CODE.match(text) if split else None
     code = match.group() if match else ""
@@ -89,7 +65,8 @@ def forced(codec: TextCodec, prefix: Prefix, texts: int) -> list[list[int]]:
     if len(given) != texts:
         problem = f"{len(given)} for {texts} texts"
         raise UsageError("prefix", problem, "give a list with one for each, or None")
-    words, rows = codec.tgt_dict, []
+    words = codec.tgt_dict
+    rows: list[list[int]] = []
     no_words = {words.unk(), words.pad(), words.eos()}
     for text in given:
         rows.append(codec.encode_target(text) if text else [])

@@ -60,10 +60,10 @@ def add_model_flags(parser: argparse.ArgumentParser, names: Iterable[str] = FIEL
     decoding.add_argument("--strategy", help="(default: what specdec-accelerate found the fastest "
         "in the folder; else gad where there is a drafter, or greedy)")  # fmt: skip
     for name in names:
-        _add_field(decoding, FIELDS[name])
+        add_field(decoding, FIELDS[name])
 
 
-def _add_field(group: Any, field: Any) -> None:
+def add_field(group: Any, field: Any) -> None:
     """A flag of a configuration, without a default: what is not given is not passed on."""
     words, values, (kind, _) = field.metadata["help"], field.metadata.get("values"), kind_of(field)
     default = 1 if field.name == "beam" else field.default  # as from Python

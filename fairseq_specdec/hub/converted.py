@@ -15,7 +15,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import check_content
 from fairseq_specdec.io.flag_values import flag_of
 
-from .text import TextCodec, built, is_visible
+from .text import TextCodec, built, visible
 
 DESCRIPTION = "converted.json"
 VERIFIER = "verifier.pt"
@@ -85,7 +85,16 @@ def describe(
     folder = os.path.dirname(os.path.abspath(verifiers[0]))
     if len(verifiers) != 1 or not is_converted(folder):
         return None
-    description = _read(os.path.join(folder, DESCRIPTION))
+    path = os.path.join(folder, DESCRIPTION)
+    try:
+        with open(path, encoding="utf-8") as stream:
+            description = json.load(stream)
+        sound = description["format"] == FORMAT
+    except (ValueError, RecursionError, TypeError, KeyError):
+        sound = False
+    if not sound:
+        remedy = "convert the model again with this version"
+        raise UsageError(path, f"is no description in format {FORMAT}", remedy)
     known, usual = description["languages"], description["pair"]
     asked = {"--source-lang": source_lang, "--target-lang": target_lang}
     codes = []
@@ -103,18 +112,6 @@ def describe(
         other = f"left out, it is {codes[0]}, as the other language"
         raise UsageError(left_out[0], other, "name it")
     return Described(folder, description, (codes[0], codes[1]))
-
-
-def _read(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            description = json.load(stream)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(path, "is no JSON file", "convert the model again") from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        remedy = "convert the model again with this version"
-        raise UsageError(path, f"is of another format than {FORMAT}", remedy)
-    return description
 
 
 # ---- text ----------------------------------------------------------------------------------------
@@ -147,17 +144,15 @@ class ConvertedCodec(TextCodec):
         )
 
     def encode(self, text: str) -> list[int]:
-        if not is_visible(text):
-            return []
-        text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
+        text = visible(text)
         ids: list[int] = []
-        for word in self._around:
+        for word in self._around if text else ():
             ids += self._read(text) if word == "{text}" else [self.src_dict.index(word)]
         return ids
 
     def encode_target(self, text: str) -> list[int]:
-        ids = self._read_target()(text.encode("utf-8", "replace").decode("utf-8"))
-        return ids if is_visible(text) else []
+        text = visible(text)
+        return self._read_target()(text) if text else []
 
     def prepared(self, text: str) -> str:
         """As fairseq's commands take it, without </s> and language, which the task adds."""
@@ -243,10 +238,12 @@ def _bytes(described: Described, dictionaries: Dictionaries, side: int) -> tuple
 def _fast(described: Described, dictionaries: Dictionaries, side: int) -> tuple[Read, Text]:
     """tokenizer.json, by the ``tokenizers`` package; the model's ids are fairseq's."""
     path = os.path.join(described.folder, "tokenizer.json")
-    tokenizers = needed("tokenizers", path)
     check_content(path, "a tokenizer")
     try:
-        model = tokenizers.Tokenizer.from_file(path)
+        model = importlib.import_module("tokenizers").Tokenizer.from_file(path)
+    except ImportError as error:
+        remedy = "pip install 'fairseq-specdec[hf]'"
+        raise UsageError(path, "reading it needs tokenizers", remedy) from error
     except Exception as error:  # tokenizers raises bare ones
         problem = f"is no tokenizer ({str(error)[:100]})"
         raise UsageError(path, problem, "convert it again") from error
@@ -257,23 +254,10 @@ def _fast(described: Described, dictionaries: Dictionaries, side: int) -> tuple[
     )
 
 
-def needed(module: str, path: str) -> Any:
-    """A module of the extra ``hf``, which reads a file."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        remedy = "pip install 'fairseq-specdec[hf]'"
-        raise UsageError(path, f"reading it needs {module}", remedy) from error
-
-
 def open_sentencepiece(path: str) -> Any:
     """A model of SentencePiece."""
-    sentencepiece = needed("sentencepiece", path)
-    check_content(path, "a sentencepiece model")
-    try:
-        return sentencepiece.SentencePieceProcessor(model_file=path)
-    except (RuntimeError, OSError, TypeError) as error:
-        raise UsageError(path, "is no sentencepiece model", "copy it again") from error
+    bpe: Any = built("bpe", {"bpe": "sentencepiece", "sentencepiece_model": path})
+    return bpe.sp
 
 
 def choose(described: Described, bpe: object, dictionaries: Dictionaries) -> ConvertedCodec:

@@ -30,7 +30,7 @@ from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 from .flags import Flags, in_python, split_flags
 from .loading import Loaded
 from .results import Alternative, Translation
-from .text import GrowingText, TextCodec
+from .text import TextCodec
 
 # Weights are packed by these, once.
 SETTLED = frozenset({
@@ -101,14 +101,19 @@ class Decoding(NamedTuple):
         """Decode one sentence, and yield each iteration with the text that it makes certain; at the
         end None with the rest."""
         tokens: list[int] = []
-        growing = GrowingText(self.codec)
+        given = ""
         with self.batch([row], [prefix]) as batch:
             while batch.live:
                 batch.iterate()
                 iteration = batch.trace(0)[-1]
                 tokens += iteration.emitted
-                yield iteration, growing.next(self.codec.words(tokens), last=False)
-        yield None, growing.next(self.codec.words(tokens), last=True)
+                text = self.codec.certain(self.codec.words(tokens))
+                new = text[len(given) :] if text.startswith(given) else ""
+                given += new
+                yield iteration, new
+        text = self.codec.join(self.codec.words(tokens))
+        assert text.startswith(given), f"{text!r} does not begin with {given!r}"
+        yield None, text[len(given) :]
 
     def result(
         self, i: int, source: str, row: list[int], ranked: list[dict[str, Any]], traced: bool

@@ -34,13 +34,14 @@ ELSEWHERE = {
     "min_decoding_length": "min_len", "length_penalty": "lenpen", "target_prefix": "prefix",
     "sampling_temperature": "temperature", "max_batch_size": "batch_size",
 }  # fmt: skip
-# What fairseq's command line and this call name differently.
-RENAMED = {"path": "verifier", "drafter_path": "drafter"}
-# Arguments of ``from_pretrained`` that are no decoding flags.
-ARGUMENTS = (
-    "data", "source_lang", "target_lang", "tokenizer", "bpe", "bpe_codes", "device", "dtype",
-    "strategy", "batch_size", "max_tokens",
-)  # fmt: skip
+# Arguments of ``from_pretrained`` by the names of fairseq's flags.
+ARGUMENTS = {
+    "path": "verifier", "drafter_path": "drafter",
+    **{name: name for name in (
+        *FIELDS, "data", "source_lang", "target_lang", "tokenizer", "bpe", "bpe_codes", "device",
+        "dtype", "strategy", "batch_size", "max_tokens",
+    )},
+}  # fmt: skip
 
 
 def split_flags(
@@ -82,9 +83,4 @@ def in_python() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise error.original.reworded(_argument) from error
-
-
-def _argument(flag: str) -> str | None:
-    """A flag as an argument of ``from_pretrained``; None for what is none."""
-    return RENAMED.get(flag, flag if flag in (*FIELDS, *ARGUMENTS) else None)
+        raise error.original.reworded(ARGUMENTS.get) from error

@@ -40,6 +40,12 @@ def is_visible(text: str) -> bool:
     return any(unicodedata.category(character) not in _UNSEEN for character in text)
 
 
+def visible(text: str) -> str:
+    """A text as it is encoded, without lone surrogates, which are no characters; "" for one without
+    a visible character."""
+    return text.encode("utf-8", "replace").decode("utf-8") if is_visible(text) else ""
+
+
 class TextCodec:
     """fairseq's tokenizer and BPE, as its command lines apply them.
 
@@ -89,17 +95,14 @@ class TextCodec:
         return self._ids(text, self._target_tokenizer, self.tgt_dict)
 
     def _ids(self, text: str, tokenizer: Any, dictionary: Dictionary) -> list[int]:
-        if not is_visible(text):
+        text = " ".join(visible(text).split())
+        if not text:
             return []
-        # A lone surrogate is no character and cannot be written anywhere.
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        text = " ".join(text.split())
         if tokenizer is not None:
             text = tokenizer.encode(text)
         if self.bpe is not None:
             text = self.bpe.encode(text)
-        ids = dictionary.encode_line(text, add_if_not_exist=False, append_eos=False)
-        return [int(token) for token in ids]
+        return list(map(dictionary.index, text.split()))
 
     def words(self, tokens: list[int]) -> list[str]:
         """Tokens as strings, </s> and padding left out."""
@@ -114,6 +117,26 @@ class TextCodec:
         if self.tokenizer is not None:
             text = self.tokenizer.decode(text)
         return str(text).strip()
+
+    def certain(self, words: list[str]) -> str:
+        """The beginning of the text that no word after these changes.
+
+        Later tokens can change the text only after the last complete token but one: BPE continues a
+        word, and Moses' rules attach a token, or its hyphen sign, to the one before.
+        """
+        if not self.grows:
+            return ""
+        ends = (end for end in range(len(words), 0, -1) if not self._continues(words, end))
+        whole, before = next(ends, 0), next(ends, 0)
+        return os.path.commonprefix([self.join(words[:n]) for n in (whole, before)])
+
+    def _continues(self, words: list[str], end: int) -> bool:
+        """Whether the word that token ``end - 1`` belongs to may continue at ``end``."""
+        if self.bpe_name == "sentencepiece":
+            return end == len(words) or not words[end].startswith("\u2581")
+        if self.bpe_name is None:
+            return False
+        return words[end - 1].endswith(getattr(self.bpe, "bpe_symbol", "@@ ").strip())
 
 
 def built(kind: str, flags: dict[str, Any]) -> Any | None:
@@ -132,45 +155,8 @@ def built(kind: str, flags: dict[str, Any]) -> Any | None:
     try:
         return build(Namespace(**flags))
     except (ImportError, OSError, AttributeError, ValueError) as error:
-        said = error if isinstance(error, WrongFileError) or not file else f"{file}: {error}"
-        raise UsageError(f"--{kind} {choice!r}", said) from error
-
-
-class GrowingText:
-    """Text of a growing translation, given out as soon as it can no longer change.
-
-    Later tokens can change the text only after the last complete token but one: BPE continues a
-    word, and Moses' rules attach a token, or its hyphen sign, to the one before.
-    """
-
-    def __init__(self, codec: TextCodec) -> None:
-        self.codec = codec
-        self.given = ""
-
-    def next(self, words: list[str], last: bool) -> str:
-        """What is new and certain; the rest, if these words are the last."""
-        text = self.codec.join(words) if last else self._certain(words)
-        if not text.startswith(self.given):
-            assert not last, f"{text!r} does not begin with {self.given!r}"
-            return ""
-        piece, self.given = text[len(self.given) :], text
-        return piece
-
-    def _certain(self, words: list[str]) -> str:
-        """The beginning that no later word changes."""
-        if not self.codec.grows:
-            return ""
-        ends = (end for end in range(len(words), 0, -1) if not self._continues(words, end))
-        whole, before = next(ends, 0), next(ends, 0)
-        return os.path.commonprefix([self.codec.join(words[:n]) for n in (whole, before)])
-
-    def _continues(self, words: list[str], end: int) -> bool:
-        """Whether the word that token ``end - 1`` belongs to may continue at ``end``."""
-        if self.codec.bpe_name == "sentencepiece":
-            return end == len(words) or not words[end].startswith("\u2581")
-        if self.codec.bpe_name is None:
-            return False
-        return words[end - 1].endswith(getattr(self.codec.bpe, "bpe_symbol", "@@ ").strip())
+        problem = error if isinstance(error, WrongFileError) or not file else f"{file}: {error}"
+        raise UsageError(f"--{kind} {choice!r}", problem) from error
 
 
 # ---- which ---------------------------------------------------------------------------------------
@@ -213,8 +199,8 @@ def _chosen(saved: Any, kind: str, choice: Choice) -> dict[str, Any]:
     if isinstance(choice, str):
         return {kind: choice}
     if choice is not None and kind not in choice:
-        said = f"give a name, or a dictionary with {kind!r} in it"
-        raise UsageError(f"--{kind} {choice!r}", said)
+        problem = f"give a name, or a dictionary with {kind!r} in it"
+        raise UsageError(f"--{kind} {choice!r}", problem)
     return dict(choice or {})
 
 

@@ -16,7 +16,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
 from . import loading
-from .batching import Parts, Prefix, by_length, check, forced, listed, read
+from .batching import Parts, Prefix, by_length, check, forced, listed, parts_of
 from .converted import choose, describe
 from .decoding import Decoding, Decodings, Growing, Threads, drafter_of, in_background
 from .flags import in_python, split_flags
@@ -360,8 +360,25 @@ class SpeculativeTranslator:
         split = self.split if split is None else split
         check("split", split, *SPLITS)
         check("on_error", on_error, "raise", "skip")
+        found: list[Parts] = []
         limit = self.longest_source
-        return read(self.codec, listed(texts), limit, self.too_long, split, on_error)
+        for i, text in enumerate(listed(texts)):
+            parts = parts_of(self.codec, text, limit, split)
+            rows = parts.rows
+            if self.too_long == "truncate":
+                rows[:] = [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in rows]
+            longest = max(map(len, rows), default=0)
+            if longest > limit:
+                where = " without a space" if split else ""
+                error = (
+                    f"text {i} has {longest} tokens{where}, and the verifier reads {limit}; split "
+                    'it, pass on_error="skip", or too_long="truncate" to from_pretrained'
+                )
+                if on_error == "raise":
+                    raise UsageError("", error)
+                parts = Parts([""], [], [], error)
+            found.append(parts)
+        return found
 
     def translate_encoded(self, rows: list[list[int]]) -> Iterator[tuple[int, Translation]]:
         """Translate sentences as one batch, and yield each with its number when it has ended.

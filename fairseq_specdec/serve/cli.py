@@ -15,9 +15,9 @@ import yaml
 
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub.cli import add_model, add_model_flags
+from fairseq_specdec.hub.cli import add_field, add_model, add_model_flags
 from fairseq_specdec.hub.flags import FIELDS
-from fairseq_specdec.io.flag_values import AT_LEAST_1, SECONDS, Range, add_flag, flag_of
+from fairseq_specdec.io.flag_values import Range, add_flag, flag_of
 
 from .limits import Limits
 
@@ -47,9 +47,7 @@ def get_parser() -> argparse.ArgumentParser:
     _add_pair_flags(parser)
     limits = parser.add_argument_group("limits")
     for field in dataclasses.fields(Limits):
-        values = SECONDS if isinstance(field.default, float) else AT_LEAST_1
-        text, default = field.metadata["text"], field.default
-        add_flag(limits, flag_of("max_" + field.name), text, values, default)
+        add_field(limits, field)
     return parser
 
 

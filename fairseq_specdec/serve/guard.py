@@ -124,7 +124,7 @@ class Guard:
     async def _fields(self, scope: Scope, receive: Receive) -> dict[str, Any]:
         """What the whole body says. Raises HTTPException: it is too long, or does not arrive in
         time."""
-        size, most = 0, self.limits.body
+        size, most = 0, self.limits.max_body
 
         async def receiving() -> Message:
             nonlocal size
@@ -135,7 +135,8 @@ class Guard:
             return message
 
         try:
-            return await asyncio.wait_for(fields_of(Request(scope, receiving)), self.limits.arrival)
+            reading = fields_of(Request(scope, receiving))
+            return await asyncio.wait_for(reading, self.limits.max_arrival)
         except asyncio.TimeoutError:
             raise HTTPException(408, "the request did not arrive whole") from None
 

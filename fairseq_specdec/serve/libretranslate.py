@@ -104,7 +104,7 @@ def add_libretranslate(app: FastAPI, pairs: Pairs, keyed: bool) -> None:
         first = {"source": source, "target": pairs.targets(source)[0]}
         return {
             "apiKeys": keyed,
-            "charLimit": pairs.limits.characters,
+            "charLimit": pairs.limits.max_characters,
             "filesTranslation": False,
             "frontendTimeout": 500,
             "keyRequired": keyed,

@@ -66,7 +66,7 @@ def add_races(app: FastAPI, pairs: Pairs, keyed: bool) -> None:
                 for each in pairs.services
             ],
             "verdicts": VERDICTS,
-            "characters": pairs.limits.characters,
+            "characters": pairs.limits.max_characters,
             "widest": WIDEST,
             "keyed": keyed,
         }
@@ -100,7 +100,7 @@ async def _in_turn(turn: asyncio.Lock, events: Iterator[dict[str, Any]]) -> Asyn
                     yield json.dumps(event, allow_nan=False) + "\n"
         except Exception as error:
             message = str(error)
-            if not isinstance(error, ValueError):  # as of a text that is too long
+            if not isinstance(error, ValueError):  # such as a text that is too long
                 message = f"decoding failed ({type(error).__name__})"
                 logger.error("a race: %s", message)  # without the text
             yield json.dumps({"event": "error", "message": message}) + "\n"
@@ -154,8 +154,8 @@ def raced(
     turns = [(turn, name) for turn in range(1, REPEATS + 1) for name in runs]
     if stock:
         runs[STOCK] = functools.partial(stock_translator(translator, beam), text)
-        said, tokens = runs[STOCK]()  # and warm
-        found[STOCK] = {"text": said, "tokens": tokens}
+        stock_text, tokens = runs[STOCK]()  # and warm
+        found[STOCK] = {"text": stock_text, "tokens": tokens}
         turns += [(turn, STOCK) for turn in range(1, REPEATS + 1)]
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn, name in turns:

@@ -78,8 +78,8 @@ def made(
         loopback = ipaddress.ip_address(host).is_loopback
         if token is None and not loopback:
             logger.warning("--host %s without a token: whoever reaches it can use it", args.host)
-        fields = dataclasses.fields(Limits)
-        limits = Limits(**{each.name: getattr(args, "max_" + each.name) for each in fields})
+        names = [each.name for each in dataclasses.fields(Limits) if hasattr(args, each.name)]
+        limits = Limits(**{name: getattr(args, name) for name in names})
         services: list[Service] = []
         for place, entry in entries:
             with place:
@@ -100,10 +100,10 @@ def made(
         log_config=None,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections + 1,  # uvicorn refuses the one that reaches it
-        timeout_keep_alive=math.ceil(limits.arrival),
+        limit_concurrency=limits.max_connections + 1,  # uvicorn refuses the one that reaches it
+        timeout_keep_alive=math.ceil(limits.max_arrival),
         # What was accepted is answered before its deadline.
-        timeout_graceful_shutdown=math.ceil(limits.deadline) + 1,
+        timeout_graceful_shutdown=math.ceil(limits.max_deadline) + 1,
     )
     server = Server(config)
     server.socket, server.pairs = bound, pairs

@@ -36,9 +36,9 @@ class Service:
         self.limits = limits
         self.racers: dict[str, dict[str, Any]] = {}  # strategies to race, with their flags
         pace = _pace(translator)  # which also begins to learn how drafts are accepted
-        smallest = smallest_batch(translator, limits.batch)
+        smallest = smallest_batch(translator, limits.max_batch)
         self.scheduler = Scheduler(
-            translator.translate_encoded, workers, limits.wait, pace, limits.batch, smallest
+            translator.translate_encoded, workers, limits.max_wait, pace, limits.max_batch, smallest
         )
         self._encoders = concurrent.futures.ThreadPoolExecutor(1, "specdec-serve-encode")
 
@@ -51,8 +51,8 @@ class Service:
         """Refuse the texts of a request if they are too many or one is too long."""
         limits, longest = self.limits, max(map(len, texts), default=0)
         for what, count, most in (
-            (f"{len(texts)} texts", len(texts), limits.texts),
-            (f"a text has {longest} characters", longest, limits.characters),
+            (f"{len(texts)} texts", len(texts), limits.max_texts),
+            (f"a text has {longest} characters", longest, limits.max_characters),
         ):
             if count > most:
                 raise HTTPException(400, f"Invalid request: {what}, at most {most} are taken")
@@ -62,7 +62,7 @@ class Service:
     ) -> list[Translation]:
         """Translate the texts of one request, whose body was read. Raises HTTPException: the queue
         is full, a text is too long, decoding failed, or the client is not answered in time."""
-        until = time.monotonic() + self.limits.deadline
+        until = time.monotonic() + self.limits.max_deadline
         read = await self._read(texts, until, split)
         jobs = self.scheduler.submit([row for parts in read for row in parts.rows if row], until)
         found = asyncio.gather(*map(asyncio.wrap_future, jobs))
@@ -79,7 +79,7 @@ class Service:
     async def stream(self, text: str, request: Request) -> AsyncIterator[str]:
         """The pieces of one text's translation. It waits in the queue and is decoded alone, one
         sentence after another. Raises HTTPException: as ``translate``."""
-        until = time.monotonic() + self.limits.deadline
+        until = time.monotonic() + self.limits.max_deadline
         (parts,) = await self._read([text], until)
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[str | None] = asyncio.Queue()

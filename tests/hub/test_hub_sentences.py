@@ -8,7 +8,7 @@ from toy_pair import text_of
 from toy_translation import sentences
 
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
-from fairseq_specdec.hub.batching import read
+from fairseq_specdec.hub.batching import parts_of
 from fairseq_specdec.hub.sentences import SPLITS, copied, fitting, sentences_of
 from fairseq_specdec.hub.text import TextCodec
 
@@ -79,9 +79,9 @@ def test_marians_code_is_of_every_sentence():
     words = Dictionary()
     codec = TextCodec({}, {}, ("en", "fr"), words, words)
     codec.encode = str.split
-    (parts,) = read(codec, [">>fra<< Save it. Open it."], 9, "refuse", True, "raise")
+    parts = parts_of(codec, ">>fra<< Save it. Open it.", 9, True)
     assert parts.rows == [[">>fra<<", "Save", "it."], [">>fra<<", "Open", "it."]]
-    (alone,) = read(codec, [">>fra<< Save it."], 9, "refuse", True, "raise")
+    alone = parts_of(codec, ">>fra<< Save it.", 9, True)
     assert alone.sentences == [">>fra<< Save it."] and alone.copied == ["", ""]
 
 
@@ -134,7 +134,7 @@ def test_what_is_too_long_is_divided_or_fails_alone(translator):
     assert len(divided.sentences) == 2
     assert divided.sentences[1].tokens == translator.translate("w3 " * 40).tokens
     texts = ["w1", long, "w2"]
-    with pytest.raises(ValueError, match='text 1 has 82 tokens, .* pass on_error="skip"'):
+    with pytest.raises(ValueError, match='text 1 has 82 tokens, .*reads 64; .*"skip", or too_l'):
         translator.translate_as_completed(texts, split=False)
     first, skipped, last = translator.translate(texts, split=False, on_error="skip")
     assert "text 1 has 82 tokens" in skipped.error and first.error is None

@@ -97,10 +97,8 @@ def test_unknown_words_are_counted_and_other_things_refused(gad):
             call(["w1", 2])
 
 
-def test_what_is_too_long(pair, gad):
+def test_what_is_too_long_can_be_cut(pair):
     long = " ".join(["w1"] * 70)
-    with pytest.raises(ValueError, match='text 1 has 71 tokens, .*reads 64; .*too_long="truncate"'):
-        gad.translate(["w1", long], split=False)
     cut = load(pair, too_long="truncate", max_len_b=8, split=False)
     assert cut.translate(long).tokens == cut.translate(" ".join(["w1"] * 63)).tokens
 

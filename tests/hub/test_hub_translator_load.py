@@ -2,11 +2,11 @@
 
 ``SPECDEC_LOAD_SENTENCES`` sets how many sentences are decoded (12,000 take some four
 minutes on a fast core, 100,000 half an hour), ``SPECDEC_LOAD_MINUTES`` after how many minutes it
-may end with fewer. ``-o log_cli=true --log-cli-level=INFO`` shows how far it is.
+may end with fewer.
 """
 
-import logging
 import os
+import pathlib
 import random
 import sys
 import time
@@ -15,9 +15,8 @@ import pytest
 
 from fairseq_specdec.hub import SpeculativeTranslator
 
-pytestmark = pytest.mark.slow
-
-logger = logging.getLogger(__name__)
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "engine" / "native"))
+from resident import resident  # noqa: E402
 
 SENTENCES = int(os.environ.get("SPECDEC_LOAD_SENTENCES", 12_000))
 MINUTES = float(os.environ.get("SPECDEC_LOAD_MINUTES", "inf"))
@@ -26,13 +25,7 @@ CHUNK = 480
 GROWTH = 96
 
 
-def resident():
-    """MiB of this process in memory."""
-    with open("/proc/self/status", encoding="utf-8") as lines:
-        kilobytes = next(line for line in lines if line.startswith("VmRSS")).split()[1]
-    return int(kilobytes) / 1024
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_stays(demo):
     """Every chunk holds other sentences in another order: new batches, new shapes."""
@@ -46,5 +39,4 @@ def test_memory_stays(demo):
         assert len(translate(batch)) == len(batch)
         done += len(batch)
         after.append(resident())
-        logger.info("%d sentences: %.1f MiB", done, after[-1])
     assert max(after) - after[max(0, len(after) // 10)] < GROWTH
