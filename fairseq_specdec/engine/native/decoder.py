@@ -164,8 +164,8 @@ class EmbeddingTables:
         if not isinstance(table, nn.Embedding) or table.max_norm is not None:
             return None
         held = packed_source(table)
-        tokens = floats(table.weight) if held is None else held.product
-        return cls(tokens, float(decoder.embed_scale))
+        scale = float(decoder.embed_scale)
+        return cls(floats(table.weight) if held is None else held.product, scale)
 
     def of(self, positions: Tensor | None) -> structures.Embedding:
         """For the library. ``positions``: float32 [P, C], which the caller keeps as long as the

@@ -162,9 +162,10 @@ class NativeLinear:
             if each is None or each.library is not library or each.number_format != number_format:
                 continue
             if bias is None or each.bias is None:
-                if bias is each.bias:
-                    return each
-            elif bias.equal(each.bias):
+                same = bias is each.bias
+            else:
+                same = torch.equal(bias, each.bias)
+            if same:
                 return each
         weight = joined([numbers(module.weight) for module in modules])
         held = modules[0]._parameters.get("weight")
