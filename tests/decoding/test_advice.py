@@ -16,7 +16,7 @@ FEW += "they save; try --batch-size 1"
     "strategy, lossless, options, figures, expected",
     [
         ("gad", True, {}, {}, None),
-        ("gad++", False, {}, {}, "--strategy gad++ with these flags is relaxed: .* lossless"),
+        ("gad++", False, {}, {}, "--strategy gad.. with these flags is relaxed: .* lossless"),
         ("nar", False, {"verifies": False}, {"drafted": 0}, "nar with these flags verifies nothi"),
         ("gad", True, {"verifier_format": "int8"}, {}, "--verifier-dtype int8: .*; fp32 keeps it"),
         ("gad", True, {}, {"wide_weights": True}, "weights fill 32 bits.* --verifier-dtype bf16"),
