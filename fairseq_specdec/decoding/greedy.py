@@ -242,6 +242,11 @@ class Batch(OpenBatch):
         at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
         self.refuse(scores[at] != scores[at], start + at, rows.origin[row])
 
+    def close(self) -> None:
+        """End the batch. What refers back to it goes, so that its memory is free at once."""
+        self.native = None
+        super().close()
+
 
 def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> tuple[Tensor, Tensor]:
     """How many tokens an iteration adds; </s> accepted inside a draft ends the sentence there.

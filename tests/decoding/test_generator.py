@@ -2,7 +2,9 @@
 
 import copy
 import dataclasses
+import gc
 import inspect
+import weakref
 
 import pytest
 import torch
@@ -170,3 +172,25 @@ def test_the_figures_know_what_the_native_library_computes():
         decode(generator, make_sample(SENTENCES[:2]))
         native = backend == "auto" and load() is not None
         assert bool(generator.parts().verifier.nbytes) == native
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize(
+    "case, beam",
+    [*((case, 1) for case in ("greedy", "gad", "gad-attached", "sps", "blockwise", "nar")),
+     *((case, 3) for case in ("greedy", "iad"))],
+)  # fmt: skip
+def test_a_batch_that_is_over_frees_its_memory_at_once(case, beam, backend):
+    """Without the collector of cycles, which a large process runs seldom."""
+    generator = make_generator(case, flags(beam=beam), backend=backend)
+    gc.collect()
+    gc.disable()
+    try:
+        sample = make_sample(sentences(3, seed=1))
+        with generator.batch(generator.models, sample) as batch:
+            list(batch.results())
+            parts = [weakref.ref(part) for part in (batch, batch.session, batch.drafts)]
+        del batch
+        assert [part() for part in parts] == [None, None, None]
+    finally:
+        gc.enable()

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fairseq_specdec.checkpoints.reading import load_pickle
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub.converted import needed
 from fairseq_specdec.io.contents import check_content
 
 # As transformers looks for them.
@@ -112,7 +111,11 @@ class ModelFolder:
 
 
 def _safetensors(path: str) -> Any:
-    load_file = needed("safetensors.torch", path).load_file
+    try:
+        from safetensors.torch import load_file
+    except ImportError as error:
+        remedy = "pip install 'fairseq-specdec[hf]'"
+        raise UsageError(path, "reading it needs safetensors", remedy) from error
     try:
         return load_file(path)
     except Exception as error:  # safetensors has its own, and lets torch's pass
