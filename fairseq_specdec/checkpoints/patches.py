@@ -21,7 +21,7 @@ from fairseq_specdec.compat.patch import fixes
 from fairseq_specdec.errors import MissingFileError
 
 from .architectures import build, built_from, registered
-from .content import UNTRAINED
+from .content import UNTRAINED, architecture
 from .decoding_memory import attach_packed, built, take_packed
 from .own_task import STOCK, OwnTask
 from .reading import check_regular, current, load_model, load_pickle, reading
@@ -29,6 +29,7 @@ from .settings import RefusedCheckpointError
 
 logger = logging.getLogger(__name__)
 
+_SIDES = {"encoder": "source", "decoder": "target"}
 _REMEDY = "binarise the text with the model's dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
 
 
@@ -94,15 +95,10 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
             if "loading state_dict" not in str(error):
                 raise
             detail = " ".join(str(error).splitlines()[1:2]).strip()[:200]
-            problem = "its weights are not those that its settings describe"
+            problem = f"its weights are not those that its settings describe ({detail})"
             overridden = given.get("arg_overrides")
             remedy = "leave out --model-overrides" if overridden else "use another file"
-            if detail.startswith("size mismatch") and "embed_tokens" in detail:
-                problem, remedy = f"{problem} with these dictionaries", _REMEDY
-                own = OwnTask(current.get().state)
-                if own.name != STOCK:  # it may have added symbols
-                    remedy = f"decode it with {own.flags(for_us)}, or {remedy}"
-            raise RefusedCheckpointError(built_from(), f"{problem} ({detail})", remedy) from error
+            raise RefusedCheckpointError(built_from(), problem, remedy) from error
         attach_packed(loaded[0], filenames)
         read = current.get()
     for text in OwnTask(read.state).differences(given["task"]) if for_us else ():
@@ -148,5 +144,33 @@ def _override(original: Any, args: Any) -> Any:
 
 @fixes("fairseq.models.build_model")
 def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-    function = original if built_from() is None else functools.partial(build, original)
-    return built(cfg, lambda: function(cfg, *args, **kwargs))
+    def make() -> Any:
+        known = current.get()
+        if known.path is None:
+            return original(cfg, *args, **kwargs)
+        task, rest = (args[0], args[1:]) if args else (kwargs.pop("task"), ())
+        check_sizes(known.state, known.path, task)
+        return build(original, cfg, task, *rest, **kwargs)
+
+    return built(cfg, make)
+
+
+def check_sizes(state: Any, path: str, task: Any) -> None:
+    """Refuse a model whose embeddings do not have the sizes of the task's dictionaries."""
+    weights = state.get("model") if isinstance(state, dict) else None
+    sizes = []
+    for side, name in _SIDES.items():
+        table = (weights or {}).get(f"{side}.embed_tokens.weight")
+        words = getattr(task, f"{name}_dictionary", None)
+        if table is None or words is None or len(table) == len(words):
+            continue
+        if len(table) == len(words) + 1 and "<mask>" not in words and "bart" in architecture(state):
+            continue  # fairseq leaves <mask> out
+        where = getattr(words, "file", "the data's")
+        sizes.append(f"a {name} dictionary of {len(table)} symbols ({where} has {len(words)})")
+    if sizes:
+        own, remedy = OwnTask(state), _REMEDY
+        if own.name != STOCK:
+            flags = own.flags(getattr(task, "decodes_speculatively", False))
+            remedy = f"its task {own.name} may have added some: decode it with {flags}, or {remedy}"
+        raise RefusedCheckpointError(path, f"trained with {' and '.join(sizes)}", remedy)

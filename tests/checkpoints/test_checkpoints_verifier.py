@@ -19,7 +19,7 @@ def task_of(data, words=0):
 def test_what_cannot_be_built_is_named(trained, reversal_data, tmp_path):
     """A file cut off, dictionaries of other sizes, and code that may run what the file names."""
     whole, path = str(trained.checkpoint), str(tmp_path / "x.pt")
-    with pytest.raises(ValueError, match=r"^--x: .*_last.pt: its weights .*; binarise"):
+    with pytest.raises(ValueError, match=r"^--x: .*_last.pt: trained with .*; binarise the text"):
         load_models("--x", [whole], task_of(reversal_data, 3))
     state = torch.load(whole, weights_only=False)
     torch.save(with_settings(state, {"_name": "fconv_self_att"}, "cfg"), path)
