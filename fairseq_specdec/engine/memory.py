@@ -10,22 +10,19 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-if TYPE_CHECKING:
-    from .native.linear import NativeLinear
-
 
 class Packed(NamedTuple):
     """A weight that only a product holds, in these of its rows. ``finite``: the weight held neither
     NaN nor infinity."""
 
-    product: NativeLinear
+    product: Any  # a ``NativeLinear``, which imports this module
     rows: slice
     finite: bool
 
@@ -169,7 +166,7 @@ def joined(tensors: list[Tensor | None]) -> Tensor | None:
 
 def replace(
     modules: Sequence[nn.Module],
-    product: NativeLinear,
+    product: Any,
     tied: Sequence[nn.Module] = (),
     finite: Sequence[bool] | None = None,
 ) -> None:
@@ -178,7 +175,7 @@ def replace(
     A weight that another module holds too stays in memory, and in that module.
 
     Args:
-        modules: nn.Linear; ``product`` holds their weights side by side.
+        modules: nn.Linear; ``product``, a ``NativeLinear``, holds their weights side by side.
         tied: they hold the weight of the first one too; nn.Embedding only where the product has
             ``rows``.
         finite: of each module, whether its weight holds neither NaN nor infinity; None to look.
@@ -203,9 +200,11 @@ def packed_source(holder: Any) -> Packed | None:
     return source if isinstance(source, Packed) else None
 
 
-def product_of(modules: Sequence[nn.Module]) -> NativeLinear | None:
-    """The product that holds the weights of these modules, all of them and no others, or None."""
-    product, start = None, 0
+def product_of(modules: Sequence[nn.Module]) -> Any:
+    """The ``NativeLinear`` that holds the weights of these modules, all of them and no others, or
+    None."""
+    product: Any = None
+    start = 0
     for module in modules:
         held = packed_source(module)
         if held is None or held.rows.start != start or product not in (None, held.product):

@@ -157,7 +157,7 @@ class NativeLinear:
         holds their weights, where there is one."""
         bias = joined([module.bias for module in modules])
         bias = None if bias is None else floats(bias)
-        home = product_of(modules)
+        home: NativeLinear | None = product_of(modules)
         for each in () if home is None else (home, home.rounded):
             if each is None or each.library is not library or each.number_format != number_format:
                 continue

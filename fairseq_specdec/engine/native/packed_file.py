@@ -164,6 +164,7 @@ def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_for
 def number_format_of(model: nn.Module) -> str | None:
     """That a model's weights were packed in by ``specdec-convert pack``; None of others."""
     for held in map(packed_source, model.parameters()):
-        if held is not None and held.product.packed_as is not None:
-            return held.product.packed_as
+        packed_as: str | None = None if held is None else held.product.packed_as
+        if packed_as is not None:
+            return packed_as
     return None
