@@ -98,8 +98,8 @@ def test_a_drafter_s_encoder_is_timed_apart(clock, monkeypatch):
         def encoder(self, *args, **more):
             return Encoder(*args, **more)
 
-        def decoder(self, decoder, name, read_layers=(), encoder=None):
-            return Decoder(decoder, name, read_layers)
+        def decoder(self, decoder, read_layers=(), encoder=None):
+            return Decoder(decoder, read_layers)
 
     prepare = nar_block.NarBlockDrafter.prepare
     monkeypatch.setattr(
