@@ -119,6 +119,20 @@ def runs_encoder(encoder: Any) -> bool:
     layers = Encoder(encoder).layers
     if _is_packed(layers) or _odd_layer(layers) is not None:
         return _is_packed(layers)
+    first, reads = _shortened(encoder), _Reads()
+    try:
+        with _evaluated(encoder):
+            source = _short_source(encoder)
+            stock = first.forward_torchscript(source)["encoder_out"][0]
+            with reads:
+                ours = EncoderWeights(first, packs=False)(source)["encoder_out"][0]
+    except _FAILURES:  # its own code may say why
+        return False
+    return reads.missed(first) is None and _same(ours, stock, stock.dtype)
+
+
+def _short_source(encoder: Any) -> dict[str, Tensor]:
+    """``net_input`` of an encoder."""
     like = next(encoder.parameters())
     if isinstance(encoder, S2TTransformerEncoder):
         size = encoder.subsample.conv_layers[0].in_channels
@@ -126,17 +140,7 @@ def runs_encoder(encoder: Any) -> bool:
     else:
         last = encoder.embed_tokens.num_embeddings - 1
         tokens = torch.tensor([[last, last - 1, last]], device=like.device)
-    lengths = torch.tensor([tokens.size(1)], device=like.device)
-    source = {"src_tokens": tokens, "src_lengths": lengths}
-    first, reads = _shortened(encoder), _Reads()
-    try:
-        with _evaluated(encoder):
-            stock = first.forward_torchscript(source)["encoder_out"][0]
-            with reads:
-                ours = EncoderWeights(first, packs=False)(source)["encoder_out"][0]
-    except _FAILURES:  # its own code may say why
-        return False
-    return reads.missed(first) is None and _same(ours, stock, stock.dtype)
+    return {"src_tokens": tokens, "src_lengths": torch.tensor([tokens.size(1)], device=like.device)}
 
 
 @torch.no_grad()
