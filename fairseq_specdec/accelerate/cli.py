@@ -18,14 +18,14 @@ from collections.abc import Sequence
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import again, brief, command_parser, load_plugin, log_to_stderr, reporting
+from ..commands.own import brief, command_parser, load_plugin, log_to_stderr, reporting
 from ..data.cluster import add_cluster_flags, check_cluster
 from ..data.merge import losses
 from ..hub.cli import add_model
 from ..io.file_locks import alone
 from ..io.flag_values import AT_LEAST_1, Range, add_flag, add_languages, numbers
 from . import measuring, report, steps
-from .commands import LOCK, Job, further
+from .commands import LOCK, Job, decode, further
 from .inputs import prepare
 from .steps import logger
 
@@ -109,16 +109,16 @@ def main(args: argparse.Namespace) -> Job:
 def _steps(args: argparse.Namespace) -> Job:
     check(args)
     job = prepare(args)
-    logger.info("check: the verifier is sound; its drafter: %s", job.fitting.description)
+    logger.info("check: the verifier is sound; its drafter: %s", job.described)
     measuring.compare(job)
-    job = job._replace(ways=measuring.worthwhile(job))
+    job.ways = measuring.worthwhile(job)
     logger.info("compare: %s", report.without_drafter(job))
     try:
-        if job.fitting.layers < LEAST_LAYERS:
-            problem = f"{job.path} has {job.fitting.layers} decoder layers"
+        if job.layers < LEAST_LAYERS:
+            problem = f"{job.path} has {job.layers} decoder layers"
             remedy = "drafting with 2 layers would cost as much as verifying, and no drafter pays. "
             raise UsageError("--path", problem, f"{remedy}Use --strategy greedy or iad")
-        job = job._replace(hours=measuring.time_to_make(job))
+        job.hours, job.sentences = measuring.plan(job)
         steps.distil(job)
         counts = job.state.results("distil")["counts"]
         logger.info("distil: %d of %d pairs, %s", counts["kept"], counts["chosen"], losses(counts))
@@ -129,18 +129,15 @@ def _steps(args: argparse.Namespace) -> Job:
         report.write(job, refused=str(error))
         remedy = f"{job.file('report.html')} has figures and commands without a drafter"
         raise UsageError("", error, remedy) from error
-    if job.converted is not None:
-        job = job._replace(placed=measuring.place(job))
     recommended = measuring.recommend(job)
-    if job.placed is not None:
-        measuring.note_fastest(job, recommended)
-    fastest = {best.pair: best.way for best in reversed(recommended)}
-    more = further(job, {pair: fastest[pair] for pair in job.pairs})
+    if job.converted is not None:
+        measuring.place(job, recommended)
+    more = further(job, {best.pair: best.way for best in reversed(recommended)})
     report.write(job, more)
     logger.info("%s", report.verdict(job))
     logger.info("report: %s", job.file("report.html"))
     for best in recommended:
-        logger.info("%s: decode with: %s", best.use, best.command(job))
+        logger.info("%s: decode with: %s", best.use, decode(job, *best[:4]))
     for use, command in more:
         logger.info("%s with: %s", use, command)
     return job
@@ -150,13 +147,9 @@ def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
     log_to_stderr("%(asctime)s %(message)s", logging.WARNING, "%H:%M")
     logger.setLevel(logging.INFO)
-
-    def saved(words: Sequence[str]) -> str:
-        kept = "finished steps and training's last checkpoint are kept; go on with"
-        return f"{kept}: {again('specdec-accelerate', words)}"
-
     # Whoever ends the program ends its steps too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    saved = "finished steps and training's last checkpoint are kept; go on with"
     with reporting("specdec-accelerate", arguments, saved) as words:
         main(brief(get_parser()).parse_args(words))
 

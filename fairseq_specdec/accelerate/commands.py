@@ -1,16 +1,17 @@
 """What is accelerated, what was found so far, and the commands: of steps, and to decode with."""
 
+import dataclasses
 import os
 import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.words import ALLOCATION, distill_flags, one_pair, training_flags, words_of
+from ..commands.words import ALLOCATION, distill_flags, training_flags, words_of
 from ..data.folder import splits
 from ..engine.eager.linear import computes_in_bf16
 from ..hub.converted import VERIFIER
@@ -18,7 +19,6 @@ from ..io.atomic import read_json, write_json
 
 PYTHON = sys.executable
 PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BLOCK_SIZE = 10
 LOCK, DRAFTER = "accelerate.lock", "drafter.pt"
 
 
@@ -30,7 +30,7 @@ WAYS = {"greedy": "greedy", GAD: "gad", "iad": "iad", EDITS: "iad"}
 class State:
     """Steps that are done and what they found. ``settings``: those that stay the same."""
 
-    def __init__(self, folder: str, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: str, settings: Mapping[str, Any]) -> None:
         self._path, self._settings = os.path.join(folder, "state.json"), settings
         begun = os.path.exists(self._path)
         if not begun and os.path.isdir(folder) and set(os.listdir(folder)) - {LOCK}:
@@ -38,7 +38,7 @@ class State:
             raise UsageError("--out", problem, "choose another")
         os.makedirs(folder, exist_ok=True)
         before = read_json(self._path) if begun else {}
-        self._steps: dict[str, Any] = before.get("steps", {})
+        self._steps: dict[str, dict[str, Any]] = before.get("steps", {})
         # until a step has begun nothing is made of them
         for name, value in before.get("settings", {}).items() if self._steps else ():
             if settings.get(name) != value:
@@ -56,8 +56,7 @@ class State:
 
     def done(self, step: str, **found: Any) -> bool:
         """Whether a step is complete, and found these."""
-        results = self.results(step)
-        return bool(results.get("done")) and all(results.get(k) == v for k, v in found.items())
+        return {"done": True, **found}.items() <= self.results(step).items()
 
     def note(self, step: str, done: bool = True, **results: Any) -> None:
         """Record what a step has found, and whether it is complete."""
@@ -65,16 +64,8 @@ class State:
         self._write()
 
 
-class Fitting(NamedTuple):
-    """A drafter that fits a verifier."""
-
-    arch: str = ""  # of the drafter
-    flags: Sequence[str] = ()  # its shape, as flags of fairseq-train
-    description: str = ""  # in words, for the report
-    layers: int = 0  # of the verifier's decoder
-
-
-class Job(NamedTuple):
+@dataclasses.dataclass
+class Job:
     """What is accelerated, and how."""
 
     args: Namespace  # the command line
@@ -82,41 +73,33 @@ class Job(NamedTuple):
     data: str  # folder that fairseq-preprocess wrote
     path: str  # the verifier's checkpoint
     out: str
-    pairs: tuple[str, ...]  # that the drafter is for
+    pairs: Sequence[str]  # that the drafter is for
     cpu: bool
     # of a verifier with language tokens: its task, as flags, and whether that has several pairs
-    task: tuple[str, ...] = ()
+    task: Sequence[str] = ()
     several: bool = False
     # of a model of transformers: the folder that specdec-convert hf wrote, its decoding flags
     converted: str | None = None
-    generation: Mapping[str, str] = {}
+    generation: Mapping[str, str] = dataclasses.field(default_factory=dict)
     subwords: str | None = None  # kind of those in the dictionary; None: it holds words
     one_dictionary: bool = False  # of source and output, so that the source may be the draft
-    fitting: Fitting = Fitting()
+    # the drafter that fits: flags of fairseq-train, and in words
+    drafter: Sequence[str] = ()
+    described: str = ""
+    layers: int = 0  # of the verifier's decoder
     hours: float | None = None  # of distilling and training together; None: by --updates
-    ways: tuple[str, ...] = ("greedy", "gad")  # of ``WAYS``, that are measured in the end
+    sentences: int = 0  # that are measured in the end
+    ways: Sequence[str] = ("greedy", GAD)  # of ``WAYS``, that are measured in the end
     placed: str | None = None  # the drafter in the converted folder
 
     @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target of the first pair."""
-        source, _, target = self.pairs[0].partition("-")
-        return source, target
-
-    def use(self, pair: str, size: int) -> tuple[str, str, int]:
-        """(name, pair, batch size) of a use."""
-        return f"{pair}, batches of {size}" if self.several else str(size), pair, size
-
-    @property
-    def uses(self) -> list[tuple[str, str, int]]:
-        """Those that are measured."""
-        return [self.use(pair, size) for pair in self.pairs for size in self.args.batch_sizes]
+    def uses(self) -> list[tuple[str, int]]:
+        """The pairs and batch sizes that are measured."""
+        return list(product(self.pairs, self.args.batch_sizes))
 
     def of_pair(self, pair: str, task: str = "translation_specdec") -> list[str]:
         """The flags that decode a pair. ``task``: where the verifier's is fairseq's translation."""
-        source, _, target = pair.partition("-")
-        own = [*self.task, "-s", source, "-t", target]
-        return own if self.task else one_pair(source, target, task)
+        return [*(self.task or ("--task", task)), *languages(pair)]
 
     def of_all(self, task: str = "translation_specdec") -> list[str]:
         """The flags that distil and train all pairs at once."""
@@ -136,38 +119,40 @@ class Job(NamedTuple):
         return ["--cpu"] if self.cpu else [gpu] if gpu else []
 
 
-def distill(job: Job, dest: str, limit: int | None, shared: bool = True) -> list[str]:
+def languages(pair: str) -> list[str]:
+    """The flags of a pair's languages."""
+    source, _, target = pair.partition("-")
+    return ["-s", source, "-t", target]
+
+
+def distill(job: Job, data: str, dest: str, limit: int | None, shared: bool = True) -> list[str]:
     """Distil ``limit`` sentences of the training split or all, ``shared`` by the cluster."""
-    given: dict[str, Any] = {"--limit": limit}
-    if shared:
-        given.update({"--ray": job.args.ray, "--ray-workers": job.args.ray_workers})
-    # Outputs that run on are cut off sooner than in decoding, and dropped.
-    given.update({k: v for k, v in job.generation.items() if not k.startswith("--max-len")})
     # Small batches use less memory, and on a CPU larger ones are no quicker.
     own = ["--max-tokens", "2048" if job.cpu else "8192", *job.device("--fp16")]
-    own += ["--skip-invalid-size-inputs-valid-test"]
-    own += words_of({k: str(v) for k, v in given.items() if v is not None})
+    own += ["--skip-invalid-size-inputs-valid-test", *words_of({"--limit": limit})]
+    if shared:
+        own += words_of({"--ray": job.args.ray, "--ray-workers": job.args.ray_workers})
+    # Outputs that run on are cut off sooner than in decoding, and dropped.
+    own += words_of({k: v for k, v in job.generation.items() if not k.startswith("--max-len")})
     words = distill_flags(own, PLUGIN, job.path, dest, job.of_all(), job.args.beam)
-    return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]
+    return [PYTHON, "-m", "fairseq_specdec.data.distill", data, *words]
 
 
 def train(job: Job, until: int, total: int, data: str = "distilled") -> list[str]:
     """Train the drafter up to update ``until``; the learning rate falls to 0 at ``total``.
     ``data``: a folder below ``out``."""
     precision = ["--bf16"] if job.cpu and computes_in_bf16() else []
-    warmup = max(1, min(400, total // 10))
     own = [
-        "--arch", job.fitting.arch, *job.fitting.flags,
-        "--block-size", str(BLOCK_SIZE), "--num-cuts", "4",
+        *job.drafter, "--block-size", "10", "--num-cuts", "4",
         "--criterion", "glancing_block_loss", "--label-smoothing", "0",
         "--glancing-start", "0", "--glancing-stop", "0", "--block-loss-decay", "0.85",
         "--eval-verifier", job.path, "--eval-sentences", job.args.eval_sentences,
         "--best-checkpoint-metric", "accepted_tokens", "--maximize-best-checkpoint-metric",
-        "--clip-norm", "10.0", "--lr", "2e-3", "--warmup-updates", warmup, "--max-update", until,
-        "--max-tokens", job.args.max_tokens, "--max-valid-steps", "8", "--data-buffer-size", "0",
-        "--skip-invalid-size-inputs-valid-test", "--save-interval-updates", until,
-        "--validate-interval-updates", until, "--no-epoch-checkpoints", "--seed", "1",
-        "--log-format", "json", "--log-interval", "10",
+        "--clip-norm", "10.0", "--lr", "2e-3", "--warmup-updates", max(1, min(400, total // 10)),
+        "--max-update", until, "--max-tokens", job.args.max_tokens, "--max-valid-steps", "8",
+        "--data-buffer-size", "0", "--skip-invalid-size-inputs-valid-test",
+        "--save-interval-updates", until, "--validate-interval-updates", until,
+        "--no-epoch-checkpoints", "--seed", "1", "--log-format", "json", "--log-interval", "10",
     ]  # fmt: skip
     return [
         PYTHON, "-m", "fairseq_cli.train", job.file(data), "--user-dir", PLUGIN,
@@ -178,8 +163,7 @@ def train(job: Job, until: int, total: int, data: str = "distilled") -> list[str
 
 def learn(job: Job, module: str, *words: str) -> list[str]:
     """A module of ``data`` learns from what the verifier wrote."""
-    source, target = job.languages
-    pair = [] if job.several else ["-s", source, "-t", target]
+    pair = [] if job.several else languages(job.pairs[0])
     start = [PYTHON, "-m", f"fairseq_specdec.data.{module}", job.file("distilled")]
     return [*start, *pair, *words, "--force"]
 
@@ -207,10 +191,9 @@ def measure(
     return [
         PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
         *job.of_pair(pair), *words_of(job.generation), "--gen-subset", "valid",
-        "--batch-size", ",".join(map(str, sizes)),
-        "--stock-beams", ",".join(map(str, sorted({5, *job.beams}))),
-        "--limit", str(limit), "--threads", str(job.args.threads),
-        "--json", job.file("measured.json"), *job.device(), *systems,
+        "--batch-size", ",".join(map(str, sizes)), "--limit", str(limit),
+        "--threads", str(job.args.threads), "--json", job.file("measured.json"), *job.device(),
+        *systems,
     ]  # fmt: skip
 
 
@@ -228,7 +211,7 @@ def here(path: str) -> str:
     return os.path.abspath(path) if relative.split(os.sep)[0] == os.pardir else relative
 
 
-def decode(job: Job, pair: str, way: str, beam: int, size: int) -> str:
+def decode(job: Job, pair: str, size: int, beam: int, way: str) -> str:
     """How to decode a pair from now on: a text with a converted model, else the test split of DATA,
     or valid where it has none."""
     if job.converted is not None:
@@ -260,10 +243,8 @@ def _command(words: Iterable[Any]) -> str:
 
 def _of_model(job: Job, program: str, pair: str, way: str, *more: Any) -> str:
     """A command that takes MODEL; a converted folder has its dictionaries."""
-    source, _, target = pair.partition("-")
     model = job.path
     if job.converted is not None and os.path.basename(model) == VERIFIER:
         model = os.path.relpath(job.converted)
     data = [] if job.converted else ["--data", job.data]
-    languages = ["--source-lang", source, "--target-lang", target]
-    return _command([program, model, *languages, *data, *strategy(job, way), *more])
+    return _command([program, model, *languages(pair), *data, *strategy(job, way), *more])

@@ -3,9 +3,10 @@
 import argparse
 import glob
 import os
+import re
 import shutil
 from collections.abc import Sequence
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 import torch
@@ -27,8 +28,8 @@ from ..hub.loading import find
 from ..io.atomic import replacing
 from ..training.initialisation import load_verifier
 from . import commands
-from .commands import Fitting, Job, State, here
-from .steps import logger, run
+from .commands import Job, State, here
+from .steps import lines_of, logger, run
 
 # Flags that are the same in every run into one folder.
 KEPT = (
@@ -41,8 +42,7 @@ SHARED = (
     " no_token_positional_embeddings"
 )
 OF_SIDE = "embed_dim ffn_embed_dim attention_heads normalize_before learned_pos"
-_READ = 1000  # lines, of which some must be split
-_FEWEST = 100  # lines that say whether they are
+MOST_UNKNOWN = 10.0  # percent of the words of a text in the verifier's subwords
 
 
 # ---- the verifier --------------------------------------------------------------------------------
@@ -84,31 +84,35 @@ def descriptions(args: argparse.Namespace) -> list[Described]:
     return [each for each in found if each is not None]
 
 
-def fit(path: str, words: Sequence[Any], languages: bool) -> Fitting:
-    """The drafter for a verifier.
+def fit(job: Job, words: Sequence[Any], languages: bool) -> None:
+    """Choose the drafter for the verifier.
 
     A verifier as wide in its encoder as in its decoder gets an attached drafter of 2 layers with a
     chain, which reads its states; any other gets the papers' drafter, 12+2 layers. ``languages``:
     of a verifier with language tokens, whose vocabulary is large: the drafter reads its tables.
     """
-    model = load_verifier("--path", path, *words)
-    check_verifier(model, f"--path: {path}")
+    model = load_verifier("--path", job.path, *words)
+    check_verifier(model, f"--path: {job.path}")
     cfg = TransformerConfig.from_namespace(model.encoder.cfg)
-    layers = len(model.decoder.layers)
+    job.layers = len(model.decoder.layers)
     tables = "share_all_embeddings" if cfg.share_all_embeddings else (
         "share_decoder_input_output_embed"
     )  # fmt: skip
     flags = [*_flags(cfg, f"{SHARED} {tables}"), *_flags(cfg.decoder, OF_SIDE, "--decoder-")]
     if cfg.encoder.embed_dim == cfg.decoder.embed_dim:
-        flags += _flags(cfg.encoder, "embed_dim", "--encoder-")
-        flags += ["--attach-to", path, "--init-decoder-from", path, "--soft-targets", "0.5"]
-        flags += ["--init-decoder-layers", f"0,{layers - 1}"]
-        flags += ["--chain-width", str(min(512, cfg.decoder.embed_dim))]
-        flags += ["--verifier-embeddings"] if languages else []
-        description = "2 layers that read the verifier's states, with a chain"
-        return Fitting("attached_drafter_base", flags, description, layers)
-    flags += [*_flags(cfg.decoder, OF_SIDE, "--encoder-"), "--source-copy"]
-    return Fitting("spec_drafter_base", flags, "a model of its own, 12+2 layers", layers)
+        job.described = "2 layers that read the verifier's states, with a chain"
+        job.drafter = [
+            "--arch", "attached_drafter_base", *flags,
+            *_flags(cfg.encoder, "embed_dim", "--encoder-"), "--attach-to", job.path,
+            "--init-decoder-from", job.path, "--soft-targets", "0.5",
+            "--init-decoder-layers", f"0,{job.layers - 1}",
+            "--chain-width", str(min(512, cfg.decoder.embed_dim)),
+            *["--verifier-embeddings"] * languages,
+        ]  # fmt: skip
+    else:
+        job.described = "a model of its own, 12+2 layers"
+        flags += _flags(cfg.decoder, OF_SIDE, "--encoder-")
+        job.drafter = ["--arch", "spec_drafter_base", *flags, "--source-copy"]
 
 
 def _flags(cfg: Any, names: str, prefix: str = "--") -> list[str]:
@@ -150,23 +154,23 @@ def prepare(args: argparse.Namespace) -> Job:
     args.max_tokens = args.max_tokens or (1800 if cpu else 8192)
     job = Job(
         args, state, os.path.join(out, "binarised") if raw else here(args.data), here(args.path),
-        out, tuple(pairs or [asked]), cpu, tuple(task), bool(pairs),
+        out, pairs or [asked], cpu, task, bool(pairs),
     )  # fmt: skip
     if described:
-        found = described[0]
-        job = job._replace(converted=found.folder, generation=found.command_flags)
+        job.converted, job.generation = described[0].folder, described[0].command_flags
     if raw and not state.done("binarise"):
         binarise(job, described)
         state.note("binarise")
-    files = [os.path.join(job.data, f"dict.{side}.txt") for side in job.languages]
-    words = [Dictionary.load(file) for file in files]
+    words = [
+        Dictionary.load(os.path.join(job.data, f"dict.{side}.txt"))
+        for side in job.pairs[0].split("-", 1)
+    ]
     marks = None if described else marked(words[1].symbols)
-    return job._replace(
-        subwords=marks[0] if marks else None,
-        one_dictionary=not task and words[0].symbols == words[1].symbols,
-        # fairseq adds language tokens to dictionaries
-        fitting=fit(job.path, placeholders(verifier["model"]) if task else words, bool(task)),
-    )
+    job.subwords = marks[0] if marks else None
+    job.one_dictionary = not task and words[0].symbols == words[1].symbols
+    # fairseq adds language tokens to dictionaries
+    fit(job, placeholders(verifier["model"]) if task else words, bool(task))
+    return job
 
 
 def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
@@ -187,49 +191,40 @@ def binarise(job: Job, described: Sequence[Described]) -> None:
     verifier translates those of valid; the distillation does it with those of train. The text of a
     converted model (``described``) is plain; sources alone are read."""
     data, prefixes = job.args.data, [job.args.trainpref, job.args.validpref]
-    source, target = job.languages
-    alone = bool(described) or not any(os.path.isfile(f"{each}.{target}") for each in prefixes)
-    dest = job.file("sources") if alone else job.data
+    sides = job.pairs[0].split("-", 1)
+    alone = bool(described) or not any(os.path.isfile(f"{each}.{sides[1]}") for each in prefixes)
+    if alone:
+        sides = list(dict.fromkeys(pair.partition("-")[0] for pair in job.pairs))
+    for prefix, side in product(prefixes, sides):
+        if not os.path.isfile(f"{prefix}.{side}"):
+            remedy = "--trainpref and --validpref name texts without their language, one sentence "
+            remedy += "a line; --data is the folder of the verifier's dict.*.txt"
+            raise MissingFileError(f"{prefix}.{side}", "no such file", remedy)
     if described:
         prefixes = _split_texts(job, described, prefixes)
-    for prefix, side in () if described else product(prefixes, job.languages[: 2 - alone]):
-        _check_split(f"{prefix}.{side}", os.path.join(data, f"dict.{side}.txt"))
+    dest = job.file("sources") if alone else job.data
     for pair in job.pairs:
-        source, _, target = pair.partition("-")
-        names = [os.path.join(data, f"dict.{side}.txt") for side in (source, target)]
+        names = [os.path.join(data, f"dict.{side}.txt") for side in pair.split("-", 1)]
         words = [
-            commands.PYTHON, "-m", "fairseq_cli.preprocess", "-s", source, "-t", target,
+            commands.PYTHON, "-m", "fairseq_cli.preprocess", *commands.languages(pair),
             "--srcdict", names[0], "--tgtdict", names[1], "--trainpref", prefixes[0],
             "--validpref", prefixes[1], "--destdir", dest, "--workers", str(job.args.threads),
             *["--only-source"] * alone,
         ]  # fmt: skip
         run(job, words, "binarise.log")
         if alone:
-            shutil.copyfile(names[1], os.path.join(dest, f"dict.{target}.txt"))
+            shutil.copy(names[1], dest)
+    log = "\n".join(lines_of(job, "binarise.log"))
+    shares = re.findall(r"(\S+)% replaced", log)[-2 * len(sides) :]
+    unknown = max(map(float, shares), default=0.0)
+    if not described and unknown > MOST_UNKNOWN:
+        problem = f"{unknown:.0f}% of a text are words that the verifier's dictionary lacks"
+        remedy = "split it with the verifier's subword model first"
+        raise UsageError("--trainpref and --validpref", problem, remedy)
     if alone:
         logger.info("binarise: the verifier translates the sentences of %s", job.args.validpref)
-        words = commands.distill(job._replace(data=dest), job.data, None, shared=False)
+        words = commands.distill(job, dest, job.data, None, shared=False)
         run(job, [*words, "--gen-subset", "valid"], "distil.log")
-
-
-def _head(path: str) -> list[str]:
-    """The first lines of a text. Raises UsageError: it is missing."""
-    if not os.path.isfile(path):
-        remedy = "--trainpref and --validpref name texts without their language, one sentence a "
-        remedy += "line; --data is the folder of the verifier's dict.*.txt"
-        raise MissingFileError(path, "no such file", remedy)
-    with open(path, encoding="utf-8", errors="replace") as stream:
-        return list(islice(stream, _READ))
-
-
-def _check_split(text: str, dictionary: str) -> None:
-    """Refuse text of whole words where the verifier reads subwords: it would be unknown to it."""
-    lines, marks = _head(text), marked(Dictionary.load(dictionary).symbols)
-    mark = "\u2581" if marks and marks[0] == "sentencepiece" else "@@"
-    if marks and len(lines) >= _FEWEST and not any(mark in line for line in lines):
-        problem = f"{text} is not split into subwords, as {dictionary} is ({marks[1]!r})"
-        remedy = "split it with the verifier's subword model first"
-        raise UsageError("--trainpref", problem, remedy)
 
 
 def _split_texts(job: Job, described: Sequence[Described], prefixes: Sequence[str]) -> list[str]:
@@ -239,18 +234,13 @@ def _split_texts(job: Job, described: Sequence[Described], prefixes: Sequence[st
     for language, each in {each.languages[0]: each for each in described}.items():
         codec = codec_of(each)
         for prefix, to in zip(prefixes, made):
-            text = f"{prefix}.{language}"
-            lines = [line for line in _head(text) if line.strip()]
-            if not lines:
-                raise UsageError(text, "holds no text", "give one sentence a line")
-            if sum("\u2581" in line for line in lines) * 2 > len(lines):
-                remedy = "give plain text, the folder's tokenizer splits it"
-                raise UsageError(text, "is split into pieces", remedy)
+            text, pieces = f"{prefix}.{language}", f"{to}.{language}"
             logger.info("binarise: splitting %s into pieces", text)
             with (
                 open(text, encoding="utf-8", errors="replace") as whole,
-                replacing(f"{to}.{language}", make_folder=True) as out,
+                replacing(pieces, make_folder=True) as out,
             ):
-                pieces = map(codec.prepared, whole)
-                out.writelines(f"{each}\n" for each in pieces if each)
+                out.writelines(f"{each}\n" for each in map(codec.prepared, whole) if each)
+            if os.path.getsize(pieces) == 0:
+                raise UsageError(text, "holds no text", "give one sentence a line")
     return made

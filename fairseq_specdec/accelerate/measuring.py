@@ -7,81 +7,85 @@ from typing import Any, NamedTuple
 
 from ..hub import measured
 from ..io.atomic import read_json, replacing
-from ..io.provenance import sha256
 from . import commands
-from .commands import DRAFTER, EDITS, WAYS, Job, row_of
+from .commands import DRAFTER, EDITS, GAD, Job, row_of
 from .steps import logger, run
 
-COMPARED = 20  # sentences, to say within a minute what this engine does without a drafter
+COMPARED = 20  # sentences, to find within a minute what this engine does without a drafter
 WARMUP = 3  # batches that specdec-bench decodes beforehand
 SHARE = 0.15  # of the time, for measuring
 FEWEST = 10  # sentences to measure
 LEAST_GAIN = 1.02  # times as fast as greedy, and tokens per iteration, of drafts that pay
 CORRECTS = 1.1  # times as fast as greedy that copying the source makes a model that corrects text
 
+Rows = dict[str, dict[str, Any]]
+"""Figures of ``specdec-bench`` at one batch size, by the name of the row."""
+
 
 class Best(NamedTuple):
-    """The fastest way to decode for one use."""
+    """The fastest way to decode a pair with a beam."""
 
-    name: str  # of the use: its batch size, with the pair where there are several
     pair: str
     size: int  # sentences at a time
     beam: int
     way: str  # of ``WAYS``
-    row: dict[str, Any]  # its figures; ``stock``: those of stock fairseq at the same beam
-    stock: dict[str, Any]
-    greedy: dict[str, Any] = {}
+    row: dict[str, Any] = {}  # its figures
+    ms: dict[str, float] = {}  # per sentence, by way
+    stock: float = 0.0  # that of stock fairseq at the same beam
 
     @property
     def use(self) -> str:
         """What it is the fastest for."""
-        at_a_time = "one sentence" if self.size == 1 else f"{self.size} sentences"
-        pair = f", {self.pair}" if self.name != str(self.size) else ""
-        return f"{at_a_time} at a time, beam {self.beam}{pair}"
+        at_once = "one sentence" if self.size == 1 else f"{self.size} sentences"
+        return f"{at_once} at a time, beam {self.beam}, {self.pair}"
 
     @property
-    def speed(self) -> float:
-        """Over stock fairseq at the same beam."""
-        return float(self.stock["ms_mean"]) / float(self.row["ms_mean"])
+    def figures(self) -> str:
+        """The use, the way and how fast it is."""
+        ms = self.ms[self.way]
+        return (
+            f"{self.use}: {self.way}, {ms:.1f} ms per sentence, {self.stock / ms:.1f} times stock "
+            "fairseq's speed at that beam"
+        )
 
-    def command(self, job: Job) -> str:
-        """To decode with."""
-        return commands.decode(job, self.pair, self.way, self.beam, self.size)
+
+def fastest(job: Job, rows: Rows, pair: str, size: int, beam: int) -> Best:
+    """The fastest of the job's ways in ``rows``; greedy unless drafts were made and pay: times vary
+    from run to run where nothing was drafted."""
+    of_way = {way: rows[row_of(way, beam)] for way in job.ways if row_of(way, beam) in rows}
+    ms = {way: float(row["ms_mean"]) for way, row in of_way.items()}
+    gains = {way: min(ms["greedy"] / ms[way], row.get("tok") or 1) for way, row in of_way.items()}
+    pay = [way for way, gain in gains.items() if gain >= LEAST_GAIN]
+    way = min(pay, key=ms.__getitem__, default="greedy")
+    stock = float(rows[f"fairseq beam {beam}"]["ms_mean"])
+    return Best(pair, size, beam, way, of_way[way], ms, stock)
 
 
-def fastest(rows: dict[str, Any], use: tuple[str, str, int], beam: int) -> Best:
-    """The fastest way of ``rows``, by name, which were measured for one of ``Job.uses``; greedy
-    unless drafts were made and pay: times vary from run to run where nothing was drafted."""
-    of_way = {way: rows[row_of(way, beam)] for way in WAYS if row_of(way, beam) in rows}
-    greedy, best = of_way["greedy"], "greedy"
-    for way, row in of_way.items():
-        gain = float(greedy["ms_mean"]) / float(row["ms_mean"])
-        pays = min(gain, float(row.get("tok") or 1)) >= LEAST_GAIN
-        if pays and row["ms_mean"] < of_way[best]["ms_mean"]:
-            best = way
-    return Best(*use, beam, best, of_way[best], rows[f"fairseq beam {beam}"], greedy)
+def name_of(pair: str, size: int) -> str:
+    """The name of a use's figures."""
+    return f"{pair}, batches of {size}"
 
 
 def recommend(job: Job) -> list[Best]:
     """The fastest way for each use and beam that was measured."""
     rows = job.state.results("measure")["rows"]
-    return [fastest(rows[use[0]], use, beam) for use in job.uses for beam in job.beams]
+    return [fastest(job, rows[name_of(*use)], *use, b) for use in job.uses for b in job.beams]
 
 
 def without_drafter(job: Job) -> list[Best]:
     """The fastest way at each beam, one sentence of the first pair at a time, by the rows of
     :func:`compare`."""
-    rows = job.state.results("compare")["rows"].items()
-    others = set(WAYS) - set(job.ways)
-    rows = {name: row for name, row in rows if name.partition(",")[0] not in others}
-    return [fastest(rows, job.use(job.pairs[0], 1), beam) for beam in job.beams]
+    rows = job.state.results("compare")["rows"]
+    return [fastest(job, rows, job.pairs[0], 1, beam) for beam in job.beams]
 
 
-def rows_of(job: Job, *measured: Any) -> dict[str, Any]:
-    """Figures by batch size and row. ``measured``: arguments of ``commands.measure``."""
-    run(job, commands.measure(job, *measured), "measure.log")
+def rows_of(
+    job: Job, pair: str, ways: Sequence[str], sizes: Sequence[int], limit: int
+) -> dict[int, Rows]:
+    """Figures by batch size, of so many sentences."""
+    run(job, commands.measure(job, pair, ways, sizes, limit), "measure.log")
     runs = read_json(job.file("measured.json"))["runs"]
-    return {str(each["batch_size"]): {r["system"]: r for r in each["rows"]} for each in runs}
+    return {each["batch_size"]: {r["system"]: r for r in each["rows"]} for each in runs}
 
 
 def compare(job: Job) -> None:
@@ -91,74 +95,60 @@ def compare(job: Job) -> None:
         return
     logger.info("compare: this engine with stock fairseq, without a drafter")
     ways = ["greedy", *(["iad"] if job.one_dictionary else [])]
-    rows = rows_of(job, job.pairs[0], ways, [1], COMPARED)["1"]
+    rows = rows_of(job, job.pairs[0], ways, [1], COMPARED)[1]
     job.state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
 
 
-def worthwhile(job: Job) -> tuple[str, ...]:
+def worthwhile(job: Job) -> list[str]:
     """Those of ``WAYS`` that are worth measuring, by the rows of :func:`compare`."""
     rows = job.state.results("compare")["rows"]
     greedy, copied = rows["greedy"], rows.get("iad")
     if copied is None or float(greedy["ms_mean"]) < CORRECTS * float(copied["ms_mean"]):
-        return ("greedy", "gad")
+        return ["greedy", GAD]
     # What is noted beside a converted model names a strategy alone.
-    return ("greedy", "gad", "iad", *([EDITS] if job.converted is None else []))
+    return ["greedy", GAD, "iad", *([EDITS] if job.converted is None else [])]
 
 
-def _seconds(job: Job) -> float:
-    """What measuring one sentence takes, by the rows of :func:`compare`; what was not measured
-    there is taken to be no slower than greedy."""
-    rows = job.state.results("compare")["rows"]
+def plan(job: Job) -> tuple[float | None, int]:
+    """The hours of ``--hours`` that are left to make the drafter, and how many sentences are
+    measured after it: fewer than asked for if time is short. What was not measured by
+    :func:`compare` is taken to be no slower than greedy."""
+    rows, hours = job.state.results("compare")["rows"], job.args.hours
     ours = sum(float(rows[row_of("greedy", beam)]["ms_mean"]) for beam in job.beams)
     stock = sum(float(row["ms_mean"]) for name, row in rows.items() if name.startswith("fairseq "))
-    return (stock + ours * len(job.ways)) * len(job.uses) / 1000
-
-
-def time_to_make(job: Job) -> float | None:
-    """``--hours`` without the time that measuring will take."""
-    hours = job.args.hours
+    one = (stock + ours * len(job.ways)) * len(job.uses) / 3.6e6
+    sentences: int = job.args.measure_sentences
     if hours is None:
-        return None
-    needed = _seconds(job) * (job.args.measure_sentences + WARMUP)
-    return float(hours - min(needed / 3600, SHARE * hours))
+        return None, sentences
+    sentences = min(sentences, max(FEWEST, int(SHARE * hours / one) - WARMUP))
+    return max(0.0, hours - one * (sentences + WARMUP)), sentences
 
 
 def measure(job: Job) -> None:
-    """Speed and output of all ways against stock fairseq; fewer sentences if time is short."""
-    sizes = list(job.args.batch_sizes)
-    if job.state.done("measure", beams=job.beams, sizes=sizes):
+    """Speed and output of all ways against stock fairseq."""
+    names = [name_of(*use) for use in job.uses]
+    if job.state.done("measure", beams=job.beams, uses=names):
         return
-    one, sentences = _seconds(job), job.args.measure_sentences
-    if job.hours is not None:
-        most = SHARE / (1 - SHARE) * job.hours * 3600 / one - WARMUP
-        sentences = min(sentences, max(FEWEST, int(most)))
-    minutes = max(1, one * (sentences + WARMUP) / 60)
-    logger.info("measure: %d validation sentences, about %.0f min", sentences, minutes)
-    parts = {pair: rows_of(job, pair, job.ways, sizes, sentences) for pair in job.pairs}
-    rows = {name: parts[pair][str(size)] for name, pair, size in job.uses}
-    job.state.note("measure", rows=rows, sentences=sentences, beams=job.beams, sizes=sizes)
+    logger.info("measure: %d validation sentences", job.sentences)
+    parts = [rows_of(job, p, job.ways, job.args.batch_sizes, job.sentences) for p in job.pairs]
+    rows = dict(zip(names, (rows for part in parts for rows in part.values())))
+    job.state.note("measure", rows=rows, sentences=job.sentences, beams=job.beams, uses=names)
 
 
-def place(job: Job) -> str | None:
-    """Put the drafter beside the converted verifier, where it is found by itself; its path there.
-    Another drafter stays, and there is none."""
-    beside = os.path.join(os.path.relpath(str(job.converted)), DRAFTER)
-    ours = (sha256(job.file(DRAFTER)), job.state.results("place").get("sha256"))
-    if os.path.isfile(beside) and sha256(beside) not in ours:
+def place(job: Job, recommended: Sequence[Best]) -> None:
+    """Put the drafter beside the converted verifier, where it is found by itself, and note there
+    how each pair decodes fastest, one sentence at a time, if that was measured. Another drafter
+    stays, and nothing is put there."""
+    folder = os.path.relpath(str(job.converted))
+    beside = os.path.join(folder, DRAFTER)
+    if os.path.isfile(beside) and not job.state.done("place"):
         logger.warning("%s: is another drafter, and stays; name %s", beside, job.file(DRAFTER))
-        return None
+        return
     with replacing(beside, "wb") as out, open(job.file(DRAFTER), "rb") as stream:
         shutil.copyfileobj(stream, out)
-    job.state.note("place", sha256=ours[0])
-    return beside
-
-
-def note_fastest(job: Job, recommended: Sequence[Best]) -> None:
-    """Note beside the placed drafter how each pair decodes fastest, one sentence at a time; nothing
-    where that was not measured."""
-    ways: dict[str, dict[int, str]] = {}
-    for best in recommended:
-        if best.size == 1:
-            ways.setdefault(best.pair, {})[best.beam] = best.way
-    if ways:
-        measured.note(str(job.converted), str(job.placed), ways)
+    job.state.note("place")
+    job.placed = beside
+    if 1 in job.args.batch_sizes:
+        alone = [best for best in recommended if best.size == 1]
+        ways = {p: {each.beam: each.way for each in alone if each.pair == p} for p in job.pairs}
+        measured.note(folder, beside, ways)

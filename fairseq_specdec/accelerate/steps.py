@@ -29,7 +29,6 @@ FIRST_SLICE = 100  # updates
 SLICES = 8  # about how many validations
 PATIENCE = 4  # validations without a better one, after which training ends
 TELL_EVERY = 60.0  # seconds, of what a long step has done
-TIME_OVER = "the time is over"
 MOST_LOST = 0.5  # of the pairs; of more the data are not the verifier's
 REMEDY = (
     "DATA seem to be of other subwords, another dictionary or other languages than the verifier's "
@@ -56,7 +55,7 @@ def run(job: Job, words: list[str], log: str) -> float:
                 try:
                     status = process.wait(timeout=TELL_EVERY)
                 except subprocess.TimeoutExpired:
-                    said = [line.rpartition(" | ")[2] for line in _lines(path, before)]
+                    said = [line.rpartition(" | ")[2] for line in lines_of(job, log, before)]
                     if said:
                         logger.info("%s: %s", step, said[-1])
         except BaseException:
@@ -64,15 +63,15 @@ def run(job: Job, words: list[str], log: str) -> float:
             process.wait()
             raise
     if status:
-        lines = _lines(path) or ["its log is empty"]
+        lines = lines_of(job, log) or ["its log is empty"]
         errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
         raise UsageError(step, f"{(errors or lines)[-1]} (all of it: {path})")
     return time.monotonic() - began
 
 
-def _lines(path: str, start: int = 0) -> list[str]:
+def lines_of(job: Job, log: str, start: int = 0) -> list[str]:
     """The lines of a log, without empty ones."""
-    with open(path, "rb") as stream:
+    with open(job.file("logs", log), "rb") as stream:
         stream.seek(start)
         lines = stream.read().decode("utf-8", "replace").splitlines()
     return [line.strip() for line in lines if line.strip()]
@@ -80,7 +79,7 @@ def _lines(path: str, start: int = 0) -> list[str]:
 
 def figures(job: Job, name: str) -> dict[str, float]:
     """The last figures that fairseq-train logged with ``--log-format json``, ``name`` in them."""
-    (line, *_) = (each for each in reversed(_lines(job.file("logs", "train.log"))) if name in each)
+    line = next(each for each in reversed(lines_of(job, "train.log")) if name in each)
     return {key: float(value) for key, value in json.loads(line[line.index("{") :]).items()}
 
 
@@ -88,42 +87,38 @@ def figures(job: Job, name: str) -> dict[str, float]:
 
 
 def distil(job: Job) -> None:
-    """The verifier's own output becomes the drafter's training targets."""
+    """The verifier's own output becomes the drafter's training targets. In ``job.hours`` so many
+    sentences are distilled as the updates that fit after it go over once; fewer, and so more
+    epochs, where training is so fast that distilling would take more than ``DISTILLING`` of the
+    time."""
     if job.state.done("distil"):
         return
     logger.info("distil: the verifier rewrites the training targets")
-    limit = job.state.results("distil").get("limit", job.args.limit)
-    if "limit" not in job.state.results("distil") and job.hours is not None:
-        began = time.monotonic()
-        distilled, trained, pairs = rates(job)
-        pilot = time.monotonic() - began
-        most = max(FEWEST, one_epoch(job.hours * 3600 - pilot, distilled, trained) // pairs)
-        limit = most if limit is None else min(limit, most)
-        logger.info(
-            "distil: %.0f sentences per second, in training %.0f, so at most %d%s",
-            distilled, trained, limit, " of each pair" if pairs > 1 else "",
-        )  # fmt: skip
-        job.state.note("distil", done=False, pilot=pilot)
-    job.state.note("distil", done=False, limit=limit)
-    seconds = run(job, commands.distill(job, job.file("distilled"), limit), "distil.log")
-    _, counts = _distilled(job, "distilled")
-    job.state.note("distil", seconds=seconds, counts=counts)
-
-
-def one_epoch(seconds: float, distilled: float, trained: float) -> int:
-    """How many sentences to distil, in ``seconds`` for that and for training: as many as the
-    updates that fit after it go over once; fewer, and so more epochs, where training is so fast
-    that distilling would take more than ``DISTILLING`` of the time. ``distilled``, ``trained``:
-    sentences per second."""
-    share = min(DISTILLING, trained / (distilled + trained))
-    return int(share * max(0.0, seconds) * distilled)
+    if "limit" not in job.state.results("distil"):
+        limit, began, pilot = job.args.limit, time.monotonic(), 0.0
+        if job.hours is not None:
+            distilled, trained, pairs = rates(job)
+            pilot = time.monotonic() - began
+            share = min(DISTILLING, trained / (distilled + trained))
+            fitting = int(share * max(0.0, job.hours * 3600 - pilot) * distilled)
+            most = max(FEWEST, fitting // pairs)
+            limit = most if limit is None else min(limit, most)
+            logger.info(
+                "distil: %.0f sentences per second, in training %.0f, so at most %d%s",
+                distilled, trained, limit, " of each pair" if pairs > 1 else "",
+            )  # fmt: skip
+        job.state.note("distil", done=False, limit=limit, pilot=pilot)
+    limit = job.state.results("distil")["limit"]
+    words = commands.distill(job, job.data, job.file("distilled"), limit)
+    seconds = run(job, words, "distil.log")
+    job.state.note("distil", seconds=seconds, counts=_distilled(job, "distilled")[1])
 
 
 def rates(job: Job) -> tuple[float, float, int]:
     """Sentences per second of distilling and of training, measured on a few; the number of
     pairs."""
     few = max(PILOT, job.args.max_tokens // 8)
-    run(job, commands.distill(job, job.file("pilot"), few, shared=False), "distil.log")
+    run(job, commands.distill(job, job.data, job.file("pilot"), few, shared=False), "distil.log")
     parts, _ = _distilled(job, "pilot")
     distilled = min(part["decoding"]["sentences_per_second_and_process"] for part in parts)
     words = commands.train(job, PILOT_UPDATES, PILOT_UPDATES, "pilot")
@@ -150,21 +145,6 @@ def _distilled(job: Job, folder: str) -> tuple[list[dict[str, Any]], dict[str, A
 # ---- training ------------------------------------------------------------------------------------
 
 
-def spent_distilling(job: Job) -> float:
-    """Seconds, with those of the measurement before it."""
-    distilled = job.state.results("distil")
-    return float(distilled.get("pilot", 0)) + float(distilled.get("seconds", 0))
-
-
-def planned(job: Job, left: float) -> int:
-    """Updates in all, from the pace so far; before the first slice a guess. ``left``: seconds."""
-    if job.args.updates is not None:
-        return int(job.args.updates)
-    trained = job.state.results("train")
-    done = int(trained.get("updates", 0))
-    return done + int(max(0.0, left) / (trained["seconds"] / done)) if done else 10000
-
-
 def enough(history: list[float], accepted: float | None) -> str | None:
     """Why training can end, judged by accepted tokens; None if it must go on."""
     if accepted is not None and history and max(history) >= accepted:
@@ -177,30 +157,31 @@ def enough(history: list[float], accepted: float | None) -> str | None:
 def train(job: Job) -> None:
     """Train in slices, each ended by a validation and a checkpoint, until it is enough. A training
     that is complete goes on where more time or updates are given."""
-    state, by_updates = job.state, job.args.updates is not None
+    state, updates, distilled = job.state, job.args.updates, job.state.results("distil")
+    seconds = (job.hours or 0.0) * 3600 - distilled.get("pilot", 0.0) - distilled["seconds"]
     while True:
         before: dict[str, Any] = {"updates": 0, "history": [], "checked": [], "seconds": 0.0}
         before.update(state.results("train"))
         done, history, spent = (before[name] for name in ("updates", "history", "seconds"))
-        left = (job.hours or 0.0) * 3600 - spent_distilling(job) - spent
-        total, why = planned(job, left), enough(history, job.args.accepted)
+        pace = spent / done if done else 0.0
+        total = updates or (done + int(max(0.0, seconds - spent) / pace) if done else 10000)
+        if done:
+            logger.info(
+                "train: update %d of about %d, %.2f accepted tokens (1 without a drafter), about "
+                "%d min left", done, total, history[-1], round(max(0, total - done) * pace / 60),
+            )  # fmt: skip
+        why = enough(history, job.args.accepted)
         # A few updates more are not worth starting a process for.
-        if why is None and done and done >= total - (0 if by_updates else FIRST_SLICE // 4):
-            why = "all updates are made" if by_updates else TIME_OVER
+        if why is None and done and done >= total - (0 if updates else FIRST_SLICE // 4):
+            why = "all updates are made" if updates else "the time is over"
         if why is not None:
             break
         until = min(total, done + max(FIRST_SLICE, total // SLICES) if done else FIRST_SLICE)
-        seconds = run(job, commands.train(job, until, max(total, until)), "train.log")
+        spent += run(job, commands.train(job, until, max(total, until)), "train.log")
         accepted = figures(job, '"valid_num_updates"')["valid_accepted_tokens"]
         state.note(
-            "train", done=False, updates=until, seconds=spent + seconds,
-            history=[*history, accepted], checked=[*before["checked"], until],
-        )  # fmt: skip
-        total = max(until, planned(job, left - seconds))
-        logger.info(
-            "train: update %d of about %d, %.2f accepted tokens (1 without a drafter), about %d "
-            "min left", until, total, accepted,
-            round((total - until) * (spent + seconds) / until / 60),
+            "train", done=False, updates=until, seconds=spent, history=[*history, accepted],
+            checked=[*before["checked"], until],
         )  # fmt: skip
     if not state.done("train"):
         _store(job)

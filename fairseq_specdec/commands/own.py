@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fairseq_specdec.errors import UsageError
@@ -19,21 +19,15 @@ from fairseq_specdec.version import __version__
 INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell
 
 
-def _nothing(words: Sequence[str]) -> str:
-    return ""
-
-
 @contextlib.contextmanager
 def reporting(
-    program: str,
-    arguments: Sequence[str] | None = None,
-    saved: Callable[[Sequence[str]], str] = _nothing,
+    program: str, arguments: Sequence[str] | None = None, saved: str = ""
 ) -> Iterator[list[str]]:
     """End a command with one line where the user made a mistake or pressed Ctrl-C.
 
     Args:
         arguments: the command line; None for that of this process.
-        saved: makes of it the text after Ctrl-C: what is saved, and how to go on.
+        saved: what Ctrl-C leaves; the command line to go on with is printed after it.
 
     Yields:
         The words of the command line.
@@ -49,8 +43,8 @@ def reporting(
         yield words
         _flush()
     except KeyboardInterrupt:
-        outcome = "; ".join(filter(None, ["stopped (Ctrl-C)", saved(words)]))
-        sys.stderr.write(f"\n{program}: {outcome}\n")
+        outcome = f"; {saved}: {shlex.join([program, *words])}" if saved else ""
+        sys.stderr.write(f"\n{program}: stopped (Ctrl-C){outcome}\n")
         raise SystemExit(INTERRUPTED) from None
     except UsageError as error:
         raise SystemExit(f"{program}: error: {error.original}") from error
@@ -87,16 +81,6 @@ def log_to_stderr(
             root.removeHandler(handler)
     level = os.environ.get("LOGLEVEL", "INFO").upper() if level is None else level
     logging.basicConfig(format=form, datefmt=stamp, level=level, stream=sys.stderr)
-
-
-def again(program: str, words: Sequence[str]) -> str:
-    """The command line, to be pasted into a shell."""
-    return " ".join([program, *map(shlex.quote, words)])
-
-
-def nothing_written(program: str) -> Callable[[Sequence[str]], str]:
-    """``saved`` of ``reporting`` for a command that writes its file at its end."""
-    return lambda words: f"nothing is written yet; start again with: {again(program, words)}"
 
 
 def command_parser(program: str, description: Any, **settings: Any) -> argparse.ArgumentParser:

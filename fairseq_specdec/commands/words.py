@@ -49,6 +49,7 @@ def distill_flags(
     return list(map(str, words))
 
 
-def words_of(flags: Mapping[str, str]) -> list[str]:
-    """Flags and their values, as the words of a command."""
-    return [word for flag in flags.items() for word in flag]
+def words_of(flags: Mapping[str, Any]) -> list[str]:
+    """Flags and their values, as the words of a command; those of None are left out."""
+    given = [pair for pair in flags.items() if pair[1] is not None]
+    return [str(word) for pair in given for word in pair]

@@ -20,7 +20,7 @@ from fairseq import options
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import again, brief, load_plugin, log_to_stderr, reporting
+from ..commands.own import brief, load_plugin, log_to_stderr, reporting
 from ..io.flag_values import AT_LEAST_1, add_flag, flag_of
 from . import cluster
 from .work import Distillation, resolve_shard
@@ -75,11 +75,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any] 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
     log_to_stderr("%(asctime)s | %(levelname)s | %(name)s | %(message)s")
-
-    def saved(words: Sequence[str]) -> str:
-        go_on = again("specdec-distill", words)
-        return f"finished chunks are kept in DEST.parts; go on with: {go_on}"
-
+    saved = "finished chunks are kept in DEST.parts; go on with"
     with reporting("specdec-distill", arguments, saved) as words:
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)

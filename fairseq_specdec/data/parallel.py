@@ -11,14 +11,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.errors import UsageError
 
-from ..commands.own import (
-    brief,
-    command_parser,
-    load_plugin,
-    log_to_stderr,
-    nothing_written,
-    reporting,
-)
+from ..commands.own import brief, command_parser, load_plugin, log_to_stderr, reporting
 from ..io.flag_values import AT_LEAST_1, add_flag, add_languages
 from ..io.progress import bar
 from .corpus import Corpus
@@ -86,5 +79,6 @@ def run_command(
     """Run a command that writes its file at its end."""
     load_plugin()
     log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
-    with reporting(program, arguments, nothing_written(program)) as words:
+    saved = "nothing is written yet; start again with"
+    with reporting(program, arguments, saved) as words:
         main(brief(get_parser()).parse_args(words), words)

@@ -9,7 +9,7 @@ from printed_commands import run_printed
 
 from fairseq_specdec.accelerate import cli
 from fairseq_specdec.accelerate.commands import further
-from fairseq_specdec.accelerate.measuring import Best, note_fastest, place
+from fairseq_specdec.accelerate.measuring import Best, place
 from fairseq_specdec.hub import SpeculativeTranslator
 
 # A language before the text, and one after it; the other families are slow tests.
@@ -81,7 +81,7 @@ def test_one_drafter_for_several_pairs(accelerate, stopping, tmp_path):
     with stopping.here():
         accelerate("m2m_100", *BRIEF, "--lang-pairs", "en-de,en-fr")
     job = stopping.jobs[0]
-    assert job.pairs == ("en-de", "en-fr") and "--decoder-langtok" in job.task
+    assert job.pairs == ["en-de", "en-fr"] and "--decoder-langtok" in job.task
     for pair in job.pairs:
         assert (tmp_path / "fast" / "binarised" / f"valid.{pair}.{pair[3:]}.idx").is_file()
         assert (tmp_path / "fast" / "binarised" / f"train.{pair}.en.idx").is_file()
@@ -112,7 +112,6 @@ def test_languages_that_the_model_lacks(accelerate, family, words, message):
     "text, message",
     [
         ("\n \n", "train.xx: holds no text; give one sentence a line"),
-        ("\u2581ba \u2581do\n" * 3, "train.xx: is split into pieces; give plain text"),
         (None, "train.xx: no such file; --trainpref and --validpref name texts"),
     ],
 )
@@ -133,22 +132,24 @@ def test_a_server_decodes_the_fastest_way(job_of, tmp_path):
         ("gad", "m/drafter.pt", "gad --drafter-path m/drafter.pt"), ("greedy", None, "greedy"),
         ("gad", None, "gad --drafter-path out/drafter.pt"),
     ):  # fmt: skip
-        job = job_of(tmp_path)._replace(converted="m", placed=placed, out="out")
-        command = f"specdec-serve m --source-lang s --target-lang t --strategy {end}"
+        job = job_of(tmp_path)
+        job.converted, job.placed, job.out = "m", placed, "out"
+        command = f"specdec-serve m -s s -t t --strategy {end}"
         assert further(job, {"s-t": way}) == [("serve", command)]
 
 
 def test_the_fastest_for_one_sentence_is_noted(job_of, tmp_path):
     """And nothing where batches alone were measured."""
-    (tmp_path / "drafter.pt").write_bytes(b"d")
-    job = job_of(tmp_path)._replace(converted=str(tmp_path), placed=str(tmp_path / "drafter.pt"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "drafter.pt").write_bytes(b"d")
     uses = [(1, 1, "greedy"), (1, 5, "gad"), (8, 1, "gad"), (8, 5, "greedy")]
-    recommended = [Best(str(s), "a-b", s, b, way, {}, {}) for s, b, way in uses]
-    note_fastest(job, recommended[2:])
-    assert not (tmp_path / "fastest.json").exists()
-    note_fastest(job, recommended)
+    for sizes in ((8,), (1, 8)):
+        job = job_of(tmp_path / "out", batch_sizes=sizes)
+        job.converted = str(tmp_path)
+        place(job, [Best("s-t", *use) for use in uses])
+        assert (tmp_path / "fastest.json").exists() is (1 in sizes)
     noted = json.loads((tmp_path / "fastest.json").read_text(encoding="utf-8"))
-    assert noted["pairs"] == {"a-b": {"1": "greedy", "5": "gad"}}
+    assert noted["pairs"] == {"s-t": {"1": "greedy", "5": "gad"}}
 
 
 def test_another_drafter_beside_the_verifier_stays(job_of, tmp_path):
@@ -156,10 +157,12 @@ def test_another_drafter_beside_the_verifier_stays(job_of, tmp_path):
     beside, made = tmp_path / "drafter.pt", tmp_path / "out" / "drafter.pt"
     beside.write_bytes(b"theirs")
     made.parent.mkdir()
-    job = job_of(made.parent)._replace(converted=str(tmp_path))
+    job = job_of(made.parent, batch_sizes=(8,))
+    job.converted = str(tmp_path)
     for text, kept in ((b"first", b"theirs"), (b"first", b"first"), (b"second", b"second")):
         made.write_bytes(text)
-        assert place(job) == (None if kept == b"theirs" else os.path.relpath(beside))
+        place(job, [])
+        assert job.placed == (None if kept == b"theirs" else os.path.relpath(beside))
         assert beside.read_bytes() == kept
         if kept == b"theirs":
             beside.unlink()
