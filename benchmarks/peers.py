@@ -121,7 +121,8 @@ class PeerSystem(System):
 
 def check(names, asked):
     """Refuse engines that cannot do the same, before any model is loaded."""
-    flags, main = asked.main.generation, asked.main
+    main = asked.stock[1]
+    flags = main.generation
     refuse({
         f"--peers {','.join(names)}: expected different ones of {', '.join(ENGINES)}":
             not set(names) <= set(ENGINES) or len(set(names)) < len(names),
@@ -143,9 +144,9 @@ def check(names, asked):
 
 
 def rows(names, asked):
-    """A (plan, function) for every row of these engines, as ``Bench`` takes them."""
+    """A plan for every row of these engines, as ``Bench`` takes them."""
     check(names, asked)
-    main, made = asked.main, []
+    main, made = asked.stock[1], []
 
     @functools.cache  # one process for all rows of a format and a workload
     def start(name, kind, workload):
@@ -165,10 +166,13 @@ def rows(names, asked):
     for name in names:
         engine = ENGINES[name]
         for kind in engine.half_kinds if asked.config.common.fp16 else engine.kinds:
-            for beam in (beam for beam in asked.beams if beam <= engine.widest):
-                row = main._replace(name=f"{engine.title} {kind} beam {beam}")
-                made.append((with_beam(row, beam), functools.partial(make, name, kind)))
-    return [(row, functools.partial(function, row)) for row, function in made]
+            for beam in (beam for beam in asked.stock if beam <= engine.widest):
+                row = main._replace(
+                    name=f"{engine.title} {kind} beam {beam}",
+                    make=functools.partial(make, name, kind),
+                )
+                made.append(with_beam(row, beam))
+    return made
 
 
 def memory_of(index, words):
@@ -176,10 +180,10 @@ def memory_of(index, words):
     was used before a model was loaded (CPU only)."""
     options, rest = get_parser().parse_known_args(words)
     asked, before = session.read(rest), peak_resident()
-    plan, make = asked.makers(rows(options.peers, asked))[index]
+    plan = [*asked.stock.values(), *rows(options.peers, asked), *asked.plans][index]
     workload = asked.workload(plan.paths)
     workload.one_system = True
-    system, peaks = make(workload), {}
+    system, peaks = plan.system(workload), {}
     for size in sorted(asked.sizes):  # the peak so far is that of the largest batches so far
         for sample in workload.batches(size)[-LONGEST:]:
             system.decode(sample)

@@ -159,7 +159,8 @@ class ReplayBench(peers.PeersBench):
 
     def __init__(self, asked: Any, options: Any, replay: Replay, words: Sequence[str]) -> None:
         self.replay = replay
-        asked = asked._replace(build=functools.partial(build, replay=replay))
+        make = functools.partial(build, replay=replay)
+        asked = asked._replace(plans=[plan._replace(make=make) for plan in asked.plans])
         super().__init__(asked, options, words, "replay.py")
         what, args = replay.described(), vars(replay.args)
         form = "drafter {drafter} with k = {block_size}, " if what["drafter"] else ""

@@ -31,12 +31,8 @@ from .workload import Workload
 logger = logging.getLogger("fairseq_specdec.bench")
 
 PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
+NO_QUALITY = dict.fromkeys(("bleu", "exact_percent", "bleu_compound"))
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
-
-
-def _load_average() -> list[float]:
-    """Over 1, 5 and 15 minutes."""
-    return [round(each, 2) for each in os.getloadavg()]
 
 
 def record(
@@ -58,7 +54,7 @@ def record(
             "missing_engine": "" if cuda else missing_engine(),
             "cuda": torch.version.cuda if cuda else None,
         },
-        "load_average": _load_average(),
+        "load_average": list(os.getloadavg()),
         "threads": torch.get_num_threads(),
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "checkpoints": {
@@ -68,17 +64,15 @@ def record(
 
 
 class Bench:
-    """Systems, and what was measured of them so far. ``extra``: rows of other engines, a (plan,
-    function) each: the function makes the ``System`` for a workload; plans have no ``settings``.
-    """
+    """Systems, and what was measured of them so far. ``extra``: rows of other engines, which have
+    no ``settings``, between stock's and this project's."""
 
-    def __init__(self, asked: session.Session, extra: Sequence[session.Row] = ()) -> None:
+    def __init__(self, asked: session.Session, extra: Sequence[Plan] = ()) -> None:
         self.asked, self.args, config = asked, asked.args, asked.config
         self.workload: Workload = asked.workload()
-        makers = asked.makers(extra)
-        self.plans: list[Plan] = [plan for plan, _ in makers]
-        self.systems: list[System] = [make(self.workload) for _, make in makers]
-        self.stock = dict(zip(asked.beams, self.systems))
+        self.plans: list[Plan] = [*asked.stock.values(), *extra, *asked.plans]
+        self.systems: list[System] = [plan.system(self.workload) for plan in self.plans]
+        self.stock = dict(zip(asked.stock, self.systems))
         hidden = self.stock[1].generator.symbols_to_strip_from_output
         self.texts = Texts(self.workload.task, config, hidden)
         checkpoints = [path for plan in self.plans for path in plan.paths]
@@ -117,7 +111,7 @@ class Bench:
 
     def _references(self, batches: list[Sample], size: int) -> list[System]:
         """Stock of each row's own verifier, constraints and beam; decoded if it is no row."""
-        main, keys = self.asked.main, [reference_key(plan) for plan in self.plans]
+        main, keys = self.asked.stock[1], [reference_key(plan) for plan in self.plans]
         known = {reference_key(with_beam(main, beam)): s for beam, s in self.stock.items()}
         for plan, key in zip(self.plans, keys):
             if key not in known:
@@ -135,7 +129,7 @@ class Bench:
             "batch_size": size,
             "rows": self.measure_rows(references, size),
             "sentences": self.systems[0].sentences,
-            "load_average": _load_average(),
+            "load_average": list(os.getloadavg()),  # over 1, 5 and 15 minutes
             "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in self.systems},
             "seconds_by_pass": {
                 s.name: [round(sum(each), 6) for each in zip(*s.times)] for s in self.systems
@@ -150,15 +144,20 @@ class Bench:
         tokens = {system.name: system.tokens for system in self.systems}
         quality = self.texts.quality(tokens, self.workload.data)
         if quality is not None:
-            self.results["quality"] = {"on": quality.on, "signature": quality.signature}
+            signature = str(self.texts.bleu.get_signature())
+            self.results["quality"] = {"on": self.texts.kind, "signature": signature}
         rows = []
         for system, plan, reference in zip(self.systems, self.plans, references):
             greedy = greedy_of(plan, self.plans)
             plain = greedy and self.systems[self.plans.index(greedy)]
             bases = {"beam5": self.stock[5], "beam1": self.stock[1], "greedy": plain}
-            row = figures.row(system, plan, reference, bases, quality)
             other = "" if reference in self.systems else f" of {':'.join(plan.paths)}"
-            rows.append({**row, **_claims(system, plan), "identical_to": reference.name + other})
+            rows.append({
+                **figures.row(system, plan, reference, bases),
+                **(quality[system.name] if quality else NO_QUALITY),
+                "sweep": plan.sweep, "base": plan.base or system.name,
+                "lossless": _promised(system, plan), "identical_to": reference.name + other,
+            })  # fmt: skip
             for text in self.faults(system, plan, reference):
                 self.results["warnings"].append(f"{text}, batch size {size}")
                 logger.warning("WARNING: %s, batch size %d", text, size)
@@ -194,18 +193,14 @@ def _promised(system: System, plan: Plan) -> bool | None:
     return exact and bool(getattr(getattr(system.generator, "rule", None), "lossless", False))
 
 
-def _claims(system: System, plan: Plan) -> Figures:
-    """What was swept, of which system, and whether it is lossless."""
-    base = plan.base if system.stats is not None else system.name
-    return {"sweep": plan.sweep, "base": base, "lossless": _promised(system, plan)}
-
-
 def _described(system: System, plan: Plan) -> Figures:
     # JSON has no infinity, which --tau and --alpha-rb may be.
     endless = (math.inf, -math.inf)
     settings = {k: str(v) if v in endless else v for k, v in plan.settings.items()}
-    known = {"name": system.name, "flags": list(plan.flags), "path": list(plan.paths)}
-    return {**known, "settings": settings, **_claims(system, plan)}
+    return {
+        "name": system.name, "flags": list(plan.flags), "path": list(plan.paths),
+        "settings": settings,
+    }  # fmt: skip
 
 
 def main(words: Sequence[str], write: Callable[[str], object]) -> Figures:

@@ -10,7 +10,7 @@ from fairseq.data import LanguagePairDataset
 from fairseq_specdec.decoding.stats import SECTIONS
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
-from .outputs import Comparison, Figures, Quality, Texts, compare
+from .outputs import Comparison, Figures, Texts, compare
 from .systems import Plan
 from .timing import System
 
@@ -91,24 +91,17 @@ def _times(system: System, bases: Mapping[str, System | None]) -> Figures:
 
 
 def row(
-    system: System,
-    plan: Plan,
-    reference: System,
-    bases: Mapping[str, System | None],
-    quality: Quality | None,
+    system: System, plan: Plan, reference: System, bases: Mapping[str, System | None]
 ) -> Figures:
-    """All figures of a system, times in milliseconds, shares in percent. ``reference``: stock with
-    the row's own verifier, constraints and beam. ``bases``: systems that its speed is compared
-    with, by name (None where that is no row). ``quality``: of all."""
+    """All figures of a system but its quality, times in milliseconds, shares in percent.
+    ``reference``: stock with the row's own verifier, constraints and beam. ``bases``: systems that
+    its speed is compared with, by name (None where that is no row)."""
     compared = list(comparisons(system, reference, plan.generation["nbest"]).values())
     scored = any(each[0].totals for each in system.outputs.values())
     iterations, times = _iterations(system, plan), _times(system, bases)
     return {
         "system": system.name,
         "strategy": plan.settings.get("strategy"),
-        "bleu": quality and quality.score[system.name],
-        "exact_percent": quality and quality.exact[system.name],
-        "bleu_compound": quality and quality.compound and quality.compound[system.name],
         "identical_percent": 100.0 * sum(each.same for each in compared) / len(compared),
         "near_ties": sum(each.near_tie for each in compared) if scored else None,
         "score_difference": max(each.away for each in compared) if scored else None,
@@ -134,7 +127,8 @@ def by_sentence(systems: Sequence[System], texts: Texts, data: LanguagePairDatas
         columns: Figures = {"tokens": list(map(len, outputs)), "words": None}
         columns.update(iterations=[system.iterations[n] for n in order], matches=None)
         if references is not None:
-            scores = texts.scores(outputs, references)
+            both = zip(map(texts, outputs), references)
+            scores = [texts.bleu.corpus_score([mine], [[wanted]]) for mine, wanted in both]
             columns.update(words=[int(score.sys_len) for score in scores])
             columns.update(matches=[list(map(int, n)) for n in zip(*(s.counts for s in scores))])
             reference_words = [int(score.ref_len) for score in scores]

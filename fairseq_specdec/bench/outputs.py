@@ -11,7 +11,6 @@ from fairseq.data import LanguagePairDataset
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
 from sacrebleu.metrics import BLEU
-from sacrebleu.metrics.bleu import BLEUScore
 
 Figures = dict[str, Any]
 """Figures by name, ready for JSON."""
@@ -85,16 +84,6 @@ def split_compounds(text: str) -> str:
     return HYPHEN.sub(r"\1 ##AT##-##AT## \2", text)
 
 
-class Quality(NamedTuple):
-    """By system's name; on what text, in words; and sacrebleu's signature."""
-
-    score: dict[str, float]  # BLEU
-    exact: dict[str, float]  # percentage of outputs that are the reference
-    compound: dict[str, float] | None  # BLEU of tokenised text with compounds split on both sides
-    on: str
-    signature: str
-
-
 class Texts:
     """Tokens to text as fairseq-generate's D lines have it. ``hidden``: tokens that are left
     out."""
@@ -112,6 +101,7 @@ class Texts:
             self.kind = "tokenised text, subwords joined"
         elif self.tokenised:
             self.kind = "the dictionary's own tokens (no --post-process)"
+        self.bleu = BLEU(tokenize="none" if self.tokenised else "13a", force=True)
 
     def __call__(self, tokens: list[int], reference: bool = False) -> str:
         """One sentence; an unknown word of a reference is marked, so that it matches nothing."""
@@ -125,34 +115,28 @@ class Texts:
 
     def quality(
         self, tokens: Mapping[str, Mapping[int, list[int]]], data: LanguagePairDataset
-    ) -> Quality | None:
-        """BLEU against the references in the data; None where it holds none. ``tokens``: the output
-        of each sentence, by system."""
-        numbers = sorted(next(iter(tokens.values())))
+    ) -> dict[str, Figures] | None:
+        """By system, BLEU against the references in the data, the share of outputs that are the
+        reference, and of tokenised text BLEU with compounds split on both sides; None where there
+        are no references. ``tokens``: the output of each sentence, by system."""
+        numbers, figures = sorted(next(iter(tokens.values()))), {}
         wanted = self.references(data, numbers)
         if wanted is None:
             return None
-        bleu, score, exact, compound = self._bleu(), {}, {}, {}
         split = list(map(split_compounds, wanted))
         for name, each in tokens.items():
             outputs = [self(each[n]) for n in numbers]
-            score[name] = float(bleu.corpus_score(outputs, [wanted]).score)
-            exact[name] = 100.0 * sum(map(str.__eq__, outputs, wanted)) / len(wanted)
-            outputs = list(map(split_compounds, outputs))
-            compound[name] = float(bleu.corpus_score(outputs, [split]).score)
-        signature = str(bleu.get_signature())
-        return Quality(score, exact, compound if self.tokenised else None, self.kind, signature)
-
-    def _bleu(self) -> BLEU:
-        return BLEU(tokenize="none" if self.tokenised else "13a", force=True)
+            apart = list(map(split_compounds, outputs))
+            figures[name] = {
+                "bleu": float(self.bleu.corpus_score(outputs, [wanted]).score),
+                "exact_percent": 100.0 * sum(map(str.__eq__, outputs, wanted)) / len(wanted),
+                "bleu_compound": float(self.bleu.corpus_score(apart, [split]).score)
+                if self.tokenised else None,
+            }  # fmt: skip
+        return figures
 
     def references(self, data: LanguagePairDataset, numbers: Sequence[int]) -> list[str] | None:
         """The references of these sentences, what the dictionary lacks marked; None without any."""
         if getattr(data, "tgt", None) is None:
             return None
         return [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
-
-    def scores(self, outputs: Sequence[list[int]], references: Sequence[str]) -> list[BLEUScore]:
-        """sacrebleu's ``BLEUScore`` of each sentence: token ids against a reference text."""
-        bleu = self._bleu()
-        return [bleu.corpus_score([self(o)], [[r]]) for o, r in zip(outputs, references)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import functools
+import glob
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fairseq import options
@@ -31,9 +32,8 @@ from ..hub.loading import Loaded, find, task_of
 from ..hub.text import TextCodec, choose_codec
 from ..io.atomic import check_new_file
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, add_flag, flag_of, numbers
-from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans, with_greedy
-from .timing import System
-from .workload import Workload, blaming, refuse, split_paths
+from .systems import Plan, build_stock, given, make_plans, with_greedy
+from .workload import Workload, refuse, split_paths
 
 TASK = "translation_specdec"
 # fairseq's flags that mean nothing here.
@@ -66,8 +66,6 @@ def get_parser() -> argparse.ArgumentParser:
     add("--sweep", "a row for each value of a system's flag, crossed with its other --sweep; NAME "
         "may be left out where there is one system; may be repeated", action="append", default=[],
         metavar="[NAME:]FLAG=V,V", otherwise="nothing is swept")
-    add("--stock-beams", "widths of stock beam search, 5 and 1 among them; those of the systems "
-        "are measured too", default="5,1", metavar="N[,N]")
     add("--limit", "decode N sentences, spread over all lengths", AT_LEAST_1, otherwise="all")
     add("--threads", "CPU threads of every system", AT_LEAST_1, 1)
     add("--repeats", "passes over the sentences; a batch's time is the median of its passes",
@@ -81,10 +79,6 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-Row = tuple[Plan, Callable[[Workload], System]]
-"""A system as it was asked for, and what makes it."""
-
-
 class Session(NamedTuple):
     """What the command line asks for; nothing is loaded yet."""
 
@@ -92,22 +86,14 @@ class Session(NamedTuple):
     args: argparse.Namespace
     config: DictConfig  # fairseq's configuration
     sizes: list[int]
-    beams: list[int]  # widths of stock beam search
-    main: Plan  # stock decoding of ``--path``
+    stock: dict[int, Plan]  # of --path, by beam: 5, 1 and those of the systems
     plans: list[Plan]  # the systems asked for, after the greedy rows that they are compared with
-    build: Callable[[Plan, Workload], System] = build  # makes the system of a plan
 
     def workload(self, paths: tuple[str, ...] | None = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
         set_threads(self.args.threads)
         sources = _sources(self.args) if self.args.text else None
-        return Workload(self.config, self.args.limit, paths or self.main.paths, sources)
-
-    def makers(self, extra: Sequence[Row] = ()) -> list[Row]:
-        """A (plan, function) for every row; the function makes its system for a workload.
-        ``extra``: those of other engines, between stock's and this project's."""
-        stock = [(self.main, functools.partial(build_stock, self.main, beam=b)) for b in self.beams]
-        return [*stock, *extra, *((p, functools.partial(self.build, p)) for p in self.plans)]
+        return Workload(self.config, self.args.limit, paths or self.stock[1].paths, sources)
 
 
 def read(words: Sequence[str]) -> Session:
@@ -116,20 +102,17 @@ def read(words: Sequence[str]) -> Session:
     if args.path is None or is_converted(args.data):
         args = _of_model(args, words)
     _check(args)
-    with blaming(""):
-        check_languages(args)
-        check_direction(args)
-        sizes = list(numbers(args.batch_sizes, "--batch-size"))
-        beams = list(numbers(args.stock_beams, "--stock-beams"))
-    if not {1, 5} <= set(beams):
-        raise UsageError(f"--stock-beams {args.stock_beams}", "5 and 1 must be among them")
+    check_languages(args)
+    check_direction(args)
+    sizes = list(numbers(args.batch_sizes, "--batch-size"))
     main = Plan("fairseq", split_paths(args.path), dict(given(args), beam=1, nbest=1))
     plans = with_greedy(make_plans(args.system, args.sweep, args), args)
-    beams += sorted({plan.generation["beam"] for plan in plans} - set(beams))
+    beams = [5, 1, *sorted({plan.generation["beam"] for plan in plans} - {5, 1})]
+    stock = {b: main._replace(make=functools.partial(build_stock, beam=b)) for b in beams}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)
-    return Session(list(words), args, config, sizes, beams, main, plans)
+    return Session(list(words), args, config, sizes, stock, plans)
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -173,23 +156,19 @@ def _check(args: argparse.Namespace) -> None:
             args.task.startswith("speech_to_text"),
         "--sampling: stock beam search does not sample; give it to a --system": args.sampling,
         **{f"{flag_of(each)}: has no meaning here; leave it out": True for each in meaningless},
-        NO_TRACE: args.trace_path is not None,
+        "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it":
+            args.trace_path is not None,
         "--by-sentence: needs --json; give it too": args.by_sentence and not args.json,
         f"--text {args.text}: no such file":
             args.text not in (None, "-") and not os.path.isfile(args.text),
-        f"{args.data}: is no directory; name one directory written by fairseq-preprocess":
-            not os.path.isdir(args.data or ""),
         f"--text: missing; name plain text, a sentence a line, since {args.of_model} has no "
-        "binarised text": args.of_model and not args.text and not _binarised(args),
+        "binarised text": args.of_model and not args.text
+            and not glob.glob(os.path.join(glob.escape(args.data), f"{args.gen_subset}.*")),
     })  # fmt: skip
     for flag, path in (("--json", args.json), ("--markdown", args.markdown)):
         if path:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             check_new_file(path, flag)
-
-
-def _binarised(args: argparse.Namespace) -> bool:
-    return any(name.startswith(f"{args.gen_subset}.") for name in os.listdir(args.data))
 
 
 def _sources(args: argparse.Namespace) -> list[str]:

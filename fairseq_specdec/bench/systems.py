@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from fairseq.dataclass import FairseqDataclass
@@ -44,7 +44,8 @@ PLAIN = ("greedy", "none")  # strategies that draft nothing
 ENGINE = ("verifier_dtype", "backend", "cuda_graphs")
 # Settings that are of no strategy.
 SHARED = (*ENGINE, "threads", "keep_weights")
-NO_TRACE = "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
+# Settings that all systems share.
+ALIKE = ("threads", "trace_path")
 
 
 class Plan(NamedTuple):
@@ -57,6 +58,12 @@ class Plan(NamedTuple):
     settings: dict[str, Any] = {}
     sweep: dict[str, str] = {}  # flag and value, as given, of every swept flag
     base: str = ""  # name of the system that was swept, or its own
+    # makes the system; None of this project's
+    make: Callable[[Plan, Workload], System] | None = None
+
+    def system(self, workload: Workload) -> System:
+        """The system, its models loaded."""
+        return (self.make or build)(self, workload)
 
 
 def given(args: argparse.Namespace, names: Sequence[str] = GENERATION) -> dict[str, Any]:
@@ -72,22 +79,18 @@ def make_plan(name: str, words: Sequence[str], shared: argparse.Namespace) -> Pl
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = complain  # type: ignore[method-assign]
-    fields = [(field.name, field.type, copy.copy(field)) for field in OWN_FIELDS]
+    own = [field for field in OWN_FIELDS if field.name not in ALIKE]
+    fields = [(field.name, field.type, copy.copy(field)) for field in own]
     decoding = dataclasses.make_dataclass("Decoding", fields, bases=(FairseqDataclass,))
     gen_parser_from_dataclass(parser, decoding())
     gen_parser_from_dataclass(parser, GenerationConfig())
     parser.add_argument("--path")
-    parser.set_defaults(**given(shared, [*TYPES, "path"]))
+    parser.set_defaults(**{**DEFAULTS, **given(shared, [*TYPES, "path"])})
     args = parser.parse_args(list(words))
     if args.strategy in STRATEGIES and STRATEGIES[args.strategy].needs_drafter:
         args.drafter_path = args.drafter_path or getattr(shared, "beside", None)
     settings, generation = given(args, OWN), given(args)
     with blaming(f"--system {name!r}: "):
-        refuse({
-            NO_TRACE: args.trace_path is not None,
-            "--threads: all systems have the same; give it before --system":
-                args.threads != getattr(shared, "threads", None),
-        })  # fmt: skip
         check_settings(argparse.Namespace(**settings))
         check_generation_flags(argparse.Namespace(**generation), args.strategy)
         rule = rule_of(args, sampler_of(args))
@@ -181,27 +184,21 @@ def _likeness(plan: Plan) -> tuple[Any, ...]:
 
 
 def with_greedy(plans: Sequence[Plan], shared: argparse.Namespace) -> list[Plan]:
-    """The systems, after a greedy row for each beam and engine of which there is none."""
-    plain = {name: value for name, value in DEFAULTS.items() if name not in SHARED}
-    flags = argparse.Namespace(**{**vars(shared), **plain})
-    there = {_likeness(plan) for plan in plans if plan.settings["strategy"] in PLAIN}
-    names, rows = {plan.name for plan in plans}, []
+    """The systems, after a greedy row of the shared verifier for each beam and engine of which
+    there is none."""
+    rows: list[Plan] = []
     for plan in plans:
-        beam, samples, *engine = mine = _likeness(plan)
-        if mine in there:
-            continue
-        other = {k: str(v) for k, v in zip(ENGINE, engine) if v != DEFAULTS[k]}
-        name = "greedy" + f" beam {beam}" * (beam > 1) + " sampling" * samples
-        name = " ".join([name, *other.values()])
-        while name in names:
-            name += ", plain"
-        nbest = str(plan.generation["nbest"])
-        words = ["--strategy", "greedy", "--beam", str(beam), "--nbest", nbest]
-        words += ["--sampling"] * (samples and not shared.sampling)
-        words += [word for pair in other.items() for word in _words(*pair)]
-        there.add(mine)
-        names.add(name)
-        rows.append(make_plan(name, words, flags))
+        if greedy_of(plan, [*rows, *plans]) is None:
+            settings = {**DEFAULTS, **{k: plan.settings[k] for k in SHARED}, "strategy": "greedy"}
+            search = {name: plan.generation[name] for name in ("beam", "nbest", "sampling")}
+            parts = ["greedy", *[f"beam {search['beam']}"] * (search["beam"] > 1)]
+            parts += ["sampling"] * search["sampling"]
+            name = " ".join(parts + [settings[k] for k in ENGINE if settings[k] != DEFAULTS[k]])
+            while name in {each.name for each in plans}:
+                name += ", plain"
+            generation = {**given(shared), **search}
+            paths = split_paths(shared.path)
+            rows.append(Plan(name, paths, generation, settings=settings, base=name))
     return [*rows, *plans]
 
 

@@ -12,7 +12,6 @@ from fairseq_specdec.decoding.stats import SECTIONS
 from .outputs import NEAR, Figures
 
 NOTHING = "-"
-NOISE = 0.03  # of a time: systems that are apart by less are equally fast
 
 
 # A column: its title, and a row's cell.
@@ -112,28 +111,6 @@ def title(run: Figures) -> str:
     return str(run.get("title") or "specdec-bench: " + form.format(**run["settings"]))
 
 
-def conclusion(part: Figures) -> str:
-    """The fastest systems whose outputs equal those of stock, in a sentence; "" where outputs were
-    not compared. Systems within ``NOISE`` of the least time share the place."""
-    if all(row.get("identical_percent") is None for row in part["rows"]):
-        return ""
-    same = [row for row in part["rows"] if row.get("identical_percent") == 100]
-    nothing: Figures = {"system": "fairseq beam"}
-    best = min(same, key=lambda row: float(row["ms_mean"]), default=nothing)
-    where = f"batch {part['batch_size']}"
-    if best["system"].startswith("fairseq beam"):
-        return f"{where}: no system was faster than stock fairseq with identical text."
-    tied = [row["system"] for row in same if row["ms_mean"] <= (1 + NOISE) * best["ms_mean"]]
-    are = "is" if len(tied) == 1 else f"are, within {NOISE:.0%},"
-    gain = best.get("speed_greedy") or 1
-    over = f", {gain:.2f}x this engine's greedy" if abs(gain - 1) > NOISE else ""
-    return (
-        f"{where}: {', '.join(tied)} {are} fastest with identical text: {best['ms_mean']:.2f} ms "
-        "per sentence, {speed_beam1:.1f}x stock beam 1, {speed_beam5:.1f}x beam 5".format(**best)
-        + f"{over}."
-    )
-
-
 def line(facts: Figures) -> str:
     """The most telling facts of :func:`record` in one line, to stand under a table."""
     telling = {"device": facts["machine"]["device"], "threads": facts["threads"]}
@@ -151,7 +128,6 @@ def document(run: Figures) -> str:
         parts += [markdown(SPEED, part["rows"]), markdown(TIME, part["rows"])]
         drafting = [row for row in part["rows"] if row.get("acceptance_by_position")]
         parts += [markdown(ACCEPTED, drafting)] if drafting else []
-        parts += filter(None, [conclusion(part)])
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
     facts = run["provenance"]

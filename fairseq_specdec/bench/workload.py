@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -15,9 +14,11 @@ from fairseq.tasks import TASK_REGISTRY
 from omegaconf import DictConfig
 
 from fairseq_specdec.checkpoints.verifier import load_models
-from fairseq_specdec.data.folder import data_named
+from fairseq_specdec.data.folder import data_named, split_named
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.families.fairseq_flags import check_lengths
 from fairseq_specdec.families.registration import SUFFIX
+from fairseq_specdec.hub.loading import find
 
 from .timing import Sample
 
@@ -31,12 +32,12 @@ def refuse(faults: Mapping[str, object]) -> None:
 
 
 @contextlib.contextmanager
-def blaming(before: str, after: str = "", errors: type[Exception] = ValueError) -> Iterator[None]:
-    """Errors of these classes become a ``UsageError`` with words before and after them."""
+def blaming(before: str) -> Iterator[None]:
+    """A ValueError becomes a ``UsageError`` with words before it."""
     try:
         yield
-    except errors as error:
-        raise UsageError("", f"{before}{error}{after}") from error
+    except ValueError as error:
+        raise UsageError("", f"{before}{error}") from error
 
 
 def every_nth(order: Sequence[int], limit: int | None) -> list[int]:
@@ -45,14 +46,8 @@ def every_nth(order: Sequence[int], limit: int | None) -> list[int]:
 
 
 def split_paths(path: str | None) -> tuple[str, ...]:
-    """The checkpoints of ``a.pt:b.pt``."""
-    paths = tuple(utils.split_paths(path or ""))
-    missing = next((each for each in paths if not os.path.isfile(each)), None)
-    refuse({
-        "--path: name the verifier's checkpoint, or several joined by ':'": not path,
-        f"--path: {missing} does not exist; name a trained checkpoint": missing is not None,
-    })  # fmt: skip
-    return paths
+    """The checkpoints of ``a.pt:b.pt``, or of a folder."""
+    return tuple(find(path or "", None, None, "greedy").verifiers)
 
 
 def of_one_pair(data: FairseqDataset) -> FairseqDataset:
@@ -92,7 +87,7 @@ class Workload:
         models = self.models(paths)
         split = config.dataset.gen_subset
         if sources is None:
-            with blaming(f"--gen-subset {split}: ", errors=FileNotFoundError):
+            with split_named(config.task, split):
                 self.task.load_dataset(split)
             self._whole = self.task.dataset(split)
         else:
@@ -108,11 +103,10 @@ class Workload:
     def _fitting(self, models: list[BaseFairseqModel], split: str) -> list[int]:
         """Indices of the sentences that the models take, shortest first."""
         limits = [self.task.max_positions(), *[model.max_positions() for model in models]]
+        ordered, most = self._whole.ordered_indices(), utils.resolve_max_positions(*limits)
         skip = self.config.dataset.skip_invalid_size_inputs_valid_test
-        out = "--skip-invalid-size-inputs-valid-test leaves such sentences out"
-        with blaming("", f" (--gen-subset {split}; {out})", Exception):  # bare in fairseq
-            ordered, most = self._whole.ordered_indices(), utils.resolve_max_positions(*limits)
-            order = self.task.filter_indices_by_size(ordered, self._whole, most, skip)
+        check_lengths(self._whole, ordered, most, skip, None)
+        order = self.task.filter_indices_by_size(ordered, self._whole, most, skip)
         if len(order) == 0:
             raise UsageError(f"--gen-subset {split}", f"no sentence in {self.config.task.data}")
         return [int(index) for index in order]

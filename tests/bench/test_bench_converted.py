@@ -100,7 +100,7 @@ def test_any_model_takes_plain_text(pair, tmp_path, words):
 def test_what_a_model_decodes_by_default(pair):
     for model, name in ((pair.data, "gad"), (pair.v, "greedy")):
         asked = session.read([model, "-s", "src", "-t", "tgt"])
-        assert asked.plans[-1].name == name and asked.main.paths == (pair.v,)
+        assert asked.plans[-1].name == name and asked.stock[1].paths == (pair.v,)
     with pytest.raises(UsageError) as caught:
         session.read(["gone.pt"])
     assert str(caught.value.original).startswith("MODEL: no such file: gone.pt; give a checkpoint")

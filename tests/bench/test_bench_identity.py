@@ -64,41 +64,31 @@ def test_beams_are_compared_with_stock_at_their_beam(bench):
     assert "near-ties |" not in printed
 
 
-@pytest.fixture
-def spoilt(monkeypatch):
-    """Let a function change the hypotheses of every sentence of ours."""
+@pytest.mark.parametrize(
+    "nbest, change, identical",
+    [
+        (1, lambda outputs: outputs[0]["positional_scores"].sub_(0.001), 100),
+        (3, lambda outputs: outputs.insert(1, outputs.pop()), 0),
+    ],
+)
+def test_wrong_scores_and_hypotheses_are_reported(bench, monkeypatch, nbest, change, identical):
+    """Below the best too, where they are asked for."""
+    original = SpeculativeGenerator.generate
 
-    def spoil(change):
-        def generate(*args, **more):
-            outputs = original(*args, **more)
-            for hypotheses in outputs:
-                change(hypotheses)
-            return outputs
+    def generate(*args, **more):
+        outputs = original(*args, **more)
+        for hypotheses in outputs:
+            change(hypotheses)
+        return outputs
 
-        original = SpeculativeGenerator.generate
-        monkeypatch.setattr(SpeculativeGenerator, "generate", generate)
-
-    return spoil
-
-
-def test_wrong_hypotheses_below_the_best_are_reported(bench, spoilt):
-    spoilt(lambda outputs: outputs.insert(1, outputs.pop()))
-    system = "{0}: --strategy greedy --beam 3 --nbest {0}"
-    systems = [word for n in (1, 3) for word in ("--system", system.format(n))]
-    result, printed = bench("--limit", 6, "--warmup", 0, *systems)
-    one, three = result["runs"][0]["rows"][-2:]
-    assert (one["identical_percent"], three["identical_percent"]) == (100, 0)
-    (warning,) = result["warnings"]
-    assert "6 of 6 outputs differ" in warning and warning in printed
-
-
-def test_wrong_scores_are_reported(bench, spoilt):
-    spoilt(lambda outputs: outputs[0]["positional_scores"].sub_(0.001))
-    system = "a: --strategy greedy --beam 3"
-    result, _ = bench("--limit", 4, "--warmup", 0, "--system", system)
+    monkeypatch.setattr(SpeculativeGenerator, "generate", generate)
+    system = "a: --strategy greedy --beam 3 --nbest"
+    result, printed = bench("--limit", 4, "--warmup", 0, "--system", f"{system} {nbest}")
     row = result["runs"][0]["rows"][-1]
-    assert row["identical_percent"] == 100 and row["score_difference"] > 1e-4
-    assert "4 of 4 outputs differ" in result["warnings"][0]
+    assert row["identical_percent"] == identical
+    assert row["score_difference"] > 1e-4 or not identical
+    (warning,) = result["warnings"]
+    assert "4 of 4 outputs differ" in warning and warning in printed
 
 
 def test_systems_of_one_hypothesis_are_compared_at_beam_1(bench, pair):

@@ -57,25 +57,21 @@ def measured(case):
     sample = make_sample([max(sentences(12, seed=7), key=len)])
     timing.run_paired([system], [sample], warm_up=1, repeats=2)
     plan = Plan(case, (), {"beam": 1, "nbest": 1}, settings={"strategy": made.strategy})
-    row = figures.row(system, plan, system, {"beam5": system, "greedy": None}, None)
+    row = figures.row(system, plan, system, {"beam5": system, "greedy": None})
     return row, made.stats.iterations / 2
 
 
-def expected(iterations, drafter_encoder, opening):
-    return {
+def check(row, iterations, drafter_encoder, opening):
+    seconds = {
         "encoder": ENCODE,
         "drafter_encoder": drafter_encoder,
         "drafter": DRAFT * iterations + opening,
         "verifier": SCORE * iterations + OPEN,
         "rest": FINISH,
     }
-
-
-def check(row, seconds):
     assert row["ms_by_section"] == {name: pytest.approx(1000 * s) for name, s in seconds.items()}
     head, cells = tables.cells(tables.TIME, [row])
-    shown = dict(zip(head, cells))
-    whole = sum(seconds.values())
+    shown, whole = dict(zip(head, cells)), sum(seconds.values())
     for name, spent in seconds.items():
         text = f"{1000 * spent:.2f} ({100 * spent / whole:.0f}%)"
         assert shown[name.replace("_", " ")] == text
@@ -109,10 +105,10 @@ def test_a_drafter_s_encoder_is_timed_apart(clock, monkeypatch):
     )
     row, iterations = measured("gad")
     assert 1 < iterations < row["output_tokens"]
-    check(row, expected(iterations, DRAFTER_ENCODE, OPEN))
+    check(row, iterations, DRAFTER_ENCODE, OPEN)
 
 
 def test_a_drafter_without_an_encoder_has_no_such_time(clock, monkeypatch):
     clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
     row, iterations = measured("gad-attached")
-    check(row, expected(iterations, 0.0, 0.0))
+    check(row, iterations, 0.0, 0.0)

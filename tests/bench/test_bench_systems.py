@@ -100,20 +100,16 @@ def plan(name, strategy, beam=1, paths=("v",), dtype="fp32"):
 def test_a_row_is_compared_with_its_own_verifier_beam_and_format():
     rows = [
         plan("stock", None), plan("g", "greedy"), plan("h", "greedy", paths=("w",)),
-        plan("g4", "greedy", 4), plan("g8", "greedy", dtype="int8"), plan("gad", "gad"),
-        plan("heads", "blockwise", 1, ("w",)), plan("wide", "iad", 4, ("x",)),
-        plan("small", "gad", dtype="int8"), plan("bf16", "gad", dtype="bf16"),
+        plan("g4", "greedy", 4), plan("gad", "gad"), plan("heads", "blockwise", 1, ("w",)),
+        plan("wide", "iad", 4, ("x",)), plan("bf16", "gad", dtype="bf16"),
     ]  # fmt: skip
-    compared = {row.name: greedy_of(row, rows) for row in rows}
-    assert {name: other and other.name for name, other in compared.items()} == {
-        "stock": None, "g": "g", "h": "h", "g4": "g4", "g8": "g8", "gad": "g", "heads": "h",
-        "wide": "g4", "small": "g8", "bf16": None,
-    }  # fmt: skip
+    compared = [greedy_of(row, rows) for row in rows]
+    names = [other and other.name for other in compared]
+    assert names == [None, "g", "h", "g4", "g", "h", "g4", None]
 
 
 ROW = {
-    "system": "gad", "bleu": 20.0, "tok": 3.0, "ms_mean": 3.0, "speed_beam1": 3.14,
-    "speed_beam5": 9.0, "identical_percent": 100.0,
+    "system": "gad", "bleu": 20.0, "tok": 3.0, "ms_mean": 3.0,
     "ms_by_section": dict.fromkeys(tables.SECTIONS, 1.0),
 }  # fmt: skip
 
@@ -136,37 +132,22 @@ def test_what_to_know_of_the_machine_stands_under_the_tables():
     assert not any("busy" in line for line in tables.legend(run))
 
 
-def test_the_fastest_system_with_identical_text_is_named():
-    stock = dict(ROW, system="fairseq beam 1", ms_mean=27.0)
-    wrong = dict(ROW, system="gad++", identical_percent=99.9, ms_mean=1.0)
-    others = [dict(ROW, system=name, ms_mean=ms) for name, ms in (("b", 3.08), ("c", 3.1))]
-
-    def conclusion(*rows):
-        return tables.conclusion({"batch_size": 1, "rows": rows})
-
-    alone = "batch 1: gad is fastest with identical text: 3.00 ms per sentence, 3.1x stock beam 1"
-    assert conclusion(stock, ROW, wrong) == f"{alone}, 9.0x beam 5."
-    assert conclusion(ROW, *others).startswith("batch 1: gad, b are, within 3%, fastest")
-    assert conclusion(dict(ROW, speed_greedy=1.19)).endswith("5, 1.19x this engine's greedy.")
-    assert "no system was faster" in conclusion(stock, wrong)
-
-
 def test_compounds_are_split_on_both_sides():
     wanted = {1: "die gut-gemachte Sache ist nun fertig .", 2: "ein Test mit vier Worten mehr ."}
     got = {1: wanted[1].replace("gut", "schlecht"), 2: wanted[2]}
 
     class Looked(Texts):
         def __init__(self, tokenised):
-            self.tokenised, self.kind = tokenised, "a toy"
+            self.tokenised, self.bleu = tokenised, BLEU(tokenize="none", force=True)
 
         def __call__(self, tokens, reference=False):
             return (wanted if reference else got)[tokens[0]]
 
     numbers = {number: [number] for number in wanted}
     data = SimpleNamespace(tgt=numbers)
-    quality = Looked(True).quality({"ours": numbers}, data)
+    quality = Looked(True).quality({"ours": numbers}, data)["ours"]
     ours, theirs = ([s.replace("-", " ##AT##-##AT## ") for s in d.values()] for d in (got, wanted))
     score = BLEU(tokenize="none", force=True).corpus_score(ours, [theirs]).score
-    assert quality.compound == {"ours": pytest.approx(score)}
-    assert quality.score["ours"] < score and quality.exact == {"ours": 50}
-    assert Looked(False).quality({"ours": numbers}, data).compound is None
+    assert quality["bleu"] < quality["bleu_compound"] == pytest.approx(score)
+    assert quality["exact_percent"] == 50
+    assert Looked(False).quality({"ours": numbers}, data)["ours"]["bleu_compound"] is None
