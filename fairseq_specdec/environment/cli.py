@@ -4,14 +4,12 @@ What cannot be imported is shown with its error, since a table is asked for wher
 """
 
 import argparse
-import importlib
 import os
 import platform
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from importlib import metadata
-from typing import Any
+from importlib import import_module, metadata
 
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, command_parser, reporting
@@ -30,8 +28,6 @@ OTHERS = (
 # What changes a run without being on its command line.
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "FAIRSEQ_SPECDEC_")
 
-_imported: Callable[[str], Any] = importlib.import_module
-
 
 def _versions(names: Iterable[str], none: str) -> str:
     there = {each.metadata["Name"]: each.version for each in metadata.distributions()}
@@ -40,7 +36,7 @@ def _versions(names: Iterable[str], none: str) -> str:
 
 def _gpu() -> str:
     """Each card, and whether this torch has kernels for it."""
-    torch, devices = _imported("torch"), _imported("fairseq_specdec.engine.devices")
+    torch, devices = import_module("torch"), import_module("fairseq_specdec.engine.devices")
     if not torch.cuda.is_available():
         why = "no driver or card found" if torch.version.cuda else "this torch is a CPU build"
         return f"none ({why})"
@@ -56,10 +52,10 @@ def _gpu() -> str:
 ROWS: dict[str, Callable[[], str]] = {
     "fairseq_specdec": lambda: f"{__version__}, commit {provenance.commit()}",
     "Python": lambda: f"{platform.python_version()}, {platform.platform()}",
-    "fairseq": lambda: _imported("fairseq") and (
+    "fairseq": lambda: import_module("fairseq") and (
         _versions(FAIRSEQS, "imported from a folder, not installed")),
-    "torch": lambda: (
-        f"{_imported('torch').__version__}, CUDA {_imported('torch').version.cuda or 'none'}"),
+    "torch": lambda: f"{(torch := import_module('torch')).__version__}, "
+                     f"CUDA {torch.version.cuda or 'none'}",
     "also installed": lambda: _versions(OTHERS, "nothing else"),
     "processor": lambda: f"{provenance.cpu()}, {platform.machine()}, {provenance.cores()} cores, "
                          f"{provenance.memory_bytes() / 1e9:.0f} GB of memory",
@@ -68,7 +64,7 @@ ROWS: dict[str, Callable[[], str]] = {
     "native engine": lambda: (
         f"yes: {loaded.variant}" if (loaded := library.load()) else f"no: {library.why_not()}"),
     "threads": lambda: f"native engine {library.threads_wanted(os.environ)}, "
-                       f"torch {_imported('torch').get_num_threads()}",
+                       f"torch {import_module('torch').get_num_threads()}",
     "GPU": _gpu,
     "environment": lambda: ", ".join(
         f"{name}={value}" for name, value in sorted(os.environ.items())

@@ -78,16 +78,13 @@ class Trace:
         try:
             plain = json.loads(line)
             version = plain.pop("version")
+            if version != VERSION:
+                raise ValueError(f"of version {version}, and this program reads {VERSION}")
+            plain["iterations"] = [_iteration(part) for part in plain["iterations"]]
+            return cls(**plain)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             remedy = "write one with fairseq-generate --trace-path"
             raise UsageError("", f"no trace ({error})", remedy) from error
-        if version != VERSION:
-            raise UsageError("", f"a trace of version {version}, and this program reads {VERSION}")
-        try:
-            plain["iterations"] = [_iteration(part) for part in plain["iterations"]]
-            return cls(**plain)
-        except (TypeError, KeyError) as error:
-            raise UsageError("", f"no whole trace ({error})", "decode again") from error
 
 
 def _iteration(plain: dict[str, Any]) -> TracedIteration:

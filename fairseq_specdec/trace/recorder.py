@@ -122,16 +122,15 @@ class Recorder:
         Nothing is done the second time."""
         if self._closed:
             return
-        self._closed = True
-        count, ended = len(self._lines), self.ended()
+        self._closed, count, ended = True, len(self._lines), self.ended()
         # Of a prompt nobody says that it ended: what was decoded so far is whole.
-        whole = not failed and (count > 0 if ended is None else ended)
-        if whole:
+        if not failed and (count > 0 if ended is None else ended):
             write_text(self.path, "".join(self._lines))
-        if may_log() and whole:
-            logger.info("--trace-path %s: %d sentences", self.path, count)
-        elif may_log():
-            logger.warning(
-                "--trace-path %s: decoding did not end (%d sentences were done); nothing is "
-                "written there", self.path, count,
-            )  # fmt: skip
+            level, outcome = logging.INFO, f"{count} sentences"
+        else:
+            level = logging.WARNING
+            outcome = (
+                f"decoding did not end ({count} sentences were done); nothing is written there"
+            )
+        if may_log():
+            logger.log(level, "--trace-path %s: %s", self.path, outcome)

@@ -8,12 +8,12 @@ import types
 import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig
+from in_process import PLUGIN
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.environment import cli
-from fairseq_specdec.environment.cli import cli_main, listed
 from fairseq_specdec.version import __version__
 
 
@@ -91,20 +91,21 @@ def flags_in(text):
 def test_all_flags_of_the_task_are_listed():
     own = {field.name for field in dataclasses.fields(TranslationSpecDecConfig)}
     own -= set(TranslationConfig.__dataclass_fields__)
-    assert flags_in(listed()) == {"--" + name.replace("_", "-") for name in own}
+    assert flags_in(cli.listed()) == {"--" + name.replace("_", "-") for name in own}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_lists_what_it_reads(strategy):
-    flags = flags_in(listed(strategy))
+    flags = flags_in(cli.listed(strategy))
     for name, owners in OWN_FLAGS.items():
         assert ("--" + name.replace("_", "-") in flags) == (strategy in owners)
     assert ("--drafter-path" in flags) == STRATEGIES[strategy].needs_drafter
 
 
 def test_the_command_prints_them(capsys):
-    cli_main(["--flags", "iad"])
-    printed = capsys.readouterr().out
-    assert "--strategy iad" in printed and "--realign" in printed and "--tau" not in printed
+    cli.cli_main(["--flags", "iad"])
+    assert flags_in(capsys.readouterr().out) == flags_in(cli.listed("iad"))
     with pytest.raises(SystemExit, match="^specdec-env: error: --flags gadd: unknown"):
-        cli_main(["--flags", "gadd"])
+        cli.cli_main(["--flags", "gadd"])
+    cli.cli_main(["--user-dir"])
+    assert capsys.readouterr().out == f"{PLUGIN}\n"

@@ -85,13 +85,13 @@ def test_a_score_that_is_no_number_is_none():
     "change, message",
     [
         (lambda d: d.pop("version"), "no trace .*; write one with fairseq-generate --trace-path"),
-        (lambda d: d.update(version=9), "a trace of version 9, and this program reads 1"),
-        (lambda d: d.pop("source"), "no whole trace"),
-        (lambda d: d.update(new=1), "no whole trace"),
+        (lambda d: d.update(version=9), "no trace .of version 9, and this program reads 1"),
+        (lambda d: d.pop("source"), "no trace"),
+        (lambda d: d.update(new=1), "no trace"),
         (lambda d: d["iterations"][0].update(verdicts=["own"]), "one known verdict for each"),
         (lambda d: d["iterations"][0].update(verdicts=["<b>", "own"]), "one known verdict"),
         (lambda d: d["iterations"][0].update(choices=[]), "not one choice for each"),
-        (lambda d: d["iterations"][0].update(beam={"steps": 2}), "no whole trace"),
+        (lambda d: d["iterations"][0].update(beam={"steps": 2}), "no trace"),
     ],
 )
 def test_what_is_no_trace_is_refused(change, message):
