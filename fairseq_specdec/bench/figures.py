@@ -21,17 +21,6 @@ ITERATION_FIGURES = (
 )  # fmt: skip
 
 
-def section_times(system: System) -> dict[str, float] | None:
-    """Seconds by section over all passes; None where they were not measured."""
-    steps = system.steps_of_stock
-    if system.stats is not None or steps is None:
-        return None if system.stats is None else system.stats.times()
-    steps.stopwatch.settle()
-    seconds = steps.stopwatch.seconds
-    spent = sum(sum(passes) for passes in system.times)
-    return {**seconds, "rest": max(0.0, spent - sum(seconds.values()))}
-
-
 def comparisons(system: System, reference: System, nbest: int) -> dict[int, Comparison]:
     """Of each sentence, whether the first hypotheses are the reference's."""
     outputs = reference.outputs
@@ -43,13 +32,12 @@ def _iterations(system: System, plan: Plan) -> Figures:
 
     Stock takes an iteration for each token of a sentence; a batch runs to its longest output.
     """
-    stats, steps, sentences = system.stats, system.steps_of_stock, len(system.tokens)
+    stats, sentences = system.stats, len(system.tokens)
     figures: Figures = dict.fromkeys(ITERATION_FIGURES)
-    if steps is not None:
+    if system.stock:
         tokens = sum(map(len, system.tokens.values()))
         figures.update(tok=1.0, tok_without_eos=(tokens - sentences) / tokens)
-        figures["verifier_calls"] = steps.calls / (len(system.times[0]) * sentences)
-        figures["iter"] = tokens / sentences
+        figures.update(verifier_calls=system.steps / sentences, iter=tokens / sentences)
     if stats is None:
         return figures
     strategy = STRATEGIES[plan.settings["strategy"]]
@@ -78,7 +66,7 @@ def _times(system: System, bases: Mapping[str, System | None]) -> Figures:
     # A sentence waits until its batch is done.
     waits = [1000 * s for s, batch in zip(system.seconds, system.sentences) for _ in batch]
     percentiles = numpy.percentile(waits, (50, 95, 99)).tolist()
-    seconds = section_times(system)
+    seconds = system.stats and system.stats.times()
     return {
         "ms_mean": 1000 * total / sentences,
         "cpu_ms_mean": 1000 * system.cpu / decoded,

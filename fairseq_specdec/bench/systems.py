@@ -25,7 +25,7 @@ from fairseq_specdec.families.languages import of_task
 from fairseq_specdec.families.stock_generator import decided
 
 from ..io.flag_values import flag_of
-from .timing import StockSteps, System, generation_flags
+from .timing import System, generation_flags
 from .workload import Workload, blaming, refuse, split_paths
 
 GENERATION = tuple(name for name in GenerationConfig.__dataclass_fields__ if name != "_name")
@@ -247,7 +247,14 @@ def build_stock(plan: Plan, workload: Workload, beam: int) -> System:
     given = {k: v for k, v in plan.generation.items() if not k.startswith("sampling")}
     flags = generation_flags(**{**given, "beam": beam})
     generator = workload.task.build_generator(models, flags)
+
+    def step(*args: Any, **more: Any) -> Any:
+        for model in models:
+            if hasattr(model, "set_beam_size"):  # BART keeps the last one above 1
+                model.set_beam_size(beam)
+        return workload.task.inference_step(*args, **more)
+
     return System(
-        f"fairseq beam {beam}", generator, models, steps_of_stock=StockSteps(generator),
-        prefix_size=flags.prefix_size, step=workload.task.inference_step,
+        f"fairseq beam {beam}", generator, models, stock=True, prefix_size=flags.prefix_size,
+        step=step,
     )  # fmt: skip

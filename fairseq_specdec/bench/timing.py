@@ -8,20 +8,17 @@ import logging
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
+from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.io.progress import Counter
 
 from .outputs import Hypothesis, Output, output_of
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 Sample = dict[str, Any]
 """A batch as fairseq's datasets collate it."""
@@ -40,7 +37,8 @@ class System:
 
     Args:
         generator: its ``generate(models, sample, prefix_tokens)`` is that of fairseq's generators.
-        stats, steps_of_stock: our counters, or those of stock; None for the other's.
+        stats: our counters; None of stock and of other engines.
+        stock: whether it is fairseq's own beam search.
         prefix_size: forced target tokens, as ``--prefix-size``.
         sampled: whether it draws tokens, so that passes may differ.
         step: the task's ``inference_step``; None to call the generator alone.
@@ -60,7 +58,7 @@ class System:
     generator: Any
     models: Sequence[Any]
     stats: DecodingStats | None = None
-    steps_of_stock: StockSteps | None = None
+    stock: bool = False
     prefix_size: int = 0
     sampled: bool = False
     step: Callable[..., Any] | None = None
@@ -78,8 +76,6 @@ class System:
         self.iterations: dict[int, int] = {}
         self.cpu = 0.0
         self.unsteady: set[int] = set()
-        if self.steps_of_stock is not None:
-            self.steps_of_stock.reset()
         if self.stats is not None:
             vars(self.stats).update(vars(DecodingStats()))
 
@@ -92,8 +88,6 @@ class System:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
-        if self.steps_of_stock is not None:
-            self.steps_of_stock.set_beam()
         started, used = _now(device)
         step = self.step or type(self.generator).generate
         hypotheses = step(self.generator, self.models, sample, prefix_tokens=prefix)
@@ -121,38 +115,6 @@ class System:
             self.outputs.update(zip(numbers, outputs))
         self.times[batch].append(spent)
         self.unsteady.update(n for n, tokens in best.items() if self.tokens[n] != tokens)
-
-
-class StockSteps:
-    """Decoder steps of a stock generator (``calls``) and seconds of its encoder and decoder (the
-    latter under ``verifier``), summed over batches and passes."""
-
-    def __init__(self, generator: SequenceGenerator) -> None:
-        self.reset()
-        self._generator = generator
-        model = generator.model
-        model.forward_encoder = self._timed("encoder", model.forward_encoder)
-        model.forward_decoder = self._timed("verifier", model.forward_decoder)
-
-    def _timed(self, section: str, function: Callable[..., T]) -> Callable[..., T]:
-        def timed(*args: Any, **kwargs: Any) -> T:
-            if section == "verifier":
-                self.calls += 1
-            else:
-                self.stopwatch.on(args[0]["src_tokens"].device)
-            with self.stopwatch(section):
-                return function(*args, **kwargs)
-
-        return timed
-
-    def set_beam(self) -> None:
-        """Tell the models the generator's beam: BART keeps the last one above 1."""
-        for model in self._generator.model.models:
-            if hasattr(model, "set_beam_size"):
-                model.set_beam_size(self._generator.beam_size)
-
-    def reset(self) -> None:
-        self.calls, self.stopwatch = 0, Stopwatch()
 
 
 def generation_flags(**changes: Any) -> argparse.Namespace:

@@ -60,7 +60,8 @@ def test_lossless_strategies_are_identical_and_every_figure_is_there(bench, pair
         passes = result["runs"][0]["seconds_by_pass"][name]
         mean = 1000 * sum(passes) / len(passes) / 12  # row["ms_mean"] is of the median pass
         assert 0 < row["cpu_ms_mean"] < 1.1 * mean, "one thread"
-        assert 0.5 * mean < sum(row["ms_by_section"].values()) < 1.01 * mean
+        if row["strategy"]:
+            assert 0.5 * mean < sum(row["ms_by_section"].values()) < 1.01 * mean
     assert json.loads(files["--json"].read_text()) == result
     assert files["--markdown"].read_text() == printed
     assert "tok:none" in printed and "| gad " in printed and "dictionary's own tokens" in printed

@@ -2,14 +2,12 @@
 
 import weakref
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 import torch
 from toy_strategies import decode, make_generator
-from toy_translation import make_sample, make_task, sentences, toy_model
+from toy_translation import make_sample, sentences
 
-from fairseq_specdec.bench import systems
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 
@@ -80,16 +78,6 @@ def test_a_batch_that_is_given_up_is_settled_when_it_is_left(events, monkeypatch
     assert generator.stats.stopwatch.seconds["verifier"] > 0
     decode(generator, make_sample(sentences(6, 2)))
     assert len(events.alive) == 0
-
-
-def test_stock_in_the_benchmark_keeps_the_events_of_one_batch(events):
-    workload = SimpleNamespace(task=make_task(), models=lambda paths: [toy_model()])
-    system = systems.build_stock(systems.Plan("toy", (), {"max_len_b": 20}), workload, 1)
-    for _ in range(8):
-        system.generator.generate(system.models, make_sample(sentences(1, 5)))
-    assert 0 < events.most <= 2 * (1 + 21), "an encoder pass and at most 21 steps"
-    system.steps_of_stock.stopwatch.settle()
-    assert len(events.alive) == 0 and events.streams == {"stream of cuda:1"}
 
 
 def test_on_the_cpu_the_clock_is_read(monkeypatch):
