@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.models.transformer import TransformerConfig
-from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.errors import MissingFileError, UsageError
 
 from ..checkpoints.content import get_setting, read_state, settings_of
 from ..checkpoints.verifier import placeholders
-from ..data.folder import data_named, splits
+from ..data.folder import splits
 from ..decoding.builder import check_verifier
 from ..families.own_flags import task_of
 from ..families.subwords import marked
@@ -175,9 +174,6 @@ def prepare(args: argparse.Namespace) -> Job:
 
 def _check_data(args: argparse.Namespace, pairs: Sequence[str]) -> None:
     """Refuse data that were not binarised, or lack a pair."""
-    if not pairs:
-        with data_named(args.data):
-            TranslationTask.setup_task(argparse.Namespace(**vars(args)))
     for pair, split in product(pairs or ["*-*"], ("train", "valid")):
         if split not in splits(args.data, pair):
             problem = f"has no split {split}{f' of {pair}' if pairs else ''}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from types import TracebackType
 from typing import Any
 
 from fairseq_specdec.errors import UsageError
 
-COMMANDS = ("generate", "interactive", "train", "validate", "preprocess", "hydra_train", "score")
-DECODING = ("fairseq-generate", "fairseq-interactive")
+COMMANDS = (
+    "fairseq-generate", "fairseq-interactive", "fairseq-train", "fairseq-validate",
+    "fairseq-preprocess", "fairseq-hydra-train", "fairseq-score",
+)  # fmt: skip
+DECODING = COMMANDS[:2]
 HYDRA = "fairseq-hydra-train"
 
 
@@ -21,15 +23,13 @@ def fairseq_command() -> str | None:
     in any other program."""
     main = sys.modules.get("__main__")
     module = getattr(getattr(main, "__spec__", None), "name", "")
-    folder, file = os.path.split(str(getattr(main, "__file__", None) or ""))
-    name = re.sub(r"(-script)?(\.pyw?|\.exe)?$", "", file)
-    if os.path.basename(folder) == "fairseq_cli":
-        module = f"fairseq_cli.{name}"
-    for command in COMMANDS:
-        program = "fairseq-" + command.replace("_", "-")
-        if module == f"fairseq_cli.{command}" or name == program:
-            return program
-    return None
+    package, _, name = module.partition(".")
+    if package != "fairseq_cli":  # run by its file
+        folder, file = os.path.split(str(getattr(main, "__file__", None) or ""))
+        package, name = os.path.basename(folder), file.removesuffix(".py")
+    if package == "fairseq_cli":
+        name = "fairseq-" + name.replace("_", "-")
+    return name if name in COMMANDS else None
 
 
 def install() -> None:

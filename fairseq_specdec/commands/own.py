@@ -41,7 +41,7 @@ def reporting(
     warnings.filterwarnings("ignore", message=r"\s*'config' is validated")  # of hydra, patched
     try:
         yield words
-        _flush()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         outcome = f"; {saved}: {shlex.join([program, *words])}" if saved else ""
         sys.stderr.write(f"\n{program}: stopped (Ctrl-C){outcome}\n")
@@ -50,18 +50,6 @@ def reporting(
         raise SystemExit(f"{program}: error: {error.original}") from error
     except OSError as error:
         raise SystemExit(f"{program}: error: {error}") from error
-
-
-def _flush() -> None:
-    """Write what standard output still holds, so that a full disk is an error of the command.
-    Raises OSError: it cannot be written. Nothing is left then for Python to write at its end."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-        raise
 
 
 def load_plugin() -> None:
