@@ -31,7 +31,7 @@ from .workload import Workload
 logger = logging.getLogger("fairseq_specdec.bench")
 
 PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
-NO_QUALITY = dict.fromkeys(("bleu", "exact_percent", "bleu_compound"))
+NO_QUALITY: Figures = dict.fromkeys(("bleu", "exact_percent", "bleu_compound"))
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
 
 

@@ -66,7 +66,7 @@ def _times(system: System, bases: Mapping[str, System | None]) -> Figures:
     # A sentence waits until its batch is done.
     waits = [1000 * s for s, batch in zip(system.seconds, system.sentences) for _ in batch]
     percentiles = numpy.percentile(waits, (50, 95, 99)).tolist()
-    seconds = system.stats and system.stats.times()
+    seconds = None if system.stats is None else system.stats.times()
     return {
         "ms_mean": 1000 * total / sentences,
         "cpu_ms_mean": 1000 * system.cpu / decoded,

@@ -52,8 +52,7 @@ def _gpu() -> str:
 ROWS: dict[str, Callable[[], str]] = {
     "fairseq_specdec": lambda: f"{__version__}, commit {provenance.commit()}",
     "Python": lambda: f"{platform.python_version()}, {platform.platform()}",
-    "fairseq": lambda: import_module("fairseq") and (
-        _versions(FAIRSEQS, "imported from a folder, not installed")),
+    "fairseq": lambda: _versions(FAIRSEQS, f"{import_module('fairseq').__file__}, not installed"),
     "torch": lambda: f"{(torch := import_module('torch')).__version__}, "
                      f"CUDA {torch.version.cuda or 'none'}",
     "also installed": lambda: _versions(OTHERS, "nothing else"),
