@@ -47,7 +47,7 @@ def every_nth(order: Sequence[int], limit: int | None) -> list[int]:
 
 def split_paths(path: str | None) -> tuple[str, ...]:
     """The checkpoints of ``a.pt:b.pt``, or of a folder."""
-    return tuple(find(path or "", None, None, "greedy").verifiers)
+    return tuple(find(path or "", None, None).verifiers)
 
 
 def of_one_pair(data: FairseqDataset) -> FairseqDataset:

@@ -57,7 +57,8 @@ class HeldWeight(nn.Parameter):
     def read(self, copy: bool = False) -> Tensor:
         """[out, in] in the weight's own number format. ``copy``: never the file's own memory."""
         if isinstance(self.source, Packed):
-            return self.source.product.unpacked()[self.source.rows]
+            unpacked: Tensor = self.source.product.unpacked()
+            return unpacked[self.source.rows]
         return self.source.detach().to(self.dtype, copy=copy).contiguous()
 
     def look_up(self, ids: Tensor) -> Tensor:
