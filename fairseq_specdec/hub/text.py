@@ -206,24 +206,28 @@ def _chosen(saved: Any, kind: str, choice: Choice) -> dict[str, Any]:
 
 def _completed(chosen: dict[str, Any], folders: list[str], loaded: Loaded) -> dict[str, Any]:
     """fairseq's flags for the subword model, with the file that the folders hold, if none was named
-    or it has moved since training. ``chosen``: flags so far; {} for what the dictionaries need."""
+    or it has moved since training. ``chosen``: flags so far; {} for whatever is there."""
     marks = next(filter(None, (marked(words.symbols) for words in loaded.dictionaries)), None)
-    kind: str = chosen.get("bpe") or (marks[0] if marks else "")
-    flag = FLAGS.get(kind)
-    if flag is None or os.path.isfile(str(chosen.get(flag))):
+    kinds = [chosen["bpe"]] if chosen else [marks[0]] if marks else ["subword_nmt", "sentencepiece"]
+    named = str(chosen.get(FLAGS.get(kinds[0], ""), ""))
+    if kinds[0] not in FLAGS or os.path.isfile(named):
         return chosen
-    files = _files(kind, folders)
+    files = [(kind, path) for kind in kinds for path in _files(kind, folders)]
     if len(files) == 1:
-        return {**chosen, "bpe": kind, flag: files[0]}
+        ((kind, path),) = files
+        return {**chosen, "bpe": kind, FLAGS[kind]: path}
     remedy, places = "name its file with --bpe-codes", " or ".join(map(os.path.realpath, folders))
     if files:
-        problem = f"there are several subword models ({', '.join(files)})"
+        problem = f"there are several subword models ({', '.join(path for _, path in files)})"
     elif chosen:
-        problem = f"{kind}'s file {chosen.get(flag, '')} is not there, nor one in {places}"
-    else:
-        entry = marks and marks[1]
-        problem = f"the dictionary is of subwords ({entry!r}), and no subword model is in {places}"
+        problem = f"{kinds[0]}'s file {named} is not there, nor one in {places}"
+    elif marks:
+        problem = (
+            f"the dictionary is of subwords ({marks[1]!r}), and no subword model is in {places}"
+        )
         remedy += ", or give --bpe none for text that is split already"
+    else:
+        return {}
     raise UsageError("--bpe", problem, remedy)
 
 
