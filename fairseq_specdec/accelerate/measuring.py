@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..hub import measured
 from ..io.atomic import read_json, replacing
+from ..io.provenance import sha256
 from . import commands
 from .commands import DRAFTER, EDITS, GAD, Job, row_of
 from .steps import logger, run
@@ -141,12 +142,13 @@ def place(job: Job, recommended: Sequence[Best]) -> None:
     stays, and nothing is put there."""
     folder = os.path.relpath(str(job.converted))
     beside = os.path.join(folder, DRAFTER)
-    if os.path.isfile(beside) and not job.state.done("place"):
+    ours = (sha256(job.file(DRAFTER)), job.state.results("place").get("sha256"))
+    if os.path.isfile(beside) and sha256(beside) not in ours:
         logger.warning("%s: is another drafter, and stays; name %s", beside, job.file(DRAFTER))
         return
     with replacing(beside, "wb") as out, open(job.file(DRAFTER), "rb") as stream:
         shutil.copyfileobj(stream, out)
-    job.state.note("place")
+    job.state.note("place", sha256=ours[0])
     job.placed = beside
     if 1 in job.args.batch_sizes:
         alone = [best for best in recommended if best.size == 1]

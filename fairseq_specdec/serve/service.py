@@ -16,6 +16,7 @@ from fairseq_specdec.hub.results import joined
 from fairseq_specdec.hub.sentences import Split
 
 from .batching import smallest_batch
+from .bodies import shown
 from .limits import Limits
 from .scheduler import Row, Scheduler, late
 
@@ -62,7 +63,7 @@ class Service:
     ) -> list[Translation]:
         """Translate the texts of one request, whose body was read. Raises HTTPException: the queue
         is full, a text is too long, decoding failed, or the client is not answered in time."""
-        until = time.monotonic() + self.limits.max_deadline
+        until = deadline_of(request, self.limits.max_deadline)
         read = await self._read(texts, until, split)
         jobs = self.scheduler.submit([row for parts in read for row in parts.rows if row], until)
         found = asyncio.gather(*map(asyncio.wrap_future, jobs))
@@ -79,7 +80,7 @@ class Service:
     async def stream(self, text: str, request: Request) -> AsyncIterator[str]:
         """The pieces of one text's translation. It waits in the queue and is decoded alone, one
         sentence after another. Raises HTTPException: as ``translate``."""
-        until = time.monotonic() + self.limits.max_deadline
+        until = deadline_of(request, self.limits.max_deadline)
         (parts,) = await self._read([text], until)
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[str | None] = asyncio.Queue()
@@ -123,6 +124,19 @@ class Service:
             problem = f"the model reads {self.translator.longest_source} tokens of a sentence"
             message = f"Invalid request: {problem}; split the text"
             raise HTTPException(400, message) from None
+
+
+def deadline_of(request: Request, most: float) -> float:
+    """``time.monotonic`` when an answer is of no use any more: after ``most`` seconds, or fewer that
+    the header ``X-Deadline`` asks for. Raises HTTPException: that is no number above 0."""
+    given = request.headers.get("x-deadline")
+    try:
+        seconds = most if given is None else min(float(given), most)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise HTTPException(400, f"X-Deadline {shown(given)}: must be seconds, above 0")
+    return time.monotonic() + seconds
 
 
 async def first(awaitable: Awaitable[Result], request: Request, until: float) -> Result:

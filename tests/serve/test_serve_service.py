@@ -110,6 +110,14 @@ def test_a_failure_is_reported_without_the_text(held, monkeypatch, caplog):
     assert "ArithmeticError" in caplog.text and TEXTS[0] not in caplog.text + str(answer)
 
 
+@pytest.mark.parametrize("seconds", ["x", "nan"])
+def test_odd_deadlines_are_refused(client, seconds):
+    body = {"q": "w1", **LANGUAGES}
+    status, answer, _ = client.ask("/translate", body, X_Deadline=seconds)
+    assert status == 400 and "must be seconds, above 0" in answer["error"]
+    assert client.ask("/translate", body, X_Deadline="1e9")[0] == 200
+
+
 @contextlib.contextmanager
 def opened(client, text, headers=(), **fields):
     """The answer to a stream, whose events can be read."""
