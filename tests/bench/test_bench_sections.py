@@ -6,7 +6,7 @@ from toy_translation import make_sample, sentences
 
 from fairseq_specdec.bench import figures, tables, timing
 from fairseq_specdec.bench.systems import Plan
-from fairseq_specdec.decoding import batch, stats
+from fairseq_specdec.decoding import batch, greedy, stats
 from fairseq_specdec.drafting import nar_block
 from fairseq_specdec.engine.backend import Backend
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
@@ -46,7 +46,7 @@ def clock(monkeypatch, on_torch):
     made.takes(monkeypatch, Verifier, "encode", ENCODE)
     made.takes(monkeypatch, Verifier, "open", OPEN)
     made.takes(monkeypatch, Ensemble, "score", SCORE)
-    made.takes(monkeypatch, batch, "hypothesis", FINISH)
+    made.takes(monkeypatch, greedy, "hypothesis", FINISH)
     return made
 
 

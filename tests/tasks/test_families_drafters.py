@@ -74,8 +74,16 @@ def test_a_small_model_of_the_same_languages_drafts(languages, family, stock):
 @pytest.mark.parametrize(
     "strategy, languages_given, message",
     [
-        ("gad", {"langs": "en,ro,de"}, "__en__ __de__ __ro__, the verifier's with __en__ __ro__"),
-        ("sps", {"langs": "en,ro,de"}, "__en__ __de__ __ro__, the verifier's with __en__ __ro__"),
+        (
+            "gad",
+            {"langs": "en,ro,de"},
+            "__en__ __de__ __ro__ in its dictionary, and the verifier's has __en__ __ro__",
+        ),
+        (
+            "sps",
+            {"langs": "en,ro,de"},
+            "__en__ __de__ __ro__ in its dictionary, and the verifier's has __en__ __ro__",
+        ),
         ("sps", {"langs": "en,de,xx", "lang_pairs": "en-de"}, "__ro__"),
     ],
 )
