@@ -50,7 +50,7 @@ python -c 'import sys, torch; print("Python", sys.version.split()[0], "torch", t
 # Beside the tests: mypy keeps one core busy for most of a minute. What it says comes after them.
 checked=$(mktemp)
 trap 'rm -f "$checked"' EXIT
-bash scripts/lib/check.sh > "$checked" 2>&1 &
+PYTHON=python bash scripts/lib/check.sh > "$checked" 2>&1 &
 check=$!
 
 echo "== tests"

@@ -242,7 +242,8 @@ def make_published(folder, run):
     for block in BLOCKS:
         if (block.page, block.language) == ("docs/models.md", "bash"):
             for command in commands_in(block.text):
-                make_one_published(folder, command.words, run)
+                if command.words[0] == "fairseq-generate" and "--source-lang" in command.words:
+                    make_one_published(folder, command.words, run)
 
 
 def make_one_published(folder, words, run):
