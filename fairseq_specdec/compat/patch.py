@@ -16,8 +16,8 @@ Fix = TypeVar("Fix", bound=Callable[..., Any])
 
 
 def fixes(*targets: str) -> Callable[[Fix], Fix]:
-    """The function under this wraps these of another library, as of ``wrap_once``; without any it
-    patches by itself when it is called."""
+    """Register a fix: the decorated function wraps each of ``targets``, functions of another library
+    (see ``wrap_once``). Without targets it is called once and patches by itself."""
 
     def register(fix: Fix) -> Fix:
         FIXES.append((targets, fix))

@@ -54,7 +54,7 @@ class Encoder:
         return self.run(x, padding), padding
 
     def run(self, x: Tensor, padding: Tensor | None) -> Tensor:
-        """The last layer's [B, S, C] of the first one's input. ``padding``: as of ``embed``."""
+        """The last layer's [B, S, C] of the first one's input. ``padding``: see ``embed``."""
         raise NotImplementedError
 
     def subsample(self, frames: Tensor, lengths: Tensor) -> Tensor:
