@@ -16,8 +16,8 @@ Fix = TypeVar("Fix", bound=Callable[..., Any])
 
 
 def fixes(*targets: str) -> Callable[[Fix], Fix]:
-    """Register a fix: the decorated function wraps each of ``targets``, functions of another library
-    (see ``wrap_once``). Without targets it is called once and patches by itself."""
+    """Register a fix: the decorated function wraps each of ``targets``, functions of another
+    library (see ``wrap_once``). Without targets it is called once and patches by itself."""
 
     def register(fix: Fix) -> Fix:
         FIXES.append((targets, fix))
