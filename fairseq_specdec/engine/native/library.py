@@ -37,7 +37,6 @@ SIGNATURES: dict[str, list[Any]] = {
     "specdec_matrix_parts": [_POINTER, _POINTER],
     "specdec_matrix_free": [_POINTER],
     "specdec_matrix_rows": [_POINTER, ctypes.c_int64, _POINTER, _POINTER],
-    "specdec_matrix_seconds": [_POINTER, _INT, _INT, _POINTER],
     "specdec_matrix_multiply": [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT],
     "specdec_stack_new": [_POINTER, _POINTER],
     "specdec_stack_free": [_POINTER],

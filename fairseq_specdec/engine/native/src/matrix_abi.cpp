@@ -1,9 +1,4 @@
 // Entry points for products of a single matrix. A handle of Python's is a SharedMatrix of its own.
-#include <algorithm>
-#include <chrono>
-#include <limits>
-#include <vector>
-
 #include "abi.h"
 #include "errors.h"
 #include "product.h"
@@ -65,23 +60,6 @@ SPECDEC_API int specdec_matrix_multiply(const void* matrix, int rows, const floa
   });
 }
 
-// The least seconds that `tries` products with so many rows took.
-SPECDEC_API int specdec_matrix_seconds(const void* matrix, int rows, int tries, double* seconds) {
-  return specdec::guarded([&] {
-    const Matrix& self = **static_cast<const SharedMatrix*>(matrix);
-    specdec::require(rows >= 1 && rows <= 1024 && tries >= 1, "a product of no rows, or too many");
-    const std::vector<float> x(static_cast<size_t>(rows) * self.in(), 1.0f);
-    std::vector<float> y(static_cast<size_t>(rows) * self.out());
-    *seconds = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < tries; i++) {
-      const auto started = std::chrono::steady_clock::now();
-      specdec::multiply(self, rows, x.data(), self.in(), y.data(), self.out(), After::kStore);
-      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
-      *seconds = std::min(*seconds, passed.count());
-    }
-  });
-}
-
 SPECDEC_API int specdec_matrix_reference(int out, int in, const float* weight, const float* bias,
                                          int format, int rows, const float* x, int x_stride,
                                          float* y, int y_stride, int after) {
@@ -90,4 +68,5 @@ SPECDEC_API int specdec_matrix_reference(int out, int in, const float* weight, c
                                  x_stride, y, y_stride, static_cast<After>(after));
   });
 }
+
 }

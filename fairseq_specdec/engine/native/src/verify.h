@@ -32,7 +32,7 @@ struct Rules {
   float unk_penalty, temperature;
   int32_t top_beta;  // 1: a draft token must be the best one (ExactRule)
   float tau;
-  double regret_budget;  // of a sentence, where Hypotheses::spent is kept (RegretBudgetRule)
+  double regret_budget;  // of a sentence, where Hypotheses::spent is kept (TopBetaRule)
   // [B][prefix_width], tokens that outputs must begin with, pad for any; or null
   const int64_t* prefix;
   int64_t prefix_width;
