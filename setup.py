@@ -164,9 +164,9 @@ setup(
     # torch is not pinned: the right one depends on the card.
     install_requires=FAIRSEQ
     + omegaconf_for_old_python()
-    + ["torch>=2.6", "PyYAML", "filelock>=4", "hydra-core", "jinja2", "numpy", "omegaconf",
-       "sacrebleu>=2.0",
-       "sacremoses", "sentencex>=1.0.32", "subword-nmt", "tabulate>=0.9", "tqdm>=4.60"],
+    + ["torch>=2.6", "PyYAML", "filelock>=4", "hydra-core", "jinja2", "langcodes>=3.5",
+       "numpy", "omegaconf", "sacrebleu>=2.0", "sacremoses", "sentencex>=1.0.32",
+       "subword-nmt", "tabulate>=0.9", "tqdm>=4.60"],
     extras_require={
         "serve": SERVE,
         # models of transformers

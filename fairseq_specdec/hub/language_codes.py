@@ -1,86 +1,68 @@
 """Codes of languages: those of clients (``de``, ``en-GB``), of models (``deu_Latn``, ``de_DE``)."""
 
-import re
+import functools
 from collections.abc import Sequence
-from typing import NamedTuple
 
-# ISO 639-3, of models that use it, and ISO 639-1; of a macrolanguage its usual member.
-_PAIRS = """
-afr af aka ak als sq amh am arb ar asm as ayr ay azj az bak ba bam bm bel be ben bn bod bo bos bs
-bul bg cat ca ces cs cym cy dan da deu de dzo dz ell el eng en epo eo est et eus eu ewe ee fao fo
-fij fj fin fi fra fr fuv ff gaz om gla gd gle ga glg gl grn gn guj gu hat ht hau ha heb he hin hi
-hrv hr hun hu hye hy ibo ig ind id isl is ita it jav jv jpn ja kan kn kas ks kat ka kaz kk khk mn
-khm km kik ki kin rw kir ky kmr ku knc kr kon kg kor ko lao lo lim li lin ln lit lt ltz lb lug lg
-lvs lv mal ml mar mr mkd mk mlt mt mri mi mya my nld nl nno nn nob nb npi ne nya ny oci oc ory or
-pan pa pbt ps pes fa plt mg pol pl por pt quy qu ron ro run rn rus ru sag sg san sa sin si slk sk
-slv sl smo sm sna sn snd sd som so sot st spa es srd sc srp sr ssw ss sun su swe sv swh sw tam ta
-tat tt tel te tgk tg tgl tl tha th tir ti tsn tn tso ts tuk tk tur tr twi tw uig ug ukr uk urd ur
-uzn uz vie vi wol wo xho xh ydd yi yor yo zho zh zsm ms zul zu fil tl in id iw he ji yi jw jv no nb
-ns nso
-"""
-_WORDS = _PAIRS.split()
-_ISO: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2]))
-# Scripts of a language that is written in several: without one, and by region.
-_SCRIPTS = {
-    "az": "latn", "kr": "latn", "ks": "arab", "ku": "latn", "mn": "cyrl", "pa": "guru",
-    "sr": "cyrl", "uz": "latn", "zh": "hans", "zh-cn": "hans", "zh-sg": "hans", "zh-tw": "hant",
-    "zh-hk": "hant", "zh-mo": "hant",
-}  # fmt: skip
+from langcodes import Language, LanguageTagError, standardize_tag, tag_distance
+
+# Members of macrolanguages that CLDR does not count as the usual one, and codes of models.
+_USUAL = {"fuv": "ff", "kor-hang": "ko", "ns": "nso", "pbt": "ps", "quy": "qu", "tgl": "tl"}
+# What a toy's languages are often called; ISO 639-3 has two small languages of these codes.
+_NAMES = {"src", "tgt"}
+# The largest distance of two codes that mean one language: regions differ by 5, Norwegian
+# and Bokmål by 1, the nearest other languages by 8 (langcodes.tag_distance).
+_ONE_LANGUAGE = 5
 
 
-class _Tag(NamedTuple):
-    """The parts of a code, in lower case; None for what it leaves open."""
-
-    language: str
-    script: str | None
-    region: str | None
-
-
-def _tag(code: str) -> _Tag:
-    first, *rest = re.split("[-_]", code.lower())
-    language = _ISO.get(first, first)
-    script = next((part for part in rest if len(part) == 4), None)
-    region = next((part for part in rest if len(part) in (2, 3) and part != "xx"), None)
-    return _Tag(language, script or _SCRIPTS.get(f"{language}-{region}"), region)
+def _tag(code: str) -> str | None:
+    """A code as BCP 47 spells it; None for a name that is no code of a language."""
+    code = _plain(code).removesuffix("-xx")
+    code = _USUAL.get(code, code)
+    language, dash, rest = code.partition("-")
+    if language in _NAMES:
+        return None
+    try:
+        return standardize_tag(_USUAL.get(language, language) + dash + rest, macro=True)
+    except LanguageTagError:
+        return None
 
 
 def language_of(code: str) -> str:
     """The language of a code, by ISO 639-1 where that has it: ``de`` of ``deu_Latn``."""
-    return _tag(code).language
+    language = _plain(code).partition("-")[0]
+    tag = _tag(language) or language
+    return "tl" if tag == "fil" else tag.partition("-")[0]
 
 
 def _plain(code: str) -> str:
     return code.lower().replace("_", "-")
 
 
+@functools.lru_cache(maxsize=4096)
+def _distance(asked: str, code: str) -> float:
+    known = _tag(code)
+    # A code of a model without script and region means the language in any.
+    wanted = _tag(asked if "-" in _plain(code) else _plain(asked).partition("-")[0])
+    return tag_distance(wanted, known) if wanted and known else float("inf")
+
+
 def matching(asked: str, codes: Sequence[str]) -> list[str]:
     """Those of ``codes`` that a client's code means: one, none, or several it leaves open.
 
-    A code without a script means the usual one of its language. A region that no code has is
-    ignored.
+    A code without a script means the usual one of its language; of several regions, the nearest.
     """
     exact = [code for code in codes if _plain(code) == _plain(asked)]
-    if exact:
-        return exact
-    wanted = _tag(asked)
-    script = wanted.script or _SCRIPTS.get(wanted.language)
-    tags = {code: _tag(code) for code in codes}
-    fitting = [
-        code for code, tag in tags.items()
-        if tag.language == wanted.language and (not script or tag.script in (None, script))
-    ]  # fmt: skip
-    for region in (wanted.region, None):
-        of_region = [code for code in fitting if tags[code].region == region]
-        if of_region:
-            return of_region
-    return fitting
+    distances = {code: _distance(asked, code) for code in codes}
+    least = min(distances.values(), default=0.0)
+    return exact or [code for code in codes if distances[code] == least <= _ONE_LANGUAGE]
 
 
 def short(code: str, codes: Sequence[str]) -> str | None:
     """The shortest code of ISO 639-1 that means one of ``codes``; None where that is its own."""
-    tag = _tag(code)
-    for part in ("", tag.script, tag.region):
-        name = f"{tag.language}-{part}" if part else tag.language
-        if len(tag.language) == 2 and matching(name, codes) == [code]:
+    tag = Language.get(_tag(code) or "und")
+    language = language_of(code)
+    for part in ("", tag.script, tag.territory):
+        name = f"{language}-{part}".lower() if part else language
+        if len(language) == 2 and matching(name, codes) == [code]:
             return None if _plain(code) == name else name
     return None
