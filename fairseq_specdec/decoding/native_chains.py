@@ -94,6 +94,7 @@ class NativeChains:
         self.session = session = native_session(batch.session)
         self.call = VerifyCall(embedding=form.tables.of(session.positions), rules=form.rules)
         self.call.read = session.weights.read
+        self.call.window = batch.drafts.list_tokens(session)
         self.undecided: Draft | None = None
 
     def run(self, max_iterations: int) -> tuple[list[Iteration], Draft | None]:
@@ -191,6 +192,7 @@ class NativeChains:
         )
         stack = session.weights.stack
         stack.library.call("specdec_verify", session.buffers.pointer, ctypes.byref(call))
+        batch.stats.windows += call.windows
         return answer
 
 

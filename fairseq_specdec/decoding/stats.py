@@ -21,7 +21,7 @@ COUNTERS = {
     "sentences": "sentences", "iterations": "iterations", "emitted": "emitted_tokens",
     "scored": "scored_tokens", "drafted": "drafted_tokens", "accepted": "accepted_draft_tokens",
     "rollbacks": "rollbacks", "undrafted": "undrafted_iterations", "unverified": "unverified",
-    "draft_steps": "draft_steps",
+    "draft_steps": "draft_steps", "windows": "vocabulary_windows",
 }  # fmt: skip
 RATIOS = (
     "mean_accepted_tokens", "mean_accepted_tokens_without_eos", "mean_iterations",
@@ -97,6 +97,8 @@ class DecodingStats:
     undrafted: int = 0  # iterations without a draft, summed over sentences
     unverified: int = 0  # iterations in which a small model ended the sentence (bild)
     draft_steps: int = 0  # passes of a small model that drafts token by token, over sentences
+    # products of the whole vocabulary that each decided several steps (``--vocabulary-window``)
+    windows: int = 0
     # how many iterations had so many draft tokens judged, and so many of them accepted; a token is
     # judged if all before it were accepted and the sentence has not ended. Empty in beam search
     judged: Counter[tuple[int, int]] = field(default_factory=Counter)

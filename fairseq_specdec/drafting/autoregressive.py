@@ -43,7 +43,7 @@ class AutoregressiveDrafter(Drafter):
         self.options = options
         self.block_size = options.block_size
 
-    def prepare(self, verifier: Any, backend: Backend = TORCH) -> AutoregressiveDrafter:
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
         ready = copy.copy(self)
         backend = move_to_verifier(self.model, verifier, self.options, backend)
         ready.weights = Transformer.read(self.model, backend)

@@ -106,8 +106,9 @@ class Backend:
             EncoderWeights(encoder) if self.graphs is None else StaticEncoder(self.graphs, encoder)
         )
 
-    def packing(self, number_format: str) -> Backend:
-        """The same for the weights of a drafter in a format that only packed weights have."""
+    def packing(self, number_format: str, frees: bool = True) -> Backend:
+        """The same for the weights of a drafter in a format that only packed weights have.
+        ``frees``: as this backend does; else nothing is freed."""
         raise UsageError(
             f"--drafter-dtype {number_format}",
             "needs the native backend",
@@ -157,8 +158,8 @@ class NativeBackend(Backend):
         restore(encoder)
         return NativeEncoder(encoder, stack)
 
-    def packing(self, number_format: str) -> Backend:
-        return NativeBackend(self.library, number_format, self.frees, self._once)
+    def packing(self, number_format: str, frees: bool = True) -> Backend:
+        return NativeBackend(self.library, number_format, self.frees and frees, self._once)
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         return NativeLinear(self.library, weight, bias, self.number_format)

@@ -16,6 +16,7 @@ _COUNTERS = {
     "emitted": "Emitted tokens",
     "drafted": "Drafted tokens",
     "accepted": "Accepted tokens",
+    "windows": "Products of the whole vocabulary that each decided several tokens",
 }
 
 

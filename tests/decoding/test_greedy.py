@@ -129,6 +129,7 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
         "scored": drafted + len(parts),
         "undrafted": sum(not part.draft for part in parts),
         "draft_steps": 0,
+        "windows": 0,
         "unverified": 0,
         "rollbacks": sum(part.accepted < min(len(part.draft), len(part.emitted)) for part in parts),
     }

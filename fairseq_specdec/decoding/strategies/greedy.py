@@ -1,12 +1,58 @@
 """``greedy``: nothing is drafted."""
 
+import functools
+from dataclasses import dataclass
+from typing import Optional
+
 from fairseq_specdec.drafting import Drafter, NoDrafter
+from fairseq_specdec.drafting.twin import TwinDrafter
+from fairseq_specdec.drafting.vocabulary import vocabulary_drafter
+from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.flag_values import Range, flag
 
 from .base import Setup, Strategy, exact_rule, sampling_rule
 
 
+@dataclass
+class GreedyFlags:
+    """Flags of ``greedy``: the speculative vocabulary (``drafting/vocabulary.py``)."""
+
+    vocabulary_list: Optional[str] = flag(
+        None,
+        "file with one token of the target dictionary per line, those that outputs mostly consist "
+        "of: on the native backend, at --beam 1, most steps choose among them, and one product of "
+        "the whole vocabulary decides several steps; the output is the same",
+        otherwise="the first tokens of a large dictionary",
+    )
+    vocabulary_window: Optional[int] = flag(
+        None,
+        "steps between two products of the whole vocabulary, where 1 uses no list",
+        Range(1, 64, whole=True),
+        otherwise="as many as pay by the measured time of steps",
+    )
+    twin: str = flag(
+        "none",
+        "number format of a second copy of the verifier that drafts for it, at --beam 1 on the "
+        "native backend: int8 is faster for large models in fp32 or bf16, and takes half as much "
+        "memory more; the output is the same",
+        ("none", "int8"),
+    )
+
+
 def _drafter(setup: Setup) -> Drafter:
-    return NoDrafter()
+    asked, model = setup.settings, setup.models[0]
+    path, window = asked.vocabulary_list, asked.vocabulary_window
+    dictionaries = setup.src_dict, setup.tgt_dict
+    make = functools.partial(vocabulary_drafter, path, window, model, *dictionaries)
+    vocabulary: NoDrafter = setup.once(("vocabulary", path, window), make)
+    if asked.twin == "none":
+        return vocabulary
+    if asked.verifier_dtype in ("int8", "int7"):
+        raise UsageError("--twin int8", "the verifier has no more bits", "leave it out")
+    pad, how = setup.tgt_dict.pad(), (setup.sampler, setup.temperature)
+    return TwinDrafter(vocabulary, pad, setup.eos, *how)
 
 
-GREEDY = Strategy("nothing drafted", _drafter, exact_rule, sampled_rule=sampling_rule)
+GREEDY = Strategy(
+    "nothing drafted", _drafter, exact_rule, (GreedyFlags,), sampled_rule=sampling_rule
+)

@@ -18,6 +18,9 @@ from . import structures
 from .linear import NativeLinear, floats, pointer
 from .stack import NativeStack
 
+LEAST_ROOM = 64
+"""Tokens by which a list may grow, beside a sixteenth of the vocabulary."""
+
 
 class NativeDecoder:
     """Weights, as ``TorchDecoder``; sessions share them.
@@ -76,6 +79,7 @@ class NativeBuffers:
 
     def __init__(self, stack: NativeStack) -> None:
         self.stack = stack  # outlives it
+        self.listed: Tensor | None = None  # as in ``NativeSession.list_tokens``
         self.pointer = ctypes.c_void_p()
         stack.library.call("specdec_session_new", stack.pointer, ctypes.byref(self.pointer))
         weakref.finalize(self, stack.library.free, "specdec_session_free", self.pointer)
@@ -134,6 +138,22 @@ class NativeSession(Session[NativeDecoder]):
 
     def logits(self, features: Tensor) -> Tensor:
         return self.weights.stack.logits(features)
+
+    def list_tokens(self, tokens: Tensor, more: Tensor | None) -> None:
+        """Let greedy search choose among these tokens (long [n]) before the whole vocabulary
+        decides. The buffers keep the list for later batches, with ``more`` and all that are
+        emitted, until it has grown by a sixteenth of the vocabulary."""
+        buffers, stack = self.buffers, self.weights.stack
+        if buffers.listed is not tokens:
+            buffers.listed = tokens
+            stack.library.call(
+                "specdec_session_list", buffers.pointer, len(tokens), pointer(tokens, torch.long),
+                stack.words // 16 + LEAST_ROOM,
+            )  # fmt: skip
+        if more is not None:
+            stack.library.call(
+                "specdec_session_list_add", buffers.pointer, len(more), pointer(more, torch.long)
+            )
 
     def keep(self, rows: Tensor, count: int) -> None:
         super().keep(rows, count)

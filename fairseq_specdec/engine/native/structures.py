@@ -79,7 +79,7 @@ class VerifyCall(Structure):
         ("embedding", Embedding), ("rules", Rules), ("drafts", Drafts), ("hypotheses", Hypotheses),
         ("read_count", c_int64), ("read", POINTER(c_int32)),
         ("max_iterations", c_int64), ("outputs", StepOutputs), ("drafting", POINTER(Drafting)),
-        ("done", c_int64),
+        ("done windows window", c_int64),
     )  # fmt: skip
 
 

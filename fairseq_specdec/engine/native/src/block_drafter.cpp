@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "errors.h"
+#include "greedy_drafts.h"
 #include "vocabulary.h"
 
 namespace specdec {
@@ -395,9 +396,11 @@ void run_drafter(const Call& call, int64_t* all_tokens, int64_t* sizes) {
 
 void Drafting::check(int rows) const {
   bounded(block, 1, "no or too many tokens to draft");
+  if (drafter == nullptr && copy != nullptr) return copy->check(rows);
   if (drafter == nullptr) {
-    require(copy != nullptr, "drafts without a drafter");
-    return copy->check(rows);
+    require(session != nullptr, "drafts without a drafter");
+    return require(session->rows() == rows && rows >= 1 && embedding.fits(session->stack),
+                   "a session or a table of another size than the rows'");
   }
   require(session != nullptr && &session->stack == &drafter->stack && session->rows() == rows &&
               rows >= 1 && embedding.fits(drafter->stack),
@@ -414,8 +417,13 @@ void Drafting::check(int rows) const {
           "lists of words of another drafter, or of another number of rows");
 }
 
-void Drafting::propose(const Hypotheses& hypotheses, int64_t* tokens, int64_t* sizes) const {
-  if (drafter == nullptr) return copy_source(*copy, hypotheses, block, tokens, sizes);
+void Drafting::propose(const Hypotheses& hypotheses, const Rules* rules, int64_t* tokens,
+                       int64_t* sizes) const {
+  if (copy != nullptr) return copy_source(*copy, hypotheses, block, tokens, sizes);
+  if (drafter == nullptr) {
+    require(rules != nullptr, "greedy drafts without the verifier's rules");
+    return draft_greedily(*session, embedding, *rules, hypotheses, block, tokens, sizes);
+  }
   const int rows = session->rows();
   const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + rows);
   int64_t masks = block;

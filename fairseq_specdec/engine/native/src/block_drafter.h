@@ -44,11 +44,11 @@ class BlockDrafter {
   std::shared_ptr<const MatrixRows> vocabulary;  // of a drafter with lists of words; or null
 };
 
-// How the library drafts: with a block drafter, or copied from the source.
+// How the library drafts: with a block drafter, copied from the source, or else greedily.
 struct Drafting {
-  const BlockDrafter* drafter;  // null: a copy drafts
+  const BlockDrafter* drafter;  // or null
   Session* session;             // the drafter's
-  const SourceCopy* copy;
+  const SourceCopy* copy;       // or null
   Embedding embedding;
   int64_t block;      // N, most tokens, and those of a row of the answer
   int64_t positions;  // that the drafter knows; -1 for any
@@ -65,8 +65,10 @@ struct Drafting {
 
   // Throws std::invalid_argument for what cannot be drafted for so many rows.
   void check(int rows) const;
-  // Drafts tokens [B][N] and sizes [B] after the hypotheses.
-  void propose(const Hypotheses& hypotheses, int64_t* tokens, int64_t* sizes) const;
+  // Drafts tokens [B][N] and sizes [B] after the hypotheses. `rules`: the verifier's, for greedy
+  // drafts; or null.
+  void propose(const Hypotheses& hypotheses, const Rules* rules, int64_t* tokens,
+               int64_t* sizes) const;
 };
 
 }  // namespace specdec

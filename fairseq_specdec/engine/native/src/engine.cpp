@@ -4,6 +4,7 @@
 #include "beam.cpp"
 #include "beam_abi.cpp"
 #include "block_drafter.cpp"
+#include "greedy_drafts.cpp"
 #include "matrix_abi.cpp"
 #include "pool.cpp"
 #include "product.cpp"
@@ -12,6 +13,7 @@
 #include "transformer.cpp"
 #include "transformer_abi.cpp"
 #include "verify.cpp"
+#include "vocabulary_list.cpp"
 #include "word_list.cpp"
 
 #include "layout_abi.cpp"

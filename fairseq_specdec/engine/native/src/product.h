@@ -84,6 +84,7 @@ class Matrix {
 
  private:
   friend class MatrixRows;
+  friend class ChosenOutputs;
   void check_size() const;
   template <typename Kernel>
   void pack_row(int output, const float* weight);

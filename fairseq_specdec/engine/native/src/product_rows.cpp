@@ -81,4 +81,47 @@ void MatrixRows::gather(const std::vector<int>& numbers, Matrix& some) const {
   }
 }
 
+namespace {
+
+// Room for so many numbers, and what is there already.
+template <typename T>
+void grow(Buffer<T>& buffer, size_t count) {
+  Buffer<T> larger(count);
+  std::copy_n(buffer.data(), buffer.size(), larger.data());
+  buffer = std::move(larger);
+}
+
+}  // namespace
+
+void ChosenOutputs::append(int output) {
+  const Matrix& whole = *whole_;
+  require(output >= 0 && output < whole.out(), "an output out of range");
+  some_.format_ = whole.format_;
+  some_.in_ = whole.in_;
+  some_.steps_ = whole.steps_;
+  const int at = some_.out_++;
+  const size_t steps = whole.steps_, room = some_.bias_.size();
+  if (static_cast<size_t>(at) == room) {
+    const size_t outputs = std::max<size_t>(8 * kPanel, 2 * room);
+    grow(some_.words_, outputs * steps);
+    grow(some_.bias_, outputs);
+    grow(some_.scales_, in_bytes(whole.format_) ? outputs : 0);
+    grow(some_.offsets_, in_bytes(whole.format_) ? outputs : 0);
+  }
+  some_.bias_.data()[at] = *whole.bias(output);
+  if (in_bytes(whole.format_)) {
+    some_.scales_.data()[at] = *whole.scales(output);
+    some_.offsets_.data()[at] = *whole.offsets(output);
+  }
+  if (whole.format_ == Format::kHalf) {
+    const uint16_t* from = reinterpret_cast<const uint16_t*>(whole.words_.data());
+    uint16_t* to = reinterpret_cast<uint16_t*>(some_.words_.data());
+    for (int k = 0; k < whole.in_; k++) to[some_.half(at, k)] = from[whole.half(output, k)];
+    return;
+  }
+  const uint32_t* from = whole.words(output / kPanel) + output % kPanel;
+  uint32_t* to = some_.words_.data() + (at / kPanel * steps) * kPanel + at % kPanel;
+  for (size_t k = 0; k < steps; k++) to[k * kPanel] = from[k * kPanel];
+}
+
 }  // namespace specdec

@@ -24,4 +24,21 @@ class MatrixRows {
   Buffer<uint32_t> words_;  // [out][steps]; of halves, each with its own pair
 };
 
+// Chosen outputs of a matrix, in the order in which they were chosen, as a matrix that grows.
+class ChosenOutputs {
+ public:
+  explicit ChosenOutputs(SharedMatrix whole) : whole_(std::move(whole)) {}
+
+  // Each output of the matrix has the bits of the same output of the whole one.
+  void append(int output);
+  void clear() { some_.out_ = 0; }
+
+  const Matrix& matrix() const { return some_; }
+  const Matrix& whole() const { return *whole_; }
+
+ private:
+  SharedMatrix whole_;
+  Matrix some_;
+};
+
 }  // namespace specdec

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "activation.h"
@@ -12,6 +13,7 @@
 #include "memory.h"
 #include "norm.h"
 #include "product.h"
+#include "vocabulary_list.h"
 
 namespace specdec {
 
@@ -131,6 +133,9 @@ class Session {
 
   const Stack& stack;
   std::vector<int64_t> cached;  // of live rows: slots that hold accepted tokens, for a drafter
+  // What greedy search chooses among for some steps; or null. It stays from batch to batch.
+  std::unique_ptr<VocabularyList> list;
+  WindowPlanner windows;
 
  private:
   void write_source(int layer, const Ragged& ragged, const float* states);

@@ -85,7 +85,8 @@ struct VerifyCall {
   int64_t max_iterations;
   StepOutputs outputs;
   const Drafting* drafting;  // between verifications; null: the drafts are given
-  int64_t done;              // the answer: iterations
+  int64_t done, windows;     // the answer: iterations, and products as of `verify`
+  int64_t window;  // steps that choose among the session's list of tokens; 0: none, -1: as many as pay
 };
 
 void iterate(Session& session, VerifyCall& call) {
@@ -105,13 +106,15 @@ void iterate(Session& session, VerifyCall& call) {
                 (static_cast<size_t>(how.drafter->read_layers) == read.size() &&
                  how.drafter->stack.shape.width == session.stack.shape.width),
             "a drafter that reads other hidden states");
-    propose = [&how](const Hypotheses& of, int64_t* tokens, int64_t* sizes) {
-      how.propose(of, tokens, sizes);
+    propose = [&how, &call](const Hypotheses& of, int64_t* tokens, int64_t* sizes) {
+      how.propose(of, &call.rules, tokens, sizes);
     };
   }
+  call.windows = 0;
   call.done = verify(session,
                      {call.embedding, call.rules, call.drafts, call.hypotheses, read, call.outputs},
-                     propose, static_cast<int>(call.max_iterations));
+                     propose, static_cast<int>(call.max_iterations),
+                     bounded(call.window, -1, "a window of impossible length"), call.windows);
 }
 
 Norm norm_of(int width, const float* weight, const float* bias, float epsilon) {
@@ -206,6 +209,29 @@ SPECDEC_API int specdec_session_select(void* session, int count, const int64_t* 
     auto& self = *static_cast<Session*>(session);
     require(count >= 0 && count <= self.rows(), "more rows to keep than there are");
     self.select(count, rows);
+  });
+}
+
+// The list of greedy search, which grows by tokens that were missed, at most so many.
+SPECDEC_API int specdec_session_list(void* session, int64_t count, const int64_t* tokens, int most) {
+  return guarded([&] {
+    auto& self = *static_cast<Session*>(session);
+    require(self.stack.finished && self.stack.plain(), "a stack without a vocabulary of its own");
+    bounded(count, 1, "an empty list of tokens");
+    bounded(most, 1, "a list without room");
+    self.list = std::make_unique<VocabularyList>(self.stack.vocabulary, count, tokens, most);
+  });
+}
+
+SPECDEC_API int specdec_session_list_add(void* session, int64_t count, const int64_t* tokens) {
+  return guarded([&] {
+    auto& self = *static_cast<Session*>(session);
+    require(self.list != nullptr, "a session without a list of tokens");
+    for (int64_t i = 0; i < count; i++) {
+      require(tokens[i] >= 0 && tokens[i] < self.stack.vocabulary_size(),
+              "a token that is not in the vocabulary");
+      self.list->add(tokens[i]);
+    }
   });
 }
 
@@ -320,7 +346,7 @@ SPECDEC_API int specdec_draft(const Drafting* how, int rows, const Hypotheses* h
   return guarded([&] {
     how->check(rows);
     hypotheses->check();
-    how->propose(*hypotheses, tokens, sizes);
+    how->propose(*hypotheses, nullptr, tokens, sizes);
   });
 }
 

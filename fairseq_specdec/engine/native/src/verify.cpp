@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "errors.h"
+#include "greedy_drafts.h"
 #include "vocabulary.h"
 
 namespace specdec {
@@ -254,9 +256,184 @@ class Iteration {
   std::vector<double> spent_;
 };
 
+// Some steps of plain greedy search, whose tokens are chosen among those of a list; then one product
+// of the whole vocabulary over all of them, which decides.
+class Window {
+ public:
+  Window(Session& session, const Verification& call, std::vector<int64_t>& lengths)
+      : session_(session),
+        call_(call),
+        lengths_(lengths),
+        rows_(session.rows()),
+        words_(session.stack.vocabulary_size()),
+        width_(session.stack.shape.width),
+        longest_(*std::max_element(lengths.begin(), lengths.end())) {}
+
+  // At most so many steps.
+  void run(int most) {
+    static thread_local Buffer<float> features, embedded, states, logits;
+    const size_t size = static_cast<size_t>(rows_) * width_, wide = call_.read.size() * width_;
+    float* x = embedded.reserve(size);
+    features_ = features.reserve(size * most);
+    states_ = wide == 0 ? nullptr : states.reserve(static_cast<size_t>(rows_) * wide * most);
+    chosen_.assign(static_cast<size_t>(rows_) * most, 0);
+    unsure_.assign(most, false);
+    check(most);
+    for (bool goes_on = true; goes_on && steps_ < most; steps_++) {
+      layers(x);
+      goes_on = steps_ + 1 < most && choose();
+    }
+    logits_ = logits.reserve(static_cast<size_t>(rows_) * steps_ * words_);
+    session_.stack.logits(rows_ * steps_, features_, logits_);
+  }
+
+  int steps() const { return steps_; }
+
+  // The tokens of a step, for all rows; false where an entry has two best tokens or none.
+  bool judge(int step, int64_t* outcomes, int64_t* choices) {
+    for (int row = 0; row < rows_; row++) {
+      float* logits = logits_ + static_cast<size_t>(step * rows_ + row) * words_;
+      const int64_t length = lengths_[row], at = row * call_.hypotheses.columns + length;
+      const Entry entry(logits, words_, call_.rules, row, length);
+      if (!entry.decided() || !(entry.score(entry.best()) > kMinusInfinity)) return false;
+      const int64_t token = entry.best();
+      call_.hypotheses.tokens[at + 1] = token;
+      call_.hypotheses.scores[at] = entry.score(token);
+      if (choices != nullptr) choices[row] = token;
+      const bool ended = token == call_.rules.eos;
+      const int64_t outcome[] = {1, ended, 0, 0};
+      std::copy_n(outcome, 4, outcomes + 4 * row);
+      ended_ |= ended;
+      const bool missed = token != chosen_[step * rows_ + row];
+      missed_ |= step + 1 < steps_ && missed;
+      if (unsure_[step]) session_.windows.observe_unsure(missed);
+      session_.list->add(token);
+    }
+    store(step);
+    for (int64_t& length : lengths_) length++;
+    return true;
+  }
+
+  bool ended() const { return ended_; }
+  bool missed() const { return missed_; }
+
+ private:
+  void check(int most) {
+    require(call_.drafts.rows == rows_ && call_.embedding.fits(session_.stack),
+            "a batch or a table of another size than the session's");
+    const int64_t end = bounded(longest_ + most, 0, "impossible lengths");
+    require(end < call_.hypotheses.columns, "a hypothesis is larger than its buffer");
+    require(states_ == nullptr ||
+                (end < call_.outputs.state_stride && call_.outputs.state_stride < kMost),
+            "no room for the hidden states, or rows that are impossibly far apart");
+    bounded(int64_t{rows_} * most, 1, "impossible lengths");
+    session_.reserve(static_cast<int>(end));
+  }
+
+  // The features of a step, and the hidden states that are read.
+  void layers(float* x) {
+    std::vector<int> row(rows_), slot(rows_), upto(rows_);
+    for (int i = 0; i < rows_; i++) {
+      const int64_t at = lengths_[i] + steps_;
+      const int64_t token = steps_ > 0 ? chosen_[(steps_ - 1) * rows_ + i]
+                                       : call_.hypotheses.tokens[i * call_.hypotheses.columns + at];
+      require(token >= 0 && token < words_, "a token that is not in the vocabulary");
+      call_.embedding.embed(token, at, x + static_cast<size_t>(i) * width_);
+      row[i] = i;
+      slot[i] = static_cast<int>(at);
+      upto[i] = slot[i] + 1;
+    }
+    const size_t first = static_cast<size_t>(steps_) * rows_ * width_;
+    session_.run({rows_, row.data(), slot.data(), Visibility{upto.data()}}, x, features_ + first,
+                 {nullptr, call_.read,
+                  states_ == nullptr ? nullptr : states_ + first * call_.read.size()});
+  }
+
+  // Each row's token of the list; false where the window ends with this step.
+  bool choose() {
+    int64_t* tokens = chosen_.data() + steps_ * rows_;
+    std::vector<int64_t> at(lengths_);
+    for (int64_t& one : at) one += steps_;
+    bool sure = true, lone = rows_ == 1;
+    specdec::choose(session_, call_.rules, at.data(),
+                    features_ + static_cast<size_t>(steps_) * rows_ * width_, tokens,
+                    lone ? &sure : nullptr);
+    // A lone row stops where its token is unsure, if most misses are there.
+    unsure_[steps_] = !sure;
+    return (sure || !session_.windows.ends_unsure()) &&
+           std::all_of(tokens, tokens + rows_, [&](int64_t token) {
+             return token >= 0 && token != call_.rules.eos;
+           });
+  }
+
+  void store(int step) {
+    const size_t wide = call_.read.size() * width_;
+    const StepOutputs& outputs = call_.outputs;
+    for (int row = 0; row < rows_ && states_ != nullptr; row++)
+      std::copy_n(states_ + static_cast<size_t>(step * rows_ + row) * wide, wide,
+                  outputs.states + (row * outputs.state_stride + lengths_[row] + 1) * wide);
+  }
+
+  Session& session_;
+  const Verification& call_;
+  std::vector<int64_t>& lengths_;
+  const int rows_, words_, width_;
+  const int64_t longest_;
+  int steps_ = 0;
+  bool ended_ = false, missed_ = false;
+  std::vector<int64_t> chosen_;  // [steps][rows]
+  std::vector<bool> unsure_;     // [steps], of a lone row
+  float *features_ = nullptr, *states_ = nullptr, *logits_ = nullptr;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+// Of this thread: windows are judged by work, which other programs do not change much.
+double cpu_seconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+
+// Plain greedy search, in windows; what `verify` returns.
+int search_in_windows(Session& session, Verification& call, std::vector<int64_t>& lengths, int most,
+                      int asked, int64_t& windows) {
+  StepOutputs& now = call.outputs;
+  const int rows = session.rows();
+  for (int done = 0; done < most;) {
+    const double began = cpu_seconds();
+    const auto started = std::chrono::steady_clock::now();
+    const int planned = std::min(asked > 0 ? asked : session.windows.plan(rows), most - done);
+    Window window(session, call, lengths);
+    window.run(planned);
+    windows += planned > 1;
+    int right = 0;
+    bool decided = true;
+    while (decided && right < window.steps() && !window.ended() && !window.missed()) {
+      decided = window.judge(right, now.outcomes, now.choices);
+      if (!decided) break;
+      right++;
+      now.outcomes += 4 * rows;
+      if (now.choices != nullptr) now.choices += rows;
+    }
+    if (asked < 0) session.windows.observe(rows, planned, window.steps(), right, cpu_seconds() - began);
+    const double seconds = seconds_since(started);
+    for (int i = 0; i < right; i++, now.seconds += 2) {
+      now.seconds[0] = 0;
+      now.seconds[1] = seconds / right;
+    }
+    done += right;
+    if (!decided || window.ended()) return done;
+  }
+  return most;
+}
+
 }  // namespace
 
-int verify(Session& session, Verification call, const Propose& propose, int max_iterations) {
+int verify(Session& session, Verification call, const Propose& propose, int max_iterations,
+           int window, int64_t& windows) {
   require(max_iterations == 1 || (max_iterations > 1 && (propose || call.drafts.width == 0)),
           "several iterations with drafts");
   const int64_t width = bounded(call.drafts.width, 0, "drafts of an impossible width");
@@ -268,6 +445,9 @@ int verify(Session& session, Verification call, const Propose& propose, int max_
   call.hypotheses.lengths = lengths.data();
   std::vector<int64_t> sizes(rows);
   if (propose) call.drafts.sizes = sizes.data();
+  const bool few = window > 0 || (window < 0 && rows <= WindowPlanner::kMostRows);
+  if (!propose && width == 0 && max_iterations > 1 && session.list != nullptr && few)
+    return search_in_windows(session, call, lengths, max_iterations, window, windows);
   StepOutputs& now = call.outputs;
   for (int done = 0; done < max_iterations; done++) {
     const auto started = std::chrono::steady_clock::now();

@@ -1,0 +1,101 @@
+#include "greedy_drafts.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "errors.h"
+#include "vocabulary.h"
+
+namespace specdec {
+
+void choose(const Session& session, const Rules& rules, const int64_t* steps, const float* features,
+            int64_t* tokens, bool* sure) {
+  static thread_local Buffer<float> scratch;
+  constexpr float kSure = 0.6931f;  // log 2
+  const VocabularyList* list = session.list.get();
+  const int rows = session.rows(), width = session.stack.shape.width;
+  const int words = list != nullptr ? list->product().out() : session.stack.vocabulary_size();
+  float* logits = scratch.reserve(static_cast<size_t>(rows) * words);
+  if (list != nullptr)
+    multiply(list->product(), rows, features, width, logits, words, After::kStore);
+  else
+    session.stack.logits(rows, features, logits);
+  for (int row = 0; row < rows; row++, logits += words) {
+    const auto change = [&](int64_t token, float by) {
+      const int64_t at = list != nullptr ? list->place(token) : token;
+      if (at >= 0) logits[at] += by;
+    };
+    const int64_t forced = forced_token(rules, row, steps[row]);
+    tokens[row] = forced;
+    if (sure != nullptr) sure[row] = true;
+    if (forced >= 0) continue;
+    divide(rules, words, logits);
+    if (sure != nullptr) sure[row] = log_sum(logits, words, peak_of(logits, words).top) < kSure;
+    change(rules.pad, kMinusInfinity);
+    change(rules.unk, -rules.unk_penalty);
+    if (steps[row] < rules.min_len && steps[row] >= rules.prefix_width)
+      change(rules.eos, kMinusInfinity);
+    const int best = peak_of(logits, words).at;
+    if (best >= 0) tokens[row] = list != nullptr ? list->tokens()[best] : best;
+  }
+}
+
+void draft_greedily(Session& session, const Embedding& embedding, const Rules& rules,
+                    const Hypotheses& hypotheses, int64_t block, int64_t* tokens, int64_t* sizes) {
+  static thread_local Buffer<float> embedded, features;
+  const int rows = session.rows();
+  const size_t width = session.stack.shape.width;
+  rules.check(rows, session.stack.vocabulary_size());
+  std::vector<int64_t> steps(rows), chosen(rows);
+  std::vector<int> row, slot, upto;
+  std::vector<int64_t> token;
+  std::vector<uint8_t> wanted;
+  const auto put = [&](int of, int64_t at, int64_t what, bool last) {
+    require(what >= 0 && what < embedding.vocabulary, "a token that is not in the vocabulary");
+    row.push_back(of);
+    slot.push_back(static_cast<int>(at));
+    upto.push_back(static_cast<int>(at) + 1);
+    token.push_back(what);
+    wanted.push_back(last);
+  };
+  const auto run = [&] {
+    float* x = embedded.reserve(row.size() * width);
+    for (size_t i = 0; i < row.size(); i++) embedding.embed(token[i], slot[i], x + i * width);
+    session.run({static_cast<int>(row.size()), row.data(), slot.data(), Visibility{upto.data()}}, x,
+                features.reserve(rows * width), {wanted.data(), {}, nullptr});
+    for (auto* list : {&row, &slot, &upto}) list->clear();
+    token.clear();
+    wanted.clear();
+  };
+  // Tokens accepted since the last draft, of which most are in the cache.
+  int64_t most = 0, longest = 0;
+  for (int i = 0; i < rows; i++) {
+    const int64_t length = steps[i] = bounded(hypotheses.lengths[i], 0, "impossible lengths");
+    require(length < hypotheses.columns, "a hypothesis is larger than its buffer");
+    most = std::max(most, std::min(block, limit_of(rules, i) + 1 - length));
+    longest = std::max(longest, length);
+    for (int64_t at = std::min(session.cached[i], length); at <= length; at++) {
+      const int64_t known = hypotheses.tokens[i * hypotheses.columns + at];
+      put(i, at, known, at == length);
+      if (session.list != nullptr) session.list->add(known);
+    }
+    sizes[i] = 0;
+  }
+  session.reserve(bounded(longest + most + 1, 0, "impossible lengths"));
+  int64_t done = 0;
+  for (bool goes_on = most > 0; goes_on; done++) {
+    run();
+    choose(session, rules, steps.data(), features.data(), chosen.data(), nullptr);
+    goes_on = false;
+    for (int i = 0; i < rows; i++) {
+      const bool open = sizes[i] == done && (done == 0 || tokens[i * block + done - 1] != rules.eos);
+      if (open && chosen[i] >= 0) tokens[i * block + sizes[i]++] = chosen[i];
+      goes_on |= open && chosen[i] >= 0 && chosen[i] != rules.eos && done + 1 < most;
+      put(i, ++steps[i], std::max<int64_t>(chosen[i], 0), true);
+    }
+  }
+  for (int i = 0; i < rows; i++)
+    session.cached[i] = hypotheses.lengths[i] + std::min(done, sizes[i] + 1);
+}
+
+}  // namespace specdec

@@ -1,0 +1,22 @@
+// Steps of greedy search that only propose tokens, which a product of the whole vocabulary or another
+// session decides.
+#pragma once
+
+#include <cstdint>
+
+#include "verify.h"
+
+namespace specdec {
+
+// The likeliest token of each row, of the session's list if it has one, at output steps [B] with
+// features [B][width]; -1 where there is none. `sure` [B], if it is not null: whether it has half of
+// the probability.
+void choose(const Session& session, const Rules& rules, const int64_t* steps, const float* features,
+            int64_t* tokens, bool* sure);
+
+// Drafts tokens [B][block] and sizes [B] after the hypotheses, token by token, with a session of its
+// own: of the verifier itself in fewer bits. Accepted tokens join the session's list.
+void draft_greedily(Session& session, const Embedding& embedding, const Rules& rules,
+                    const Hypotheses& hypotheses, int64_t block, int64_t* tokens, int64_t* sizes);
+
+}  // namespace specdec

@@ -1,0 +1,86 @@
+#include "vocabulary_list.h"
+
+#include <algorithm>
+
+#include "errors.h"
+
+namespace specdec {
+
+VocabularyList::VocabularyList(SharedMatrix vocabulary, int64_t count, const int64_t* tokens,
+                               int most)
+    : chosen_(vocabulary), place_(vocabulary->out(), -1), used_(vocabulary->out()), most_(most) {
+  for (int64_t i = 0; i < count; i++) {
+    require(tokens[i] >= 0 && tokens[i] < vocabulary->out(), "a token that is not in the vocabulary");
+    add(tokens[i]);
+  }
+  first_ = tokens_.size();
+}
+
+void VocabularyList::add(int64_t token) {
+  used_[token] = ++clock_;
+  if (place_[token] >= 0) return;
+  if (first_ > 0 && tokens_.size() >= first_ + most_) make_room();
+  chosen_.append(static_cast<int>(token));
+  place_[token] = static_cast<int>(tokens_.size());
+  tokens_.push_back(token);
+}
+
+void VocabularyList::make_room() {
+  const auto more = tokens_.begin() + first_;
+  const size_t kept = most_ / 2;
+  std::nth_element(more, more + kept, tokens_.end(),
+                   [&](int64_t a, int64_t b) { return used_[a] > used_[b]; });
+  for (auto each = more + kept; each != tokens_.end(); ++each) place_[*each] = -1;
+  tokens_.resize(first_ + kept);
+  chosen_.clear();
+  for (size_t i = 0; i < tokens_.size(); i++) {
+    chosen_.append(static_cast<int>(tokens_[i]));
+    place_[tokens_[i]] = static_cast<int>(i);
+  }
+}
+
+namespace {
+
+// Entries of a product from which on it computes longer than it reads.
+constexpr int kMostEntries = 16;
+// Windows of a size that are timed before it is judged, and windows between two tries of others:
+// twice as many each time where plain search was better.
+constexpr int kTries = 3, kBetweenTries = 64, kMostBetweenTries = 4096;
+// What is left of what was seen before.
+constexpr double kRemembers = 0.97;
+// What takes so many times as long as it can was disturbed.
+constexpr double kDisturbed = 1.5;
+// Windows must promise so many times as much as plain search.
+constexpr double kPays = 1.03;
+
+}  // namespace
+
+int WindowPlanner::plan(int rows) {
+  Sizes& sizes = sizes_[rows];
+  // Longer windows are not tried where shorter ones did not pay.
+  int best = 0, size = 0;
+  for (; size < kSizes && (rows << size) <= kMostEntries && best >= size - 2; size++) {
+    const Size& one = sizes.of[size];
+    if (one.seen < kTries) return 1 << size;
+    if (one.rate() > (best == 0 ? kPays : 1) * sizes.of[best].rate()) best = size;
+  }
+  if (++sizes.windows < sizes.between) return 1 << best;
+  sizes.windows = 0;
+  sizes.between = best > 0 ? kBetweenTries : std::min(2 * sizes.between, kMostBetweenTries);
+  sizes.tried = (sizes.tried + 1) % size;
+  return 1 << sizes.tried;
+}
+
+void WindowPlanner::observe(int rows, int planned, int steps, int right, double seconds) {
+  if (right == 0) return;
+  int size = 0;
+  while ((2 << size) <= planned) size++;
+  if ((1 << size) != planned) return;  // what was left to the length limit
+  Size& one = sizes_[rows].of[size];
+  const double step = seconds / steps;
+  if (one.seen++ == 0 || step < one.least) one.least = step;
+  one.tokens = kRemembers * one.tokens + right;
+  one.seconds = kRemembers * one.seconds + std::min(step, kDisturbed * one.least) * steps;
+}
+
+}  // namespace specdec

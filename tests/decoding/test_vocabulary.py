@@ -1,0 +1,242 @@
+"""Greedy decoding that chooses among a list of tokens for most steps: plain greedy's bits."""
+
+import copy
+import random
+
+import pytest
+import torch
+from toy_strategies import flags
+from toy_translation import (
+    FIRST,
+    PAD,
+    SHAPES,
+    WORDS,
+    assert_diverse,
+    make_sample,
+    make_task,
+    sentences,
+    toy_model,
+)
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.decoding.generator import SpeculativeGenerator
+from fairseq_specdec.drafting.vocabulary import VocabularyDrafter, read_list, vocabulary_drafter
+from fairseq_specdec.engine.native import decoder as native_decoder
+from fairseq_specdec.engine.native import library
+
+
+@pytest.fixture(autouse=True)
+def with_library(monkeypatch):
+    if library.load() is None:
+        pytest.skip(library.why_not())
+    monkeypatch.setattr("fairseq_specdec.drafting.twin._SMALLEST", 0)
+
+
+def generator_for(model, args=None, src_dict=None, **settings) -> SpeculativeGenerator:
+    words, chosen = make_task().tgt_dict, decoding_settings(backend="native", **settings)
+    dictionaries, always = (src_dict or words, words), Overrides(always_draft=True)
+    return build_generator([model], *dictionaries, args or flags(), chosen, overrides=always)
+
+
+def write(path, tokens):
+    symbols = make_task().tgt_dict.symbols
+    path.write_text("".join(f"{symbols[token]} 7\n" for token in tokens), encoding="utf-8")
+    return str(path)
+
+
+def outputs_of(generator, sources, prefix=None):
+    """(tokens, scores) of every sentence, to the bit; twice, as the second batch finds the list."""
+    found = []
+    for _ in range(2):
+        ranked = generator.generate(generator.models, make_sample(sources), prefix_tokens=prefix)
+        found += [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in ranked]
+    return found
+
+
+def with_ties(model):
+    """Of every other token with the one after it."""
+    model = copy.deepcopy(model)
+    projection = model.decoder.output_projection
+    projection.weight = torch.nn.Parameter(projection.weight.clone())  # no embedding any more
+    with torch.no_grad():
+        projection.weight[FIRST::2] = projection.weight[FIRST + 1 :: 2]
+    return model
+
+
+def prefixes(chosen, rows):
+    table = torch.full((rows, 3), PAD)
+    for row in table:
+        size = chosen.randint(0, 3)
+        row[:size] = torch.tensor([chosen.randrange(FIRST, FIRST + WORDS) for _ in range(size)])
+    return table
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_outputs_are_those_of_plain_greedy_search(seed, tmp_path, monkeypatch):
+    chosen = random.Random(seed)
+    monkeypatch.setattr(native_decoder, "LEAST_ROOM", chosen.choice((0, 2, 64)))
+    model = toy_model(chosen.choice(sorted(SHAPES)))
+    tied = chosen.random() < 0.2
+    model = with_ties(model) if tied else model
+    sources = sentences(chosen.choice((1, 1, 2, 3, 4, 9)), seed=seed)
+    args = flags(
+        max_len_b=chosen.choice((3, 8, 20)), min_len=chosen.choice((1, 3, 6)),
+        unkpen=chosen.choice((0, 0, 2.5, -20)), temperature=chosen.choice((1.0, 0.7, 3.0)),
+    )  # fmt: skip
+    args.min_len = min(args.min_len, args.max_len_b)
+    dtype = chosen.choice(("fp32", "bf16", "int8", "int7"))
+    prefix = prefixes(chosen, len(sources)) if chosen.random() < 0.3 else None
+    plain = generator_for(model, args, verifier_dtype=dtype, vocabulary_window=1)
+    expected = outputs_of(plain, sources, prefix)
+    listed = chosen.sample(range(FIRST + WORDS), chosen.randint(1, 14))
+    path = write(tmp_path / "list", listed)
+    for window in (2, chosen.choice((3, 4, 8, 16)), None):
+        lists = {"vocabulary_list": path, "vocabulary_window": window}
+        generator = generator_for(model, args, verifier_dtype=dtype, **lists)
+        assert outputs_of(generator, sources, prefix) == expected, window
+    if dtype in ("fp32", "bf16"):
+        for lists in ({}, {"vocabulary_list": path}):
+            generator = generator_for(model, args, verifier_dtype=dtype, twin="int8", **lists)
+            found = outputs_of(generator, sources, prefix)
+            # Torch decides a whole draft that has a tie in it.
+            alike = [pytest.approx(scores, abs=1e-6) if tied else scores for _, scores in expected]
+            assert found == [(tokens, scores) for (tokens, _), scores in zip(expected, alike)]
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_one_product_decides_several_tokens_once_their_list_is_good(halves, tmp_path):
+    sources, model = sentences(12, seed=1), copy.deepcopy(toy_model())
+    if halves:  # the library keeps weights in 16 bits that fit them
+        model.half().float()
+    twice = [[source, source] for source in sources]  # windows of a lone row end early
+    path, other = write(tmp_path / "list", [FIRST]), copy.deepcopy(make_task().src_dict)
+    other.add_symbol("another")
+
+    def run(generator):
+        """(outputs, tokens emitted, products of the whole vocabulary, iterations) of all."""
+        before = copy.copy(generator.stats)
+        found = [generator.generate([model], make_sample(one))[0][0] for one in twice]
+        spent = [
+            getattr(generator.stats, name) - getattr(before, name)
+            for name in ("emitted", "windows", "iterations")
+        ]
+        return [one["tokens"].tolist() for one in found], *spent
+
+    plain, emitted, windows, _ = run(generator_for(model, vocabulary_window=1))
+    assert_diverse(plain)
+    assert windows == 0
+    first = {}
+    # The sources' tokens join the list where both sides have one dictionary; all that is emitted.
+    for name, src_dict in (("joined", None), ("separate", other)):
+        lists = {"vocabulary_list": path, "src_dict": src_dict}
+        windows = generator_for(model, vocabulary_window=4, **lists)
+        twin = generator_for(model, twin="int8", **lists)
+        for kind, generator, spent in (("windows", windows, 2), ("twin", twin, 3)):
+            begin, end = run(generator), run(generator)
+            assert begin[0] == end[0] == plain and begin[1] == end[1] == emitted
+            assert end[spent] <= begin[spent] < emitted and end[spent] < 0.6 * emitted, kind
+            first[name, kind] = begin[spent]
+            if name == "separate":
+                assert end[spent] < begin[spent]
+    for kind in ("windows", "twin"):
+        assert first["joined", kind] < first["separate", kind]
+
+
+def test_steps_heed_what_outputs_must_be(tmp_path):
+    """A step that chooses a token which must not be, or misses one that must, ends its window."""
+    model, sources = toy_model(), sentences(12, seed=1)
+    path, args = write(tmp_path / "list", range(4, FIRST + 12)), flags(min_len=11, max_len_b=11)
+    for settings in ({"vocabulary_window": 12}, {"twin": "int8"}):
+        generator = generator_for(model, args, vocabulary_list=path, **settings)
+        begun = torch.tensor([[FIRST + 1, FIRST + 2]] * 2)
+        for _ in range(2):
+            before = copy.copy(generator.stats)
+            for source in sources:
+                pair = make_sample([source, source])
+                for (one,) in generator.generate([model], pair, prefix_tokens=begun):
+                    assert (
+                        len(one["tokens"]) == 12 and one["tokens"][:2].tolist() == begun[0].tolist()
+                    )
+        stats = generator.stats
+        windows, iterations = stats.windows - before.windows, stats.iterations - before.iterations
+        assert windows < 20 if "twin" not in settings else iterations < 70, settings
+
+
+def test_a_large_dictionary_has_a_list_by_itself(monkeypatch):
+    words = make_task().tgt_dict
+    model = toy_model()
+
+    def listed(path=None, window=None, src_dict=words):
+        drafter = vocabulary_drafter(path, window, model, src_dict, words)
+        return drafter if isinstance(drafter, VocabularyDrafter) else None
+
+    assert listed() is None and listed(window=1) is None
+    assert listed(window=8).window == 8
+    monkeypatch.setattr("fairseq_specdec.drafting.vocabulary._LARGE", len(words))
+    found = listed()
+    assert found.window is None and found.tokens.tolist() == list(range(len(words) // 2))
+    assert found.reads_source and not listed(src_dict=None).reads_source
+
+
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        (b"", "is empty, not a list of tokens"),
+        (b"w1\nnone\n", "'none' is not in the model's dictionary; list its subwords"),
+        (b"".join(b"w%d 3\n" % i for i in range(WORDS)), "has 24 tokens"),
+        (b"w1\n\xff\n", "is not text in UTF-8"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS"),
+        (None, "name a file with one token per line"),
+    ],
+)
+def test_odd_lists_are_refused(content, problem, tmp_path):
+    path = tmp_path / "list"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match="--vocabulary-list") as error:
+        read_list(str(path), make_task().tgt_dict)
+    assert problem in str(error.value)
+
+
+def test_a_twin_is_seldom_rejected_and_needs_a_verifier_of_more_bits(monkeypatch):
+    sources, model = sentences(12, seed=1), toy_model()
+    generator = generator_for(model, twin="int8")
+    outputs_of(generator, sources)
+    stats = generator.stats
+    assert stats.accepted > 0.9 * stats.drafted > 0
+    assert stats.iterations < 0.6 * stats.emitted
+    monkeypatch.undo()
+    small = generator_for(model, twin="int8")
+    outputs_of(small, sources)
+    assert small.stats.drafted == 0  # it lies in the cache
+    with pytest.raises(ValueError, match="--twin int8: the verifier has no more bits"):
+        generator_for(model, twin="int8", verifier_dtype="int8")
+
+
+def test_a_twin_drafts_for_samples_and_ensembles():
+    sample, words, always = (
+        make_sample(sentences(6, seed=1)),
+        make_task().tgt_dict,
+        Overrides(always_draft=True),
+    )
+    models, expected = [toy_model(), toy_model("pre_norm")], None
+    for twin in ("none", "int8"):
+        chosen = decoding_settings(backend="native", twin=twin)
+        generator = build_generator(models, words, words, flags(), chosen, overrides=always)
+        tokens = [h["tokens"].tolist() for (h,) in generator.generate(models, sample)]
+        assert tokens == (expected or tokens)
+        expected = tokens
+    assert generator.stats.accepted > 0
+    drawing = flags()
+    drawing.sampling, drawing.sampling_topk = True, 3
+    generator = generator_for(toy_model(), drawing, twin="int8")
+    torch.manual_seed(1)
+    drawn = [generator.generate([toy_model()], sample) for _ in range(4)]
+    assert len({str([h["tokens"].tolist() for (h,) in one]) for one in drawn}) > 1
+    assert 0 < generator.stats.accepted < generator.stats.drafted
+
+
+def test_drafting_strategies_refuse_the_flags():
+    with pytest.raises(ValueError, match="--vocabulary-window: --strategy iad does not use it"):
+        generator_for(toy_model(), strategy="iad", vocabulary_window=4)
