@@ -60,7 +60,7 @@ slow-others:
 $(SLOW:%=slow-%): slow-%:
 	$(RUN_SLOW) tests/$*
 
-# This processor's column of benchmarks/processors.md, as in make figures NAME=zen3 ISA=avx2.
+# This processor's column of benchmarks/RESULTS.md, as in make figures NAME=zen3 ISA=avx2.
 figures:
 	$(PYTHON) benchmarks/processors.py $(NAME) $(if $(ISA),--isa $(ISA))
 

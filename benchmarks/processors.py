@@ -1,9 +1,9 @@
-"""This processor's figures: writes ``processors/<name>.json`` and makes ``processors.md`` anew.
+"""Measure this processor: a column of RESULTS.md, kept in cpu.json.
 
-    python benchmarks/processors.py NAME [--isa avx2] [--limit N]
+    python benchmarks/processors.py NAME [--isa avx2] [--limit N] [--only RUN]
 
-NAME is the processor's, as in zen3 or emerald-rapids; with ``--isa`` it is added to the name. One
-thread, systems in turns, on an otherwise idle core: about 20 minutes. ``make figures NAME=...``.
+NAME names the processor, as in zen3 or emerald-rapids; ``--isa`` is appended to it. One thread,
+systems in turns, on an otherwise idle core: about 20 minutes. ``make figures NAME=...`` calls it.
 """
 
 import argparse
@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 
+import results
+
 HERE = pathlib.Path(__file__).resolve().parent
-FOLDER = HERE / "processors"
-PAGE = HERE / "processors.md"
+FIGURES = ("ms", "cpu", "identical")
 ENDE = "data-bin/demo_ende"
 COMMON = "--tokenizer moses --remove-bpe --cpu --gen-subset test".split()
 DRAFTER = f"--drafter-path {ENDE}/drafter.pt"
@@ -43,13 +44,12 @@ DRAFTING_SYSTEMS = {
     "gad++, int8": f"--strategy gad++ {DRAFTER} {INT8}",
     "iad, int8": f"--strategy iad {INT8}",
 }
-DRAFTING = "drafting"  # what its runs are called: of them, gains over greedy
 REPLAY = [str(HERE / "replay.py"), "base", "--cpu"]
 DRAFTS = ["--mean-accepted", "8.23", "--strategies", "greedy,gad,planned"]
 
 
 def pair(folder, languages, sizes, systems, peers=()):
-    """The words of a run on a demo pair."""
+    """The arguments of a run on a demo pair."""
     source, target = languages
     rows = [word for name, flags in systems.items() for word in ("--system", f"{name}: {flags}")]
     return [
@@ -66,8 +66,8 @@ def commands(limit):
     return {
         "translation": [*pair(*ende, "1,32", ENDE_SYSTEMS, PEERS), *few],
         "correction": [*pair(*edit, "1", EDIT_SYSTEMS, PEERS), *few],
-        f"{DRAFTING}, translation": [*pair(*ende, "1,2,4,8,32", DRAFTING_SYSTEMS), *few],
-        f"{DRAFTING}, correction": [*pair(*edit, "1,2,4,8,32", EDIT_SYSTEMS), *few],
+        "drafting, translation": [*pair(*ende, "1,2,4,8,32", DRAFTING_SYSTEMS), *few],
+        "drafting, correction": [*pair(*edit, "1,2,4,8,32", EDIT_SYSTEMS), *few],
         "papers' size": [*REPLAY, *DRAFTS, *PEERS],
         "papers' size, int8": [*REPLAY, *DRAFTS, *INT8.split(), "--drafter-dtype", "int8"],
         "base shape, int8, 32 at a time": [
@@ -87,127 +87,24 @@ def measured(words, repeats):
         return json.loads(path.read_text("utf-8"))
 
 
-def kept(results):
-    """What the page needs: ms, CPU ms and identical outputs by batch size and system."""
-    names = ("ms_mean", "cpu_ms_mean", "identical_percent", "bleu")
-    return {
-        str(run["batch_size"]): {
-            row["system"]: {name: row.get(name) for name in names} for row in run["rows"]
-        }
-        for run in results["runs"]
-    }
-
-
-def gains(runs):
-    """Greedy's CPU time over each strategy's in the same number format.
-
-    Args:
-        runs: {batch size: {system: figures}}.
-
-    Returns:
-        {system: {batch size: ratio}} of what drafts.
-    """
-    ratios = {}
-    for size, rows in runs.items():
-        for system, figures in rows.items():
-            strategy, *rest = system.split(", ")
-            if strategy in ("gad", "gad++", "iad"):
-                base = rows[", ".join(["greedy", *rest])]
-                ratios.setdefault(system, {})[size] = base["cpu_ms_mean"] / figures["cpu_ms_mean"]
-    return ratios
-
-
-def gains_section(files):
-    """What drafting gains on each processor; no lines where none was measured.
-
-    Args:
-        files: {processor: the content of its file}.
-    """
-    lines = []
-    for processor, each in files.items():
-        for name, runs in each["ms"].items():
-            if name.startswith(DRAFTING):
-                lines += [f"| {processor}{name[len(DRAFTING) :]} | " + " | ".join(runs) + " |"]
-                lines += ["|---|" + "---:|" * len(runs)]
-                for system, ratios in gains(runs).items():
-                    cells = [f"{ratios[size]:.2f}" for size in runs]
-                    lines.append(f"| {system} | " + " | ".join(cells) + " |")
-                lines.append("")
-    title = [
-        "## What drafting gains", "",
-        "CPU time of `greedy` over the strategy's, in the same number format and run, by batch",
-        "size; above 1 drafting is faster.", "",
-    ]  # fmt: skip
-    return [*title, *lines] if lines else []
-
-
-def page():
-    """The table of all processors, from their files."""
-    files = sorted(FOLDER.glob("*.json"))
-    results = {path.stem: json.loads(path.read_text("utf-8")) for path in files}
-    lines = [
-        "# Processors", "",
-        "Milliseconds a sentence on one thread, all systems of a table in turns in one run",
-        "(`make figures NAME=...` adds a processor; `benchmarks/processors.py` has the commands).",
-        "Compare within a column only. A name that ends in `avx2` is that processor with every",
-        "system held to AVX2 (ONNX Runtime cannot be held).", "",
-    ]  # fmt: skip
-    lines += gains_section(results)
-    cases = dict.fromkeys(
-        (name, size)
-        for each in results.values()
-        for name, runs in each["ms"].items()
-        if not name.startswith(DRAFTING)
-        for size in runs
-    )
-    for name, size in cases:
-        columns = {p: each["ms"].get(name, {}).get(size, {}) for p, each in results.items()}
-        columns = {p: rows for p, rows in columns.items() if rows}
-        lines += [f"## {name[0].upper()}{name[1:]}, batch {size}", ""]
-        lines.append("| system | " + " | ".join(columns) + " |")
-        lines.append("|---|" + "---:|" * len(columns))
-        for system in dict.fromkeys(s for rows in columns.values() for s in rows):
-            cells = [f"{rows[system]['ms_mean']:.2f}" if system in rows else "-"
-                     for rows in columns.values()]  # fmt: skip
-            lines.append(f"| {system} | " + " | ".join(cells) + " |")
-        lines.append("")
-    lines += ["## Provenance", ""]
-    for p, each in results.items():
-        later = "".join(f", {n} {each[n]}" for n in (DRAFTING,) if n in each)
-        lines.append(
-            f"- {p}: {each['device']}; {each['versions']}; commit {each['commit']}{later}."
-        )
-    PAGE.write_text("\n".join(lines) + "\n", "utf-8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("name", help="of the processor")
     parser.add_argument("--isa", choices=["avx2"], help="hold every system to it")
     parser.add_argument("--limit", type=int, default=60, help="sentences of each pair")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", default="", help="measure what begins so, keep the rest")
+    parser.add_argument("--only", default="", help="measure runs whose name begins so")
     args = parser.parse_args()
     held = ["--isa", args.isa] if args.isa else []
-    path = FOLDER / f"{'-'.join([args.name, *held[1:]])}.json"
-    ms, facts = json.loads(path.read_text("utf-8"))["ms"] if args.only else {}, {}
-    for name, words in commands(args.limit).items():
-        if not name.startswith(args.only):
-            continue
-        results = measured([*words, *held], args.repeats)
-        ms[name], facts = kept(results), results["provenance"]
-        sys.stderr.write(f"{name}: done\n")
-    versions = ", ".join(f"{package} {v}" for package, v in sorted(facts["versions"].items()))
-    described = {
-        "device": facts["machine"]["device"],
-        "versions": versions,
-        "commit": facts["commit"],
-    }
-    FOLDER.mkdir(exist_ok=True)
-    if args.only:
-        described = {**json.loads(path.read_text("utf-8")), args.only: described["commit"]}
-    path.write_text(json.dumps({**described, "ms": ms}, indent=1) + "\n", "utf-8")
-    page()
+    name = "-".join([args.name, *held[1:]])
+    for run, words in commands(args.limit).items():
+        if run.startswith(args.only):
+            found = results.record(measured([*words, *held], args.repeats), *FIGURES)
+            summary = results.read(results.CPU)
+            summary["processors"].setdefault(name, {})[run] = found
+            results.save(results.CPU, summary)
+            results.write()
+            sys.stderr.write(f"{run}: done\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Every strategy over narrow random models of the papers' depth, decoded inside a ``DeviceGuard``.
 
-``python tests/device_systems.py`` prints the tables of benchmarks/launches.md.
+``python tests/device_systems.py`` prints their tables.
 """
 
 import itertools

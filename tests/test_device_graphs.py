@@ -46,7 +46,7 @@ def test_recordings_in_half_precision(case, record):
 
 
 # Most launches of an iteration of 8 rows with graphs, each of which is one: the table of
-# benchmarks/launches.md.
+# device_systems.py.
 MOST_LAUNCHES = {
     "greedy": 18,
     "iad": 18,

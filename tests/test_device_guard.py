@@ -190,7 +190,7 @@ def test_a_selection_that_waits_is_noticed(monkeypatch):
 
 # ---- launches ----------------------------------------------------------------------------------
 
-# Most launches of an iteration, of 8 rows, at the papers' depth: benchmarks/launches.md.
+# Most launches of an iteration, of 8 rows, at the papers' depth: the table of device_systems.py.
 MOST_LAUNCHES = {
     "greedy": 110,
     "iad": 110,

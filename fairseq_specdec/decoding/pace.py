@@ -312,7 +312,7 @@ class RelaxedTable(Planning):
     resumes = False
     # Of the demo pair on an Intel Emerald Rapids with AVX2. A drafter estimates how likely the
     # verifier would choose its tokens; a relaxed rule accepts more than those. With half of what
-    # passes take longer drafts end where they are fastest (benchmarks/choosing.md).
+    # passes take longer drafts end where they are fastest (benchmarks/design-log.md).
     COSTS = (
         0.0,
         0.09975743155660222,

@@ -78,10 +78,3 @@ def test_every_patched_fault_is_documented():
     listed = re.findall(r"^\| `(\w+)` \|", section, flags=re.M)
     names = [fix.__name__ for _, fix in compat.FIXES]
     assert sorted(listed) == sorted(name for name in names if not name.startswith("_"))
-
-
-def test_the_measured_table_has_its_place():
-    text = text_of(DOCS / "benchmarks.md")
-    begin, end = "<!-- quickstart-table -->", "<!-- /quickstart-table -->"
-    assert text.count(begin) == text.count(end) == 1
-    assert text.index(begin) < text.index(end)

@@ -21,7 +21,7 @@ from resident import resident  # noqa: E402
 SENTENCES = int(os.environ.get("SPECDEC_LOAD_SENTENCES", 12_000))
 MINUTES = float(os.environ.get("SPECDEC_LOAD_MINUTES", "inf"))
 CHUNK = 480
-# Growth of resident memory after the first tenth, in MiB (benchmarks/load.md).
+# Growth of resident memory after the first tenth, in MiB (benchmarks/design-log.md).
 GROWTH = 96
 
 

@@ -82,7 +82,7 @@ def folder(tmp_path_factory):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(
     "number_format, packed",
-    [("fp32", 43.7), ("int8", 37.5)],  # benchmarks/native.md
+    [("fp32", 43.7), ("int8", 37.5)],  # benchmarks/design-log.md
 )
 def test_the_peak_is_the_packed_weights_and_the_file(folder, number_format, packed):
     """A second copy of the weights, in any format, would exceed it."""

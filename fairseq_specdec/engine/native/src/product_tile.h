@@ -36,7 +36,7 @@ constexpr bool waits_for_weights(int rows) {
 }
 
 // Whether the processor fetches such weights faster unasked: on AMD's, asking takes more of the load
-// units' time than it saves (benchmarks/native.md).
+// units' time than it saves (benchmarks/design-log.md).
 inline bool prefetches_unasked() {
 #if defined(__x86_64__)
   unsigned most = 0, name[3] = {};

@@ -1,0 +1,312 @@
+"""The generated tables of RESULTS.md, from cpu.json and gpu.json; standard library only.
+
+    python benchmarks/results.py                           # write the tables anew
+    python benchmarks/results.py --check                   # exit 1 if a table differs from its JSON
+    python benchmarks/results.py --strategies FILE         # results of scripts/run comparison
+    python benchmarks/results.py --gpu NAME gpu-figures    # the folder that make gpu wrote
+
+``processors.py`` adds a processor. A table's place in the page is between two comments.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+PAGE, CPU, GPU = (HERE / name for name in ("RESULTS.md", "cpu.json", "gpu.json"))
+# Names in the summaries of figures that specdec-bench writes.
+FIGURES = {
+    "ms": "ms_mean", "cpu": "cpu_ms_mean", "identical": "identical_percent", "bleu": "bleu",
+    "tok": "tok", "tok_without_eos": "tok_without_eos", "iter": "iter",
+}  # fmt: skip
+SECTIONS = {
+    "encoder": ("encoder",), "drafter": ("drafter_encoder", "drafter"),
+    "verifier": ("verifier",), "rest": ("rest",),
+}  # fmt: skip
+RUNS_OF_GPU = ("ende_fp32", "ende_fp16", "edit_fp32", "edit_fp16", "replay_base", "replay_12+2")
+PAIRS = {"ende": "translation", "edit": "correction"}
+REPLAYED = {"replay_base": "6+6 layers", "replay_12+2": "12+2 layers"}
+PAPERS = ("papers' size", "papers' size, int8", "base shape, int8, 32 at a time")
+
+
+def read(path):
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def dumped(value, indent=0):
+    """JSON with one line for each innermost dict or list."""
+    if not isinstance(value, dict) or not any(isinstance(v, dict) for v in value.values()):
+        return json.dumps(value, ensure_ascii=False)
+    pad = " " * (indent + 1)
+    lines = [f"{pad}{json.dumps(k)}: {dumped(v, indent + 1)}" for k, v in value.items()]
+    return "{\n" + ",\n".join(lines) + "\n" + " " * indent + "}"
+
+
+def save(path, summary):
+    path.write_text(dumped(summary) + "\n", "utf-8")
+
+
+def record(results, *figures):
+    """What a summary keeps of a run.
+
+    Args:
+        results: what ``--json`` of specdec-bench wrote.
+        figures: keys of ``FIGURES``, and "sections" for the time of each part.
+
+    Returns:
+        device, commit, date, versions, and {batch size: {system: {figure: value}}}; times in ms.
+    """
+    batches = {}
+    for run in results["runs"]:
+        rows = batches[str(run["batch_size"])] = {}
+        for row in run["rows"]:
+            values = {f: row.get(FIGURES[f]) for f in figures if f != "sections"}
+            if "sections" in figures and row["ms_by_section"]:
+                for name, parts in SECTIONS.items():
+                    values[name] = sum(row["ms_by_section"][part] for part in parts)
+            rows[row["system"]] = {k: round(v, 6) for k, v in values.items() if v is not None}
+    facts = results["provenance"]
+    return {
+        "device": facts["machine"]["device"],
+        "commit": facts["commit"],
+        "date": facts["time"][:10],
+        "versions": ", ".join(f"{name} {v}" for name, v in sorted(facts["versions"].items())),
+        "batches": batches,
+    }
+
+
+def number(value, form="{:.2f}"):
+    return "-" if value is None else form.format(value)
+
+
+def ratio(one, other):
+    return number(one / other if one and other else None)
+
+
+def table(titles, rows):
+    """Markdown; the first column is text, the others are numbers."""
+    lines = [titles, ["---", *["--:"] * (len(titles) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def systems_of(records, size):
+    """Every system of some records at a batch size, in their order."""
+    return list(dict.fromkeys(s for each in records for s in each["batches"].get(size, {})))
+
+
+def milliseconds(columns, *sizes):
+    """A row per system, a column per processor, the times of the batch sizes in each cell.
+
+    Args:
+        columns: {processor: {batch size: {system: figures}}}.
+    """
+    rows = []
+    for system in dict.fromkeys(s for each in columns.values() for s in each[sizes[0]]):
+        cells = []
+        for each in columns.values():
+            times = [number(each[size].get(system, {}).get("ms")) for size in sizes]
+            cells.append(" / ".join(times) if set(times) != {"-"} else "-")
+        rows.append([system, *cells])
+    return table(["system", *columns], rows)
+
+
+def of_run(processors, run):
+    """{processor: {batch size: {system: figures}}} of the processors that have the run."""
+    return {name: runs[run]["batches"] for name, runs in processors.items() if run in runs}
+
+
+def papers(processors):
+    """The papers' size: replayed rows by the verifier's precision, alone and 32 at a time."""
+    alone, int8, many = (of_run(processors, run) for run in PAPERS)
+    columns = {}
+    for name, batches in alone.items():
+        columns[name] = {"1": dict(batches["1"]), "32": {}}
+        for size, batch in (("1", int8.get(name, {})), ("32", many.get(name, {}))):
+            for system, figures in batch.get(size, {}).items():
+                if "(replay)" in system:
+                    columns[name][size][f"{system}, int8"] = figures
+                elif size == "32":
+                    columns[name][size][system] = figures
+    return milliseconds(columns, "1", "32")
+
+
+def gains(batches):
+    """CPU time of greedy divided by that of each drafting strategy in the same precision.
+
+    Args:
+        batches: {batch size: {system: figures}}.
+
+    Returns:
+        {system: {batch size: ratio}}.
+    """
+    found = collections.defaultdict(dict)
+    for size, rows in batches.items():
+        for system, figures in rows.items():
+            strategy, *precision = system.split(", ")
+            if strategy in ("gad", "gad++", "iad"):
+                base = rows[", ".join(["greedy", *precision])]
+                found[system][size] = base["cpu"] / figures["cpu"]
+    return dict(found)
+
+
+def drafting(processors):
+    """What drafting gains: a row per pair and system, a column per processor."""
+    rows = []
+    for pair in ("translation", "correction"):
+        columns = {n: gains(each) for n, each in of_run(processors, f"drafting, {pair}").items()}
+        for system in dict.fromkeys(system for each in columns.values() for system in each):
+            cells = [map(number, each[system].values()) for each in columns.values()]
+            rows.append([f"{pair}, {system}", *(" / ".join(cell) for cell in cells)])
+    return table(["pair, system", *columns], rows)
+
+
+def sources(measured):
+    """Where figures come from: a row per device, date and commit.
+
+    Args:
+        measured: {what was measured: {run: record}}.
+    """
+    groups = collections.defaultdict(list)
+    for name, runs in measured.items():
+        for run, each in runs.items():
+            torch = re.search("torch ([^,]*)", each["versions"])[1]
+            commit = re.sub("(.{8})[0-9a-f]*", r"\1", each["commit"], count=1)
+            groups[name, each["device"], each["date"], commit, torch].append(run)
+    names = [name for name, *_ in groups]
+    rows = []
+    for (name, *facts), runs in groups.items():
+        what = f"{name}: {'; '.join(runs)}" if names.count(name) > 1 else name
+        rows.append([what, *facts])
+    return table(
+        ["measured", "device", "date", "commit (dirty: with uncommitted changes)", "torch"], rows
+    )
+
+
+def strategies(run):
+    rows, fastest = [], run["batches"]["1"]
+    five, one, greedy = (fastest[n]["ms"] for n in ("fairseq beam 5", "fairseq beam 1", "greedy"))
+    for system, each in fastest.items():
+        stock = system.startswith("fairseq")
+        rows.append([
+            system, number(each["bleu"]), number(each["identical"], "{:.1f}%"),
+            number(each["tok"]), number(each["tok_without_eos"]), number(each["iter"]),
+            number(each["ms"]), ratio(five, each["ms"]), ratio(one, each["ms"]),
+            "-" if stock else ratio(greedy, each["ms"]), *(number(each[part]) for part in SECTIONS),
+        ])  # fmt: skip
+    titles = ["system", "BLEU", "identical", "Tok.", "without </s>", "Iter.", "ms", "vs beam 5"]
+    return table([*titles, "vs beam 1", "vs greedy", *SECTIONS], rows)
+
+
+def card(runs, pair):
+    """A demo pair on a GPU: a row per system, times by precision and batch size."""
+    runs = [runs[name] for name in (f"{pair}_fp32", f"{pair}_fp16") if name in runs]
+    rows = []
+    for system in systems_of(runs, "1"):
+        each = [{size: rows[system] for size, rows in run["batches"].items()} for run in runs]
+        least = [number(min(r["identical"] for r in sizes.values()), "{:.1f}%") for sizes in each]
+        first = each[0]["1"]
+        times = [number(sizes[size]["ms"]) for sizes in each for size in sizes]
+        rows.append([system, number(first["bleu"]), *least, number(first["tok"]), *times])
+    precisions = ("fp32", "fp16")[: len(runs)]
+    titles = [PAIRS[pair], "BLEU", *(f"identical, {p}" for p in precisions), "Tok."]
+    sizes = [(p, size) for p, run in zip(precisions, runs) for size in run["batches"]]
+    return table([*titles, *(f"{p}, batch {size}" for p, size in sizes)], rows)
+
+
+def papers_on_card(runs):
+    columns = {REPLAYED[name]: run for name, run in runs.items() if name in REPLAYED}
+    rows = []
+    for system in systems_of(columns.values(), "1"):
+        cells = []
+        for run in columns.values():
+            batch = run["batches"]["1"]
+            ms = batch[system]["ms"]
+            cells += [number(batch[system]["tok"]), number(ms)]
+            cells.append(ratio(batch["fairseq beam 5"]["ms"], ms))
+        rows.append([system, *cells])
+    titles = [f"{name}: {what}" for name in columns for what in ("Tok.", "ms", "vs beam 5")]
+    return table(["system", *titles], rows)
+
+
+def iterations(rows):
+    names = ("greedy", "greedy_graphs", "gad", "gad_graphs")
+    lines = [
+        [r["precision"], str(r["rows"]), *(number(r.get(n)) for n in names),
+         number(r.get("peak_bytes", 0) / 1e6, "{:.0f}")]
+        for r in rows.values()
+    ]  # fmt: skip
+    titles = ["ms per iteration", "rows", "greedy", "with graphs", "gad", "with graphs", "peak MB"]
+    return table(titles, lines)
+
+
+def tables():
+    """Every generated table by its name in the page."""
+    cpu, gpu = read(CPU), read(GPU)
+    processors = cpu["processors"]
+    made = {
+        "translation": milliseconds(of_run(processors, "translation"), "1", "32"),
+        "correction": milliseconds(of_run(processors, "correction"), "1"),
+        "papers": papers(processors),
+        "drafting": drafting(processors),
+        "strategies": strategies(cpu["strategies"]),
+    }
+    measured = {**processors, "strategies": {"": cpu["strategies"]}}
+    for name, runs in gpu.items():
+        measured[name] = {run: each for run, each in runs.items() if run != "iterations"}
+        made[f"{name}, translation"] = card(runs, "ende")
+        made[f"{name}, correction"] = card(runs, "edit")
+        made[f"{name}, papers"] = papers_on_card(runs)
+        made[f"{name}, iterations"] = iterations(runs["iterations"])
+    made["sources"] = sources(measured)
+    return made
+
+
+def page():
+    """RESULTS.md with every table as its JSON has it. Raises ValueError: one has no place."""
+    text = PAGE.read_text("utf-8")
+    for name, content in tables().items():
+        place = re.compile(f"(<!-- table: {re.escape(name)} -->\\n)(?:[|-].*\\n)*")
+        text, found = place.subn(lambda m, c=content: f"{m[1]}{c}\n", text)
+        if found != 1:
+            raise ValueError(f"RESULTS.md has {found} places for the table {name!r}; write one")
+    return text
+
+
+def write():
+    PAGE.write_text(page(), "utf-8")
+
+
+def add_gpu(name, folder):
+    """Keep the results of ``make gpu`` as those of a card."""
+    folder, summary = pathlib.Path(folder), read(GPU)
+    runs = summary[name] = {}
+    for run in RUNS_OF_GPU:
+        if (folder / f"{run}.json").exists():
+            runs[run] = record(read(folder / f"{run}.json"), "ms", "identical", "bleu", "tok")
+    rows = json.loads((folder / "iterations.json").read_text("utf-8"))
+    runs["iterations"] = {f"{row['precision']}, {row['rows']}": row for row in rows}
+    save(GPU, summary)
+
+
+def main(words):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it would")
+    parser.add_argument("--strategies", metavar="FILE", help="results of scripts/run comparison")
+    parser.add_argument("--gpu", nargs=2, metavar=("NAME", "FOLDER"), help="results of make gpu")
+    given = parser.parse_args(words)
+    if given.strategies:
+        run = record(read(pathlib.Path(given.strategies)), *FIGURES, "sections")
+        save(CPU, {**read(CPU), "strategies": run})
+    if given.gpu:
+        add_gpu(*given.gpu)
+    if given.check and page() != PAGE.read_text("utf-8"):
+        sys.exit("benchmarks/RESULTS.md: a table differs from its JSON; run benchmarks/results.py")
+    if not given.check:
+        write()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
