@@ -58,7 +58,7 @@ def dictionary(data, language):
 
 
 class CTranslate2:
-    """Its own converter and ``translate_batch``; it takes and gives words, and adds </s> itself."""
+    """Its own converter and ``translate_batch``, which takes and gives symbols and adds </s>."""
 
     title, module, needs = "CTranslate2", "ctranslate2", ("ctranslate2",)
     kinds, half_kinds, widest = ("float32", "int8"), ("float16", "int8_float16"), 1_000_000
@@ -70,8 +70,8 @@ class CTranslate2:
 
         FairseqConverter(checkpoint, data, source, target).convert(folder)
         for side, language in (("source", source), ("target", target)):
-            words = os.path.join(data, f"dict.{language}.txt")
-            shutil.copyfile(words, os.path.join(folder, f"dict.{side}.txt"))
+            path = os.path.join(data, f"dict.{language}.txt")
+            shutil.copyfile(path, os.path.join(folder, f"dict.{side}.txt"))
 
     def __init__(self, folder, kind, cuda, threads, generation):
         import ctranslate2
@@ -88,8 +88,8 @@ class CTranslate2:
         )
 
     def inputs(self, rows):
-        words = self._source
-        return [[words[t] for t in row if t != words.eos()] for row in rows]
+        symbols = self._source
+        return [[symbols[t] for t in row if t != symbols.eos()] for row in rows]
 
     def run(self, batch, limit, beam):
         """Decode, ``limit`` tokens at most, and </s>, which the engine counts too."""
@@ -98,11 +98,11 @@ class CTranslate2:
         )
 
     def tokens(self, results):
-        words = self._target
-        return [[*map(words.index, one.hypotheses[0]), words.eos()] for one in results]
+        symbols = self._target
+        return [[*map(symbols.index, one.hypotheses[0]), symbols.eos()] for one in results]
 
 
-# Settings, by fairseq's name, that the classes of transformers below assume.
+# Settings, by fairseq's name, that the classes of transformers assume.
 SAME = {
     "share_all_embeddings": True, "encoder_learned_pos": False, "decoder_learned_pos": False,
     "layernorm_embedding": False, "no_token_positional_embeddings": False,
@@ -110,9 +110,10 @@ SAME = {
 }  # fmt: skip
 
 
-def to_transformers(checkpoint, words, folder):
+def to_transformers(checkpoint, entries, folder):
     """Write a fairseq Transformer as a model of transformers with the same output: pre-norm as
-    M2M-100, post-norm as Marian with fairseq's table of positions. ``words``: symbols."""
+    M2M-100, post-norm as Marian with fairseq's table of positions. ``entries``: of the
+    vocabulary."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import transformers
     from fairseq.modules import SinusoidalPositionalEmbedding
@@ -135,7 +136,7 @@ def to_transformers(checkpoint, words, folder):
     }  # fmt: skip
     width = args["decoder_embed_dim"]
     settings = dict(
-        sides, vocab_size=words, d_model=width, max_position_embeddings=1024,
+        sides, vocab_size=entries, d_model=width, max_position_embeddings=1024,
         activation_function=args.get("activation_fn", "relu"),
         scale_embedding=not args.get("no_scale_embedding"), dropout=0.0, attention_dropout=0.0,
         activation_dropout=0.0, encoder_layerdrop=0.0, decoder_layerdrop=0.0, bos_token_id=0,
@@ -147,7 +148,7 @@ def to_transformers(checkpoint, words, folder):
             transformers.M2M100Config(**settings)
         ).eval()
     else:
-        more = {"decoder_vocab_size": words, "share_encoder_decoder_embeddings": True}
+        more = {"decoder_vocab_size": entries, "share_encoder_decoder_embeddings": True}
         model = transformers.MarianMTModel(transformers.MarianConfig(**more, **settings)).eval()
         table = SinusoidalPositionalEmbedding.get_embedding(1026, width, 1)
         for side in (model.model.encoder, model.model.decoder):
@@ -184,49 +185,6 @@ def padded(rows):
 def until_end(row):
     """A row up to its first </s>, which is added where there is none."""
     return [*row[: row.index(2)], 2] if 2 in row else [*row, 2]
-
-
-class Transformers:
-    """``generate`` of its own model class. (Prompt lookup looks in the output, not in the source,
-    and ends at once where decoding starts with </s>, as fairseq's does.)"""
-
-    title, module, needs = "transformers", "transformers", ("transformers",)
-    kinds, half_kinds, widest, plain = ("float32",), (), 1_000_000, {}
-
-    @staticmethod
-    def convert(checkpoint, data, source, target, folder, kind):
-        to_transformers(checkpoint, len(dictionary(data, source)), folder)
-
-    def __init__(self, folder, kind, cuda, threads, generation):
-        os.environ["HF_HUB_OFFLINE"] = "1"
-        import torch
-        from transformers import AutoModelForSeq2SeqLM
-
-        torch.set_num_threads(threads)
-        self._device = "cuda" if cuda else "cpu"
-        self._model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval().to(self._device)
-        self._settings = {
-            "length_penalty": generation.get("lenpen", 1),
-            "min_new_tokens": generation.get("min_len", 1),
-            "no_repeat_ngram_size": generation.get("no_repeat_ngram_size", 0),
-            "do_sample": False,
-        }
-
-    def inputs(self, rows):
-        return [each.to(self._device) for each in padded(rows)]
-
-    def run(self, inputs, limit, beam):
-        import torch
-
-        tokens, mask = inputs
-        with torch.inference_mode():
-            return self._model.generate(
-                input_ids=tokens, attention_mask=mask, num_beams=beam, early_stopping=beam > 1,
-                max_new_tokens=limit + 1, **self._settings,
-            )  # fmt: skip
-
-    def tokens(self, ids):
-        return [until_end(row[1:]) for row in ids.tolist()]
 
 
 class OnnxRuntime:
@@ -320,7 +278,7 @@ class OnnxRuntime:
         return [until_end(row) for row in ids.tolist()]
 
 
-ENGINES = {each.module: each for each in (CTranslate2, OnnxRuntime, Transformers)}
+ENGINES = {each.module: each for each in (CTranslate2, OnnxRuntime)}
 
 
 class Worker:
@@ -340,7 +298,7 @@ class Worker:
         return {"version": importlib.import_module(engine).__version__, "before": before}
 
     def decode(self, rows, limit, beam):
-        """Decode a batch; what makes words of numbers and back is not timed."""
+        """Decode a batch; turning token ids into symbols and back is not timed."""
         inputs = self._model.inputs(rows)
         started, used = time.perf_counter(), time.process_time()
         outputs = self._model.run(inputs, limit, beam)

@@ -1,4 +1,4 @@
-"""Figures of a device for benchmarks/gpu.sh: check, cost of an iteration, identity."""
+"""Figures of a device for benchmarks/gpu.sh: whether it can be used, time of an iteration."""
 
 import argparse
 import json
@@ -7,10 +7,10 @@ import platform
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
 from typing import Any
 
 import random_pair
+import results
 import torch
 
 from fairseq_specdec.bench.timing import generation_flags
@@ -22,7 +22,6 @@ from fairseq_specdec.io import provenance
 ROWS = (1, 8, 32)
 STRATEGIES = ("greedy", "gad")
 ITERATIONS = 20
-GRAPHS_PAY = 1.05  # so many times as fast are iterations with CUDA graphs where these are used
 
 
 def check(given: argparse.Namespace) -> int:
@@ -76,22 +75,23 @@ class Pair:
         (self.verifier.half() if half else self.verifier).to(device)
 
     def generator(self, strategy: str, graphs: str = "off") -> Any:
-        words = (self.task.source_dictionary, self.task.target_dictionary)
+        dictionaries = (self.task.source_dictionary, self.task.target_dictionary)
         given = {"strategy": strategy, "backend": "torch", "cuda_graphs": graphs}
         if strategy == "gad":
             given["drafter_path"] = __file__  # any file: `load` reads none
         return build_generator(
-            [self.verifier], *words, generation_flags(beam=1, min_len=150, max_len_b=200),
+            [self.verifier], *dictionaries, generation_flags(beam=1, min_len=150, max_len_b=200),
             decoding_settings(**given), load=lambda *_: self.drafter,
             overrides=Overrides(always_draft=True),
         )  # fmt: skip
 
     def sample(self, rows: int) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(1)
-        words = torch.randint(4, len(self.task.source_dictionary), (rows, 27), generator=generator)
-        words[:, -1] = self.task.source_dictionary.eos()
+        source = self.task.source_dictionary
+        tokens = torch.randint(4, len(source), (rows, 27), generator=generator)
+        tokens[:, -1] = source.eos()
         lengths = torch.full((rows,), 27)
-        net_input = {"src_tokens": words.to(self.device), "src_lengths": lengths.to(self.device)}
+        net_input = {"src_tokens": tokens.to(self.device), "src_lengths": lengths.to(self.device)}
         return {"id": torch.arange(rows), "net_input": net_input}
 
     def wait(self) -> None:
@@ -115,86 +115,42 @@ class Pair:
         return statistics.median(samples)
 
 
-def rows_that_gain(table: Sequence[dict[str, Any]]) -> int:
-    """Up to how many rows iterations of all strategies were faster with CUDA graphs, by the rows of
-    the table of one precision; 0 where they never were, or were not measured."""
-    most = 0
-    for row in table:
-        pairs = [(row[name], row.get(f"{name}_graphs")) for name in STRATEGIES]
-        if any(fast is None or slow < GRAPHS_PAY * fast for slow, fast in pairs):
-            break
-        most = row["rows"]
-    return most
-
-
-def measured(pair: Pair, precision: str, small: bool) -> list[dict[str, Any]]:
-    """The rows of the table of one precision."""
-    table: list[dict[str, Any]] = []
+def measured(pair: Pair, precision: str, small: bool) -> dict[str, dict[str, Any]]:
+    """Figures of one precision, by precision and rows."""
+    table: dict[str, dict[str, Any]] = {}
     for rows in ROWS[:1] if small else ROWS:
         row: dict[str, Any] = {"precision": precision, "rows": rows}
         for strategy in STRATEGIES:
             for graphs in ("off",) if small else ("off", "on"):
                 median = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS, graphs)
                 row[strategy if graphs == "off" else f"{strategy}_graphs"] = median
-        row["gad_in_greedy"] = row["gad"] / row["greedy"]
         if not small:
             row["peak_bytes"] = torch.cuda.max_memory_allocated()
             torch.cuda.reset_peak_memory_stats()
-        table.append(row)
+        table[f"{precision}, {rows}"] = row
     return table
 
 
 def iterations(given: argparse.Namespace) -> int:
-    """Milliseconds of an iteration by strategy and rows, with CUDA graphs and without, and what a
-    draft iteration costs in greedy ones."""
+    """Milliseconds of an iteration by strategy and rows, with CUDA graphs and without."""
     small = given.device == "cpu"
-    table: list[dict[str, Any]] = []
-    gains: list[str] = []
+    table: dict[str, dict[str, Any]] = {}
     for precision in ("fp32",) if small else ("fp32", "fp16"):
         pair = Pair(given.device, 1000 if small else 32000, half=precision == "fp16")
-        rows = measured(pair, precision, small)
-        table += rows
-        gains.append(f"- {precision}: {rows_that_gain(rows)}")
+        table.update(measured(pair, precision, small))
     (given.folder / "iterations.json").write_text(json.dumps(table, indent=1) + "\n")
-    lines = ["Transformer-base, 6+6 layers; drafter 12+2, k = 25; milliseconds of an iteration", ""]
-    columns = ("greedy", "greedy_graphs", "gad", "gad_graphs", "gad_in_greedy")
-    titles = ("greedy", "with graphs", "gad", "with graphs", "gad / greedy", "peak MB")
-    lines += ["| | rows | " + " | ".join(titles) + " |", "|---|--:|" + "--:|" * len(titles)]
-    for row in table:
-        numbers = " | ".join(f"{row[name]:.2f}" if name in row else "-" for name in columns)
-        peak = f"{row['peak_bytes'] / 1e6:.0f}" if "peak_bytes" in row else "-"
-        lines.append(f"| {row['precision']} | {row['rows']} | {numbers} | {peak} |")
-    lines += ["", "CUDA graphs make iterations faster up to so many rows", "", *gains]
-    (given.folder / "iterations.md").write_text("\n".join(lines) + "\n")
+    title = "Transformer-base, 6+6 layers; drafter 12+2, k = 25; milliseconds per iteration"
+    (given.folder / "iterations.md").write_text(f"{title}\n\n{results.iterations(table)}\n")
     return 0
-
-
-def printed(folder: pathlib.Path) -> list[str]:
-    """The hypotheses in what fairseq-generate wrote, in their order, without scores."""
-    lines = []
-    for file in sorted(folder.glob("generate-*.txt")):
-        lines += file.read_text(encoding="utf-8").splitlines()
-    return ["\t".join(line.split("\t")[::2]) for line in lines if line.startswith("H-")]
-
-
-def same(given: argparse.Namespace) -> int:
-    """Whether two folders of --results-path hold the same hypotheses; 1 where they do not."""
-    one, other = map(printed, given.folders)
-    equal = sum(a == b for a, b in zip(one, other))
-    text = f"{equal} of {len(one)} hypotheses at beam 5 are those of stock fairseq"
-    (given.folder / "beam5_identity.md").write_text(text + "\n")
-    print(text)
-    return int(not one or len(one) != len(other) or equal < len(one))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    commands = {"check": check, "iterations": iterations, "same": same}
+    commands = {"check": check, "iterations": iterations}
     parser.add_argument("what", choices=commands)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("folders", nargs="*", type=pathlib.Path)
-    given = parser.parse_intermixed_args()
+    given = parser.parse_args()
     return commands[given.what](given)
 
 

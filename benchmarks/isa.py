@@ -19,6 +19,6 @@ VARIABLES = {
 
 def hold():
     """Set the variables of ``--isa`` in this process's command line."""
-    words = [part for word in sys.argv for part in word.split("=", 1)]
-    asked = dict(zip(words, words[1:])).get("--isa", "")
+    parts = [part for argument in sys.argv for part in argument.split("=", 1)]
+    asked = dict(zip(parts, parts[1:])).get("--isa", "")
     os.environ.update(VARIABLES.get(asked, {}))

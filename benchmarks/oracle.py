@@ -49,45 +49,49 @@ class Stepper:
 
 
 def correct(
-    small: Any, big: Any, net_input: dict[str, Tensor], threshold: float, limit: int, words: Any
+    small: Any, big: Any, net_input: dict[str, Tensor], threshold: float, limit: int, tgt_dict: Any
 ) -> Corrected:
     """Decode a batch greedily with the small model, corrected by the big one.
 
     Args:
         threshold: least probability in the big model of a token that is kept.
         limit: tokens after which an output ends.
-        words: the target dictionary.
+        tgt_dict: the target dictionary.
     """
     steppers = [Stepper(model, net_input) for model in (small, big)]
     rows = net_input["src_tokens"].size(0)
-    outputs = torch.full((rows, 1), words.eos(), device=net_input["src_tokens"].device)
+    outputs = torch.full((rows, 1), tgt_dict.eos(), device=net_input["src_tokens"].device)
     live = torch.ones(rows, dtype=torch.bool, device=outputs.device)
     chosen = replaced = 0
     while outputs.size(1) <= limit and bool(live.any()):
         ours, theirs = (stepper(outputs) for stepper in steppers)
         for log_probs in (ours, theirs):
-            log_probs[:, words.pad()] = float("-inf")
+            log_probs[:, tgt_dict.pad()] = float("-inf")
         token = ours.argmax(-1, keepdim=True)
         unlikely = theirs.gather(1, token).exp() < threshold
         token = torch.where(unlikely, theirs.argmax(-1, keepdim=True), token)
         chosen += int(live.sum())
         replaced += int((unlikely.squeeze(1) & live).sum())
         outputs = torch.cat((outputs, token), 1)
-        live = live & (token.squeeze(1) != words.eos())
+        live = live & (token.squeeze(1) != tgt_dict.eos())
     tokens = []
     for row in outputs[:, 1:].tolist():
-        end = row.index(words.eos()) if words.eos() in row else len(row)
+        end = row.index(tgt_dict.eos()) if tgt_dict.eos() in row else len(row)
         tokens.append(row[:end])
     return Corrected(tokens, chosen, replaced)
 
 
 def curve(
-    small: Any, big: Any, batches: Sequence[dict[str, Any]], thresholds: Sequence[float], words: Any
+    small: Any,
+    big: Any,
+    batches: Sequence[dict[str, Any]],
+    thresholds: Sequence[float],
+    tgt_dict: Any,
 ) -> Iterator[tuple[float, float, float]]:
     """(threshold, share of tokens replaced, BLEU of the subwords joined) of each threshold."""
 
     def text(tokens: Any) -> str:
-        return str(words.string(tokens, "@@ "))
+        return str(tgt_dict.string(tokens, "@@ "))
 
     for threshold in thresholds:
         outputs: list[str] = []
@@ -96,9 +100,9 @@ def curve(
         for batch in batches:
             net_input = batch["net_input"]
             limit = min(2 * net_input["src_tokens"].size(1) + 10, big.max_decoder_positions() - 1)
-            made = correct(small, big, net_input, threshold, limit, words)
+            made = correct(small, big, net_input, threshold, limit, tgt_dict)
             outputs += [text(torch.tensor(row)) for row in made.tokens]
-            references += [text(utils.strip_pad(row, words.pad())) for row in batch["target"]]
+            references += [text(utils.strip_pad(row, tgt_dict.pad())) for row in batch["target"]]
             chosen, replaced = chosen + made.chosen, replaced + made.replaced
         score = sacrebleu.corpus_bleu(outputs, [references], tokenize="none", force=True).score
         yield threshold, replaced / chosen, score

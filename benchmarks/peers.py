@@ -175,10 +175,10 @@ def rows(names, asked):
     return made
 
 
-def memory_of(index, words):
+def memory_of(index, arguments):
     """Load row ``index`` of a command line and decode: the peak in bytes by batch size, and what
     was used before a model was loaded (CPU only)."""
-    options, rest = get_parser().parse_known_args(words)
+    options, rest = get_parser().parse_known_args(arguments)
     asked, before = session.read(rest), peak_resident()
     plan = [*asked.stock.values(), *rows(options.peers, asked), *asked.plans][index]
     workload = asked.workload(plan.paths)
@@ -231,11 +231,11 @@ def operations(system, strategy):
 class PeersBench(Bench):
     """A run of specdec-bench with what the flags of this benchmark add."""
 
-    def __init__(self, asked, options, words, program="peers.py"):
+    def __init__(self, asked, options, arguments, program="peers.py"):
         super().__init__(asked, rows(options.peers, asked))
-        self.options, self.words = options, list(words)
+        self.options, self.arguments = options, list(arguments)
         self.results["settings"]["isa"] = options.isa
-        command = shlex.join(["python", f"benchmarks/{program}", *words])
+        command = shlex.join(["python", f"benchmarks/{program}", *arguments])
         self.results["provenance"]["command"] = command
         self.results["notes"] = [MEMORY] * options.memory
         if options.isa and "onnxruntime" in options.peers:
@@ -261,7 +261,7 @@ class PeersBench(Bench):
         found = []
         for index in range(len(self.systems)):
             done = subprocess.run(
-                [*command, str(index), *self.words], env=environment(), capture_output=True,
+                [*command, str(index), *self.arguments], env=environment(), capture_output=True,
                 encoding="utf-8",
             )  # fmt: skip
             if done.returncode:
@@ -298,10 +298,10 @@ def get_parser():
     return parser
 
 
-def main(words, write):
+def main(arguments, write):
     """Run the benchmark; what ``--json`` writes."""
-    options, rest = get_parser().parse_known_args(words)
-    return PeersBench(session.read(rest), options, words).run(write)
+    options, rest = get_parser().parse_known_args(arguments)
+    return PeersBench(session.read(rest), options, arguments).run(write)
 
 
 if __name__ == "__main__":

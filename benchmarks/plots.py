@@ -5,26 +5,21 @@ python benchmarks/plots.py RESULTS.json FOLDER
 
 import io
 import json
-import math
 import pathlib
 import re
 import sys
 from typing import NamedTuple
 
-from fairseq_specdec.bench.tables import section_title, title
-from fairseq_specdec.decoding.stats import SECTIONS
+from fairseq_specdec.bench.tables import title
 
 MOST = 15  # systems that one picture shows
 SYMBOLS = {
     "block_size": "k", "top_beta": "β", "tau": "τ", "alpha_fb": "α_FB", "alpha_rb": "α_RB",
 }  # fmt: skip
-OVER_A_FLAG = {
-    "speed_beam5": "speed-up over stock beam 5", "tok": "tokens per iteration", "bleu": "BLEU",
-}  # fmt: skip
 
 
 class Picture(NamedTuple):
-    """A picture: its file's name without the ending, what it shows in words, the file's content."""
+    """A picture: its file's name without the ending, a caption, the file's content."""
 
     name: str
     caption: str
@@ -33,7 +28,7 @@ class Picture(NamedTuple):
 
 class Panel(NamedTuple):
     """Curves on axes: name -> (number, xs, ys, texts at the points). The number gives a system one
-    colour and stroke in all pictures; ``kind`` is lines, bars or violins; ``more`` goes to the
+    colour and stroke in all pictures; ``kind`` is lines or violins; ``more`` goes to the
     axes."""
 
     curves: dict
@@ -57,12 +52,6 @@ def fill(axes, panel):
             body.set_facecolor(f"C{number % 10}")
         axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
         axes.set_xticks(places, labels=names, fontsize=7, rotation=30)
-    elif panel.kind == "bars":
-        left = [0.0] * len(names)
-        for section, widths in zip(SECTIONS, zip(*(ys for _, _, ys, _ in curves))):
-            axes.barh(names, widths, left=left, label=section_title(section))
-            left = [a + b for a, b in zip(left, widths)]
-        axes.tick_params(axis="y", labelsize=7)
     else:
         for name, (number, xs, ys, texts) in zip(names, curves):
             stroke = ("-", "--", ":", "-.")[number // 10 % 4]  # forty differ
@@ -72,23 +61,22 @@ def fill(axes, panel):
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, **panel.more)
 
 
-def picture(run, name, caption, *panels):
-    """Panels one below the other: titled (the caption up to its first comma or semicolon), with
-    what was measured on what, and a legend beside axes that it would hide."""
+def picture(run, name, caption, panel):
+    """A panel: titled (the caption up to its first comma or semicolon), with what was measured on
+    what, and a legend beside axes that it would hide."""
     from matplotlib.figure import Figure  # no pyplot: nothing global is set
 
-    height = 4.2 if len(panels) == 1 else 3.0 * len(panels)
-    figure = Figure(figsize=(7.0, height), layout="constrained")
+    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     figure.suptitle(plain(re.split("[,;.] |[.]$", caption)[0]), fontsize=11)
-    for axes, panel in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels):
-        fill(axes, panel)
-        many = len(axes.get_legend_handles_labels()[1]) > 6
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
-        if any(axes.get_legend_handles_labels()[1]):
-            axes.legend(fontsize=6 if many else 7, **(beside if many else {}))
+    axes = figure.subplots()
+    fill(axes, panel)
+    labels = axes.get_legend_handles_labels()[1]
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+    if labels:
+        axes.legend(fontsize=6, **beside) if len(labels) > 6 else axes.legend(fontsize=7)
     facts, what = run["provenance"], title(run).split(": ", 1)[1]
     measured = f"{what}; {facts['machine']['device']}, threads: {facts['threads']}"
-    figure.axes[0].set_title(plain(measured), fontsize=7, color="0.4")
+    axes.set_title(plain(measured), fontsize=7, color="0.4")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return Picture(name, caption, buffer.getvalue())
@@ -99,36 +87,23 @@ def series(parts, system, key):
     return [row[key] for part in parts for row in part["rows"] if row["system"] == system]
 
 
-def over_a_flag(run, rows, number, base):
-    """Speed, tokens per iteration and BLEU over the values of each swept flag (Ge et al. 2022,
-    Tables 6, 7; Xia et al. 2023, Tables 3, 4), and BLEU against time (Kim et al. 2023, Fig. 10)."""
-    where, flags = f"batch size {run['runs'][0]['batch_size']}", list(rows[0]["sweep"])
-    for flag in flags:
-        by_curve = {}
-        for row in rows:  # rows that differ in this flag alone
-            rest = " ".join(f"{k}={v}" for k, v in row["sweep"].items() if k != flag)
-            by_curve.setdefault(rest, []).append(row)
-        named = f"{flag} ({SYMBOLS[flag]})" if flag in SYMBOLS else flag
-        panels = []
-        for key in [key for key in OVER_A_FLAG if all(row.get(key) is not None for row in rows)]:
-            curves = {}
-            for n, (name, members) in enumerate(by_curve.items()):
-                places = [row["sweep"][flag] for row in members]
-                numbers = [float(p) if re.fullmatch(r"[-\d.e]+", p) else math.inf for p in places]
-                places = numbers if all(map(math.isfinite, numbers)) else places
-                curves[name] = (n, places, [row[key] for row in members], ())
-            panels.append(Panel(curves, named, OVER_A_FLAG[key]))
-        name = f"sweep_{number}" if len(flags) == 1 else f"sweep_{number}_{flag}"
-        yield picture(run, name, f"{base}: speed and quality over {named}, {where}.", *panels)
-        if flag == flags[0] and len(rows) > 2 and all(r.get("bleu") is not None for r in rows):
-            curves = {
-                name: (n, *([r[k] for r in members] for k in ("ms_mean", "bleu")),
-                       [r["sweep"][flag] for r in members])
-                for n, (name, members) in enumerate(by_curve.items())
-            }  # fmt: skip
-            caption = f"{base}: BLEU against time, {where}; the numbers at the points are {named}."
-            panel = Panel(curves, "ms per sentence", "BLEU")
-            yield picture(run, f"trade_off_{number}", caption, panel)
+def trade_off(run, rows, number, base):
+    """BLEU against time over the values of the first swept flag (Kim et al. 2023, Figure 10)."""
+    flag = next(iter(rows[0]["sweep"]))
+    by_curve = {}
+    for row in rows:  # rows that differ in this flag alone
+        rest = " ".join(f"{k}={v}" for k, v in row["sweep"].items() if k != flag)
+        by_curve.setdefault(rest, []).append(row)
+    curves = {
+        name: (n, *([r[k] for r in members] for k in ("ms_mean", "bleu")),
+               [r["sweep"][flag] for r in members])
+        for n, (name, members) in enumerate(by_curve.items())
+    }  # fmt: skip
+    named = f"{flag} ({SYMBOLS[flag]})" if flag in SYMBOLS else flag
+    where = f"batch size {run['runs'][0]['batch_size']}"
+    caption = f"{base}: BLEU against time, {where}; the numbers at the points are {named}."
+    panel = Panel(curves, "ms per sentence", "BLEU")
+    return picture(run, f"trade_off_{number}", caption, panel)
 
 
 def draw(run):
@@ -162,16 +137,10 @@ def draw(run):
         caption = "Speed-up of single sentences over stock beam 5, batch size 1: its distribution."
         panel = Panel(curves, "", label, "violins")  # Ge et al. 2022, Figure 8; Xia et al., 6
         pictures.append(picture(run, "speed_up_distribution", caption, panel))
-    curves = {
-        row["system"]: (0, (), [row["ms_by_section"][section] for section in SECTIONS], ())
-        for row in rows[::-1] if row["system"] in shown and row["ms_by_section"]
-    }  # fmt: skip
-    caption = f"Time of a sentence by section, batch size {run['runs'][0]['batch_size']}."
-    panel = Panel(curves, "ms per sentence", "", "bars")  # Ge et al. 2022, Table 15
-    pictures.append(picture(run, "time_split", caption, panel))
     for number, base in enumerate(dict.fromkeys(r["base"] for r in rows if r["sweep"]), 1):
         mine = [row for row in rows if row["sweep"] and row["base"] == base]
-        pictures += over_a_flag(run, mine, number, base)
+        if len(mine) > 2 and all(row.get("bleu") is not None for row in mine):
+            pictures.append(trade_off(run, mine, number, base))
     return pictures
 
 

@@ -51,7 +51,7 @@ DRAFTS = ["--mean-accepted", "8.23", "--strategies", "greedy,gad,planned"]
 def pair(folder, languages, sizes, systems, peers=()):
     """The arguments of a run on a demo pair."""
     source, target = languages
-    rows = [word for name, flags in systems.items() for word in ("--system", f"{name}: {flags}")]
+    rows = [part for name, flags in systems.items() for part in ("--system", f"{name}: {flags}")]
     return [
         *(*BENCH, folder, "--path", f"{folder}/verifier.pt", "-s", source, "-t", target),
         *(*COMMON, *peers, "--batch-size", sizes, *rows),
@@ -77,11 +77,11 @@ def commands(limit):
     }  # fmt: skip
 
 
-def measured(words, repeats):
+def measured(arguments, repeats):
     """The results of a command of Python."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "results.json"
-        command = [sys.executable, *words]
+        command = [sys.executable, *arguments]
         command += ["--repeats", str(repeats), "--json", str(path)]
         subprocess.run(command, check=True, cwd=HERE.parent, stdout=subprocess.DEVNULL)
         return json.loads(path.read_text("utf-8"))
@@ -97,9 +97,9 @@ def main():
     args = parser.parse_args()
     held = ["--isa", args.isa] if args.isa else []
     name = "-".join([args.name, *held[1:]])
-    for run, words in commands(args.limit).items():
+    for run, arguments in commands(args.limit).items():
         if run.startswith(args.only):
-            found = results.record(measured([*words, *held], args.repeats), *FIGURES)
+            found = results.record(measured([*arguments, *held], args.repeats), *FIGURES)
             summary = results.read(results.CPU)
             summary["processors"].setdefault(name, {})[run] = found
             results.save(results.CPU, summary)

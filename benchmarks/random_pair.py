@@ -47,9 +47,6 @@ SIZES: dict[str, Size] = {
         "Transformer-big for error correction, 6+6 layers (Ge et al., 3.1)", BIG, {}, None
     ),
     "nllb-600m": Size("NLLB-200's and M2M-100's, 12+12 layers, 1024 wide", BASE, LARGE, None),
-    "bart-large": Size("BART's, 12+12 layers, 1024 wide", BASE,
-        {**LARGE, "encoder_normalize_before": False, "decoder_normalize_before": False,
-         "layernorm_embedding": True}, None),
 }  # fmt: skip
 
 

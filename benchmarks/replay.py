@@ -129,13 +129,13 @@ class Replay(NamedTuple):
 def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
     """``systems.build`` with the strategy's drafter and rule under a script."""
     settings = decoding_settings(**plan.settings)
-    words, models = workload.task.target_dictionary, workload.models(plan.paths)
+    symbols, models = workload.task.target_dictionary, workload.models(plan.paths)
     row = plan.name.partition(" ")[0]
-    strategy, eos = STRATEGIES[settings.strategy], words.eos()
+    strategy, eos = STRATEGIES[settings.strategy], symbols.eos()
     copies = settings.strategy == "iad"
-    setup = Setup(settings, models, words, words, load, eos)
-    drafter = AlignedCopy(words.pad(), eos) if copies else strategy.drafter(setup)
-    script = Script(dict(enumerate(replay.sizes[row])), replay.args.length, words)
+    setup = Setup(settings, models, symbols, symbols, load, eos)
+    drafter = AlignedCopy(symbols.pad(), eos) if copies else strategy.drafter(setup)
+    script = Script(dict(enumerate(replay.sizes[row])), replay.args.length, symbols)
     overrides = Overrides(
         ReplayedDrafter(drafter, script, row == PLANNED),
         ReplayedRule(strategy.rule(settings), script),
@@ -155,13 +155,14 @@ def load(path: str, src_dict: Any, tgt_dict: Any, read: Any, dtype: Any) -> Any:
 
 class ReplayBench(peers.PeersBench):
     """A run of ``peers.py`` whose own systems follow scripts. ``asked``, ``options``: the command
-    line of specdec-bench, and what peers.py adds; ``words``: that of this benchmark."""
+    line of specdec-bench, and what peers.py adds; ``arguments``: that of this
+    benchmark."""
 
-    def __init__(self, asked: Any, options: Any, replay: Replay, words: Sequence[str]) -> None:
+    def __init__(self, asked: Any, options: Any, replay: Replay, arguments: Sequence[str]) -> None:
         self.replay = replay
         make = functools.partial(build, replay=replay)
         asked = asked._replace(plans=[plan._replace(make=make) for plan in asked.plans])
-        super().__init__(asked, options, words, "replay.py")
+        super().__init__(asked, options, arguments, "replay.py")
         what, args = replay.described(), vars(replay.args)
         form = "drafter {drafter} with k = {block_size}, " if what["drafter"] else ""
         form += "vocabulary {vocabulary}; {sentences} sentences of {length} tokens"
@@ -180,7 +181,7 @@ class ReplayBench(peers.PeersBench):
     def measure_rows(self, references: list[System], size: int) -> list[dict[str, Any]]:
         """The rows of a batch size, less what compares outputs."""
         for system in self.systems:
-            # CTranslate2's words come back with an </s> that took no step.
+            # CTranslate2's tokens come back with an </s> that took no step.
             length = self.replay.args.length
             system.tokens = {n: output[:length] for n, output in system.tokens.items()}
         rows = super().measure_rows(references, size)
@@ -233,7 +234,10 @@ def _acceptance(args: argparse.Namespace, row: str) -> tuple[list[float], str]:
         largest = min(args.block_size + 1, args.length)
         mean, flag, what = args.mean_accepted, "--mean-accepted", "draft"
     weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
-    return weights, f"every {what} token right alike, {mean:g} tokens per iteration asked"
+    return (
+        weights,
+        f"every {what} token equally likely to be right, {mean:g} tokens per iteration asked",
+    )
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -246,7 +250,7 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def read(words: Sequence[str]) -> tuple[Replay, list[str]]:
+def read(arguments: Sequence[str]) -> tuple[Replay, list[str]]:
     """Check the command line, and draw what is replayed; nothing is built.
 
     Returns:
@@ -255,8 +259,8 @@ def read(words: Sequence[str]) -> tuple[Replay, list[str]]:
     Raises:
         ValueError: naming the flag.
     """
-    args, rest = get_parser().parse_known_args(list(words))
-    given = [word.partition("=")[0] for word in rest]
+    args, rest = get_parser().parse_known_args(list(arguments))
+    given = [flag.partition("=")[0] for flag in rest]
     refuse({
         **{f"{flag}: has no meaning in a replay; leave it out": flag in given for flag in FIXED},
         f"{args.size}: no size of a paper; choose one of {', '.join(random_pair.SIZES)}":
@@ -279,15 +283,22 @@ def command_line(replay: Replay, folder: str) -> list[str]:
     """The command line of specdec-bench on the files of a folder."""
     verifier, drafter = (os.path.join(folder, name) for name in FILES)
     last = str(replay.args.length - 1)  # </s> comes after these
-    words = [folder, "--path", verifier, "--gen-subset", random_pair.SPLIT]
-    words += ["-s", random_pair.SOURCE, "-t", random_pair.TARGET, "--seed", str(replay.args.seed)]
-    words += ["--min-len", last, "--max-len-a", "0", "--max-len-b", last]
+    arguments = [folder, "--path", verifier, "--gen-subset", random_pair.SPLIT]
+    arguments += [
+        "-s",
+        random_pair.SOURCE,
+        "-t",
+        random_pair.TARGET,
+        "--seed",
+        str(replay.args.seed),
+    ]
+    arguments += ["--min-len", last, "--max-len-a", "0", "--max-len-b", last]
     own = f" --drafter-path {shlex.quote(drafter)} --drafter-dtype {replay.args.drafter_dtype}"
     for name in replay.sizes:
         strategy = STRATEGIES_OF_ROWS.get(name, name)
         row = f"{name} (replay): --strategy {strategy}" + (own if name in BLOCK_ROWS else "")
-        words += ["--system", row]
-    return words
+        arguments += ["--system", row]
+    return arguments
 
 
 def write_models(replay: Replay, folder: str) -> None:
@@ -300,9 +311,9 @@ def write_models(replay: Replay, folder: str) -> None:
         random_pair.save_drafter(size, task, args.seed, args.block_size, drafter)
 
 
-def main(words: Sequence[str], write: Any) -> dict[str, Any]:
+def main(arguments: Sequence[str], write: Any) -> dict[str, Any]:
     """Run the benchmark: what ``--json`` writes. Raises ValueError: naming the flag."""
-    replay, rest = read(words)
+    replay, rest = read(arguments)
     options, rest = peers.get_parser().parse_known_args(rest)
     refuse({"--memory: has no meaning in a replay; leave it out": options.memory})
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
@@ -311,7 +322,7 @@ def main(words: Sequence[str], write: Any) -> dict[str, Any]:
         asked = session.read([*command_line(replay, folder), *rest])
         logging.getLogger("fairseq_specdec.bench").warning("%s", NOTICE)
         write_models(replay, folder)
-        return ReplayBench(asked, options, replay, words).run(write)
+        return ReplayBench(asked, options, replay, arguments).run(write)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     python benchmarks/results.py --strategies FILE         # results of scripts/run comparison
     python benchmarks/results.py --gpu NAME gpu-figures    # the folder that make gpu wrote
 
-``processors.py`` adds a processor. A table's place in the page is between two comments.
+``processors.py`` adds a processor. A table's place is below its comment ``<!-- table: NAME -->``.
 """
 
 import argparse
@@ -154,13 +154,14 @@ def gains(batches):
 
 def drafting(processors):
     """What drafting gains: a row per pair and system, a column per processor."""
-    rows = []
-    for pair in ("translation", "correction"):
-        columns = {n: gains(each) for n, each in of_run(processors, f"drafting, {pair}").items()}
-        for system in dict.fromkeys(system for each in columns.values() for system in each):
-            cells = [map(number, each[system].values()) for each in columns.values()]
-            rows.append([f"{pair}, {system}", *(" / ".join(cell) for cell in cells)])
-    return table(["pair, system", *columns], rows)
+    columns = collections.defaultdict(dict)
+    for pair in PAIRS.values():
+        for name, batches in of_run(processors, f"drafting, {pair}").items():
+            for system, ratios in gains(batches).items():
+                columns[name][f"{pair}, {system}"] = " / ".join(map(number, ratios.values()))
+    rows = dict.fromkeys(row for each in columns.values() for row in each)
+    cells = [[row, *(each.get(row, "-") for each in columns.values())] for row in rows]
+    return table(["pair, system", *columns], cells)
 
 
 def sources(measured):
@@ -286,17 +287,16 @@ def add_gpu(name, folder):
     for run in RUNS_OF_GPU:
         if (folder / f"{run}.json").exists():
             runs[run] = record(read(folder / f"{run}.json"), "ms", "identical", "bleu", "tok")
-    rows = json.loads((folder / "iterations.json").read_text("utf-8"))
-    runs["iterations"] = {f"{row['precision']}, {row['rows']}": row for row in rows}
+    runs["iterations"] = read(folder / "iterations.json")
     save(GPU, summary)
 
 
-def main(words):
+def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it would")
     parser.add_argument("--strategies", metavar="FILE", help="results of scripts/run comparison")
     parser.add_argument("--gpu", nargs=2, metavar=("NAME", "FOLDER"), help="results of make gpu")
-    given = parser.parse_args(words)
+    given = parser.parse_args(arguments)
     if given.strategies:
         run = record(read(pathlib.Path(given.strategies)), *FIGURES, "sections")
         save(CPU, {**read(CPU), "strategies": run})

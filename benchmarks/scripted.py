@@ -22,12 +22,12 @@ class Script:
     Args:
         sizes: of each sentence, by its id, the tokens that each iteration emits at most.
         length: tokens of every sentence, </s> included.
-        words: the target dictionary. Its </s> ends every sentence and stands nowhere else.
+        symbols: the target dictionary; its </s> ends every sentence and occurs nowhere else.
     """
 
-    def __init__(self, sizes: dict[int, list[int]], length: int, words: Any) -> None:
+    def __init__(self, sizes: dict[int, list[int]], length: int, symbols: Any) -> None:
         self.sizes, self.length = sizes, length
-        self.eos, self.filler = words.eos(), words.nspecial
+        self.eos, self.filler = symbols.eos(), symbols.nspecial
         self.rows: list[int] = []
         self.have: list[int] = []
         self.done = 0

@@ -1,0 +1,67 @@
+"""The generated tables of RESULTS.md."""
+
+import json
+
+import pytest
+import results
+
+
+def batch(**cpu_ms):
+    return {name.replace("_", ", "): {"ms": ms, "cpu": ms} for name, ms in cpu_ms.items()}
+
+
+def test_gains_are_over_greedy_in_the_same_precision():
+    runs = {
+        "1": batch(greedy=12.0, gad=8.0, greedy_int8=7.0, gad_int8=10.0),
+        "32": batch(greedy=3.0, gad=4.0, greedy_int8=1.0, gad_int8=2.0),
+    }
+    assert results.gains(runs) == {
+        "gad": {"1": pytest.approx(1.5), "32": pytest.approx(0.75)},
+        "gad, int8": {"1": pytest.approx(0.7), "32": pytest.approx(0.5)},
+    }
+
+
+@pytest.fixture
+def copies(tmp_path, monkeypatch):
+    """The page and its summaries, copied."""
+    for name in ("PAGE", "CPU", "GPU"):
+        path = getattr(results, name)
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+        monkeypatch.setattr(results, name, tmp_path / path.name)
+
+
+def test_a_table_that_differs_from_its_summary_is_found_and_mended(copies):
+    before = results.PAGE.read_text("utf-8")
+    summary = results.read(results.CPU)
+    summary["processors"]["zen5"]["translation"]["batches"]["1"]["greedy"]["ms"] = 1234.5
+    results.save(results.CPU, summary)
+    with pytest.raises(SystemExit, match=r"differs from its JSON; run benchmarks/results\.py"):
+        results.main(["--check"])
+    results.main([])
+    results.main(["--check"])
+    lines = zip(before.splitlines(), results.PAGE.read_text("utf-8").splitlines())
+    assert [b.split(" | ")[1] for a, b in lines if a != b] == ["1234.50 / 2.49"]
+
+
+def test_results_of_a_card_are_kept(copies, tmp_path):
+    row = {"ms_mean": 2.0, "identical_percent": 100.0, "bleu": 40.0, "tok": 1.0}
+    rows = [{"system": name, **row} for name in ("fairseq beam 5", "greedy")]
+    facts = {"machine": {"device": "a card"}, "commit": "0" * 40, "time": "2026-11-26T21:52:31Z"}
+    run = {"provenance": {**facts, "versions": {"torch": "2.7.1"}}}
+    run["runs"] = [{"batch_size": 1, "rows": rows}]
+    for name in results.RUNS_OF_GPU[1:]:
+        (tmp_path / f"{name}.json").write_text(json.dumps(run))
+    with pytest.raises(ValueError, match="0 places for the table 'h100, translation'"):
+        results.main(["--gpu", "h100", str(tmp_path)])
+    kept = results.read(results.GPU)
+    assert kept["h200"] and kept["h100"]["edit_fp16"]["batches"]["1"]["greedy"]["ms"] == 2.0
+    places = "".join(
+        f"<!-- table: h100, {what} -->\n"
+        for what in ("translation", "correction", "papers", "iterations")
+    )
+    with results.PAGE.open("a", encoding="utf-8") as page:
+        page.write(places)
+    results.write()
+    text = results.PAGE.read_text("utf-8")
+    assert "| greedy | 40.00 | 100.0% | 1.00 | 2.00 |" in text
+    assert "| h100 | a card | 2026-11-26 | 00000000 | 2.7.1 |" in text
