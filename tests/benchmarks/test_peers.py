@@ -74,28 +74,19 @@ def test_mistakes_are_named_before_a_model_is_loaded(run, flags, message, monkey
         run(*flags)
 
 
-@pytest.mark.parametrize(
-    "worker, message",
-    [
-        ("raise SystemExit('out of memory')", "a peer: ended with 1: out of memory"),
-        ("import engines; engines.serve()", "a peer: KeyError: 'nothing'"),
-    ],
-)
-def test_a_process_that_fails_is_named_and_ends(worker, message, monkeypatch):
-    real = subprocess.Popen
+def test_a_process_that_fails_is_named_and_ends(monkeypatch):
+    real, worker = subprocess.Popen, "raise SystemExit('out of memory')"
     monkeypatch.setattr(
         subprocess, "Popen", lambda command, **more: real([command[0], "-c", worker], **more)
     )
     process = peers.Process("a peer")
-    with pytest.raises(ValueError, match=message):
-        process.ask("load", engine="nothing", **dict.fromkeys(LOAD))
+    with pytest.raises(ValueError, match="a peer: ended with 1: out of memory"):
+        process.ask("load", engine="ctranslate2")
     process.close()
     assert process.process.returncode is not None
 
 
-LOAD = ("checkpoint", "data", "source", "target", "kind", "cuda", "threads", "generation")
-
-
+@pytest.mark.slow
 def test_memory_is_that_of_each_system_alone(run):
     result, printed = run("--memory", "--limit", 2, "--batch-size", "1,2")
     one, two = ([row["memory_mb"] for row in part["rows"]] for part in result["runs"])
@@ -138,12 +129,11 @@ def test_operations_are_those_of_the_matrices_of_each_step():
     millions = 1e-6 * peers.step_weights(decoder) * sum(map(len, system.tokens.values())) / 6
     assert list(peers.operations(system, "greedy").values()) == [pytest.approx(millions)] * 2
     system = measured("sps")
+    stats, found = system.stats, peers.operations(system, "sps")
     drafter = system.generator.drafter.model.decoder
     big, small = map(peers.step_weights, (system.models[0].decoder, drafter))
-    stats, found = system.stats, peers.operations(system, "sps")
-    drafting = small * stats.draft_steps
-    assert found["multiply_adds_m"] == pytest.approx((big * stats.scored + drafting) / 12e6)
-    assert found["weights_read_m"] == pytest.approx((big * stats.iterations + drafting) / 12e6)
+    millions = (big * stats.scored + small * stats.draft_steps) / 12e6
+    assert found["multiply_adds_m"] == pytest.approx(millions)
     assert peers.operations(measured("gad"), "gad") == {}
 
 
