@@ -36,13 +36,13 @@ VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "O
 
 
 def record(
-    words: Sequence[str], checkpoints: Sequence[str], cuda: bool, engines: dict[str, str]
+    arguments: Sequence[str], checkpoints: Sequence[str], cuda: bool, engines: dict[str, str]
 ) -> Figures:
     """All that a figure depends on and that another run could differ in."""
     facts, cpu = provenance.origin(PACKAGES), provenance.cpu()
     facts["versions"].update(engines)
     return {
-        "command": shlex.join(["specdec-bench", *words]),
+        "command": shlex.join(["specdec-bench", *arguments]),
         **facts,
         "machine": {
             "device": torch.cuda.get_device_name() if cuda else cpu,
@@ -79,7 +79,7 @@ class Bench:
         checkpoints += filter(None, (p.settings.get("drafter_path") for p in asked.plans))
         versions = {name: v for each in self.systems for name, v in each.versions.items()}
         self.results: Figures = {
-            "provenance": record(asked.words, checkpoints, self.workload.cuda, versions),
+            "provenance": record(asked.arguments, checkpoints, self.workload.cuda, versions),
             "settings": {
                 **{name: getattr(self.args, name) for name in ("data", "repeats", "warmup")},
                 "subset": self.args.text or config.dataset.gen_subset,
@@ -186,7 +186,7 @@ class Bench:
 
 def _promised(system: System, plan: Plan) -> bool | None:
     """Whether one of our systems is lossless under its settings; None for others, which promise
-    nothing. In another number format the verifier itself is another."""
+    nothing. In another precision the verifier itself differs."""
     if system.stats is None:
         return None
     exact = plan.settings.get("verifier_dtype", "fp32") == "fp32"
@@ -203,17 +203,17 @@ def _described(system: System, plan: Plan) -> Figures:
     }  # fmt: skip
 
 
-def main(words: Sequence[str], write: Callable[[str], object]) -> Figures:
+def main(arguments: Sequence[str], write: Callable[[str], object]) -> Figures:
     """Run the command. Returns what ``--json`` writes."""
-    return Bench(session.read(words)).run(write)
+    return Bench(session.read(arguments)).run(write)
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:
     load_plugin()
     # fairseq logs every file that it opens at level INFO.
     log_to_stderr("%(message)s", logging.WARNING)
-    with reporting("specdec-bench", arguments) as words:
-        main(words, sys.stdout.write)
+    with reporting("specdec-bench", arguments) as given:
+        main(given, sys.stdout.write)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def get_parser() -> argparse.ArgumentParser:
     files: dict[str, Any] = {"metavar": "FILE", "otherwise": "do not"}
     add("--batch-size --max-sentences", "sentences at a time, 1 or more; several numbers give a "
         "table each", dest="batch_sizes", default="1", metavar="N[,N]")
-    add("--text", "decode plain text instead of a split: the sentences of this file, one a line; "
+    add("--text", "decode plain text instead of a split: the sentences of this file, one per line; "
         "- for standard input", metavar="FILE", otherwise="a split of binarised DATA")
     add("--system", "a row: its name, then decoding flags as for fairseq-generate, --path of a "
         "verifier of its own among them; flags outside --system hold for every row; may be "
@@ -82,7 +82,7 @@ def get_parser() -> argparse.ArgumentParser:
 class Session(NamedTuple):
     """What the command line asks for; nothing is loaded yet."""
 
-    words: list[str]
+    arguments: list[str]
     args: argparse.Namespace
     config: DictConfig  # fairseq's configuration
     sizes: list[int]
@@ -96,11 +96,11 @@ class Session(NamedTuple):
         return Workload(self.config, self.args.limit, paths or self.stock[1].paths, sources)
 
 
-def read(words: Sequence[str]) -> Session:
+def read(arguments: Sequence[str]) -> Session:
     """Parse and check a command line; no model is loaded."""
-    args = _parsed(words)
+    args = _parsed(arguments)
     if args.path is None or is_converted(args.data):
-        args = _of_model(args, words)
+        args = _of_model(args, arguments)
     _check(args)
     check_languages(args)
     check_direction(args)
@@ -112,17 +112,17 @@ def read(words: Sequence[str]) -> Session:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)
-    return Session(list(words), args, config, sizes, stock, plans)
+    return Session(list(arguments), args, config, sizes, stock, plans)
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = brief(get_parser(), "specdec-bench")
-    args: argparse.Namespace = options.parse_args_and_arch(parser, input_args=list(words))
+    args: argparse.Namespace = options.parse_args_and_arch(parser, input_args=list(arguments))
     args.beside = args.of_model = None  # of MODEL: its drafter, and its name
     return args
 
 
-def _of_model(args: argparse.Namespace, words: Sequence[str]) -> argparse.Namespace:
+def _of_model(args: argparse.Namespace, arguments: Sequence[str]) -> argparse.Namespace:
     """The command line with what a model implies: dictionaries, verifier, drafter, task, languages
     and, of a converted one, settings of decoding. What the command line gives comes first."""
     with model_named(args), weights_mapped():
@@ -138,7 +138,7 @@ def _of_model(args: argparse.Namespace, words: Sequence[str]) -> argparse.Namesp
             more = words_of(described.command_flags)
         more += flags_of_task(state, None, "-".join(pair))[0]
     more += ["--path", os.pathsep.join(place.verifiers), "-s", pair[0], "-t", pair[1]]
-    made = _parsed([*more, *words])
+    made = _parsed([*more, *arguments])
     made.data, made.of_model, made.beside = folder, args.data, place.drafter
     strategy = "greedy" if place.drafter is None else "gad"
     made.system = made.system or [f"{strategy}: --strategy {strategy}"]
@@ -161,7 +161,7 @@ def _check(args: argparse.Namespace) -> None:
         "--by-sentence: needs --json; give it too": args.by_sentence and not args.json,
         f"--text {args.text}: no such file":
             args.text not in (None, "-") and not os.path.isfile(args.text),
-        f"--text: missing; name plain text, a sentence a line, since {args.of_model} has no "
+        f"--text: missing; name plain text, one sentence per line, since {args.of_model} has no "
         "binarised text": args.of_model and not args.text
             and not glob.glob(os.path.join(glob.escape(args.data), f"{args.gen_subset}.*")),
     })  # fmt: skip

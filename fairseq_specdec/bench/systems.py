@@ -1,4 +1,4 @@
-"""``--system 'NAME: FLAGS'`` and ``--sweep``: from words to systems."""
+"""``--system 'NAME: FLAGS'`` and ``--sweep``: from arguments to systems."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ENGINE = ("verifier_dtype", "backend", "cuda_graphs")
 # Settings that are of no strategy.
 SHARED = (*ENGINE, "threads", "keep_weights")
 # Settings that all systems share.
-ALIKE = ("threads", "trace_path")
+SAME_FOR_ALL = ("threads", "trace_path")
 
 
 class Plan(NamedTuple):
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
     name: str
     paths: tuple[str, ...]
     generation: dict[str, Any]  # fairseq's generation flags by field name
-    flags: tuple[str, ...] = ()  # the words that describe it
+    flags: tuple[str, ...] = ()  # the arguments that describe it
     settings: dict[str, Any] = {}
     sweep: dict[str, str] = {}  # flag and value, as given, of every swept flag
     base: str = ""  # name of the system that was swept, or its own
@@ -71,7 +71,7 @@ def given(args: argparse.Namespace, names: Sequence[str] = GENERATION) -> dict[s
     return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
-def make_plan(name: str, words: Sequence[str], shared: argparse.Namespace) -> Plan:
+def make_plan(name: str, arguments: Sequence[str], shared: argparse.Namespace) -> Plan:
     """Read and check a system's flags; no model is loaded. ``shared``: the flags before it."""
 
     def complain(message: str) -> NoReturn:
@@ -79,14 +79,14 @@ def make_plan(name: str, words: Sequence[str], shared: argparse.Namespace) -> Pl
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = complain  # type: ignore[method-assign]
-    own = [field for field in OWN_FIELDS if field.name not in ALIKE]
+    own = [field for field in OWN_FIELDS if field.name not in SAME_FOR_ALL]
     fields = [(field.name, field.type, copy.copy(field)) for field in own]
     decoding = dataclasses.make_dataclass("Decoding", fields, bases=(FairseqDataclass,))
     gen_parser_from_dataclass(parser, decoding())
     gen_parser_from_dataclass(parser, GenerationConfig())
     parser.add_argument("--path")
     parser.set_defaults(**{**DEFAULTS, **given(shared, [*TYPES, "path"])})
-    args = parser.parse_args(list(words))
+    args = parser.parse_args(list(arguments))
     if args.strategy in STRATEGIES and STRATEGIES[args.strategy].needs_drafter:
         args.drafter_path = args.drafter_path or getattr(shared, "beside", None)
     settings, generation = given(args, OWN), given(args)
@@ -96,7 +96,7 @@ def make_plan(name: str, words: Sequence[str], shared: argparse.Namespace) -> Pl
         rule = rule_of(args, sampler_of(args))
         generation["beam"] = beam_of(args, args.strategy, rule, sys.maxsize)
         paths = split_paths(args.path)
-    return Plan(name, paths, generation, tuple(words), settings, base=name)
+    return Plan(name, paths, generation, tuple(arguments), settings, base=name)
 
 
 def make_plans(
@@ -118,15 +118,15 @@ def make_plans(
             systems[name] = shlex.split(flags)
     values = _sweeps(sweeps, list(systems))
     plans: dict[str, Plan] = {}
-    for name, words in systems.items():
+    for name, arguments in systems.items():
         fields = values.get(name, {})
         for chosen in itertools.product(*fields.values()):
             sweep = dict(zip(fields, chosen))
             label = " ".join([name, *(f"{field}={value}" for field, value in sweep.items())])
             if sweep and label in (*systems, *plans):
                 raise UsageError(f"--system {label!r}", "--sweep makes a row of this name too")
-            more = [word for pair in sweep.items() for word in _words(*pair)]
-            plan = make_plan(label, [*words, *more], shared)
+            more = [part for pair in sweep.items() for part in _arguments(*pair)]
+            plan = make_plan(label, [*arguments, *more], shared)
             plans[label] = plan._replace(sweep=sweep, base=name)
     for name, default in DEFAULTS.items():
         value = getattr(shared, name, default)
@@ -164,7 +164,7 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> dict[str, dict[str,
     return by_system
 
 
-def _words(field: str, value: str) -> list[str]:
+def _arguments(field: str, value: str) -> list[str]:
     """A flag with its value; a switch is true or false."""
     if TYPES[field] is bool:
         return [flag_of(field)] * (value == "true")
@@ -177,8 +177,8 @@ def with_beam(plan: Plan, beam: int) -> Plan:
 
 
 def _likeness(plan: Plan) -> tuple[Any, ...]:
-    """Beam, whether samples are drawn, and settings of the engine: rows that are alike in these
-    differ by their drafts."""
+    """Beam, whether samples are drawn, and settings of the engine: rows with the same values differ
+    by their drafts."""
     search = (plan.generation["beam"], bool(plan.generation.get("sampling")))
     return (*search, *(plan.settings[name] for name in ENGINE))
 
@@ -209,9 +209,9 @@ def greedy_of(plan: Plan, plans: Sequence[Plan]) -> Plan | None:
     ours = [each for each in plans if each.settings.get("strategy") in PLAIN]
     if plan in ours or not plan.settings:
         return plan if plan.settings else None
-    alike = [each for each in ours if _likeness(each) == _likeness(plan)]
-    own = [each for each in alike if each.paths == plan.paths]
-    return next(iter(own or alike), None)
+    same = [each for each in ours if _likeness(each) == _likeness(plan)]
+    own = [each for each in same if each.paths == plan.paths]
+    return next(iter(own or same), None)
 
 
 def reference_key(plan: Plan) -> tuple[Any, ...]:
@@ -223,13 +223,13 @@ def reference_key(plan: Plan) -> tuple[Any, ...]:
 def build(plan: Plan, workload: Workload, overrides: Overrides | None = None) -> System:
     """The system, its models loaded."""
     flags, stats, task = generation_flags(**plan.generation), DecodingStats(), workload.task
-    words = (task.source_dictionary, task.target_dictionary)
+    dictionaries = (task.source_dictionary, task.target_dictionary)
     with blaming(f"--system {plan.name!r}: "):
         models, settings = workload.models(plan.paths), decoding_settings(**plan.settings)
         stock = task.build_generator(models, flags)
         args, extra = decided(stock, flags, workload.config.task._name)
         generator = build_generator(
-            models, *words, args, settings, extra, stats,
+            models, *dictionaries, args, settings, extra, stats,
             overrides=overrides or Overrides(), free_unpacked=workload.one_system,
             load=lambda path, src, tgt, read, dtype: of_task(
                 read(path, src, tgt), workload.config.task
