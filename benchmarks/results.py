@@ -266,13 +266,13 @@ def tables():
 
 
 def page():
-    """RESULTS.md with every table as its JSON has it. Raises ValueError: one has no place."""
+    """RESULTS.md with every table as its JSON has it; ends the program where one has no place."""
     text = PAGE.read_text("utf-8")
     for name, content in tables().items():
         place = re.compile(f"(<!-- table: {re.escape(name)} -->\\n)(?:[|-].*\\n)*")
         text, found = place.subn(lambda m, c=content: f"{m[1]}{c}\n", text)
         if found != 1:
-            raise ValueError(f"RESULTS.md has {found} places for the table {name!r}; write one")
+            sys.exit(f"RESULTS.md has {found} lines <!-- table: {name} -->; write one where it goes")
     return text
 
 
