@@ -272,7 +272,7 @@ def page():
         place = re.compile(f"(<!-- table: {re.escape(name)} -->\\n)(?:[|-].*\\n)*")
         text, found = place.subn(lambda m, c=content: f"{m[1]}{c}\n", text)
         if found != 1:
-            sys.exit(f"RESULTS.md has {found} lines <!-- table: {name} -->; write one where it goes")
+            sys.exit(f"RESULTS.md has {found} lines <!-- table: {name} -->; write one")
     return text
 
 
