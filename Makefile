@@ -8,7 +8,7 @@ LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-e
 # Folders of tests whose slow tests take longest.
 SLOW = decoding docs engine
 
-.PHONY: check test test-core native sanitize emulated fuzz nightly figures gpu docs screenshots \
+.PHONY: check test test-core native sanitize emulated fuzz nightly figures gpu docs \
 	mutants matrix wheels release lock audit clean slow-others $(SLOW:%=slow-%)
 
 check:
@@ -73,10 +73,6 @@ docs:
 	@$(PYTHON) -c 'import furo, myst_parser, sphinx' 2>/dev/null || { echo "make docs: Sphinx is \
 	missing; on Python 3.11 or newer, $(PYTHON) -m pip install '.[docs]'" >&2; exit 1; }
 	$(PYTHON) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
-
-# Renew the pictures of pages in docs; needs Chromium.
-screenshots:
-	$(PYTHON) tests/viewer/screenshots.py
 
 # Changes of the code that no test notices, for a nightly run; needs mutmut.
 # make mutants MODULES='acceptance engine/layout' SAMPLE=200 takes less long. Again after it was

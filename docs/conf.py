@@ -21,7 +21,9 @@ ACCESSIBLE = (
     ('<th class="head"><p></p></th>', "<td></td>"),
     ("</noscript>\n\n<div id", "</noscript>\n<h1>Search</h1>\n<div id"),
 )
-sys.path.insert(0, str(ROOT))  # autodoc reads this checkout, whatever is installed
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]  # autodoc reads this checkout, not what is installed
+
+from flag_reference import reference  # noqa: E402
 
 from fairseq_specdec.version import __version__  # noqa: E402
 
@@ -74,6 +76,11 @@ def link_repository(app, page, source):
     source[0] = re.sub(r"\]\(([^):#]+\.md)\)", explicit, source[0])
 
 
+def write_flags(app, page, source):
+    """The tables of the page ``flags``, from the commands' parsers."""
+    source[0] = source[0].replace("<!-- reference -->", reference() if page == "flags" else "")
+
+
 def make_accessible(app, error):
     """Change the written pages as ``ACCESSIBLE`` says."""
     for page in pathlib.Path(app.outdir).rglob("*.html"):
@@ -87,4 +94,5 @@ def setup(app):
     """Equations as MathML, which browsers draw themselves: pages load nothing from elsewhere."""
     app.add_html_math_renderer("mathml", (write_inline, None), (write_block, None))
     app.connect("source-read", link_repository)
+    app.connect("source-read", write_flags)
     app.connect("build-finished", make_accessible)

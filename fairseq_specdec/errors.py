@@ -21,7 +21,7 @@ class UsageError(ValueError):
     def __init__(self, field: object, problem: object, remedy: object = "") -> None:
         self.field, self.problem, self.remedy = str(field), str(problem), str(remedy)
         super().__init__(self.field, self.problem, self.remedy)
-        self.original: UsageError = self  # in the words of the command line
+        self.original: UsageError = self  # names the flags of the command line
 
     def __str__(self) -> str:
         said = f"{self.field}: {self.problem}" if self.field else self.problem

@@ -2,8 +2,8 @@
 
 Checks the inputs, compares this engine with stock fairseq, distils, trains, lists words, learns the
 edits of a model that corrects, measures again, and writes FOLDER/drafter.pt, FOLDER/edits.tsv of
-such a model, and FOLDER/report.html with the commands to decode with. Stop it at any time: the same
-command goes on where it was.
+such a model, and FOLDER/report.html with the commands to decode with. To resume, rerun the
+command.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def get_parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "specdec-accelerate",
         "From a verifier's checkpoint and its training data to a drafter, a report "
-        "(OUT/report.html) and the command to decode with. Stop it at any time: the same command "
-        "goes on.",
+        "(OUT/report.html) and the command to decode with. To resume, rerun the "
+        "command.",
     )
     add = functools.partial(add_flag, parser)
     add_model(parser, help="a folder with verifier.pt in it, such as specdec-convert hf writes, a "

@@ -83,7 +83,7 @@ class Job:
     generation: Mapping[str, str] = dataclasses.field(default_factory=dict)
     subwords: str | None = None  # kind of those in the dictionary; None: it holds words
     one_dictionary: bool = False  # of source and output, so that the source may be the draft
-    # the drafter that fits: flags of fairseq-train, and in words
+    # the drafter that fits: flags of fairseq-train, and a description
     drafter: Sequence[str] = ()
     described: str = ""
     layers: int = 0  # of the verifier's decoder
@@ -132,7 +132,7 @@ def distill(job: Job, data: str, dest: str, limit: int | None, shared: bool = Tr
     own += ["--skip-invalid-size-inputs-valid-test", *words_of({"--limit": limit})]
     if shared:
         own += words_of({"--ray": job.args.ray, "--ray-workers": job.args.ray_workers})
-    # Outputs that run on are cut off sooner than in decoding, and dropped.
+    # Outputs that run on are cut off earlier than in decoding, and dropped.
     own += words_of({k: v for k, v in job.generation.items() if not k.startswith("--max-len")})
     words = distill_flags(own, PLUGIN, job.path, dest, job.of_all(), job.args.beam)
     return [PYTHON, "-m", "fairseq_specdec.data.distill", data, *words]

@@ -13,7 +13,7 @@ from .commands import DRAFTER, EDITS, GAD, Job, row_of
 from .steps import logger, run
 
 COMPARED = 20  # sentences, to find within a minute what this engine does without a drafter
-WARMUP = 3  # batches that specdec-bench decodes beforehand
+WARMUP = 3  # uncounted batches that specdec-bench decodes first
 SHARE = 0.15  # of the time, for measuring
 FEWEST = 10  # sentences to measure
 LEAST_GAIN = 1.02  # times as fast as greedy, and tokens per iteration, of drafts that pay

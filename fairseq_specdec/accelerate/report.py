@@ -59,8 +59,8 @@ def verdict(job: Job) -> str:
     if "iad" in job.ways:
         return f"{text} The drafter does not pay: the source is the better draft."
     return (
-        f"{text} The drafter does not pay yet (it must gain {LEAST_GAIN} times). Train longer: the "
-        "same command with more --hours goes on."
+        f"{text} The drafter does not pay yet (it must gain {LEAST_GAIN} times). To train longer, "
+        "rerun the command with more --hours."
     )
 
 

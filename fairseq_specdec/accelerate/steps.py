@@ -1,4 +1,4 @@
-"""The steps that make a drafter: distil and train. Each is done once; a stopped one goes on."""
+"""The steps that make a drafter: distil and train. Each is done once; a stopped one resumes."""
 
 import json
 import logging
@@ -156,7 +156,7 @@ def enough(history: list[float], accepted: float | None) -> str | None:
 
 def train(job: Job) -> None:
     """Train in slices, each ended by a validation and a checkpoint, until it is enough. A training
-    that is complete goes on where more time or updates are given."""
+    that is complete continues if more time or updates are given."""
     state, updates, distilled = job.state, job.args.updates, job.state.results("distil")
     seconds = (job.hours or 0.0) * 3600 - distilled.get("pilot", 0.0) - distilled["seconds"]
     while True:
@@ -200,7 +200,7 @@ def _store(job: Job) -> None:
 
 
 def learn(job: Job) -> None:
-    """The drafter's list of words, and the edits of a model that corrects."""
+    """The drafter's vocabulary shortlist, and the edits of a model that corrects."""
     state = job.state
     if not state.done("shortlist"):
         flags = ("--drafter-path", job.file(DRAFTER), "--out", job.file(DRAFTER))

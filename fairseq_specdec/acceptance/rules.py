@@ -40,7 +40,7 @@ class AcceptanceRule:
     Class attributes:
         lossless: the output equals that of the verifier alone.
         draft_independent: the output, or its distribution, does not depend on the draft.
-        needs_draft_probabilities: the rule asks for the draft's ``log_probs``.
+        needs_draft_probabilities: the rule reads the draft's ``log_probs``.
         keeps_forced: a draft token that is the only one that constraints allow is kept, so that a
             prefix is verified as one draft.
         trusts_endings: a draft that ends the sentence is the output, whole and unverified.

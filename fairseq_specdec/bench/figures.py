@@ -22,7 +22,7 @@ ITERATION_FIGURES = (
 
 
 def comparisons(system: System, reference: System, nbest: int) -> dict[int, Comparison]:
-    """Of each sentence, whether the first hypotheses are the reference's."""
+    """Whether, per sentence, the first hypotheses are the reference's."""
     outputs = reference.outputs
     return {n: compare(system.outputs[n], outputs[n], nbest) for n in sorted(outputs)}
 

@@ -43,7 +43,7 @@ def output_of(hypothesis: Hypothesis) -> Output:
 
 
 class Comparison(NamedTuple):
-    """Of a sentence."""
+    """One sentence's hypotheses of two systems, compared."""
 
     same: bool  # the hypotheses have the same tokens, in one order
     near_tie: bool  # they do not, and two that part came within ``NEAR`` of one another
@@ -79,7 +79,7 @@ HYPHEN = re.compile(r"(\S)-(\S)")
 
 
 def split_compounds(text: str) -> str:
-    """Tokenised text in which every hyphen between two characters stands alone, as papers that
+    """Tokenised text in which every hyphen between two characters is a token, as papers that
     follow Vaswani et al. 2017 score WMT14 English-German."""
     return HYPHEN.sub(r"\1 ##AT##-##AT## \2", text)
 

@@ -70,7 +70,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--threads", "CPU threads of every system", AT_LEAST_1, 1)
     add("--repeats", "passes over the sentences; a batch's time is the median of its passes",
         AT_LEAST_1, 1)
-    add("--warmup", "batches that every system decodes beforehand, not counted", AT_LEAST_0, 3)
+    add("--warmup", "batches that every system decodes first, not counted", AT_LEAST_0, 3)
     add("--json", "write all figures here", **files)
     add("--markdown", "write the tables here", **files)
     add("--by-sentence", "--json also holds tokens, iterations and what BLEU counts of every "
@@ -80,7 +80,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 class Session(NamedTuple):
-    """What the command line asks for; nothing is loaded yet."""
+    """The parsed command line; nothing is loaded yet."""
 
     arguments: list[str]
     args: argparse.Namespace

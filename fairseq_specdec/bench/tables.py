@@ -24,7 +24,7 @@ def figure(title: str, key: str, form: str) -> Column:
 
 
 def section_title(name: str) -> str:
-    """A section of the time in words, as ``drafter encoder``."""
+    """Name of a section of the time, as ``drafter encoder``."""
     return name.replace("_", " ")
 
 

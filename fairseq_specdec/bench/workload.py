@@ -63,7 +63,7 @@ class Workload:
     Args:
         limit: decode about so many sentences; None for all.
         paths: checkpoints whose limits the sentences must keep.
-        sources: a sequence of sentences, split into words of the dictionary; None for a split.
+        sources: a sequence of sentences, split into symbols of the dictionary; None for a split.
 
     Attributes:
         order: indices of the sentences in ``data``, shortest source first.

@@ -16,7 +16,7 @@ class Node:
 
 
 class Dtype:
-    """A number format of numpy; whatever else the file says of it is left out."""
+    """A precision of numpy; whatever else the file says of it is left out."""
 
     def __init__(self, name: Any, *_: Any) -> None:
         self.name, self.order = name, "="

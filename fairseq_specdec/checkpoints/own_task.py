@@ -100,7 +100,7 @@ class OwnTask:
         return texts
 
     def flags(self, ours: bool = False) -> str:
-        """The words of a command line that decode with it, as far as the checkpoint has them."""
+        """The arguments to decode with it, as far as the checkpoint has them."""
         words = ["--task", self.name + SUFFIX if ours and self.decodes_here else self.name]
         if _registered(self.name) is None:
             words[:0] = ["--user-dir", "FOLDER_THAT_REGISTERS_IT"]

@@ -16,7 +16,7 @@ _VALUES = (type(None), bool, int, float, str, bytes)
 
 
 class RefusedCheckpointError(UsageError):
-    """A checkpoint that is none, or asks for what could run code; ``field`` is the file."""
+    """A file that is no checkpoint, or whose settings could run code; ``field`` is the file."""
 
 
 def check_structure(state: Any, path: str) -> None:

@@ -23,7 +23,7 @@ class Dictionaries:
         return quantization_utils.quantize_model_scalar(models.build_model(cfg, self), cfg)
 
     def load_state_dict(self, state: Any) -> None:
-        """Of a task's state there is none."""
+        """There is no task state."""
 
 
 class Decoding(Dictionaries):

@@ -30,7 +30,7 @@ def reporting(
         saved: what Ctrl-C leaves; the command line to go on with is printed after it.
 
     Yields:
-        The words of the command line.
+        The arguments of the command line.
 
     Raises:
         SystemExit: with the line, for a ``UsageError`` and for a file that the system refuses.

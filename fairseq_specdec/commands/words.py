@@ -50,6 +50,6 @@ def distill_flags(
 
 
 def words_of(flags: Mapping[str, Any]) -> list[str]:
-    """Flags and their values, as the words of a command; those of None are left out."""
+    """Flags and their values, as the arguments of a command; those of None are left out."""
     given = [pair for pair in flags.items() if pair[1] is not None]
     return [str(word) for pair in given for word in pair]

@@ -1,4 +1,4 @@
-"""Activation functions that fairseq knows by a name and cannot run."""
+"""Activation functions that fairseq has a name for and cannot run."""
 
 from collections.abc import Callable
 from typing import Any

@@ -13,11 +13,11 @@ from .patch import fixes
 def bf16_without_tpu(
     original: Any, parser: Any, input_args: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """Let ``--bf16`` mean the number format, not a TPU.
+    """Let ``--bf16`` mean the precision, not a TPU.
 
     Fault: ``options.parse_args_and_arch`` sets ``tpu`` whenever ``--bf16`` is given, so that
     ``fairseq-train --bf16`` dies without torch_xla: "'NoneType' object has no attribute
-    'xla_device'". Versions: all. ``--tpu`` still asks for a TPU.
+    'xla_device'". Versions: all. ``--tpu`` still needs a TPU.
     """
     result = original(parser, input_args, *args, **kwargs)
     parsed = result[0] if isinstance(result, tuple) else result  # (args, extra) with parse_known

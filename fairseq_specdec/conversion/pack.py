@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=main)
     parser.add_argument("input", help="checkpoint of a verifier")
     parser.add_argument("output", help="packed checkpoint to write; its folder must exist")
-    add_flag(parser, "--verifier-dtype", "number format, as of decoding", PACKED, "fp32",
+    add_flag(parser, "--verifier-dtype", "precision, as in decoding", PACKED, "fp32",
              "fp32, which keeps all bits")  # fmt: skip
     add_flag(parser, "--force", "replace OUTPUT if it is there", default=False)
 

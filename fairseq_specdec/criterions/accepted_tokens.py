@@ -86,7 +86,7 @@ class AcceptedTokens:
 
     def _generator(self, drafter: Any, width: int) -> Any:
         """Greedy decoding with the drafter, for sources of so many tokens."""
-        # The model in training must not be converted: decode in its own number format.
+        # The model in training must not be converted: decode in its own precision.
         options = DraftOptions(
             drafter.decoder.block_size,
             self.target.pad(),

@@ -64,7 +64,7 @@ def log_figures(logging_outputs: list[dict[str, Any]], figures: Figures) -> None
 
 def check_whole(flag: str, ddp_backend: Any) -> None:
     """Refuse to decode in training with a model of which each process has a part only. ``flag``:
-    asks for it."""
+    by which it decodes."""
     if getattr(ddp_backend, "value", ddp_backend) == "fully_sharded":
         raise UsageError(
             flag,

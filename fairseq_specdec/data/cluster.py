@@ -145,7 +145,7 @@ def _joined(args: argparse.Namespace) -> Any:
         settings.update(num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1")
     try:
         host, colon, port = args.ray.rpartition("://")[2].rpartition(":")
-        if colon:  # fail at once where nobody listens: Ray asks for minutes
+        if colon:  # fail at once where nobody listens: Ray retries for minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address=args.ray, ignore_reinit_error=True, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:

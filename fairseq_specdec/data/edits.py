@@ -3,8 +3,8 @@
 ``python -m fairseq_specdec.data.edits DATA --out edits.tsv`` aligns each source with its output,
 counts what became of each token between its neighbours, and writes the edits that are made nearly
 always. With ``--strategy iad --edits edits.tsv`` they are made in a source before it is copied, so
-that a draft goes on where it would have ended. DATA is best what ``specdec-distill`` made: an edit
-of a reference that the model does not make is a wrong draft.
+that a draft continues where it would have ended. DATA is best what ``specdec-distill`` made: an
+edit of a reference that the model does not make is a wrong draft.
 """
 
 from __future__ import annotations

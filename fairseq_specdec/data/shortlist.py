@@ -1,4 +1,4 @@
-"""Give a drafter the list of words that it chooses among.
+"""Give a drafter its vocabulary shortlist.
 
 ``python -m fairseq_specdec.data.shortlist DATA --drafter-path drafter.pt --out listed.pt`` counts
 in parallel text which words each source word becomes (IBM model 1) and writes the drafter again
@@ -40,8 +40,8 @@ RECORD = "word_list"  # key of the record of a list in a drafter's checkpoint
 def get_parser() -> argparse.ArgumentParser:
     parser = text_parser(
         PROGRAM,
-        "Give a block drafter a list of words to choose among for each sentence: the "
-        "likeliest translations of its words and the most frequent words. Drafts take less time, "
+        "Give a block drafter a vocabulary shortlist for each sentence: the "
+        "likeliest translations of its tokens and the most frequent tokens. Drafts take less time, "
         "and the output of lossless decoding stays the same. Takes about a minute.",
         "parallel text in the drafter's dictionaries, best what the drafter was trained on",
     )

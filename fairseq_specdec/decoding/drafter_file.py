@@ -136,7 +136,7 @@ def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
 class TrainingSettings(OwnTask):
     """The settings of the task that a checkpoint was trained with.
 
-    fairseq's multilingual tasks add a token of each language after the words of a dictionary's
+    fairseq's multilingual tasks add a token of each language after the symbols of a dictionary's
     file, in the order of ``--langs``.
     """
 

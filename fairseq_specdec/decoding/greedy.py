@@ -249,7 +249,7 @@ class Batch(OpenBatch):
 
 
 def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> tuple[Tensor, Tensor]:
-    """How many tokens an iteration adds; </s> accepted inside a draft ends the sentence there.
+    """How many tokens each iteration adds; </s> accepted inside a draft ends the sentence there.
 
     Args:
         emitted: long [B, K+1], accepted tokens, the bonus token, then anything.

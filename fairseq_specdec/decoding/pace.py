@@ -136,8 +136,8 @@ class LeastTimes:
         """Draw the line through the least times.
 
         More tokens take no less, and a token of many takes no more than one of few: times of which
-        all were disturbed lie above others by this. Of a place that was timed seldom, the least
-        time is likely too long, too: the fewer, the more the guess counts.
+        all were disturbed lie above others by this. The least time of a place that was seldom
+        timed is likely too long, too: the fewer, the more the guess counts.
         """
         known = dict(self.least)
         if not known:
@@ -410,7 +410,7 @@ class AcceptanceHistory:
 
     @property
     def chance(self) -> float:
-        """Of a draft token to be accepted after accepted ones."""
+        """Probability that a draft token is accepted after accepted ones."""
         return self.accepted / max(self.accepted + self.stopped, 1e-9)
 
     def learn(self, accepted: float, stopped: float) -> None:
@@ -422,7 +422,7 @@ class AcceptanceHistory:
 
 
 class DraftBudget:
-    """How many tokens a row may draft in the next iteration of one batch.
+    """How many tokens each row may draft in the next iteration of one batch.
 
     Where drafts do not pay, one is tried now and then, rarely enough to cost little time, and as
     the first of a batch.

@@ -167,8 +167,8 @@ class DecodingStats:
 
     @property
     def acceptance_by_position(self) -> list[float]:
-        """Of each position of a draft, from the first, the share of its judged tokens that was
-        accepted: how likely it is right given that all before it were."""
+        """Share of the judged tokens at each position of a draft that were accepted: how likely
+        a token is right given that all before it were."""
         last = max((judged for judged, _ in self.judged), default=0)
         shares = []
         for position in range(1, last + 1):
@@ -216,7 +216,7 @@ class DecodingStats:
         shares = " / ".join(f"{name.replace('_', ' ')} {times[name]:.2f} s" for name in SECTIONS)
         return (
             f"strategy {strategy}: {self.sentences} sentences, {self.iterations} iterations "
-            f"({self.mean_iterations:.2f} a sentence), {self.mean_accepted_tokens:.2f} mean "
+            f"({self.mean_iterations:.2f} per sentence), {self.mean_accepted_tokens:.2f} mean "
             f"accepted tokens, {100 * self.acceptance_rate:.1f}% of {self.drafted} drafted "
             f"tokens accepted; {self.total_seconds:.2f} s: {shares}"
         )

@@ -55,7 +55,7 @@ class DraftOptions:
     block_size: int  # k, most draft tokens of an iteration, 1 or more
     pad: int  # padding index, never drafted
     eos: int  # index of </s>; nothing is drafted after it
-    # number format to run in; None for the verifier's. torch.int8 on the native backend alone
+    # precision to run in; None for the verifier's. torch.int8 on the native backend alone
     dtype: torch.dtype | None = None
     collapse_repeats: bool = False  # drop draft tokens that repeat the one before them
     # end a draft before the first token that, with all before it, is right with less probability
@@ -96,8 +96,8 @@ class DraftSession:
             rows: what was accepted.
             budget: draft tokens of a row that the loop can use; None for any number. A drafter may
                 draft more, which is cut off. At 0 it drafts nothing.
-            costs: of ``Plan``: a drafter that knows how likely its tokens are accepted drafts so
-                many that those expected to be accepted exceed the cost by most.
+            costs: of ``Plan``: a drafter that estimates how likely its tokens are accepted drafts
+                so many that those expected to be accepted exceed the cost by most.
         """
         raise NotImplementedError
 
@@ -154,7 +154,7 @@ class Drafter:
 
         Args:
             verifier: the (first) verifier's model; a drafter's own model is moved to its device and
-                number format.
+                precision.
             backend: what runs a drafter that is a model.
 
         Returns:
@@ -193,7 +193,7 @@ def move_to_verifier(
 ) -> Backend:
     """Move a drafter's model to the verifier's device, and to its own or the verifier's format.
 
-    fairseq moves and halves the models of ``--path`` only.
+    fairseq moves, and converts to fp16, the models of ``--path`` only.
 
     Returns:
         What runs the drafter: ``backend`` in the format that was asked for (int8 from a model that
@@ -240,7 +240,7 @@ def _check_packed(packed: str, options: DraftOptions, backend: Backend) -> None:
 
 
 def _asked_format(options: DraftOptions) -> str | None:
-    """The name of the drafter's number format; None for the verifier's."""
+    """The name of the drafter's precision; None for the verifier's."""
     asked = options.dtype
     names = (name for name, form in NUMBER_FORMATS.items() if asked and form.dtype is asked)
     return next(names, None)

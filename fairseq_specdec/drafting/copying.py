@@ -55,7 +55,7 @@ class HostSession(DraftSession):
 
 
 def sources_of(src_tokens: Tensor, start_symbol: int, pad: int) -> list[list[int]]:
-    """Of each row as in ``HostSession`` (``src_tokens``: long [B, S], padded on either side)."""
+    """Each row as in ``HostSession``; ``src_tokens``: long [B, S], padded on either side."""
     rows = src_tokens.tolist()
     return [[start_symbol, *(token for token in row if token != pad)] for row in rows]
 
@@ -138,7 +138,7 @@ class InputCopyDrafter(Drafter):
     pad: int
     start_symbol: int  # the decoder's first input (</s> in fairseq)
     block_size: int | None = None  # longest draft; None for the rest of the source, as in the paper
-    # after every mismatch the draft goes on at the likeliest place, searched from the end of what
+    # after every mismatch the draft continues at the likeliest place, searched from the end of what
     # was copied
     realign: bool = False
     max_suffix: int | None = MAX_SUFFIX  # longest suffix matched; None for no limit, as the paper
@@ -217,7 +217,7 @@ class SearchedText:
         self.tokens = list(source)
         self.output_start = len(source)
         self.taken = 0  # tokens of the output
-        self.expected = 0  # where the output goes on if what it copied last goes on
+        self.expected = 0  # where the output continues if it continues its last copy
         self._after: dict[int, list[int]] = {}
         # A match must leave something to copy, so it ends before the final </s>.
         for column, token in enumerate(source[:-1], start=1):
@@ -250,7 +250,7 @@ class SearchedText:
         return size
 
     def continuation(self, place: int, max_tokens: int) -> list[int]:
-        """At most so many tokens from a column on. Copied output that ends goes on with its copy,
+        """At most so many tokens from a column on. Copied output that ends continues with its copy,
         as a text does that repeats itself."""
         self.expected = place
         if place < self.output_start:

@@ -11,7 +11,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import WrongFileError, check_content
 
 COLUMNS = ("before", "token", "after", "becomes", "share")
-"""Of a file: the header, then one edit a line; tabs between columns, spaces between tokens."""
+"""A file has a header, then one edit per line; tabs between columns, spaces between tokens."""
 
 
 class Edit(NamedTuple):
@@ -131,7 +131,7 @@ def _parsed(line: str, dictionary: Any) -> Edit:
             "is of </s> and begins with it; no other has </s>"
         )
     if end in before[1:] or end in after[:-1]:
-        raise ValueError("</s> stands at the ends of a sentence only")
+        raise ValueError("</s> is allowed at the ends of a sentence only")
     try:
         share = float(columns[4])
     except ValueError:

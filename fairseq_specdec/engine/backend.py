@@ -75,7 +75,7 @@ class Backend:
         self._once = once if graphs is None else anew
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` gives, read once for this number format where weights are shared."""
+        """What ``make`` gives, read once for this precision where weights are shared."""
         made: T = self._once((self.name, self.number_format, key), make)
         return made
 
@@ -201,9 +201,9 @@ def choose_backend(
     frees: bool = False,
     once: Any = anew,
 ) -> Backend:
-    """The backend for models that are on their device and in their number format. ``asked``: one of
+    """The backend for models that are on their device and in their precision. ``asked``: one of
     ``BACKENDS``; "auto" takes the native one on a CPU where it is built. ``frees``,
-    ``once``: as in the backends. Raises ValueError: "native" cannot be had, or a number format
+    ``once``: as in the backends. Raises ValueError: "native" cannot be had, or a precision
     without it."""
     reason = _why_not_native(asked, models)
     for packed in filter(None, map(number_format_of, models)):
@@ -254,7 +254,7 @@ def tell_once(message: str, level: int = logging.WARNING) -> None:
 
 
 def quickest_format(asked: str, models: Sequence[Any]) -> torch.dtype | None:
-    """The number format in which a model takes least time beside these, where its output need not
+    """The precision in which a model takes least time beside these, where its output need not
     be theirs; None for their own."""
     if _why_not_native(asked, models) is not None:
         return None
@@ -265,7 +265,7 @@ def quickest_format(asked: str, models: Sequence[Any]) -> torch.dtype | None:
 
 
 def _why_not_native(asked: str, models: Sequence[Any]) -> str | None:
-    """Why models do not run natively, in words; the library last, as it may be mended."""
+    """The reason why models do not run natively; the library last, since that can be fixed."""
     if asked == "torch":
         return "--backend torch was given"
     for model in models:

@@ -1,4 +1,4 @@
-"""The number formats of weights, and what a GPU can run, asked before the first kernel fails."""
+"""The precisions of weights, and what a GPU can run, asked before the first kernel fails."""
 
 import logging
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ def check_device(device: torch.device) -> None:
 
 
 def supported(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """A number format that the device computes in: fp16 for bf16 on cards without bf16 units,
+    """A precision that the device computes in: fp16 for bf16 on cards without bf16 units,
     which torch would emulate slowly; that is logged as a warning."""
     if dtype != torch.bfloat16 or device.type != "cuda" or not torch.cuda.is_available():
         return dtype

@@ -39,7 +39,7 @@ _FACTS = {
 
 
 class HeldWeight(nn.Parameter):
-    """A weight whose numbers are in ``source``: a tensor in a checkpoint's number format, or
+    """A weight whose numbers are in ``source``: a tensor in a checkpoint's precision, or
     ``Packed``. Its own memory is one NaN.
 
     Reading it gives a copy, so that the model's own code works as before, more slowly. Writing to
@@ -55,7 +55,7 @@ class HeldWeight(nn.Parameter):
         return made
 
     def read(self, copy: bool = False) -> Tensor:
-        """[out, in] in the weight's own number format. ``copy``: never the file's own memory."""
+        """[out, in] in the weight's own precision. ``copy``: never the file's own memory."""
         if isinstance(self.source, Packed):
             unpacked: Tensor = self.source.product.unpacked()
             return unpacked[self.source.rows]
@@ -146,7 +146,7 @@ def restore(model: Any) -> None:
 
 
 def numbers(weight: Tensor) -> Tensor:
-    """A weight in the number format that it is stored in, not copied where it is not packed."""
+    """A weight in the precision that it is stored in, not copied where it is not packed."""
     source = getattr(weight, "source", None)
     return (source if isinstance(source, Tensor) else weight).detach()
 

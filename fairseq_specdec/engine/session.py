@@ -105,7 +105,7 @@ Weights = TypeVar("Weights")
 
 
 class Session(Generic[Weights]):
-    """One batch of a decoder: its cache, and keys and values of the source. It knows nothing of
+    """One batch of a decoder: its cache, and keys and values of the source. It does not depend on
     lengths: what a block sees is in its layout.
 
     Attributes:

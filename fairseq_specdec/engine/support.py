@@ -63,14 +63,14 @@ class _Reads(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func.__name__ != "__get__":  # an attribute, such as its number format
+        if func.__name__ != "__get__":  # an attribute, such as its precision
             for each in (*args, *kwargs.values()):
                 many = isinstance(each, (list, tuple))
                 self.seen.update(map(id, each if many else [each]))
         return func(*args, **kwargs)
 
     def missed(self, stack: nn.Module) -> str | None:
-        """A parameter that was not read, with its flag where one is known, in words."""
+        """A parameter that was not read, with its flag if there is one."""
         for name, parameter in stack.named_parameters():
             if id(parameter) not in self.seen and not name.startswith(_ELSEWHERE):
                 kind = type(stack.get_submodule(name.rpartition(".")[0])).__name__
@@ -145,7 +145,7 @@ def _short_source(encoder: Any) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _disproved(model: Any, name: str) -> str | None:
-    """What of a decoder the engine does not run, in words. Scores two tokens by the engine and by
+    """The part of a decoder that the engine does not run. Scores two tokens by the engine and by
     fairseq's code, with the first layer and the first words, after made-up encoder states."""
     if getattr(model.decoder, "adaptive_softmax", None) is not None:
         return "decoder.adaptive_softmax (--adaptive-softmax-cutoff)"
@@ -185,7 +185,7 @@ def _by_engine(decoder: Any, tokens: Tensor, encoded: dict[str, Any]) -> Tensor:
 
 
 def _by_stock(model: Any, decoder: Any, tokens: Tensor, encoded: dict[str, Any]) -> Tensor:
-    """The same as fairseq's generator asks for them, token by token."""
+    """The same as fairseq's generator computes them, token by token."""
     cache: dict[str, Any] = {}
     steps = []
     for width in range(1, tokens.size(1) + 1):
@@ -220,7 +220,7 @@ def _shortened(stack: Any) -> Any:
 
 def _changed(stack: nn.Module) -> str | None:
     """What code in an encoder or decoder is neither torch's nor fairseq's: a class, a hook or a
-    method replaced in one object, in words. Hooks on the whole are not looked for: fairseq's
+    method replaced in one object. Hooks on the whole are not looked for: fairseq's
     generator calls ``forward``."""
     for name, module in stack.named_modules():
         kind, path = type(module), f"decoder.{name}".rstrip(".")
@@ -256,7 +256,7 @@ def _is_packed(layers: nn.Module) -> bool:
 
 
 def _same(ours: Tensor, stock: Tensor, dtype: torch.dtype) -> bool:
-    """Whether two results of one computation in a number format differ by no more than rounding
+    """Whether two results of one computation in a precision differ by no more than rounding
     explains."""
     part = 1e-4 if dtype in (torch.float32, torch.float64) else 3e-2
     most = float(stock.float().nan_to_num(0.0, 0.0, 0.0).abs().max())

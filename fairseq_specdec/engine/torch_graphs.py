@@ -54,7 +54,7 @@ MOST_ROWS = 64
 """Shapes of more rows do not serve for fewer."""
 
 Inputs = Sequence[tuple[Tensor, tuple[int, ...]]]
-"""Of a pass: [B, ..] each, and sizes [..] that it takes, at least as large in every dimension."""
+"""Tensors of a pass, [B, ..] each, and sizes [..] that are at least as large in every dimension."""
 
 Outputs = tuple[Tensor, ...]
 Pass = Callable[..., Outputs]
@@ -121,7 +121,7 @@ class Graphs:
 
 
 def graphs_for(asked: str, models: Sequence[Any], block_size: int | None) -> Graphs | None:
-    """The graphs of a generator, as ``--cuda-graphs`` asks; None where none are recorded."""
+    """The graphs of a generator, as ``--cuda-graphs`` sets; None where none are recorded."""
     if asked == "off" or not next(models[0].parameters()).is_cuda:
         return None
     return Graphs(block_size, 32 if asked == "auto" else None)  # up to where they pay on an H200
@@ -194,7 +194,7 @@ class Recordings:
         except RuntimeError as error:
             self.graphs.broken = True
             logger.warning(
-                "--cuda-graphs: recording failed, decoding goes on without graphs (%s)",
+                "--cuda-graphs: recording failed, decoding continues without graphs (%s)",
                 str(error).strip().partition("\n")[0],
             )
 

@@ -309,7 +309,7 @@ class SpecDecMixin:
     def inference_step(
         self, generator: Any, models: Any, sample: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """As fairseq's, and recorded where ``--trace-path`` asks for it."""
+        """As fairseq's, and recorded where ``--trace-path`` is given."""
         step = super().inference_step  # type: ignore[misc]
         sample = {"batch_size": self._full_batch, **sample}
         recorder = self._recorders.get(generator)

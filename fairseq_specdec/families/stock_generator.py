@@ -46,7 +46,7 @@ def decided(stock: Any, args: Namespace, task: str) -> tuple[Namespace, dict[str
 
 
 def _unknown(stock: Any) -> str | None:
-    """What a generator has that this project's does not, in words; None for nothing."""
+    """The name of what a generator has and this project's does not; None for nothing."""
     if type(stock) is not SequenceGenerator:
         return f"the class {type(stock).__name__}"
     if type(stock.search) not in (BeamSearch, Sampling):

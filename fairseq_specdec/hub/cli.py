@@ -55,7 +55,7 @@ def add_model_flags(parser: argparse.ArgumentParser, names: Iterable[str] = FIEL
     add("--bpe-codes", "file of the subword model: subword-nmt's codes, or sentencepiece's *.model "
         "or *.spm", otherwise="looked for beside --path and in --data")  # fmt: skip
     add("--device", "cpu, cuda, cuda:1", otherwise="the GPU where there is one")
-    add("--dtype", "number format", tuple(sorted(DTYPES)), "fp32")
+    add("--dtype", "precision", tuple(sorted(DTYPES)), "fp32")
     decoding = parser.add_argument_group("decoding", "As with fairseq-generate.")
     decoding.add_argument("--strategy", help="(default: what specdec-accelerate found the fastest "
         "in the folder; else gad where there is a drafter, or greedy)")  # fmt: skip

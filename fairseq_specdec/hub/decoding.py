@@ -207,7 +207,7 @@ class Decodings:
     def _load(
         self, path: str, source: Dictionary, target: Dictionary, read: Callable, dtype: object
     ) -> Any:
-        """A drafter, read once for all that use it; packed and freed in one number format."""
+        """A drafter, read once for all that use it; packed and freed in one precision."""
         pair = self.codec.languages
         return self._once((path, read, dtype), lambda: of_pair(read(path, source, target), *pair))
 

@@ -48,7 +48,7 @@ def split_flags(
     strategy: str, drafter: str | None, flags: Flags
 ) -> tuple[argparse.Namespace, argparse.Namespace]:
     """Sort keyword arguments into this project's settings and fairseq's generation flags. Returns
-    ``settings`` and ``args`` as ``builder.build_generator`` wants them. Raises TypeError: no such
+    ``settings`` and ``args`` as ``builder.build_generator`` takes them. Raises TypeError: no such
     flag, or a value of another type. Raises UsageError: a value or combination that cannot be
     honoured."""
     for name, value in flags.items():

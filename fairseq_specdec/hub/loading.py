@@ -94,7 +94,7 @@ class Loaded(NamedTuple):
 
     @property
     def dictionaries(self) -> tuple[Dictionary, Dictionary]:
-        """Of the source and the target language."""
+        """Codes of the source and the target language."""
         return self.task.source_dictionary, self.task.target_dictionary
 
     @property
@@ -201,7 +201,7 @@ def chosen_device(device: str | torch.device | None) -> torch.device:
 
 
 def chosen_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """The number format asked for."""
+    """The precision asked for."""
     chosen = DTYPES.get(dtype) if isinstance(dtype, str) else dtype
     if chosen is None or chosen not in DTYPES.values():
         raise UsageError(f"--dtype {dtype}", f"choose one of {', '.join(DTYPES)}")

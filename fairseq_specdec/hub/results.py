@@ -29,15 +29,15 @@ class Translation(NamedTuple):
         text: plain text.
         tokens: the output's tokens, without </s>.
         score: as fairseq's: mean log-probability of a token (natural logarithm), unless ``lenpen``
-            or ``unnormalized`` says otherwise. 0.0 for an empty text. Of several sentences the mean
-            of their scores, weighted by their tokens.
+            or ``unnormalized`` says otherwise. 0.0 for an empty text; for several sentences the
+            mean of their scores, weighted by their tokens.
         iterations: verifier passes.
         accepted: for each of them, the draft tokens that entered the output.
         drafted: for each, the draft tokens put before the verifier.
         unknown: source tokens that the dictionary does not have.
-        trace: everything, if it was asked for; None of several sentences, which have their own.
+        trace: everything, if it was asked for; None for several sentences, which have their own.
         alternatives: with ``nbest`` above 1, the other hypotheses, best first; ``nbest`` - 1 of
-            them, or fewer where fewer ended before the length limit. Of several sentences the
+            them, or fewer where fewer ended before the length limit; for several sentences the
             first ones of all, the second ones and so on, as many as every sentence has.
         scores: log-probability of each token and of the </s> after them, as fairseq's lines ``P-``
             have them; of several sentences one after another.

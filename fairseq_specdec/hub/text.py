@@ -86,7 +86,7 @@ class TextCodec:
         return [*ids, self.src_dict.eos()] if ids else []
 
     def prepared(self, text: str) -> str:
-        """A source as fairseq's commands take it, split into words of the dictionary, without what
+        """A source as fairseq's commands take it, as symbols of the dictionary, without what
         the task adds; "" for a text without a visible character."""
         return " ".join(self.src_dict.symbols[i] for i in self.encode(text)[:-1])
 

@@ -270,7 +270,7 @@ class SpeculativeTranslator:
     async def translate_async(
         self, texts: str | Iterable[str], return_trace: bool = False, **choices: Any
     ) -> Translation | list[Translation]:
-        """``translate`` in a thread, while the event loop goes on.
+        """``translate`` in a thread, while the event loop runs.
 
         As many calls run at once as processors leave room for (one on a GPU); others wait. Texts of
         different calls are not batched together (specdec-serve does that). After cancelling, its

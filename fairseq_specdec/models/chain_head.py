@@ -37,8 +37,8 @@ class ChainHead(nn.Module):
         Args:
             features: [N, K, C], z of N blocks.
             previous: [N, K, C], the embeddings of the tokens before each position.
-            lengths: long [N], up to where each block is asked for; None for whole blocks. What
-                stands after them is left as it is.
+            lengths: long [N], length of each block; None for whole blocks. What follows is
+                left unchanged.
 
         Returns:
             [N, K, C].

@@ -13,7 +13,7 @@ class MarianTransformer(TransformerModel):
     """Marian's models (Junczys-Dowmunt et al. 2018), as ``specdec-convert hf`` writes them.
 
     Their own order of sines and cosines is a table of positions, and so is their start symbol: it
-    only ever stands at the first position.
+    is only ever at the first position.
     """
 
     @classmethod

@@ -116,7 +116,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Make room for a list of words where a checkpoint has one (fairseq's hook)."""
+        """Make room for a vocabulary shortlist where a checkpoint has one (fairseq's hook)."""
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." if name else ""
         source, target = self.encoder.dictionary, self.decoder.dictionary
@@ -126,7 +126,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
 
     def for_pair(self, pair: str) -> Any:
         """The model that drafts for a pair of languages (``en-de``): itself, or one that shares its
-        weights and has the pair's list of words, if there is one."""
+        weights and has the pair's shortlist, if there is one."""
         if not self.word_lists:
             return self
         made = shallow(self)

@@ -77,7 +77,7 @@ def with_tables(model: Any, verifier: Any) -> Any:
     """A drafter's model in which a verifier's modules stand where it has none of its own.
 
     Its other modules are shared with the model that was given, which stays as it is: generators of
-    several verifiers may share that. In another number format than the verifier's the tables are
+    several verifiers may share that. In another precision than the verifier's the tables are
     copies.
     """
     if not reads_tables(model):
@@ -94,7 +94,7 @@ def with_tables(model: Any, verifier: Any) -> Any:
 
 
 def _converted(table: Any, dtype: Any) -> nn.Module:
-    """A copy of an embedding table or of a projection, in another number format."""
+    """A copy of an embedding table or of a projection, in another precision."""
     weight = table.weight.detach().to(dtype)
     if isinstance(table, nn.Embedding):
         return nn.Embedding.from_pretrained(weight, padding_idx=table.padding_idx)

@@ -15,7 +15,7 @@ _LENGTHS = (0.75, 1.25)
 # sentence at a time would. It promises up to 0.2 more than was measured (docs/serving.md).
 _PAYS = 1.2
 
-# Of so many times a batch's sentences, those with the nearest lengths are decoded together.
+# Among so many batches of waiting sentences, those with the nearest lengths are batched.
 WINDOW = 4
 
 Smallest = Callable[[], float]
@@ -33,7 +33,7 @@ def smallest_batch(translator: Any, widest: int) -> Smallest:
     @functools.lru_cache(maxsize=64)
     def smallest(chance: float, fits: int) -> float:
         def seconds(live: int) -> float:
-            """Of a token of each row."""
+            """Seconds per token of each row."""
             taken = float(planner.passes.at(live * options.beam))
             return taken / planner.plan(live, chance).gain
 

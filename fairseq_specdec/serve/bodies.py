@@ -58,7 +58,7 @@ def _listed(given: ImmutableMultiDict[str, Any]) -> dict[str, Any]:
 
 
 def asked(request: Request, model: type[Model]) -> Model:
-    """What a request asks for, by its fields, which ``Guard`` has read. Raises HTTPException: a
+    """The fields of a request, which ``Guard`` has read. Raises HTTPException: a
     field is wrong."""
     try:
         return model.model_validate(request.scope["fields"])

@@ -40,7 +40,7 @@ HEADERS = {
 # Names by which this machine's own clients know a loopback server.
 LOCAL = ("127.0.0.1", "localhost")
 _TOKEN = re.compile("[!-~]{16,}")
-# For orchestrators and browsers, which have no token; the page asks for it.
+# For orchestrators and browsers, which have no token; the page prompts for it.
 _OPEN = ("/", "/health", "/ready")
 # LibreTranslate's clients send the token as a field.
 _IN_FIELDS = ("/translate", "/translate/stream", "/detect", "/languages", "/frontend/settings")

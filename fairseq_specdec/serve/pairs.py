@@ -1,4 +1,4 @@
-"""The language pairs that a server translates, and which of them a request asks for."""
+"""The language pairs that a server translates, and which of them a request names."""
 
 import functools
 from collections.abc import Sequence

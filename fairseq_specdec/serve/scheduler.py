@@ -21,7 +21,7 @@ Row = list[int]
 Decode = Callable[[list[Row]], Iterator[tuple[int, Any]]]
 """Decodes a batch, and yields each sentence's number and result when it has ended."""
 
-# Weight of the newest batch in the running mean of seconds a token.
+# Weight of the newest batch in the running mean of seconds per token.
 _FORGETS = 0.05
 # Sentences are not begun if they are expected to take so many times the seconds that there are.
 _HOPELESS = 3.0
@@ -155,7 +155,7 @@ class Scheduler:
                     _answer(left.pop(i), result=translation)
                     if all(job.future.cancelled() for job in left.values()):
                         return
-        except Exception as error:  # the thread goes on; neither log nor answer has the text
+        except Exception as error:  # the thread continues; neither log nor answer has the text
             name = type(error).__name__
             logger.error("decoding %d sentence(s) failed: %s", len(jobs), name)
             if len(jobs) == 1:

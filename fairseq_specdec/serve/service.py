@@ -128,7 +128,7 @@ class Service:
 
 def deadline_of(request: Request, most: float) -> float:
     """``time.monotonic`` when an answer is of no use any more: after ``most`` seconds, or fewer
-    that the header ``X-Deadline`` asks for. Raises HTTPException: that is no number above 0."""
+    that the header ``X-Deadline`` sets. Raises HTTPException: that is no number above 0."""
     given = request.headers.get("x-deadline")
     try:
         seconds = most if given is None else min(float(given), most)

@@ -1,4 +1,4 @@
-"""What one sentence's decoding looked like, iteration by iteration, in words; files of that."""
+"""The iterations of one sentence's decoding, with token texts, and trace files."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _iteration(plain: dict[str, Any]) -> TracedIteration:
 
 
 def write_traces(path: str, traces: Iterable[Trace]) -> None:
-    """Write a trace file whole: JSON lines, one sentence each. An existing one is replaced."""
+    """Write a trace file whole: one JSON line per sentence. An existing one is replaced."""
     check_new_file(path, "path")
     write_text(path, "".join(trace.to_json() + "\n" for trace in traces))
 

@@ -49,7 +49,7 @@ class TraceBuilder:
     tgt_dict: Any
 
     def iteration(self, part: TracedIteration) -> TracedIteration:
-        """An iteration in words."""
+        """An iteration with token texts."""
         symbols = self.tgt_dict.symbols
 
         def words(tokens: list[int] | None) -> Any:

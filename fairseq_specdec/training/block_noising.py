@@ -8,7 +8,7 @@ masks.
 Layout, everywhere in this package: decoder position 0 holds ``</s>`` and position i + 1 holds the
 target token y_i, so that the mask at position i + 1 predicts y_i. A cut c (0 <= c < L, where L is
 the target's length with its ``</s>``) shows the prefix ``</s> y_0 .. y_{c-1}`` at positions 0 .. c
-and asks for y_c .. y_{c+k-1} at positions c + 1 .. c + k.
+and predicts y_c .. y_{c+k-1} at positions c + 1 .. c + k.
 
 B rows (sentences), C cuts a row, k the block size, T the width of the prefix.
 """

@@ -41,7 +41,7 @@ def start_as_bert(model: Any) -> None:
 
 
 def initialise(model: Any, cfg: Any, source: Any, target: Any) -> None:
-    """Copy what ``cfg`` asks for from verifier checkpoints into a freshly built drafter, and log
+    """Copy what ``cfg`` names from verifier checkpoints into a freshly built drafter, and log
     what was copied.
 
     Args:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: bash scripts/lib/check.sh
 #
-# ruff, mypy and shellcheck over the whole repository; the tables of benchmarks/RESULTS.md.
+# ruff, mypy and shellcheck over the whole repository; phrases that are no plain English.
 #
 # Settings, from the environment:
 #   PYTHON  interpreter that has ruff and mypy (python)
@@ -11,6 +11,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 python=${PYTHON:-python}
 "$python" -m ruff check .
 "$python" -m ruff format --check .
-"$python" benchmarks/results.py --check
+"$python" scripts/lib/plain_english.py
 "$python" -m mypy
 find scripts -name '*.sh' -exec shellcheck .ci/run scripts/run {} +

@@ -255,7 +255,7 @@ def test_a_recording_that_fails_is_logged_once_and_does_no_harm(case, record, ca
     assert made[0].broken and FailingRecorder.made == 2
     messages = [one.message for one in caplog.records if "--cuda-graphs" in one.message]
     assert messages == [
-        "--cuda-graphs: recording failed, decoding goes on without graphs (CUDA error: not "
+        "--cuda-graphs: recording failed, decoding continues without graphs (CUDA error: not "
         "permitted)"
     ]
 

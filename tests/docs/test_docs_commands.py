@@ -1,128 +1,160 @@
-"""Every command of README and docs is known: parsed here, run by ``test_docs_run``."""
+"""The pages' commands, flags, paths and links: parsed by the programs' own parsers, not run."""
 
+import argparse
+import functools
 import re
+import shlex
+import subprocess
+import sys
 
 import pytest
-from doc_commands import ELSEWHERE, FLAG, PARSERS, coverage, flags_of, known_flags, unwrapped
-from doc_pages import BLOCKS, CONTRIBUTING, FENCE, PAGES, README, ROOT, commands_in, text_of
-from worked_example import NEW_FILES, NEW_FLAGS
+import yaml
+from doc_pages import DOCS, FENCE, PAGES, ROOT, blocks_of, commands_in
+from fairseq import options
+from fairseq.data import Dictionary
 
+from fairseq_specdec.decoding.builder import check_settings
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
-SCRIPTS = [block for block in BLOCKS if block.language == "bash"]
-COMMANDS = [
-    (str(block), unwrapped(command.words))
-    for block in SCRIPTS
-    for command in commands_in(block.text)
-]
-OURS = [(where, words) for where, words in COMMANDS if words[0] in PARSERS]
-# What a block may be besides a script: Python that is run too, Sphinx's own directives, diagrams,
-# references, and files of the worked example, whose fences name them.
-OTHERS = {"python", "text", "{toctree}", "{eval-rst}"}
-EXAMPLE = {"python", "diff", "markdown"}
+sys.path.insert(0, str(DOCS))
+from flag_reference import MODULES, parser_of, reference  # noqa: E402
+
+FAIRSEQS = {
+    "fairseq-preprocess": options.get_preprocessing_parser,
+    "fairseq-train": options.get_training_parser,
+    "fairseq-generate": options.get_generation_parser,
+    "fairseq-interactive": options.get_interactive_generation_parser,
+}
+OF_FAIRSEQ = {*FAIRSEQS, "specdec-bench", "specdec-distill"} - {"fairseq-preprocess"}
+OTHER_NAMES = {"specdec-demo": "specdec-serve"}
+FLAG = re.compile(r"(?<![\w-])--[a-z](?:[\w-]*\w)?(?![\w…-])")
+# Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, locust, benchmarks,
+# recipes, the authors' code; and those of models that are refused, or not in every fairseq.
+FOREIGN = set("""
+--extra-index-url --find-links --index-url --no-build-isolation --no-deps --print-completion --rm
+--build-arg --gpus --address --head --standalone --nproc_per_node --array --wrap --config-dir
+--config-name --src-embedding-copy --headless --run-time --users --per-second --texts --expected
+--isa --memory --peers --plots --mean-accepted --mean-copied --sentences --length --last --metric
+--dry-run --list --full --decoder-input-dim --merge-src-tgt-embed --scale-attn --scale-fc --host
+--scale-heads --scale-resids --conv-version --load-pretrained-encoder-from
+""".split())  # fmt: skip
 PATH = re.compile(
-    r"(?<![\w/.$-])(?:scripts|configs|requirements|tests|fairseq_specdec|benchmarks|data-bin/demo_\w+)"
-    r"(?:/[\w./-]+)?"
+    r"(?<![\w/.$-])(?:scripts|configs|requirements|tests|fairseq_specdec|benchmarks|examples)"
+    r"/[\w./-]+"
 )
+DRAFTERS = ("glancing_block_loss", "blockwise_loss")
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_every_block_is_run_here_or_elsewhere(block):
-    if block.language == "bash":
-        coverage(block.text)
-        return
-    language, _, path = block.language.partition(" ")
-    if path:
-        assert language in EXAMPLE and block.page == "docs/adding_a_strategy.md"
-        return
-    assert language in OTHERS, "say what the block is: bash or python, which are run"
+def unwrapped(words):
+    """A command without its launcher (Slurm, torchrun, python -m)."""
+    if words[0] == "sbatch":
+        return tuple(shlex.split(words[words.index("--wrap") + 1]))
+    if words[0] in ("torchrun", "python") and "-m" in words:
+        return words[words.index("-m") + 1 :]
+    return words
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_no_command_hides_outside_of_a_block(page):
-    assert "```" not in FENCE.sub("", text_of(page))
-    hidden = re.findall(r"\n\n    (?:fairseq|specdec)-\w+ .*", text_of(page))
-    assert not hidden, "an indented block is run by no test: fence it"
+COMMANDS = [
+    pytest.param(unwrapped(words), id=f"{block}:{words[0]}")
+    for page in PAGES
+    for block in blocks_of(page)
+    if block.language == "bash"
+    for words in commands_in(block.text)
+    if unwrapped(words)[0] in {*FAIRSEQS, *MODULES, *OTHER_NAMES}
+]
 
 
-def test_what_runs_elsewhere_is_there():
-    used = {
-        start
-        for block in SCRIPTS
-        for command in commands_in(block.text)
-        for start in ELSEWHERE
-        if " ".join(command.words).startswith(start)
-    }
-    assert used == set(ELSEWHERE)
-    for place in ELSEWHERE.values():
-        assert (ROOT / place).is_file()
+@functools.cache
+def parsed(words):
+    """(arguments as the program reads them, every flag that the program has)."""
+    program = OTHER_NAMES.get(words[0], words[0])
+    # The example's strategy would stay registered in this process.
+    given = ["fairseq_specdec" if word == "examples/repeat" else word for word in words[1:]]
+    parser = FAIRSEQS[program]() if program in FAIRSEQS else parser_of(program)
+    if program in OF_FAIRSEQ:
+        args = options.parse_args_and_arch(parser, input_args=given)
+    else:
+        args = parser.parse_args(given)
+    nested = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    parsers = [parser, *(inner for choices in nested for inner in choices.values())]
+    return args, {flag for each in parsers for flag in each._option_string_actions}
 
 
-@pytest.mark.parametrize("where, words", OURS, ids=[f"{w}:{c[0]}" for w, c in OURS])
-def test_a_command_parses_as_it_stands(where, words, monkeypatch):
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_parses(words, monkeypatch):
     monkeypatch.chdir(ROOT)
-    flags = flags_of(words)
-    # argparse takes unambiguous beginnings of flags too; the pages spell them out.
-    unknown = {word for word in words if word.startswith("-") and word not in flags}
-    assert not unknown
+    args, flags = parsed(words)
+    # argparse also takes unambiguous beginnings of flags; the pages spell them out.
+    assert not {word for word in words if word.startswith("--") and word not in flags}
+    if getattr(args, "strategy", "repeat") != "repeat" and "generate" in words[0]:
+        args.drafter_path, args.edits = args.drafter_path and __file__, None
+        check_settings(args)
+    if getattr(args, "criterion", None) in DRAFTERS:
+        assert args.best_checkpoint_metric.startswith("accepted")
+        assert args.maximize_best_checkpoint_metric
 
 
-def test_every_program_and_strategy_is_shown():
-    shown = {words[0] for _, words in COMMANDS}
-    assert set(PARSERS) | {"fairseq-hydra-train"} <= shown
-    page = [words for where, words in OURS if where.startswith("docs/strategies")]
-    strategies = {w[w.index("--strategy") + 1] for w in page if "--strategy" in w}
-    assert strategies | {"none", "specdec"} == set(STRATEGIES)
-
-
-MISSPELT = {"--drafter-pth"}  # among the commonest mistakes
+def test_every_program_and_strategy_is_shown(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    shown = [each.values[0] for each in COMMANDS]
+    assert {*FAIRSEQS, *MODULES, *OTHER_NAMES} <= {words[0] for words in shown}
+    strategies = {w[w.index("--strategy") + 1] for w in shown if "--strategy" in w}
+    assert strategies | {"none", "specdec"} == {*STRATEGIES, "repeat"}
 
 
 def test_every_flag_in_the_text_exists(monkeypatch):
     monkeypatch.chdir(ROOT)
-    known = known_flags([words for _, words in OURS]) | NEW_FLAGS | MISSPELT
+    known = FOREIGN.union(*(parsed(each.values[0])[1] for each in COMMANDS))
     unknown = {
-        flag: page.name for page in PAGES for flag in set(FLAG.findall(text_of(page))) - known
+        flag: page.name
+        for page in PAGES
+        for flag in set(FLAG.findall(page.read_text(encoding="utf-8"))) - known
     }
     assert not unknown
 
 
-def missing(page, path):
-    """Whether a path that a page names is not there; the demo pairs may not be made yet."""
-    if path in NEW_FILES:
-        return False
-    pair = re.match(r"data-bin/demo_\w+", path)
-    if pair and not (ROOT / pair.group()).exists():
-        return False
-    return not any((folder / path.rstrip("./")).exists() for folder in (ROOT, page.parent))
+def test_the_reference_has_the_flags_of_every_program():
+    tables = reference()
+    for program in MODULES:
+        assert re.search(rf"^## (?:python -m )?{re.escape(program)}\n", tables, re.M)
+    for flag in ("--draft-budget", "--sweep", "--on-length-limit", "--max-deadline", "--lenpen"):
+        assert f"| `{flag}" in tables
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_path_exists(page):
-    text = text_of(page)
-    assert not [path for path in sorted(set(PATH.findall(text))) if missing(page, path)]
+def test_every_path_and_link_exists(page):
+    text = page.read_text(encoding="utf-8")
+    paths = {path.rstrip("./") for path in PATH.findall(text)}
+    assert not [path for path in sorted(paths) if not (ROOT / path).exists()]
     links = re.findall(r"\]\(([^)#:]+)\)", FENCE.sub("", text))
     assert not [link for link in links if not (page.parent / link).exists()]
+    text = FENCE.sub("", text)
+    assert "```" not in text and not re.search(r"\n\n    (?:fairseq|specdec)-\w+ ", text)
 
 
-def test_hydra_configs_exist():
-    names = [w[w.index("--config-name") + 1] for _, w in COMMANDS if "--config-name" in w]
-    assert names
-    assert all((ROOT / "configs" / f"{name}.yaml").is_file() for name in names)
+def test_every_page_is_in_the_index_and_in_readme():
+    index = set(re.findall(r"^[\w/]+$", (DOCS / "index.md").read_text(encoding="utf-8"), re.M))
+    names = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    assert names == index
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert names == set(re.findall(r"\]\(docs/(\w+)\.md", readme))
 
 
-def test_the_index_lists_every_page():
-    text = text_of(ROOT / "docs" / "index.md") + text_of(ROOT / "docs" / "api" / "index.md")
-    listed = set(re.findall(r"^[\w/]+$", text, flags=re.M))
-    for page in PAGES:
-        if page not in (README, CONTRIBUTING) and page.name != "index.md":
-            name = str(page.relative_to(ROOT / "docs").with_suffix(""))
-            assert name in listed or page.stem in listed, f"{name} is in no toctree"
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.stem)
+def test_a_configuration_keeps_the_best_drafts(path):
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if config["criterion"]["_name"] in DRAFTERS:
+        assert config["checkpoint"]["best_checkpoint_metric"] == "accepted"
+        assert config["checkpoint"]["maximize_best_checkpoint_metric"] is True
 
 
-def test_readme_is_short_and_links_every_page():
-    text = text_of(README)
-    assert len(text.splitlines()) < 130
-    linked = set(re.findall(r"\]\((docs/[^)#]+)", text))
-    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
-    assert pages - linked == {"docs/index.md"}
+def test_nllbs_dictionary_has_the_models_size_and_order(tmp_path):
+    page = (DOCS / "models.md").read_text(encoding="utf-8")
+    code = re.search(r"```text\n(sed .*?)```", page, re.S).group(1)
+    (tmp_path / "dictionary.txt").write_text("".join(f"t{i} 1\n" for i in range(255997)))
+    (tmp_path / "nllb.langs.txt").write_text("".join(f"l{i}_Latn\n" for i in range(202)))
+    subprocess.run(["bash", "-ec", code], cwd=tmp_path, check=True)
+    made = Dictionary.load(str(tmp_path / "nllb.dict.txt"))
+    assert len(made) == 256206
+    assert made.symbols[-4:] == ["__l201_Latn__", "<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>"]
+    assert made.index("__l0_Latn__") == 4 + 255997

@@ -1,87 +1,69 @@
-"""The code of docs/adding_a_strategy.md works: in a copy of the repository, with its own tests."""
+"""``examples/repeat``: its drafts against a slow search, its output against stock fairseq."""
 
-import os
+import importlib.util
+import json
 import re
-import subprocess
 
 import pytest
-import toy_cache
-from doc_pages import blocks_of, commands_in
-from worked_example import NEW_FILES, NEW_FLAGS, PAGE, PARTS, changed_copy
+from doc_pages import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_hypotheses import open_drafter, rows_of
+from toy_pair import write_pair
+from toy_translation import EOS
 
-# The new strategy against stock fairseq, greedy, and on a toy; less than what the page tells to
-# run, which takes minutes.
-SHARED = "test_drafters or changes_a_bit or of_every_drafter or flags_are_read or alone"
-FEWEST = {"drafter": 6, "shared": 25, "pages": 10}
+from fairseq_specdec.decoding.strategies import GREEDY, STRATEGIES, register
+
+FOLDER = ROOT / "examples" / "repeat"
+# By path: the package would register its strategy in this process.
+spec = importlib.util.spec_from_file_location("repeat_drafter", FOLDER / "drafter.py")
+drafter = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(drafter)
+
+outputs = st.lists(st.lists(st.integers(4, 6), max_size=12), min_size=1, max_size=4)
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory):
-    return changed_copy(tmp_path_factory.mktemp("example") / "repository")
+def slow(output, size, most):
+    text = [EOS] + output
+    for end in range(len(text) - 1, size - 1, -1):
+        if text[end - size : end] == text[-size:]:
+            return text[end : end + most]
+    return []
 
 
-@pytest.fixture(scope="module")
-def run(copy, warm_python):
-    """Run a Python module in the copy, which is imported instead of this checkout."""
+@given(outputs, st.integers(1, 4), st.integers(1, 5), st.none() | st.integers(0, 6))
+def test_it_drafts_what_followed_the_last_occurrence(rows, size, most, budget):
+    session = open_drafter(drafter.RepeatDrafter(most, size), {}, 50, verifier=object())
+    draft = session.propose(rows_of(rows), budget)
+    width = most if budget is None else min(most, budget)
+    drafted = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
+    assert drafted == [slow(row, size, width) for row in rows]
 
-    def run(*words):
-        environment = dict(
-            os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(copy), SPECDEC_UPDATE="1"
-        )
-        environment.update(PYTHONDONTWRITEBYTECODE="1", SPECDEC_TOYS=str(toy_cache.folder()))
-        done = subprocess.run(
-            [str(warm_python.python), "-m", *words], cwd=str(copy), env=environment,
-            capture_output=True, text=True,
+
+def test_its_output_is_that_of_stock_fairseq(fairseq_command, tmp_path):
+    pair = write_pair(tmp_path)
+    fairseq_command(
+        "preprocess", "-s", "src", "-t", "tgt", "--srcdict", pair / "dict.src.txt", "--tgtdict",
+        pair / "dict.tgt.txt", "--testpref", pair / "test.src-tgt", "--destdir", pair / "bin",
+    )  # fmt: skip
+    texts = []
+    for words in (
+        ["--task", "translation", "--user-dir", ROOT / "fairseq_specdec"],
+        ["--task", "translation_specdec", "--user-dir", FOLDER, "--strategy", "repeat",
+         "--max-suffix", 1, "--draft-budget", 0, "--trace-path", pair / "trace.jsonl"],
+    ):  # fmt: skip
+        out, _ = fairseq_command(
+            "generate", pair / "bin", "--path", pair / "verifier.pt", "--beam", 1, "--cpu",
+            "--batch-size", 8, *words,
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-        return done.stdout
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def passed(run):
-    """How many tests of the copy passed; none may fail."""
-
-    def passed(*words):
-        out = run("pytest", "-q", "-p", "no:cacheprovider", *words)
-        return int(re.findall(r"(\d+) passed", out)[-1])
-
-    return passed
+        texts.append(re.findall(r"^(H-\d+)\t\S+\t(.*)", out, flags=re.M))
+    assert sorted(texts[0]) == sorted(texts[1]) and len(texts[0]) == 40
+    traces = map(json.loads, (pair / "trace.jsonl").read_text().splitlines())
+    assert any(each["draft"] for trace in traces for each in trace["iterations"])
 
 
-def test_the_page_adds_a_drafter_a_strategy_and_a_test():
-    assert {path.split("/")[0] for path in NEW_FILES} == {"fairseq_specdec", "tests"}
-    assert len(NEW_FILES) == 3 and NEW_FLAGS == {"--repeat-match"}
-    assert len(PARTS) == 6
-
-
-def test_the_drafter_drafts_what_the_page_describes(passed):
-    assert passed("tests/drafting/test_repeat.py") >= FEWEST["drafter"]
-
-
-@pytest.mark.slow
-def test_the_strategy_equals_greedy(passed):
-    files = [f"tests/decoding/test_{name}.py" for name in ("strategies", "builder", "parity")]
-    assert passed(*files, "-k", f"has_a_row or repeat and ({SHARED})") >= FEWEST["shared"]
-
-
-@pytest.mark.slow
-def test_the_pages_name_the_strategy_and_its_flags(passed):
-    files = ["tests/docs/test_readme.py", "tests/docs/test_docs_commands.py"]
-    chosen = "flag or repeat or strategy or index"
-    assert passed(*files, "-k", chosen) >= FEWEST["pages"]
-
-
-def test_the_code_is_in_the_style_of_the_repository(run):
-    pytest.importorskip("ruff")
-    code = sorted({part.path for part in PARTS if part.path.endswith(".py")})
-    run("ruff", "check", "--no-cache", *code)
-    run("ruff", "format", "--no-cache", "--check", *code)
-
-
-def test_the_page_names_the_tests_that_it_adds():
-    commands = [c for b in blocks_of(PAGE) if b.language == "bash" for c in commands_in(b.text)]
-    assert all(command.words[:3] == ("python", "-m", "pytest") for command in commands)
-    named = {word for command in commands for word in command.words}
-    assert {path for path in NEW_FILES if path.startswith("tests/")} <= named
+def test_a_name_that_is_taken_is_refused():
+    before = dict(STRATEGIES)
+    with pytest.raises(ValueError, match="strategy gad: the name is taken"):
+        register("gad", GREEDY)
+    assert before == STRATEGIES

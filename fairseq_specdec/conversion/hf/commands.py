@@ -33,7 +33,7 @@ def task_settings(converted: Loader, pair: Sequence[str | None]) -> dict[str, An
 
 
 def commands(converted: Loader, out: str, pair: Sequence[str | None]) -> str:
-    """What to type, for a reader who knows transformers."""
+    """What to type, for users of transformers."""
     languages = sorted(converted.vocabularies[0].languages)
     place, named, given = shlex.quote(out), "", ""
     if languages:

@@ -107,7 +107,7 @@ class Loader:
         raise NotImplementedError
 
     def vocabulary_sizes(self) -> tuple[int, int]:
-        """Of the source and the target."""
+        """Source and target."""
         size = self.config.count("vocab_size")
         return size, size
 
@@ -151,7 +151,7 @@ class Loader:
         """A tensor of the folder, which is read by this."""
         tensor = self.weights.pop(name, None)
         if tensor is None:
-            problem = f"lacks the weight {name}, which config.json asks for"
+            problem = f"lacks the weight {name}, which config.json requires"
             raise UsageError(self.folder.path, problem)
         if list(tensor.shape) != list(shape):
             problem = f"{name} has shape {list(tensor.shape)}, config.json says {list(shape)}"
@@ -159,7 +159,7 @@ class Loader:
         return tensor
 
     def _embeddings(self) -> None:
-        """The three tables of words, one tensor where they are one."""
+        """The three vocabulary tables, one tensor where they are one."""
         model, width = self.model, self.model["encoder_embed_dim"]
         tied = self.config.take("tie_word_embeddings", True, bool)
         shared, tables = "model.shared.weight", []
@@ -207,7 +207,7 @@ class Loader:
         start, model, order = self.generation.start, self.model, self.orders[1]
         if start < 0 or start not in order or not self.learned_positions:
             problem = f"decoder_start_token_id is {start}, which {self.config.reader} does not know"
-            raise UsageError(self.config.path, problem, f"it knows {self.generation.eos}")
+            raise UsageError(self.config.path, problem, f"it is {self.generation.eos}")
         table = self.out["decoder.embed_tokens.weight"]
         scale = 1.0 if model["no_scale_embedding"] else float(model["decoder_embed_dim"]) ** 0.5
         positions = self.out["decoder.embed_positions.weight"].float().clone()

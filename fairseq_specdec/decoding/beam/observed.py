@@ -13,9 +13,9 @@ leads to a live hypothesis or follows one."""
 
 @dataclass(frozen=True)
 class LiveHypothesis:
-    """A hypothesis that goes on after the pass."""
+    """A hypothesis that is live after the pass."""
 
-    tokens: list[Any]  # from the first one; in words, after ``TracedIteration.position``
+    tokens: list[Any]  # from the first one; as text, after ``TracedIteration.position``
     waits: bool  # it is not scored: the search stopped since what follows it is not known
 
 
@@ -23,7 +23,7 @@ class LiveHypothesis:
 class DraftedPrefix:
     """A drafted prefix that no longer one begins with."""
 
-    tokens: list[Any]  # from the first one; in words, after ``TracedIteration.position``
+    tokens: list[Any]  # from the first one; as text, after ``TracedIteration.position``
     known: int  # the first ones that were not drafted in this pass
     kept: int  # the drafted ones after them that lead to a hypothesis, or follow a live one
 
@@ -66,7 +66,7 @@ class BeamPass:
         return cls(steps, scored, drafted, used, hypotheses, drafts)
 
     def in_words(self, position: int, words: Sequence[str]) -> BeamPass:
-        """The same in words (by token id), from ``position`` tokens on."""
+        """The same with the text of each token id, from ``position`` tokens on."""
 
         def after(tokens: Sequence[int]) -> list[str]:
             return [words[token] for token in tokens[position:]]

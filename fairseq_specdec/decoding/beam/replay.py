@@ -144,7 +144,7 @@ class Sentence:
         return self.prefix[node.depth] if inside else -1
 
     def waiting(self) -> list[Node]:
-        """The nodes that must be scored before ``advance`` goes on: live ones, and all that the
+        """The nodes to score before ``advance`` can continue: live ones, and all that the
         prefix adds to these, each after its parent."""
         nodes = list(self.live)
         for live in self.live:

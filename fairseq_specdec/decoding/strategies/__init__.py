@@ -34,10 +34,30 @@ STRATEGIES: dict[str, Strategy] = {
 # that name too.
 OWN_FLAGS: dict[str, tuple[str, ...]] = {}
 FIELDS: dict[str, dataclasses.Field[Any]] = {}  # of the same flags
-for _name, _strategy in STRATEGIES.items():
-    for _flags in _strategy.flags:
-        for _field in dataclasses.fields(_flags):
-            OWN_FLAGS[_field.name] = (*OWN_FLAGS.get(_field.name, ()), _name)
-            FIELDS[_field.name] = _field
 
-__all__ = ["FIELDS", "OWN_FLAGS", "STRATEGIES", "CommonFlags", "Setup", "Strategy"]
+
+def _own(name: str, strategy: Strategy) -> None:
+    for flags in strategy.flags:
+        for field in dataclasses.fields(flags):
+            OWN_FLAGS[field.name] = (*OWN_FLAGS.get(field.name, ()), name)
+            FIELDS[field.name] = field
+
+
+def register(name: str, strategy: Strategy) -> None:
+    """Add a strategy of a ``--user-dir``.
+
+    Raises:
+        ValueError: the name is taken, or a flag is new. The command line is composed before a
+            ``--user-dir`` is imported, so a strategy with new flags must be a file of this package.
+    """
+    new = {field.name for flags in strategy.flags for field in dataclasses.fields(flags)}
+    if name in STRATEGIES or new - set(FIELDS):
+        raise ValueError(f"strategy {name}: the name is taken, or a flag is new")
+    STRATEGIES[name] = strategy
+    _own(name, strategy)
+
+
+for _name, _strategy in STRATEGIES.items():
+    _own(_name, _strategy)
+
+__all__ = ["FIELDS", "OWN_FLAGS", "STRATEGIES", "CommonFlags", "Setup", "Strategy", "register"]

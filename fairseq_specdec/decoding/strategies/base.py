@@ -52,7 +52,7 @@ class CommonFlags:
     )
     verifier_dtype: str = flag(
         "fp32",
-        "number format of the verifier's weights on the native backend: fp32, or bf16, int8 or "
+        "precision of the verifier's weights on the native backend: fp32, or bf16, int8 or "
         "int7 (in batches faster than int8 with AVX2), with which the output may differ from "
         "fairseq's; strategies that are exact equal --strategy greedy in the same format",
         PACKED,
@@ -78,7 +78,7 @@ class CommonFlags:
     trace_path: Optional[str] = flag(
         None,
         "write what every iteration drafted, what became of each draft token and how long it took "
-        "to this file, JSON lines, one sentence each, once all of them are decoded; read it with "
+        "to this file, one JSON line per sentence, once all of them are decoded; read it with "
         "specdec-trace",
     )
 
@@ -104,7 +104,7 @@ class DrafterFlags:
 
     drafter_dtype: str = flag(
         "auto",
-        "number format of the drafter: same (as the verifier), fp32, fp16, bf16, (on the native "
+        "precision of the drafter: same (as the verifier), fp32, fp16, bf16, (on the native "
         "backend) int8, or auto (int8 on the native backend, for gad++ and where drafts do not "
         "change the output, if the processor multiplies bytes; else same)",
         ("auto", "same", *OF_DRAFTERS),
@@ -139,7 +139,7 @@ class Setup(NamedTuple):
         eos: token id that ends an output, and the decoder's first input.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
-        quickest: number format in which drafts take least time; None for the verifier's.
+        quickest: precision in which drafts take least time; None for the verifier's.
         draft_independent: the output does not depend on the drafts.
         once: a ``Once`` of all generators that share what is read.
     """
@@ -158,7 +158,7 @@ class Setup(NamedTuple):
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The drafter's number format; None for the verifier's."""
+        """The drafter's precision; None for the verifier's."""
         asked = self.settings.drafter_dtype
         if asked == "auto":
             return self.quickest

@@ -12,11 +12,11 @@ from .base import BudgetFlags, Setup, Strategy, exact_rule
 
 @dataclass
 class SuffixFlags:
-    """Flags of strategies that search for the end of the output, to find where it goes on."""
+    """Flags of strategies that search for the end of the output, to find what follows it."""
 
     max_suffix: int = flag(
         3,
-        "longest suffix of the output that is looked for in the source to find where it goes on, "
+        "longest suffix of the output that is looked for in the source to find what follows, "
         "in tokens, q + 1 of the paper, where 0 is no limit; the output stays exact",
         AT_LEAST_0,
     )

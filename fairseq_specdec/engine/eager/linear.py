@@ -87,10 +87,10 @@ def additive(mask: Tensor, like: Tensor) -> Tensor:
 
     Args:
         mask: bool [.., T], True where attention is allowed.
-        like: gives the number format.
+        like: gives the precision.
 
     Returns:
-        [.., T], 0 where attention is allowed, else -inf. Its memory is as that kernel wants it:
+        [.., T], 0 where attention is allowed, else -inf. Its memory has the layout of that kernel:
         rows begin at multiples of 16 numbers.
     """
     slots = mask.size(-1)

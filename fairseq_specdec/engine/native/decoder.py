@@ -176,7 +176,7 @@ class EmbeddingTables:
 
     @classmethod
     def find(cls, decoder: Any) -> EmbeddingTables | None:
-        """Of a decoder that adds up tokens and positions and does nothing else; None of others."""
+        """For a decoder that only adds tokens and positions; None for others."""
         more = ("quant_noise", "project_in_dim", "layernorm_embedding", "source_copy")
         table = decoder.embed_tokens
         if any(getattr(decoder, name, None) is not None for name in more):

@@ -15,7 +15,7 @@ from ..memory import joined, numbers, product_of
 from .library import Library
 from .structures import MatrixParts
 
-# By their number in the library: formats that are asked for, and float32 stored in halves.
+# By their number in the library: precisions of the flags, and float32 stored in fp16.
 STORED_AS = ("fp32", "bf16", "int8", "halves", "int7")
 _STORED_BYTES = {**{name: NUMBER_FORMATS[name].nbytes for name in PACKED}, "halves": 2}
 # Of specdec::MatrixParts.
@@ -65,7 +65,7 @@ class NativeLinear:
     """
 
     rounded: NativeLinear | None = None
-    packed_as: str | None = None  # number format of the file that it is borrowed from
+    packed_as: str | None = None  # precision of the file that it is borrowed from
     _kept: Any = None  # memory that is borrowed
 
     def __init__(
@@ -174,12 +174,12 @@ class NativeLinear:
 
     @property
     def stored(self) -> str:
-        """How the weight is stored: its ``number_format``, or "halves" where those hold fp32."""
+        """How the weight is stored: its ``number_format``, or "halves" where fp16 holds fp32."""
         return STORED_AS[self._described().format]
 
     @property
     def nbytes(self) -> int:
-        """Of the packed weight."""
+        """Bytes of the packed weight."""
         return self.size * self.width * _STORED_BYTES[self.stored]
 
     @property

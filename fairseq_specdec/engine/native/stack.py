@@ -31,7 +31,7 @@ def _code(function: Any) -> Any:
 
 @functools.cache
 def _known_activations() -> dict[Any, int]:
-    """The numbers of the activations that this fairseq knows, by their code."""
+    """The numbers of the activations that this fairseq has, by their code."""
     numbers = {}
     for number, name in enumerate(_ACTIVATIONS):
         with contextlib.suppress(RuntimeError):  # an older fairseq's
@@ -67,7 +67,7 @@ def refusal(stack: Any) -> str | None:
 
 
 def _shape(stack: Any) -> Shape:
-    """Of an encoder or decoder; without layers, of a decoder's norm and vocabulary."""
+    """An encoder or decoder; without layers, a decoder's norm and vocabulary."""
     if not len(stack.layers):
         width = stack.output_projection.in_features
         return Shape(0, width, 1, 1, 1, 0, 1, 0, width, width)
