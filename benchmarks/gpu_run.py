@@ -44,7 +44,7 @@ def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
         systems = ["greedy: --strategy greedy", f"gad: --strategy gad {drafter}"]
         systems.append(f"gad++: --strategy gad++ {drafter}")
         systems.append(f"gad, whole drafts: --strategy gad --draft-budget 0 {drafter}")
-        # On a CPU no model drafts for a beam unless a budget asks for it.
+        # On a CPU no model drafts for a beam without a budget.
         budget = "--backend torch --draft-budget 20" if given.device == "cpu" else ""
         systems.append(f"gad, beam 5: --strategy gad --beam 5 {budget} {drafter}")
     plain["greedy"] = "--strategy greedy"

@@ -3,7 +3,7 @@
     python benchmarks/peers.py DATA --path VERIFIER --system ... --peers ctranslate2 [--memory] \\
         [--plots FOLDER] [--isa avx2]
 
-Other flags are those of specdec-bench. Each number format of an engine has a process of its own;
+Other flags are those of specdec-bench. Each precision of an engine has a process of its own;
 ``pip install -r benchmarks/requirements.txt`` installs the engines.
 """
 

@@ -87,6 +87,99 @@ def measured(arguments, repeats):
         return json.loads(path.read_text("utf-8"))
 
 
+def kept(results):
+    """What the page needs: ms, CPU ms and identical outputs by batch size and system."""
+    names = ("ms_mean", "cpu_ms_mean", "identical_percent", "bleu")
+    return {
+        str(run["batch_size"]): {
+            row["system"]: {name: row.get(name) for name in names} for row in run["rows"]
+        }
+        for run in results["runs"]
+    }
+
+
+def gains(runs):
+    """Greedy's CPU time over each strategy's in the same precision.
+
+    Args:
+        runs: {batch size: {system: figures}}.
+
+    Returns:
+        {system: {batch size: ratio}} of what drafts.
+    """
+    ratios = {}
+    for size, rows in runs.items():
+        for system, figures in rows.items():
+            strategy, *rest = system.split(", ")
+            if strategy in ("gad", "gad++", "iad"):
+                base = rows[", ".join(["greedy", *rest])]
+                ratios.setdefault(system, {})[size] = base["cpu_ms_mean"] / figures["cpu_ms_mean"]
+    return ratios
+
+
+def gains_section(files):
+    """What drafting gains on each processor; no lines where none was measured.
+
+    Args:
+        files: {processor: the content of its file}.
+    """
+    lines = []
+    for processor, each in files.items():
+        for name, runs in each["ms"].items():
+            if name.startswith(DRAFTING):
+                lines += [f"| {processor}{name[len(DRAFTING) :]} | " + " | ".join(runs) + " |"]
+                lines += ["|---|" + "---:|" * len(runs)]
+                for system, ratios in gains(runs).items():
+                    cells = [f"{ratios[size]:.2f}" for size in runs]
+                    lines.append(f"| {system} | " + " | ".join(cells) + " |")
+                lines.append("")
+    title = [
+        "## What drafting gains", "",
+        "CPU time of `greedy` over the strategy's, in the same precision and run, by batch",
+        "size; above 1 drafting is faster.", "",
+    ]  # fmt: skip
+    return [*title, *lines] if lines else []
+
+
+def page():
+    """The table of all processors, from their files."""
+    files = sorted(FOLDER.glob("*.json"))
+    results = {path.stem: json.loads(path.read_text("utf-8")) for path in files}
+    lines = [
+        "# Processors", "",
+        "Milliseconds a sentence on one thread, all systems of a table in turns in one run",
+        "(`make figures NAME=...` adds a processor; `benchmarks/processors.py` has the commands).",
+        "Compare within a column only. A name that ends in `avx2` is that processor with every",
+        "system held to AVX2 (ONNX Runtime cannot be held).", "",
+    ]  # fmt: skip
+    lines += gains_section(results)
+    cases = dict.fromkeys(
+        (name, size)
+        for each in results.values()
+        for name, runs in each["ms"].items()
+        if not name.startswith(DRAFTING)
+        for size in runs
+    )
+    for name, size in cases:
+        columns = {p: each["ms"].get(name, {}).get(size, {}) for p, each in results.items()}
+        columns = {p: rows for p, rows in columns.items() if rows}
+        lines += [f"## {name[0].upper()}{name[1:]}, batch {size}", ""]
+        lines.append("| system | " + " | ".join(columns) + " |")
+        lines.append("|---|" + "---:|" * len(columns))
+        for system in dict.fromkeys(s for rows in columns.values() for s in rows):
+            cells = [f"{rows[system]['ms_mean']:.2f}" if system in rows else "-"
+                     for rows in columns.values()]  # fmt: skip
+            lines.append(f"| {system} | " + " | ".join(cells) + " |")
+        lines.append("")
+    lines += ["## Provenance", ""]
+    for p, each in results.items():
+        later = "".join(f", {n} {each[n]}" for n in (DRAFTING,) if n in each)
+        lines.append(
+            f"- {p}: {each['device']}; {each['versions']}; commit {each['commit']}{later}."
+        )
+    PAGE.write_text("\n".join(lines) + "\n", "utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("name", help="of the processor")

@@ -2,7 +2,7 @@
 
     python benchmarks/replay.py base --mean-accepted 8.23 --mean-copied 5 --repeats 3 --cpu
 
-Models of the papers' sizes are not at hand trained. Their cost does not depend on their weights but
+Models of the papers' sizes were not trained here. Their cost does not depend on their weights but
 on how many tokens each iteration keeps: that is drawn, and everything else (encoders, drafting,
 verification of k+1 positions, the rule's own arithmetic, rollback of the caches) is done in full.
 
@@ -70,18 +70,18 @@ FLAGS: dict[str, dict[str, Any]] = {
     ),
     "--mean-accepted": dict(
         type=float, metavar="TOK",
-        text="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
+        text="tokens that gad and gad++ emit per iteration on average, from 1 to k+1, the "
         "verifier's own included (Tok. in the papers: 8.23 in Xia et al. 2023, Table 2); sizes are "
         "drawn as if every draft token were right with one probability, which planned drafts have "
         "too; required by these rows",
     ),
     "--mean-copied": dict(
         type=float, metavar="TOK",
-        text="tokens an iteration of iad emits on average, from 1 to --length; required by that "
+        text="tokens that iad emits per iteration on average, from 1 to --length; required by that "
         "row",
     ),
     "--block-size": dict(text="of the drafter", values=AT_LEAST_1, default=25),
-    "--drafter-dtype": dict(text="precision of the drafter of gad and gad++", default="same"),
+    "--drafter-dtype": dict(text="precision of the drafter", default="auto"),
     "--vocabulary": dict(text="tokens", values=Range(16, whole=True), default=32000),
     "--sentences": dict(text="how many", values=AT_LEAST_1, default=8),
     "--length": dict(
@@ -140,7 +140,7 @@ def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
         ReplayedDrafter(drafter, script, row == PLANNED),
         ReplayedRule(strategy.rule(settings), script),
     )
-    # Drafts are not cut at the end, as where it is not known beforehand.
+    # Drafts are not cut at the end, as where it is not known before.
     free = plan._replace(generation={**plan.generation, "min_len": 1, "max_len_b": 200})
     system = systems.build(free, workload, overrides=overrides)
     return dataclasses.replace(

@@ -9,7 +9,7 @@ from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# What axe-core finds against the theme's pages, and what stands there instead.
+# What axe-core finds against the theme's pages, and what replaces it.
 ACCESSIBLE = (
     ('role="heading">', 'role="heading" aria-level="2">'),
     ('<aside class="sidebar-drawer"', '<aside aria-label="All pages" class="sidebar-drawer"'),

@@ -6,7 +6,7 @@
 # stderr, the tables to stdout, all figures also to data-bin/quickstart_PAIR.json. Run it again at
 # any time: what is installed stays.
 #
-#   --full    all held-out sentences, 500 a pair (minutes)
+#   --full    all held-out sentences, 500 per pair (minutes)
 #   --train   first make both demo pairs from nothing in data-bin/work (scripts/run demo,
 #             hours on 2 cores, resumes), then measure those
 #   --help    this text, and the flags of the measurement where it is installed already

@@ -10,7 +10,7 @@ from launch import Devices
 from models import WORDS_AND_SIZES
 from step import Step, run_recipe
 
-# Drafts as the papers': whole blocks, in the verifier's number format. A row without these flags is
+# Drafts as the papers': whole blocks, in the verifier's precision. A row without these flags is
 # called planned: as much is drafted as pays here, which is this engine's default.
 WHOLE = ["--draft-budget", "0"]
 WHOLE_OF_MODEL = [*WHOLE, "--drafter-dtype", "same"]

@@ -56,7 +56,7 @@ def last_checkpoints(folder: pathlib.Path, count: int) -> list[pathlib.Path]:
             saved.append((updates, last))
     if len(saved) < count:
         raise ValueError(
-            f"{folder} holds {len(saved)} checkpoints of different updates, and --last asks for "
+            f"{folder} holds {len(saved)} checkpoints of different updates, and --last needs "
             f"{count}; train longer, save more often (--save-interval-updates) or ask for fewer"
         )
     return [path for _, path in sorted(saved)[-count:]]

@@ -95,7 +95,7 @@ install_newest() {
         torch=${TORCH:-$torch}
         quietly "installing $torch" "$venv/bin/python" -m pip install --quiet "$torch"
     fi
-    # Pinned: torchaudio, which fairseq asks for, would bring a newer torch in its place.
+    # Pinned: torchaudio, which fairseq requires, would bring a newer torch in its place.
     torch=$("$venv/bin/python" -c 'from importlib.metadata import version
 print("torch==" + version("torch"))')
     if [[ $version == 3.13 ]]; then

@@ -44,7 +44,7 @@ def to_m2(pair: Pair) -> str:
 
 
 def to_characters(text: str) -> str:
-    """Every character beyond ASCII stands alone, as subwords of Chinese begin from."""
+    """Every character beyond ASCII is a token, as subwords of Chinese begin from."""
     return " ".join("".join(c if ord(c) < 128 else f" {c} " for c in text).split())
 
 

@@ -1,4 +1,4 @@
-"""The devices at hand, and processes that work together on them: under torchrun, or one process.
+"""The available devices, and processes that work together on them: under torchrun, or one process.
 
 As in the papers: fp16 where the GPU computes in it fast (V100 and later), else fp32 (P100). On the
 processor fp32, or with CPU_PRECISION=bf16 bf16 if it has instructions for that.
@@ -43,7 +43,7 @@ def at_hand(cpu: bool, bf16: bool) -> tuple[int, str, str]:
 
 
 def asked(step: Step, bf16: bool) -> tuple[int, str, str]:
-    """What is at hand, found by a process of its own: this one would hold on to the GPU."""
+    """The available devices, found by a process of its own: this one would hold on to the GPU."""
     code = f"import launch; print(*launch.at_hand(False, {bf16}), sep='\\n')"
     command = [step.python, "-c", code]
     done = subprocess.run(command, env=step.environment, stdout=subprocess.PIPE, text=True)
@@ -54,7 +54,7 @@ def asked(step: Step, bf16: bool) -> tuple[int, str, str]:
 
 
 class Devices:
-    """What is at hand for a step.
+    """The devices for a step.
 
     Attributes:
         cpu: whether that is the processor.

@@ -40,7 +40,7 @@ def updates_of(path: pathlib.Path) -> int:
 
 
 def mend(folder: pathlib.Path) -> None:
-    """Before a training goes on: replace a last checkpoint that is cut off.
+    """Before a training is resumed: replace a last checkpoint that is cut off.
 
     fairseq makes that file by copying the newest checkpoint; a run that is killed meanwhile leaves
     one that no run can go on from. It is replaced by the newest that is whole: a checkpoint is a

@@ -323,7 +323,7 @@ def made(args: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
 
 def _start(worker: Worker) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     _worker = worker  # once in each process: it is large
 
 

@@ -51,7 +51,7 @@ def rebatch(paper: Batch, gpus: int, each: int | None = None) -> Batch:
 
     Args:
         paper: as published.
-        gpus: at hand, 1 or more.
+        gpus: available, 1 or more.
         each: what fits into one of them; default: as in the paper, less where so many GPUs would
             make the batch larger than the paper's.
     """

@@ -12,7 +12,7 @@ def sample_corpus(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
     """A small English-German corpus instead of the full one."""
     ends = ["de", "en"] if bench.languages == ["de", "en"] else ["en", "de"]
     other = bench.languages[1]
-    odd = "" if other in ends else f"; warning: its German stands in for {other}"
+    odd = "" if other in ends else f"; warning: its German replaces {other}"
     sample(step, raw, dict(zip(bench.languages, ends)), "demo_ende", odd)
 
 

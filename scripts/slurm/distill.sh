@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Distillation of a recipe as a Slurm array: the elements share the sentences, and whoever finishes last
-# publishes the corpus. An element that was stopped goes on where it was when it is sent again.
+# publishes the corpus. To resume an element that was stopped, send it again.
 #   sbatch --array 0-15 --gres gpu:1 scripts/slurm/distill.sh wmt14_ende
 # The recipe's settings come from the environment, which sbatch hands on; REPO: as in train.sh.
 #SBATCH --ntasks=1

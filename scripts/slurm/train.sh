@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The steps of a recipe under Slurm, one training over all nodes of the job; a job that was stopped goes on
-# where it was when it is sent again. Before the first, prepare on a machine that reaches the network:
+# The steps of a recipe under Slurm, one training over all nodes of the job; to resume
+# a job that was stopped, send it again. Before the first, prepare on a machine that reaches the network:
 #   scripts/run wmt14_ende 01_prepare
 #   sbatch --nodes 2 --gres gpu:4 scripts/slurm/train.sh wmt14_ende 02_train_teacher
 # RECIPE's settings come from the environment, which sbatch hands on; REPO: the checkout (default: the

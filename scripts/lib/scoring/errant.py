@@ -82,7 +82,7 @@ def read_table(text: str) -> Counts:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that decide the score."""
+    """Versions of the packages that decide the score."""
     errant: Any = importlib.import_module("errant")
     spacy: Any = importlib.import_module("spacy")
     model = next((m for m in MODELS if spacy.util.is_package(m)), "")
