@@ -8,23 +8,14 @@ LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-e
 # Folders of tests whose slow tests take longest.
 SLOW = decoding docs engine
 
-.PHONY: check test test-core native sanitize emulated fuzz nightly figures gpu docs \
-	mutants matrix wheels release lock audit clean slow-others $(SLOW:%=slow-%)
+.PHONY: check native sanitize emulated fuzz nightly figures gpu docs \
+	mutants wheels release lock audit clean slow-others $(SLOW:%=slow-%)
 
 check:
 	PYTHON=$(PYTHON) bash scripts/lib/check.sh
 
-test:
-	$(PYTHON) -m pytest
-
-# Engine, acceptance rules, loop and exactness on toys: what to run after each change of those.
-# (Cores are counted without OMP_NUM_THREADS, which nproc heeds.)
+# Processes of make nightly: cores, counted without OMP_NUM_THREADS, which nproc heeds.
 WORKERS ?= $(shell env -u OMP_NUM_THREADS nproc)
-LOOP = exactness strategies builder generator policy stats draft_budget accepted_tokens
-CORE = tests/engine tests/acceptance $(LOOP:%=tests/decoding/test_%.py)
-test-core:
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
-		$(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal $(CORE)
 
 # Compile the native engine into the checkout.
 native:
@@ -79,10 +70,6 @@ docs:
 # stopped, it goes on where it was.
 mutants:
 	OMP_NUM_THREADS=1 $(PYTHON) tests/mutants.py $(MODULES) $(if $(SAMPLE),--sample $(SAMPLE))
-
-# All Pythons that are installed, each with its torch and fairseq; needs nox.
-matrix:
-	nox
 
 # Wheels with the native engine (x86-64 and aarch64, glibc 2.28 or later) and the source
 # distribution, in dist; needs .[release] and no compiler. SOURCE_DATE_EPOCH stamps the files.
