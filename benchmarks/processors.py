@@ -99,7 +99,7 @@ def kept(results):
 
 
 def gains(runs):
-    """Greedy's CPU time over each strategy's in the same precision.
+    """Greedy's CPU time over each strategy's in the same number format.
 
     Args:
         runs: {batch size: {system: figures}}.
@@ -135,7 +135,7 @@ def gains_section(files):
                 lines.append("")
     title = [
         "## What drafting gains", "",
-        "CPU time of `greedy` over the strategy's, in the same precision and run, by batch",
+        "CPU time of `greedy` over the strategy's, in the same number format and run, by batch",
         "size; above 1 drafting is faster.", "",
     ]  # fmt: skip
     return [*title, *lines] if lines else []

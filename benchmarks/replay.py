@@ -81,7 +81,7 @@ FLAGS: dict[str, dict[str, Any]] = {
         "row",
     ),
     "--block-size": dict(text="of the drafter", values=AT_LEAST_1, default=25),
-    "--drafter-dtype": dict(text="precision of the drafter", default="auto"),
+    "--drafter-dtype": dict(text="number format of gad and gad++", default="auto"),
     "--vocabulary": dict(text="tokens", values=Range(16, whole=True), default=32000),
     "--sentences": dict(text="how many", values=AT_LEAST_1, default=8),
     "--length": dict(

@@ -89,8 +89,8 @@ MISTAKES = [
     (HEADER + "\n\tw1\t\tw2 </s>\t1\n", "line 2: 'w1' cannot become 'w2 </s>'"),
     (HEADER + "\n\t</s>\t\tw2\t1\n", "line 2: '</s>' cannot become 'w2'"),
     (HEADER + "\n\t</s>\t\tw2 </s>\t1\n", "line 2: '</s>' cannot become 'w2 </s>'"),
-    (HEADER + "\nw1 </s>\tw2\t\tw2\t1\n", "line 2: </s> is allowed at the ends of a sentence only"),
-    (HEADER + "\n\tw2\t</s> w1\tw2\t1\n", "line 2: </s> is allowed at the ends of a sentence only"),
+    (HEADER + "\nw1 </s>\tw2\t\tw2\t1\n", "line 2: </s> stands at the ends of a sentence only"),
+    (HEADER + "\n\tw2\t</s> w1\tw2\t1\n", "line 2: </s> stands at the ends of a sentence only"),
 ]
 
 
