@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -119,6 +120,18 @@ def test_the_reference_has_the_flags_of_every_program():
         assert re.search(rf"^## (?:python -m )?{re.escape(program)}\n", tables, re.M)
     for flag in ("--draft-budget", "--sweep", "--on-length-limit", "--max-deadline", "--lenpen"):
         assert f"| `{flag}" in tables
+
+
+DIRECTIVE = re.compile(r"^\.\. auto(?:module|class|function):: ([\w.]+)\n((?:   :.*\n)*)", re.M)
+
+
+@pytest.mark.parametrize("name, options", DIRECTIVE.findall((DOCS / "api.md").read_text()))
+def test_what_the_api_page_documents_exists(name, options):
+    documented = pkgutil.resolve_name(name)
+    assert documented.__doc__
+    for members in re.findall(r":members: (.+)", options):
+        for member in members.split(", "):
+            assert getattr(documented, member).__doc__
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
