@@ -47,9 +47,9 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = functools.partial(add_flag, parser)
     add("--drafter-path", "the drafter's checkpoint", metavar="FILE", required=True)
-    add("--translations", "words listed for a source word",
+    add("--translations", "tokens listed for each source token",
         Range(1, MOST_TRANSLATIONS, whole=True), 20)  # fmt: skip
-    add("--frequent", "most frequent words, listed for every sentence", AT_LEAST_1, 100)
+    add("--frequent", "most frequent tokens, listed for every sentence", AT_LEAST_1, 100)
     add("--rounds", "rounds of expectation maximisation", AT_LEAST_1, 4)
     return parser
 
@@ -60,7 +60,9 @@ def open_texts(args: argparse.Namespace, state: Any) -> dict[str | None, Corpus]
     settings = TrainingSettings(state)
     pairs, tokens = settings.pairs(), settings.tokens()
     if pairs and tokens is None:
-        problem = "was trained with --fixed-dictionary or --lang-dict, whose words it does not name"
+        problem = (
+            "was trained with --fixed-dictionary or --lang-dict, whose tokens it does not name"
+        )
         raise UsageError(f"--drafter-path {args.drafter_path}", problem, "draft without a list")
     if not pairs:
         return {None: open_text(args, tokens or ())}
@@ -68,7 +70,7 @@ def open_texts(args: argparse.Namespace, state: Any) -> dict[str | None, Corpus]
 
 
 def count(pairs: Pairs, text: Corpus, args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """The list: likeliest translations of each source word, and the most frequent words."""
+    """The list: likeliest translations of each source token, and the most frequent tokens."""
     target, sizes = text.target_words, (len(text.source_words), len(text.target_words))
     pad, eos = target.pad(), target.eos()
     table = likeliest_translations(pairs, *sizes, args.rounds, args.translations, pad)
@@ -102,7 +104,7 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> dict[str, Any]:
         state["model"].update(tensors_of(table, frequent, len(text.target_words), pair))
         data.update(text.fingerprint())
         logger.info(
-            "%s%s: %d words for each source word and the %d most frequent ones, from %d pairs",
+            "%s%s: %d tokens for each source token and the %d most frequent ones, from %d pairs",
             args.out, f", {pair}" if pair else "", args.translations, len(frequent), len(pairs),
         )  # fmt: skip
     state[RECORD] = record = {
