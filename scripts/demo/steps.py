@@ -126,7 +126,7 @@ def pack(
         heldout: folder of held-out sentences.
         models: checkpoints, commas between.
         history: records of the steps before, below WORK; of a step run by hand there is none.
-        listed: binarised corpus, for the drafter's list of words; none without a drafter.
+        listed: binarised corpus, for the drafter's shortlist; none without a drafter.
         edits: file of likely edits; none where the model does not correct.
     """
     step.need("fairseq-preprocess", "subword-nmt")

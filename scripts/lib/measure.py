@@ -61,7 +61,7 @@ def collect(step: Step, bench: Benchmark) -> dict[str, Group]:
             group.systems.append((row.name, words, list(paths.values())))
     if lacking:
         names = " ".join(lacking)
-        step.log(f"systems left out, for want of these models (MODELS): {names}")
+        step.log(f"systems left out, without these models (MODELS): {names}")
     return groups
 
 
@@ -172,7 +172,7 @@ def system_words(name: str, words: list[str]) -> list[str]:
 def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> None:
     """Measure a set: ``bench/SET.{json,md}``, and with PLOTS its pictures in ``bench/SET``.
 
-    One called ``NAME_cpuN`` is measured on N threads of the CPU, whatever else is at hand.
+    One called ``NAME_cpuN`` is measured on N threads of the CPU, whatever else is available.
     """
     name, settings, base = group.name, step.settings, bench.out / "bench" / group.name
     on_cpu = re.search(r"_cpu(\d+)$", name)

@@ -1,4 +1,4 @@
-"""Run the steps of a recipe. Stop it at any time: the same command goes on where it was.
+"""Run the steps of a recipe. To resume, rerun the command.
 
   scripts/run --list                    the recipes
   scripts/run RECIPE --help             its steps, its settings and their defaults (or --list)

@@ -46,7 +46,7 @@ def quality(row: dict[str, Any]) -> float:
 
 
 def choose(rows: list[dict[str, Any]], systems: str, goal: str) -> tuple[dict[str, Any], int]:
-    """The row that a goal asks for, and of how many. Raises ValueError: none to choose from, or
+    """The row of a goal, and of how many. Raises ValueError: none to choose from, or
     another goal."""
     grid = [row for row in rows if row["system"].startswith(systems)]
     if not grid:
