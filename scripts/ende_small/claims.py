@@ -1,6 +1,6 @@
 """Whether what a paper claims holds in the figures measured here.
 
-A line of claims.tsv is one test: claim, its place, set, figure, test, systems. The set is a
+A line of claims.tsv is one test: claim, where it stands, set, figure, test, systems. The set is a
 run of ``specdec-bench --by-sentence`` (``SET.json``), the figure ``tok`` (tokens per iteration),
 ``speed`` (times faster than stock beam 5) or ``bleu``; systems are its rows, joined by ``; ``:
 

@@ -14,7 +14,7 @@ mixes the engine and the algorithm where the two engines differ; the second colu
 algorithm's alone.
 
 A line ``note, table, key, text`` notes where our figure and the published one are not of one kind:
-the column gets a letter, and the text is under the table. Table ``*`` is every one with the
+the column gets a letter, and the text stands under the table. Table ``*`` is every one with the
 key, and ``key`` without ``@N`` is that of every batch size.
 """
 
