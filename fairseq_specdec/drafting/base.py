@@ -55,7 +55,7 @@ class DraftOptions:
     block_size: int  # k, most draft tokens of an iteration, 1 or more
     pad: int  # padding index, never drafted
     eos: int  # index of </s>; nothing is drafted after it
-    # precision to run in; None for the verifier's. torch.int8 on the native backend alone
+    # number format to run in; None for the verifier's. torch.int8 on the native backend alone
     dtype: torch.dtype | None = None
     collapse_repeats: bool = False  # drop draft tokens that repeat the one before them
     # end a draft before the first token that, with all before it, is right with less probability
@@ -240,7 +240,7 @@ def _check_packed(packed: str, options: DraftOptions, backend: Backend) -> None:
 
 
 def _asked_format(options: DraftOptions) -> str | None:
-    """The name of the drafter's precision; None for the verifier's."""
+    """The name of the drafter's number format; None for the verifier's."""
     asked = options.dtype
     names = (name for name, form in NUMBER_FORMATS.items() if asked and form.dtype is asked)
     return next(names, None)

@@ -138,7 +138,7 @@ class InputCopyDrafter(Drafter):
     pad: int
     start_symbol: int  # the decoder's first input (</s> in fairseq)
     block_size: int | None = None  # longest draft; None for the rest of the source, as in the paper
-    # after every mismatch the draft continues at the likeliest place, searched from the end of what
+    # after every mismatch the draft goes on at the likeliest place, searched from the end of what
     # was copied
     realign: bool = False
     max_suffix: int | None = MAX_SUFFIX  # longest suffix matched; None for no limit, as the paper

@@ -254,7 +254,7 @@ def tell_once(message: str, level: int = logging.WARNING) -> None:
 
 
 def quickest_format(asked: str, models: Sequence[Any]) -> torch.dtype | None:
-    """The precision in which a model takes least time beside these, where its output need not
+    """The number format in which a model takes least time beside these, where its output need not
     be theirs; None for their own."""
     if _why_not_native(asked, models) is not None:
         return None

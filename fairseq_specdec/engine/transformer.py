@@ -90,12 +90,12 @@ class Verifier:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the decoders' weights that the native library packed."""
+        """Of the decoders' weights that the native library packed."""
         return sum(each.nbytes for each in self._stacks())
 
     @property
     def wide_bytes(self) -> int:
-        """Bytes of those stored as float32."""
+        """Of these, of those stored as float32."""
         return sum(each.wide_bytes for each in self._stacks())
 
     def _stacks(self) -> list[NativeStack]:

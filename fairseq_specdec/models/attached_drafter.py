@@ -8,7 +8,7 @@ store or to run, and the verifier is not changed. Blockwise heads read the verif
 2023.
 
 With ``--decoder-layers 0`` a draft takes one product of the last verifier state for each mask, as
-blockwise heads, and the chain and the vocabulary shortlist of other drafters.
+blockwise heads, and the chain and the list of words of other drafters.
 """
 
 from typing import Any

@@ -171,7 +171,7 @@ class BlockDecoder(FairseqDecoder):
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the device and the precision of the computations."""
+        """A tensor of the device and the number format of the computations."""
         like: Any = self.layers[0].fc1.bias if self.num_layers else self.mask_embedding
         return like
 

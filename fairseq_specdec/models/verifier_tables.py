@@ -94,7 +94,7 @@ def with_tables(model: Any, verifier: Any) -> Any:
 
 
 def _converted(table: Any, dtype: Any) -> nn.Module:
-    """A copy of an embedding table or of a projection, in another precision."""
+    """A copy of an embedding table or of a projection, in another number format."""
     weight = table.weight.detach().to(dtype)
     if isinstance(table, nn.Embedding):
         return nn.Embedding.from_pretrained(weight, padding_idx=table.padding_idx)

@@ -18,7 +18,7 @@ COUNTED = "answers|drafts|iterations|lines|ms|passes|requests|seconds|sentences|
 UNIT = "batch|block|iteration|minute|pair|pass|row|second|sentence|token|update"
 ODD = re.compile(
     r"in place of|needless|\blikewise\b|for want of|\bat hand\b|\bstands\b(?! for)|\bbears\b"
-    r"|\b(?:goes on|as of (?:[A-Z`]|stock|decoding)|sooner|beforehand|in halves|number format)\b"
+    r"|\b(?:goes on|as of (?:[A-Z`]|stock|decoding)|sooner|beforehand|in halves)\b"
     r"|\b(?:is|are|was|been) told\b|\b(?:knows|wants|asks)\b|\bas often\b.*\bas\b"
     r"|\bwords of (?:a|the) (?:command|dictionary|vocabulary)|\b(?:list|lists|tables) of words\b"
     rf"|(?:\d|\b(?:{COUNTED})) an? (?:{UNIT})\b|\bone (?:line|sentence|edit) each\b"

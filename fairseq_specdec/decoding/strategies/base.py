@@ -158,7 +158,7 @@ class Setup(NamedTuple):
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The drafter's precision; None for the verifier's."""
+        """The drafter's number format; None for the verifier's."""
         asked = self.settings.drafter_dtype
         if asked == "auto":
             return self.quickest
