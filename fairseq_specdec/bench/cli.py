@@ -186,7 +186,7 @@ class Bench:
 
 def _promised(system: System, plan: Plan) -> bool | None:
     """Whether one of our systems is lossless under its settings; None for others, which promise
-    nothing. In another precision the verifier itself is another."""
+    nothing. In another precision the verifier itself differs."""
     if system.stats is None:
         return None
     exact = plan.settings.get("verifier_dtype", "fp32") == "fp32"
