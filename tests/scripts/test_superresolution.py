@@ -29,7 +29,7 @@ def write_result(folder, name, pictures, originals, accepted):
         rows += [f"S-{number}\t{images.line(low)}", f"T-{number}\t{images.line(originals[number])}"]
         rows.append(f"H-{number}\t-0.5\t{images.line(picture)}")
     (folder / f"{name}.out").write_text("\n".join(rows) + "\n")
-    log = f"strategy x: 2 sentences, 9 iterations (4.5 per sentence), {accepted} mean accepted tokens"
+    log = f"strategy x: 9 iterations (4.5 per sentence), {accepted} mean accepted tokens"
     (folder / f"{name}.log").write_text(log + "\n")
 
 
