@@ -36,8 +36,8 @@ FOREIGN = set("""
 --build-arg --gpus --address --head --standalone --nproc_per_node --array --wrap --config-dir
 --config-name --src-embedding-copy --headless --run-time --users --per-second --texts --expected
 --isa --memory --peers --plots --mean-accepted --mean-copied --sentences --length --last --metric
---dry-run --list --table --full --decoder-input-dim --merge-src-tgt-embed --scale-attn --scale-fc --host
---scale-heads --scale-resids --conv-version --load-pretrained-encoder-from
+--dry-run --list --full --decoder-input-dim --merge-src-tgt-embed --scale-attn --scale-fc --host
+--table --scale-heads --scale-resids --conv-version --load-pretrained-encoder-from
 """.split())  # fmt: skip
 PATH = re.compile(
     r"(?<![\w/.$-])(?:scripts|configs|requirements|tests|fairseq_specdec|benchmarks|examples)"
