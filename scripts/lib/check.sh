@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: bash scripts/lib/check.sh
 #
-# ruff, mypy and shellcheck over the whole repository; phrases that are no plain English.
+# ruff, mypy and shellcheck over the whole repository; phrases that are no plain English; the
+# tables of benchmarks/RESULTS.md.
 #
 # Settings, from the environment:
 #   PYTHON  interpreter that has ruff and mypy (python)
@@ -12,5 +13,6 @@ python=${PYTHON:-python}
 "$python" -m ruff check .
 "$python" -m ruff format --check .
 "$python" scripts/lib/plain_english.py
+"$python" benchmarks/results.py --check
 "$python" -m mypy
 find scripts -name '*.sh' -exec shellcheck .ci/run scripts/run {} +
