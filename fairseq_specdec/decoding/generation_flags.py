@@ -48,7 +48,7 @@ def check_generation_flags(args: Any, strategy: str) -> None:
         raise UsageError(
             f"--no-repeat-ngram-size {size}",
             f"--strategy {strategy} chooses a block's tokens at once and cannot forbid repetitions",
-            "use --collapse-repeats, or --strategy gad",
+            "use --strategy gad",
         )
     if not getattr(args, "temperature", 1.0) > 0:
         raise UsageError("--temperature", "must be greater than 0")

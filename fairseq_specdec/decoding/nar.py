@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.drafting.nar_block import NarBlockSession
-from fairseq_specdec.drafting.token_choice import unrepeated
 from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.state import Draft
 from fairseq_specdec.errors import UsageError
@@ -66,9 +65,6 @@ class NarBatch(Batch):
         """Add a block up to its first </s> to the hypotheses."""
         rows, eos, last = self.rows, self.parts.policy.eos, tokens.size(1) - 1
         sizes = torch.where(tokens == eos, self.columns, last).amin(1) + 1
-        if self.block.options.collapse_repeats:
-            order, sizes = unrepeated(tokens, sizes)
-            tokens, log_probs = tokens.gather(1, order), log_probs.gather(1, order)
         inside = self.columns < sizes.unsqueeze(1)
         at_end = (inside & (tokens == eos)).any(1)
         broken = (inside > (log_probs > float("-inf"))).any(1)

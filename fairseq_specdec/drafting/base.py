@@ -57,7 +57,6 @@ class DraftOptions:
     eos: int  # index of </s>; nothing is drafted after it
     # number format to run in; None for the verifier's. torch.int8 on the native backend alone
     dtype: torch.dtype | None = None
-    collapse_repeats: bool = False  # drop draft tokens that repeat the one before them
     # end a draft before the first token that, with all before it, is right with less probability
     # than this by the drafter's own estimate; 0 drafts whole blocks
     confidence: float = 0.0

@@ -27,7 +27,7 @@ from .base import (
 from .chain_search import ChainSearch, chain_candidates
 from .native_block import NativeBlockDrafter, NativeBlockSession
 from .state_products import StateProducts, states_at
-from .token_choice import likeliest, shortened, without_repeats
+from .token_choice import likeliest, shortened
 
 
 class NarBlockDrafter(Drafter):
@@ -44,7 +44,7 @@ class NarBlockDrafter(Drafter):
     Args:
         model: a ``SpecDrafter``, perhaps an ``AttachedDrafter``.
         options: how to draft; ``block_size`` is at most what the drafter was trained for, a sampler
-            is not for a drafter with a chain head, nor with ``collapse_repeats`` or ``confidence``.
+            is not for a drafter with a chain head, nor with ``confidence``.
     """
 
     whole_on_gpu = True
@@ -86,7 +86,7 @@ class NarBlockDrafter(Drafter):
                 lambda: NativeBlockDrafter.find(decoder, layers, options.pad, own.word_list),
             )
         if self.native is not None:
-            self.in_library = not options.collapse_repeats
+            self.in_library = True
             return
         if self.read_layers:
             self.states = backend.once(("states", decoder), lambda: StateProducts(decoder))
@@ -290,10 +290,7 @@ class NarBlockSession(DraftSession):
         else:
             before = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
             drafted, sure = chain.judged(features, logits, before, judges)
-        drafted, counts = shortened(drafted, sure, options.confidence, costs, whole)
-        if options.collapse_repeats:
-            drafted, counts = without_repeats(drafted, counts)
-        return Draft(drafted, counts)
+        return Draft(*shortened(drafted, sure, options.confidence, costs, whole))
 
     def keep(self, rows: Tensor, kept: list[int]) -> None:
         self.layers.keep(rows, len(kept))

@@ -28,7 +28,6 @@ from fairseq_specdec.errors import UsageError
 from .base import Budget, Costs, DraftOptions, DraftSession, Source
 from .chain_search import chain_candidates, chain_tables
 from .state_products import state_projections
-from .token_choice import without_repeats
 
 
 class NativeBlockDrafter:
@@ -174,10 +173,7 @@ class NativeBlockSession(DraftSession):
         self.words = NativeWords.open(drafter, source.net_input["src_tokens"])
         self.tables = drafter.tables.of(self.table)
 
-    def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting | None:
-        return None if self.options.collapse_repeats else self._drafting(rows, budget, costs)
-
-    def _drafting(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting:
+    def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting:
         options, limit, alone = self.options, self.drafter.limit, len(rows.lengths_cpu) == 1
         block = options.block_size if budget is None else min(budget, options.block_size)
         drafting = Drafting(
@@ -201,7 +197,7 @@ class NativeBlockSession(DraftSession):
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
         if budget == 0:
             return Draft.empty(rows.lengths)
-        drafting = self._drafting(rows, budget, costs)
+        drafting = self.native_form(rows, budget, costs)
         count = len(rows.lengths_cpu)
         tokens = torch.zeros(count, drafting.block, dtype=torch.long)  # valid after each draft, too
         sizes = torch.empty(count, dtype=torch.long)
@@ -209,8 +205,6 @@ class NativeBlockSession(DraftSession):
             "specdec_draft", ctypes.byref(drafting), count, ctypes.byref(hypotheses_of(rows)),
             pointer(tokens, torch.long), pointer(sizes, torch.long),
         )  # fmt: skip
-        if self.options.collapse_repeats:
-            tokens, sizes = without_repeats(tokens, sizes)
         return Draft(tokens[:, : int(sizes.max())], sizes)
 
     def keep(self, rows: Tensor, kept: list[int]) -> None:

@@ -47,31 +47,3 @@ def shortened(
     if not whole and not tokens.is_cuda:
         tokens = tokens[:, : int(counts.max())]
     return tokens, counts
-
-
-def without_repeats(tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Drop tokens that repeat the one before them: ``unrepeated`` tokens, and how many there are of
-    each row."""
-    order, counts = unrepeated(tokens, lengths)
-    return tokens.gather(1, order), counts
-
-
-def unrepeated(tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Which tokens do not repeat the one before them.
-
-    Masks decoded in parallel do not depend on one another's choice and often predict the same word
-    twice. The verifier seldom does, so the words after the repetition are accepted more often one
-    position earlier.
-
-    Args:
-        tokens: long [B, K].
-        lengths: long [B], tokens of each row that count; None for all.
-
-    Returns:
-        (columns long [B, K], those of the kept tokens in front, kept tokens long [B]).
-    """
-    kept = torch.ones_like(tokens, dtype=torch.bool)
-    kept[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
-    if lengths is not None:
-        kept &= torch.arange(tokens.size(1), device=tokens.device) < lengths.unsqueeze(1)
-    return (~kept).long().sort(dim=1, stable=True).indices, kept.sum(1)

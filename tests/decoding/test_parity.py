@@ -122,7 +122,6 @@ def counts(stats):
 
 # More flags of a drafter.
 VARIANTS = {
-    "gad, collapsed": ("gad", {"collapse_repeats": True}),
     "gad, unsure": ("gad", {"draft_confidence": 0.4}),
     "gad, bf16": ("gad", {"drafter_dtype": "bf16"}),
     "gad, as packed": ("gad", {"drafter_dtype": "auto"}),

@@ -49,7 +49,6 @@ SYSTEMS = {
     "gad": ("gad", {}, lambda pair: pair.block_drafter()),
     "gad, untrained": ("gad", {}, lambda pair: pair.block_drafter(False)),
     "gad, unsure": ("gad", {"draft_confidence": 0.3}, lambda pair: pair.block_drafter()),
-    "gad, collapsed": ("gad", {"collapse_repeats": True}, lambda pair: pair.block_drafter()),
     "gad, attached": ("gad", {}, lambda pair: pair.attached_drafter()),
     "gad++": ("gad++", STRICT, lambda pair: pair.block_drafter()),
     "sps": ("sps", {}, lambda pair: pair.small_model()),

@@ -4,8 +4,6 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from on_gpu import on_gpu
 from reading import reading
 from toy_drafter import make_drafter
@@ -24,7 +22,7 @@ from toy_translation import (
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.drafting.native_block import NativeBlockSession
-from fairseq_specdec.drafting.token_choice import likeliest, shortened, without_repeats
+from fairseq_specdec.drafting.token_choice import likeliest, shortened
 from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.native.library import load
 
@@ -57,17 +55,6 @@ def test_an_unsure_drafter_drafts_less_and_the_same(settings):
         assert sure.tokens[row, :count].tolist() == whole.tokens[row, :count].tolist()
 
 
-@given(st.lists(st.lists(st.integers(4, 6), min_size=5, max_size=5), min_size=1, max_size=4))
-def test_repeats_are_dropped_and_order_is_kept(rows):
-    sizes = [len(rows) % 6, *range(len(rows) - 1)]
-    whole = without_repeats(torch.tensor(rows))
-    cut = without_repeats(torch.tensor(rows), torch.tensor(sizes))
-    for (tokens, lengths), ends in ((whole, [5] * len(rows)), (cut, sizes)):
-        for row, kept, count, end in zip(rows, tokens.tolist(), lengths.tolist(), ends):
-            expected = [t for i, t in enumerate(row[:end]) if i == 0 or t != row[i - 1]]
-            assert kept[:count] == expected
-
-
 def confident(logits, confidence):
     return shortened(*likeliest(logits, confidence > 0), confidence)
 
@@ -90,11 +77,7 @@ def test_a_draft_ends_before_the_first_token_that_is_too_unlikely():
 
 def test_drafts_are_cut_on_the_device_of_their_tokens():
     """ "meta" has shapes and no numbers, and mixes with no other device."""
-    there = torch.zeros(2, 4, dtype=torch.long, device="meta")
-    tensors = [
-        *without_repeats(there, there[:, 0]),
-        *confident(torch.zeros(2, 4, 9).to("meta"), 0.0),
-    ]
+    tensors = confident(torch.zeros(2, 4, 9).to("meta"), 0.0)
     assert {each.device.type for each in tensors} == {"meta"}
 
 
@@ -210,21 +193,6 @@ def test_positions_end_with_a_learned_table(backend):
     assert isinstance(longer, SilentSession)
     copying = NarBlockDrafter(random_drafter(source_copy=True), DraftOptions(4, PAD, EOS))
     assert not open_drafter(copying, random_input(length=80), 50).never_drafts
-
-
-@torch.no_grad()
-def test_repeats_are_dropped_from_what_the_drafter_is_sure_of():
-    model = toy_drafter(updates=60)
-    whole, cut = (
-        open_on(NarBlockDrafter(model, DraftOptions(4, PAD, EOS, **asked)), SOURCES, 60).propose(
-            rows_of([[]] * len(SOURCES))
-        )
-        for asked in ({"confidence": 0.3}, {"confidence": 0.3, "collapse_repeats": True})
-    )
-    tokens, sizes = without_repeats(whole.tokens, whole.sizes)
-    assert cut.sizes.tolist() == sizes.tolist() != without_repeats(whole.tokens)[1].tolist()
-    for row, size in enumerate(sizes.tolist()):
-        assert cut.tokens[row, :size].tolist() == tokens[row, :size].tolist()
 
 
 @torch.no_grad()

@@ -33,8 +33,8 @@ MISTAKES = [
     ({**SPS, "drafter_path": "VERIFIER", **DRAWN, "temperature": 0}, "--temperature"),
     ({**DRAWN, "strategy": "gad++", "drafter_path": "DRAFTER"}, "--sampling:"),
     (
-        {**DRAWN, **GAD, "drafter_path": "DRAFTER", "collapse_repeats": True},
-        "--collapse-repeats.*--sampling",
+        {**DRAWN, **GAD, "drafter_path": "DRAFTER", "draft_confidence": 0.5},
+        "--draft-confidence.*--sampling",
     ),
     ({"constraints": "ordered"}, "^--constraints:"),
     ({"command": "interactive", "constraints": "ordered", "buffer_size": 16}, "^--constraints:"),

@@ -23,17 +23,6 @@ from .base import (
 
 
 @dataclass
-class BlockFlags:
-    """Flags of strategies with a block drafter."""
-
-    collapse_repeats: bool = flag(
-        False,
-        "drop drafted tokens that repeat the one before them, which parallel drafts often do and "
-        "verifiers seldom: more tokens accepted, fewer to verify; gad stays exact",
-    )
-
-
-@dataclass
 class ConfidenceFlags:
     """Flags of strategies that verify a block drafter's tokens."""
 
@@ -76,13 +65,12 @@ def _relaxed_rule(settings: Any) -> AcceptanceRule:
 def _refuse_sampling(setup: Setup, model: Any) -> None:
     """Refuse drafters that do not know the distributions of their draft tokens."""
     settings = setup.settings
-    for name in ("collapse_repeats", "draft_confidence"):
-        if getattr(settings, name):
-            raise UsageError(
-                f"--{name.replace('_', '-')}",
-                "with --sampling the drafter must say what each token was drawn from",
-                "leave it out",
-            )
+    if settings.draft_confidence:
+        raise UsageError(
+            "--draft-confidence",
+            "with --sampling the drafter must say what each token was drawn from",
+            "leave it out",
+        )
     if model.decoder.chain is not None:
         raise UsageError(
             "--sampling",
@@ -130,7 +118,6 @@ def _drafter(setup: Setup) -> Drafter:
     options = setup.draft_options(
         block_size_of(setup, model),
         dtype=setup.dtype,
-        collapse_repeats=settings.collapse_repeats,
         confidence=settings.draft_confidence or 0.0,
         any_confidence=settings.draft_confidence is None and setup.sampler is None,
         row_independent=not setup.draft_independent,
@@ -138,7 +125,7 @@ def _drafter(setup: Setup) -> Drafter:
     return NarBlockDrafter(model, options)
 
 
-_FLAGS = (BudgetFlags, DrafterFlags, BlockFlags, ConfidenceFlags)
+_FLAGS = (BudgetFlags, DrafterFlags, ConfidenceFlags)
 GAD = Strategy(
     "drafter, exact verification", _drafter, exact_rule, (SamplingFlags, *_FLAGS),
     needs_drafter=True, sampled_rule=sampling_rule,

@@ -9,7 +9,7 @@ from fairseq_specdec.errors import UsageError
 
 from ..drafter_file import load_drafter
 from .base import DrafterFlags, Setup, Strategy
-from .gad import BlockFlags, block_size_of
+from .gad import block_size_of
 
 
 def _rule(settings: Any) -> AcceptanceRule:
@@ -17,7 +17,7 @@ def _rule(settings: Any) -> AcceptanceRule:
 
 
 def _drafter(setup: Setup) -> Drafter:
-    settings, path = setup.settings, setup.settings.drafter_path
+    path = setup.settings.drafter_path
     if len(setup.models) > 1:
         raise UsageError(
             "--path",
@@ -32,11 +32,7 @@ def _drafter(setup: Setup) -> Drafter:
             "use a drafter with an encoder (--arch spec_drafter_base), or --strategy gad",
         )
     options = setup.draft_options(
-        block_size_of(setup, model),
-        dtype=setup.dtype,
-        collapse_repeats=settings.collapse_repeats,
-        row_independent=True,
-        verified=False,
+        block_size_of(setup, model), dtype=setup.dtype, row_independent=True, verified=False
     )
     return NarBlockDrafter(model, options)
 
@@ -45,7 +41,7 @@ NAR = Strategy(
     "the drafter alone, not lossless",
     _drafter,
     _rule,
-    (DrafterFlags, BlockFlags),
+    (DrafterFlags,),
     needs_drafter=True,
     verifies=False,
 )
