@@ -17,8 +17,8 @@ from fairseq_specdec.engine.native.stack import activation_number
 from fairseq_specdec.engine.state import Draft, Rows
 
 from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
+from .nar_block import states_at
 from .native_block import NativeBlockDrafter, NativeBlockSession
-from .state_products import states_at
 
 
 class _VocabularyAlone:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyEncoder, Backend
+from fairseq_specdec.engine.eager.linear import Linear
 from fairseq_specdec.engine.session import learned_limit
 from fairseq_specdec.engine.state import Draft, Layout, Rows, first_slots, horizon_mask
 from fairseq_specdec.engine.torch_graphs import Inputs, Outputs, StaticSession, bucket
@@ -24,10 +25,38 @@ from .base import (
     Source,
     move_to_verifier,
 )
-from .chain_search import ChainSearch, chain_candidates
-from .native_block import NativeBlockDrafter, NativeBlockSession
-from .state_products import StateProducts, states_at
-from .token_choice import likeliest, shortened
+from .native_block import NativeBlockDrafter, NativeBlockSession, state_projections
+from .token_choice import ChainSearch, chain_candidates, likeliest, shortened
+
+
+class StateProducts:
+    """The projections of a decoder that reads states, as one product for inference."""
+
+    def __init__(self, decoder: Any) -> None:
+        self.normalise = decoder.mask_states.normalise
+        self.of_prefix = decoder.prefix_states is not None
+        self.width = decoder.embed_dim
+        self.product = Linear.of(*state_projections(decoder))
+
+    def __call__(self, states: Tensor) -> tuple[Tensor | None, Tensor]:
+        """What ``embed_prefix`` and ``embed_masks`` take.
+
+        Args:
+            states: [B, W, n C], those that predicted the last W tokens, W >= 1.
+
+        Returns:
+            ([B, W, C], [B, 1, C]); (None, [B, k, C]) without layers.
+        """
+        if not self.of_prefix:
+            last = self.product(self.normalise(states[:, -1:]))
+            return None, last.view(len(states), -1, self.width)
+        prefix, masks = self.product(self.normalise(states)).chunk(2, dim=-1)
+        return prefix, masks[:, -1:]
+
+
+def states_at(states: Tensor, columns: Tensor) -> Tensor:
+    """[B, W, n C], rows of states [B, T, n C] at columns long [B, W]."""
+    return states.gather(1, columns.unsqueeze(2).expand(-1, -1, states.size(2)))
 
 
 class NarBlockDrafter(Drafter):
@@ -66,6 +95,7 @@ class NarBlockDrafter(Drafter):
         self.read_layers = getattr(model.encoder, "read_layers", ())
         self.adaptive = not model.decoder.whole_blocks
         self.ends_early = options.any_confidence or options.confidence > 0
+        self.candidates = chain_candidates(options)
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> NarBlockDrafter:
         ready = copy.copy(self)
@@ -78,7 +108,6 @@ class NarBlockDrafter(Drafter):
         decoder, encoder = self.model.decoder, self.model.encoder
         self.layers = layers = backend.decoder(decoder, (), encoder)
         self.encode = None if self.read_layers else backend.encoder(encoder)
-        candidates = chain_candidates(options)
         # Without a verifier, and to sample, the tokens' probabilities are needed.
         if options.sampler is None and options.verified and not decoder.bidirectional_prefix:
             self.native = backend.once(
@@ -91,9 +120,8 @@ class NarBlockDrafter(Drafter):
         if self.read_layers:
             self.states = backend.once(("states", decoder), lambda: StateProducts(decoder))
         if decoder.chain:
-            self.chain = backend.once(
-                ("chain", decoder, candidates), lambda: ChainSearch(decoder, candidates)
-            )
+            key = ("chain", decoder, self.candidates)
+            self.chain = backend.once(key, lambda: ChainSearch(decoder, self.candidates))
 
     def open(self, source: Source) -> DraftSession:
         encoder_out = source.encoder_out
@@ -108,7 +136,9 @@ class NarBlockDrafter(Drafter):
                 encoder_out = self.encode(source.net_input, source.padded)
         with source.timer("drafter"):
             if self.native is not None:
-                return NativeBlockSession(self.native, self.options, source, encoder_out)
+                return NativeBlockSession(
+                    self.native, self.options, source, encoder_out, self.candidates
+                )
             return NarBlockSession(self, source, encoder_out)
 
 

@@ -26,8 +26,14 @@ from fairseq_specdec.engine.state import Draft, Rows, first_slots
 from fairseq_specdec.errors import UsageError
 
 from .base import Budget, Costs, DraftOptions, DraftSession, Source
-from .chain_search import chain_candidates, chain_tables
-from .state_products import state_projections
+from .token_choice import chain_tables
+
+
+def state_projections(decoder: Any) -> tuple[Any, ...]:
+    """The linear layers of a decoder that reads states: for the prefix and for masks; for masks
+    alone without layers."""
+    both = decoder.prefix_states, decoder.mask_states
+    return tuple(each.project for each in both if each is not None)
 
 
 class NativeBlockDrafter:
@@ -157,13 +163,18 @@ class NativeWords:
 
 
 class NativeBlockSession(DraftSession):
-    """A session whose drafts take one call of the library."""
+    """A session whose drafts take one call of the library. ``candidates``: of the chain, if there
+    is one, as for ``ChainSearch``."""
 
     def __init__(
-        self, drafter: NativeBlockDrafter, options: DraftOptions, source: Source, encoder_out: Any
+        self,
+        drafter: NativeBlockDrafter,
+        options: DraftOptions,
+        source: Source,
+        encoder_out: Any,
+        candidates: tuple[int, int] = (1, 1),
     ) -> None:
-        self.drafter, self.options = drafter, options
-        self.candidates = chain_candidates(options)
+        self.drafter, self.options, self.candidates = drafter, options, candidates
         self.verifier = source.verifier if drafter.reads else None
         size = options.block_size
         self.layers = drafter.layers.open(

@@ -1,9 +1,106 @@
-"""The tokens of a draft, from the logits of parallel masks (pure functions)."""
+"""The tokens of a draft, from the features and logits of parallel masks."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from fairseq_specdec.engine.eager.linear import Linear
+
+from .base import DraftOptions
+
+# Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
+# more candidates for all rows exceeds that of an iteration saved in one row.
+_CANDIDATES = (64, 32)
+
+
+def chain_candidates(options: DraftOptions) -> tuple[int, int]:
+    """Candidates of the chain at each mask: for one row, and for each of several rows."""
+    return (_CANDIDATES[0],) * 2 if options.row_independent else _CANDIDATES
+
+
+def chain_tables(decoder: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The products of a chain with the vocabulary, in fp32; their rows are looked up.
+
+    Args:
+        decoder: a ``BlockDecoder`` with a chain, H wide.
+
+    Returns:
+        [V, H], what each token adds to the next state; [H, H], what a state adds to the next one is
+        its product with the transpose; [V, H], whose product with a state is the logit bonus of
+        each token.
+    """
+    chain, dim = decoder.chain, decoder.embed_dim
+    of_past = chain.of_past.weight.detach().float()
+    embeddings = decoder.embed_tokens.weight.detach().float()
+    of_token = decoder.embed_scale * embeddings @ of_past[:, :dim].t()
+    projection = decoder.output_projection.weight.detach().float()
+    return of_token, of_past[:, dim:], projection @ chain.out.weight.detach().float()
+
+
+class ChainSearch:
+    """Runs a ``ChainHead`` from the left over the best tokens of each mask, in fp32.
+
+    Args:
+        decoder: a ``BlockDecoder`` with a chain.
+        candidates: m, tokens of each mask to choose among: of a row alone, and of each of several.
+    """
+
+    def __init__(self, decoder: Any, candidates: tuple[int, int]) -> None:
+        of_mask = decoder.chain.of_mask
+        self.of_mask = Linear(of_mask.weight.float(), of_mask.bias.float())
+        self.of_token, of_state, for_token = chain_tables(decoder)
+        self.of_state = of_state.t().contiguous()
+        # In 16 bits hundreds of rows are looked up with half the bytes.
+        self.for_token = for_token.to(decoder.output_projection.weight.dtype)
+        self.candidates = candidates
+
+    def judged(
+        self, features: Tensor, logits: Tensor, previous: Tensor, judges: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
+        """Choose the tokens of a block.
+
+        Args:
+            features: [B, K, C], the masks'.
+            logits: [B, K, V], of the masks alone.
+            previous: long [B], the token before the block.
+
+        Returns:
+            Long [B, K]; and where ``judges`` their probabilities among the candidates, float
+            [B, K], each after the tokens before it.
+
+        To start few kernels, what any candidate gives to the next state is looked up at once, and a
+        chosen one is known by its rank until the end.
+        """
+        count = self.candidates[0 if features.size(0) == 1 else 1]
+        best, candidates = logits.topk(min(count, logits.size(-1)), dim=-1)
+        # [B, K, m, H], what turns a state into logit bonuses; [B, K, H], what masks give to it.
+        rows = nn.functional.embedding(candidates, self.for_token).float()
+        of_mask = self.of_mask(features.float())
+        known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
+        following = nn.functional.embedding(candidates[:, :-1], self.of_token)
+        following += of_mask[:, 1:].unsqueeze(2)
+        bonus = best.float().unsqueeze(3)
+        ranks: list[Tensor] = []
+        chances: list[Tensor] = []
+        for place in range(candidates.size(1)):
+            state = torch.tanh(known)
+            total = torch.baddbmm(bonus[:, place], rows[:, place], state.unsqueeze(2)).squeeze(2)
+            if judges:
+                chance, rank = torch.softmax(total, 1).max(1, keepdim=True)
+                chances.append(chance)
+            else:
+                rank = total.argmax(1, keepdim=True)
+            ranks.append(rank)
+            if place + 1 < candidates.size(1):
+                at = rank.unsqueeze(2).expand(-1, 1, state.size(1))
+                chosen = following[:, place].gather(1, at).squeeze(1)
+                known = torch.addmm(chosen, state, self.of_state)
+        tokens = candidates.gather(2, torch.stack(ranks, 1)).squeeze(2)
+        return tokens, torch.cat(chances, 1) if judges else None
 
 
 def likeliest(logits: Tensor, judges: bool) -> tuple[Tensor, Tensor | None]:

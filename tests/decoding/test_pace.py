@@ -33,7 +33,7 @@ from fairseq_specdec.decoding.pace import (
     planning_for,
 )
 from fairseq_specdec.drafting.base import DraftOptions
-from fairseq_specdec.drafting.chain_search import chain_candidates
+from fairseq_specdec.drafting.token_choice import chain_candidates
 from fairseq_specdec.engine.native import library
 
 SENTENCES = sentences(12, seed=7)

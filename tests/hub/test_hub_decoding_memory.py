@@ -12,8 +12,8 @@ from toy_translation import make_task, sentences
 
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
-from fairseq_specdec.drafting.chain_search import ChainSearch
 from fairseq_specdec.drafting.edit_table import EditTable
+from fairseq_specdec.drafting.token_choice import ChainSearch
 from fairseq_specdec.engine.eager.linear import Linear
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.library import Library

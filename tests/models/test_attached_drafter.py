@@ -5,7 +5,7 @@ import torch
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
 from fairseq_specdec.checkpoints.reading import reading
-from fairseq_specdec.drafting.state_products import StateProducts
+from fairseq_specdec.drafting.nar_block import StateProducts
 from fairseq_specdec.models import AttachedDrafter
 from fairseq_specdec.models.attached_drafter import read_layers
 from fairseq_specdec.models.verifier_states import layers_at_thirds

@@ -4,8 +4,7 @@ import torch
 from on_gpu import on_gpu
 from toy_drafter import ToyTask, make_drafter
 
-from fairseq_specdec.drafting.chain_search import ChainSearch
-from fairseq_specdec.drafting.token_choice import shortened
+from fairseq_specdec.drafting.token_choice import ChainSearch, shortened
 from fairseq_specdec.models.chain_head import ChainHead
 
 
