@@ -113,9 +113,6 @@ def runs_encoder(encoder: Any) -> bool:
     short source. One that is packed was judged before."""
     if type(encoder) not in ENCODERS or _changed(encoder) is not None:
         return False
-    convolutions = [each for each in encoder.modules() if isinstance(each, nn.Conv1d)]
-    if any((x.groups, x.dilation, x.padding_mode) != (1, (1,), "zeros") for x in convolutions):
-        return False  # the native library reads no such setting
     layers = Encoder(encoder).layers
     if _is_packed(layers) or _odd_layer(layers) is not None:
         return _is_packed(layers)

@@ -57,11 +57,6 @@ class Encoder:
         """The last layer's [B, S, C] of the first one's input. ``padding``: see ``embed``."""
         raise NotImplementedError
 
-    def subsample(self, frames: Tensor, lengths: Tensor) -> Tensor:
-        """[B, S, C] of frames of speech float [B, T, F] and their lengths long [B]."""
-        x: Tensor = self.encoder.subsample(frames, lengths)[0]
-        return x.transpose(0, 1)
-
     def embed(self, net_input: dict[str, Any], padded: bool | None) -> tuple[Tensor, Tensor | None]:
         """The first layer's input [B, S, C], and bool [B, S], True at padding, or None where there
         is none. ``padded``: whether there is some, where that is known.
@@ -72,9 +67,9 @@ class Encoder:
         """
         encoder, tokens = self.encoder, net_input["src_tokens"]
         if self.pad is None:
-            lengths = net_input["src_lengths"]
-            x = encoder.embed_scale * self.subsample(tokens, lengths)
-            padding = lengths_to_padding_mask(encoder.subsample.get_out_seq_lens_tensor(lengths))
+            x, lengths = encoder.subsample(tokens, net_input["src_lengths"])
+            x = encoder.embed_scale * x.transpose(0, 1)
+            padding = lengths_to_padding_mask(lengths)
             x = x + encoder.embed_positions(padding)
             # Another model of an ensemble may subsample to another length: ``padded`` is moot.
             return x, padding if bool(padding.any()) else None
