@@ -20,7 +20,6 @@ from torch import Tensor
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.engine.backend import tell_once
 from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeSession, hypotheses_of
-from fairseq_specdec.engine.native.linear import pointer
 from fairseq_specdec.engine.native.structures import (
     Drafting,
     Drafts,
@@ -28,7 +27,7 @@ from fairseq_specdec.engine.native.structures import (
     StepOutputs,
     VerifyCall,
 )
-from fairseq_specdec.engine.state import Draft
+from fairseq_specdec.engine.state import Draft, pointer
 from fairseq_specdec.engine.transformer import Ensemble, Verifier
 
 from .iteration import Iteration

@@ -19,10 +19,10 @@ from fairseq_specdec.engine.native.decoder import (
     hypotheses_of,
 )
 from fairseq_specdec.engine.native.library import Library
-from fairseq_specdec.engine.native.linear import NativeLinear, floats, pointer
+from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.session import learned_limit, position_rows
-from fairseq_specdec.engine.state import Draft, Rows, first_slots
+from fairseq_specdec.engine.state import Draft, Rows, first_slots, floats, pointer
 from fairseq_specdec.errors import UsageError
 
 from .base import Budget, Costs, DraftOptions, DraftSession, Source

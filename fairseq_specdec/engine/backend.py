@@ -18,8 +18,7 @@ from fairseq_specdec.io.forks import Lock
 
 from .eager.encoder import Encoder, EncoderWeights, StockEncoder
 from .memory import restore
-from .native.decoder import NativeDecoder, NativeSession
-from .native.encoder import NativeEncoder
+from .native.decoder import NativeDecoder, NativeEncoder, NativeSession
 from .native.library import ENVIRONMENT, Library, load, why_not
 from .native.linear import NativeLinear
 from .native.packed_file import number_format_of

@@ -33,6 +33,27 @@ def read_back(log_probs: Tensor, tokens: Tensor) -> tuple[np.ndarray, np.ndarray
     return bits.astype(np.int32).view(np.float32), words
 
 
+def floats(tensor: Tensor) -> Tensor:
+    """Float32, in one piece, on the CPU, without a graph; itself where it is so already."""
+    return tensor.detach().float().cpu().contiguous()
+
+
+def pointer(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
+    """Where the numbers of a tensor on the CPU lie; None for None. The caller keeps the tensor.
+
+    Raises:
+        TypeError: another format, device or order of the numbers than row by row, without gaps.
+    """
+    if tensor is None:
+        return None
+    if tensor.dtype != dtype or not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise TypeError(
+            f"the native library reads {dtype} row by row on the CPU, not {tensor.dtype} with "
+            f"strides {tensor.stride()} on {tensor.device}"
+        )
+    return tensor.data_ptr()
+
+
 class Rows:
     """The outputs of the sentences of a batch that have not ended. All that a row owns is here.
 

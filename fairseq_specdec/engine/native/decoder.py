@@ -1,4 +1,4 @@
-"""A fairseq Transformer decoder on the native library, run over a block after a cache."""
+"""A fairseq Transformer's encoder, and its decoder over a block after a cache, natively."""
 
 from __future__ import annotations
 
@@ -10,16 +10,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..eager.encoder import Encoder
 from ..eager.linear import PackedHeads
 from ..memory import packed_source
 from ..session import Embedding, Session
-from ..state import Layout, Rows
+from ..state import Layout, Rows, floats, pointer
 from . import structures
-from .linear import NativeLinear, floats, pointer
+from .linear import NativeLinear
 from .stack import NativeStack
 
 LEAST_ROOM = 64
 """Tokens by which a list may grow, beside a sixteenth of the vocabulary."""
+
+
+class NativeEncoder(Encoder):
+    """An encoder of text or of speech: the library runs its layers, from their packed weights."""
+
+    def __init__(self, encoder: Any, stack: NativeStack) -> None:
+        super().__init__(encoder)
+        self.stack = stack
+
+    def run(self, x: Tensor, padding: Tensor | None) -> Tensor:
+        x = x.float().contiguous()
+        rows, length, width = x.shape
+        self.stack.library.call(
+            "specdec_encode", self.stack.pointer, rows, length, width, pointer(x),
+            pointer(padding, torch.bool),
+        )  # fmt: skip
+        return x
 
 
 class NativeDecoder:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..devices import NUMBER_FORMATS, PACKED
 from ..memory import joined, numbers, product_of
+from ..state import floats, pointer
 from .library import Library
 from .structures import MatrixParts
 
@@ -24,27 +25,6 @@ PARTS = {
 }  # fmt: skip
 _STORE = 0  # specdec::After::kStore
 _NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # specdec::Numbers
-
-
-def floats(tensor: Tensor) -> Tensor:
-    """Float32, in one piece, on the CPU, without a graph; itself where it is so already."""
-    return tensor.detach().float().cpu().contiguous()
-
-
-def pointer(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
-    """Where the numbers of a tensor on the CPU lie; None for None. The caller keeps the tensor.
-
-    Raises:
-        TypeError: another format, device or order of the numbers than row by row, without gaps.
-    """
-    if tensor is None:
-        return None
-    if tensor.dtype != dtype or not tensor.is_contiguous() or tensor.device.type != "cpu":
-        raise TypeError(
-            f"the native library reads {dtype} row by row on the CPU, not {tensor.dtype} with "
-            f"strides {tensor.stride()} on {tensor.device}"
-        )
-    return tensor.data_ptr()
 
 
 class NativeLinear:

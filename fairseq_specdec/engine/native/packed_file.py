@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from ..devices import PACKED
 from ..memory import joined, packed_source, product_of, replace
+from ..state import floats
 from .library import ENVIRONMENT, Library, load, why_not
-from .linear import PARTS, NativeLinear, floats
+from .linear import PARTS, NativeLinear
 
 KEY = "specdec_packed"  # in the checkpoint
 VERSION = 1  # of what is stored, the layout of each variant included

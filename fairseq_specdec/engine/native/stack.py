@@ -11,8 +11,9 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from ..memory import give_back_freed_memory, numbers, packed_source, replace
+from ..state import floats, pointer
 from .library import Library
-from .linear import NativeLinear, floats, pointer
+from .linear import NativeLinear
 from .structures import Shape
 
 # specdec::Part and specdec::NormPart (transformer.h).

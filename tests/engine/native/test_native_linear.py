@@ -12,7 +12,8 @@ from toy_translation import SHAPES, make_sample, sentences, toy_model
 from fairseq_specdec.engine.backend import NativeBackend
 from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.engine.memory import packed_source, replace
-from fairseq_specdec.engine.native.linear import NativeLinear, pointer
+from fairseq_specdec.engine.native.linear import NativeLinear
+from fairseq_specdec.engine.state import pointer
 from fairseq_specdec.engine.transformer import Transformer
 
 SENTENCES = sentences(5, seed=11)
