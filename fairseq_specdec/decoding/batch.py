@@ -16,7 +16,7 @@ from fairseq_specdec.engine.memory import not_finite
 from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
 
-from .iteration import Iteration, SentenceTrace
+from .iteration import UNTRACED, Iteration, SentenceTrace
 from .native_chains import NativeForm
 from .options import DecodingOptions
 from .pace import AcceptanceHistory, DraftBudget, Planning
@@ -138,6 +138,8 @@ class OpenBatch:
 
     def trace(self, sentence: int) -> SentenceTrace:
         """The iterations of a sentence so far, if the options ask for them."""
+        if not self.parts.options.keep_trace:
+            return UNTRACED
         if self.finished[sentence] is not None:
             ended: SentenceTrace = self.finished[sentence][0]["iterations"]
             return ended

@@ -52,11 +52,6 @@ class Iteration(NamedTuple):
     # whether the draft was the rest of the sentence and none of it verified; empty: none was
     unverified: Sequence[bool] = ()
 
-    @property
-    def added(self) -> list[int]:
-        """Tokens that were added to each row."""
-        return [size * self.times for size in self.sizes]
-
 
 @dataclass(frozen=True)
 class TracedIteration:
@@ -156,50 +151,48 @@ class SentenceTrace(Sequence[TracedIteration]):
     def __init__(
         self, iterations: Sequence[Iteration] = (), sentence: int = 0, sampled: bool = False
     ) -> None:
-        at = [(one, one.rows.index(sentence)) for one in iterations]
-        self.sampled = sampled
-        self.accepted = [one.accepted[row] for one, row in at]
-        self.drafts = [one.drafts[row] for one, row in at]
-        self.emitted = [one.emitted[row] for one, row in at]
-        self._choices = [
-            one.choices[row] if one.choices and not any(one.unverified[row : row + 1]) else None
-            for one, row in at
-        ]
-        self._shared = [(one.passes, len(one.rows), one.seconds) for one, _ in at]
-        self._beams = [one.beam[row] for one, row in at if one.beam]
+        self._at = [(one, one.rows.index(sentence)) for one in iterations]
+        self._sampled = sampled
+        self.accepted = [one.accepted[row] for one, row in self._at]
+        self.drafts = [one.drafts[row] for one, row in self._at]
+        self.emitted = [one.emitted[row] for one, row in self._at]
 
     def __len__(self) -> int:
-        return len(self.emitted)
+        return len(self._at)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
         number = range(len(self))[index]
+        one, row = self._at[number]
         draft, accepted, emitted = self.drafts[number], self.accepted[number], self.emitted[number]
-        choices, (steps, rows, seconds) = self._choices[number], self._shared[number]
-        whole, drafting, verifying = [round(1000 * each, 4) for each in seconds]
-        shared = (steps, rows, whole, drafting, verifying)
+        ms = (round(1000 * each, 4) for each in one.seconds)
+        shared = (one.passes, len(one.rows), *ms)
         position = sum(map(len, self.emitted[:number]))
-        if self._beams or choices is None:
-            beam = self._beams[number] if self._beams else None
+        if one.beam or not one.choices or any(one.unverified[row : row + 1]):
+            beam = one.beam[row] if one.beam else None
             live = None if beam is None else len(beam.hypotheses)
             return TracedIteration(position, [], [], [], None, *shared, emitted, live, beam)
-        own = emitted[accepted] if len(emitted) > accepted else None
-        marks = verdicts(draft, accepted, emitted, choices, self.sampled)
+        choices, own = one.choices[row], emitted[accepted] if len(emitted) > accepted else None
+        marks = verdicts(draft, accepted, emitted, choices, self._sampled)
         return TracedIteration(position, draft, marks, choices, own, *shared)
 
     def history(self) -> list[dict[str, Any]]:
         """As ``--retain-iter-history`` prints it, two E-lines for each iteration: the draft and
         what was emitted. Callers may write to the tensors."""
-        kinds = (("draft", self.drafts), ("emitted", self.emitted))
+        columns = zip(self.accepted, self.drafts, self.emitted)
         with torch.inference_mode(False):
             return [
                 {
                     "iteration": number,
                     "accepted": accepted,
                     "kind": kind,
-                    "tokens": torch.tensor(tokens[number], dtype=torch.long),
+                    "tokens": torch.tensor(tokens, dtype=torch.long),
                 }
-                for number, accepted in enumerate(self.accepted)
-                for kind, tokens in kinds
+                for number, (accepted, *both) in enumerate(columns)
+                for kind, tokens in zip(("draft", "emitted"), both)
             ]
+
+
+UNTRACED = SentenceTrace()
+"""Of a sentence of which nothing was recorded."""

@@ -130,7 +130,8 @@ class NativeChains:
                 assert drafting is not None
                 rounds = self._speculate(drafting, max_iterations)
         if rounds:
-            added = [sum(sizes) for sizes in zip(*(done.added for done in rounds))]
+            each = ([size * done.times for size in done.sizes] for done in rounds)
+            added = [sum(sizes) for sizes in zip(*each)]
             batch.rows.grow(torch.tensor(added), added)
             return rounds, None
         draft, self.undecided = self.undecided, None

@@ -11,7 +11,7 @@ from torch import Tensor
 from fairseq_specdec.engine.state import to_device
 
 from ..batch import OpenBatch, hypothesis
-from ..iteration import Iteration, SentenceTrace
+from ..iteration import UNTRACED, Iteration
 from .lookahead import NOTHING, Lookahead, Reach, reach_of_budget
 from .observed import BeamPass, Prefix
 from .replay import BeamRules, Ended, NoTokenError
@@ -148,7 +148,7 @@ class BeamBatch(OpenBatch):
                 to_device(torch.tensor([0.0, *one.totals]).diff(), self.device),
                 passes,
                 self.parts.options,
-                SentenceTrace() if number else trace,
+                UNTRACED if number else trace,
             )
             for number, one in enumerate(ranked)
         ]
