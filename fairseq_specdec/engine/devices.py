@@ -1,7 +1,6 @@
 """The precisions of weights, and what a GPU can run, asked before the first kernel fails."""
 
 import logging
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -43,60 +42,27 @@ COMPUTED = tuple(
     if form.dtype is not None and form.dtype.is_floating_point
 )
 
-Capability = tuple[int, int]
-
-BF16_SINCE: Capability = (8, 0)
+BF16_SINCE = (8, 0)
 """Compute capability of the first cards with bf16 units (A100)."""
 
-_INDEX = "https://download.pytorch.org/whl/"
-# From this capability on, what to install; the first line that fits, from below.
-_WHEELS: Sequence[tuple[Capability, str]] = (
-    ((10, 0), f"pip install 'torch>=2.7' --index-url {_INDEX}cu128"),
-    ((9, 0), f"pip install 'torch>=2.0' --index-url {_INDEX}cu126"),
-    ((5, 0), f"pip install torch==2.10.0 --index-url {_INDEX}cu126"),
-)
 
-
-def runs_on(capability: Capability, archs: Sequence[str]) -> bool:
-    """Whether a build of torch has kernels for a card.
-
-    Args:
-        capability: of the card, (7, 0) for a V100.
-        archs: of the build, as ``torch.cuda.get_arch_list`` gives them: ``sm_XY`` runs on cards of
-            the same major number and no smaller minor one, ``compute_XY`` on all later ones.
-    """
-    for arch in archs:
-        kind, _, number = arch.rstrip("af").partition("_")
-        if not number.isdigit():
-            continue
-        built = divmod(int(number), 10)
-        if kind == "sm" and built[0] == capability[0] and built[1] <= capability[1]:
-            return True
-        if kind == "compute" and built <= capability:
-            return True
-    return False
-
-
-def why_not(capability: Capability, archs: Sequence[str], card: str) -> str | None:
-    """Why a card cannot run this build of torch and what to install; None where it can."""
-    if not archs or runs_on(capability, archs):
+def why_not(device: torch.device) -> str | None:
+    """Why a GPU cannot run this build of torch, and what to do; None where it can."""
+    try:
+        torch.ones(1, device=device).add_(1)
         return None
-    number = "{}{}".format(*capability)
-    remedy = next(
-        (line for since, line in _WHEELS if capability >= since), "decode on the CPU, with --cpu"
-    )
-    return (
-        f"{card} (sm_{number}): this torch ({torch.__version__}) has kernels for "
-        f"{', '.join(archs)} only; {remedy} (see docs/gpu.md), or decode with --cpu"
-    )
+    except RuntimeError as error:
+        number = "{}{}".format(*torch.cuda.get_device_capability(device))
+        return (
+            f"{torch.cuda.get_device_name(device)} (sm_{number}): this torch ({torch.__version__}) "
+            f"does not run on it ({str(error).strip().partition(chr(10))[0]}); docs/gpu.md names "
+            "the torch to install, or decode with --cpu"
+        )
 
 
 def check_device(device: torch.device) -> None:
     """Refuse a GPU that this build of torch has no kernels for."""
-    if device.type != "cuda" or not torch.cuda.is_available():
-        return
-    capability = torch.cuda.get_device_capability(device)
-    reason = why_not(capability, torch.cuda.get_arch_list(), torch.cuda.get_device_name(device))
+    reason = why_not(device) if device.type == "cuda" and torch.cuda.is_available() else None
     if reason is not None:
         raise UsageError("", reason)
 

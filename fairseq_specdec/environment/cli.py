@@ -40,11 +40,11 @@ def _gpu() -> str:
     if not torch.cuda.is_available():
         why = "no driver or card found" if torch.version.cuda else "this torch is a CPU build"
         return f"none ({why})"
-    cards, archs = [], torch.cuda.get_arch_list()
+    cards = []
     for i in range(torch.cuda.device_count()):
         name, (major, minor) = torch.cuda.get_device_name(i), torch.cuda.get_device_capability(i)
         memory = torch.cuda.get_device_properties(i).total_memory / 1e9
-        fits = devices.why_not((major, minor), archs, name) or "torch has kernels for it"
+        fits = devices.why_not(torch.device("cuda", i)) or "torch has kernels for it"
         cards.append(f"{name}, sm_{major}{minor}, {memory:.0f} GB: {fits}")
     return "; ".join(cards)
 
