@@ -71,7 +71,7 @@ class AttachedDrafter(SpecDrafter):
         widths, projection = (len(layers), dim), None
         if cfg.verifier_embeddings:
             table, projection = (
-                VerifierTable(target.pad(), verifier and getattr(verifier.decoder, name))
+                VerifierTable(target.pad(), dim, verifier and getattr(verifier.decoder, name))
                 for name in TABLES
             )
         else:

@@ -1,22 +1,13 @@
-"""The drafter's decoder: fairseq's own decoder layers over [prefix | blocks of masks].
+"""The drafter's decoder: fairseq's own over [prefix | blocks of masks].
 
-Every attribute that a stock ``TransformerDecoder`` has carries the stock name, so that a decoding
-engine reads its weights like those of any stock decoder.
+A decoding engine reads its weights like those of any stock decoder.
 """
 
-import math
 from typing import Any
 
 import torch
-from fairseq.models import FairseqDecoder
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
-from fairseq.modules import (
-    FairseqDropout,
-    LayerDropModuleList,
-    LayerNorm,
-    PositionalEmbedding,
-    SinusoidalPositionalEmbedding,
-)
+from fairseq.modules import PositionalEmbedding, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ..training.block_noising import block_attention, block_positions, block_targets
@@ -64,7 +55,7 @@ class SoftSourceCopy(nn.Module):
         return torch.bmm(torch.softmax(scores, dim=-1).to(values.dtype), values)
 
 
-class BlockDecoder(FairseqDecoder):
+class BlockDecoder(TransformerDecoderBase):
     """Drafts blocks of k tokens in parallel, given the source and an accepted prefix.
 
     ``[MASK]`` is a learned vector of the drafter (``mask_embedding``), not a dictionary word, so
@@ -99,31 +90,15 @@ class BlockDecoder(FairseqDecoder):
         state_widths: tuple[int, int] | None = None,
         projection: nn.Module | None = None,
     ):
-        super().__init__(dictionary)
-        self.cfg = cfg
+        super().__init__(cfg, dictionary, embed_tokens, output_projection=projection)
         self.block_size: int = cfg.block_size
         self.num_cuts: int = cfg.num_cuts
         self.bidirectional_prefix: bool = cfg.bidirectional_prefix
-
-        dim = cfg.decoder.embed_dim
-        self.embed_dim = dim
-        self.padding_idx = embed_tokens.padding_idx
-        self.max_target_positions: int = cfg.max_target_positions
-        self.share_input_output_embed: bool = cfg.share_decoder_input_output_embed
-        self.dropout_module = FairseqDropout(cfg.dropout, module_name="TransformerDecoder")
-        self.embed_tokens = embed_tokens
-        self.embed_scale = 1.0 if cfg.no_scale_embedding else math.sqrt(dim)
-        self.project_in_dim = None
-        self.project_out_dim = None
-        layers = cfg.decoder.layers
-        self.embed_positions = None
-        if layers and not cfg.no_token_positional_embeddings:
+        dim, layers = self.embed_dim, self.num_layers
+        if self.embed_positions is not None:
             # The last block may start at the last position of a sentence: masks need room after it.
             rows = cfg.max_target_positions + cfg.block_size
-            self.embed_positions = self.build_positions(cfg, rows)
-        self.layernorm_embedding = None
-        if cfg.layernorm_embedding:
-            self.layernorm_embedding = LayerNorm(dim, export=cfg.export)
+            self.embed_positions = self.build_positions(cfg, rows) if layers else None
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
         self.prefix_states = self.mask_states = None
@@ -134,21 +109,6 @@ class BlockDecoder(FairseqDecoder):
             )
         self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
 
-        drop = cfg.decoder.layerdrop
-        self.layers = LayerDropModuleList(p=drop) if drop > 0 else nn.ModuleList()
-        self.layers.extend([self.build_decoder_layer(cfg) for _ in range(layers)])
-        self.num_layers = layers
-        self.layer_norm = None
-        if cfg.decoder.normalize_before and not cfg.no_decoder_final_norm:
-            self.layer_norm = LayerNorm(dim, export=cfg.export)
-        if projection is None:
-            projection = nn.Linear(dim, len(dictionary), bias=False)
-            if self.share_input_output_embed:
-                projection.weight = embed_tokens.weight
-            else:
-                nn.init.normal_(projection.weight, mean=0, std=dim**-0.5)
-        self.output_projection = projection
-
     def build_positions(self, cfg: Any, positions: int) -> nn.Module:
         """The table of so many positions."""
         table: nn.Module = PositionalEmbedding(
@@ -156,28 +116,16 @@ class BlockDecoder(FairseqDecoder):
         )
         return table
 
-    build_decoder_layer = TransformerDecoderBase.build_decoder_layer
-
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Complete a checkpoint of another fairseq, in place (fairseq's hook).
-
-        Up to 0.12.2 a sinusoidal table keeps a tensor in checkpoints, only to know its own type;
-        later ones do not, and ignore it.
-        """
+        """Add fairseq's number of the layout, which older drafters lack, in place (its hook)."""
+        state_dict.setdefault(f"{name}.version", self.version)
         super().upgrade_state_dict_named(state_dict, name)
-        if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
-            for key, value in self.embed_positions.state_dict().items():
-                state_dict.setdefault(f"{name}.embed_positions.{key}", value)
 
     @property
     def like(self) -> Tensor:
         """A tensor of the device and the number format of the computations."""
         like: Any = self.layers[0].fc1.bias if self.num_layers else self.mask_embedding
         return like
-
-    def max_positions(self) -> int:
-        """Longest target, in tokens with ``</s>``."""
-        return self.max_target_positions
 
     def position_table(self, positions: Tensor) -> Tensor | None:
         """Positional embeddings [.., C] of 0-based ``positions`` (long [..]), or None.
@@ -358,8 +306,3 @@ class BlockDecoder(FairseqDecoder):
             return chained
         left_out = torch.rand(cuts.shape, device=cuts.device) < self.cfg.chain_dropout
         return torch.where(left_out[:, :, None, None], features, chained)
-
-    def output_layer(self, features: Tensor) -> Tensor:
-        """Logits [.., V] of features [.., C]."""
-        logits: Tensor = self.output_projection(features)
-        return logits

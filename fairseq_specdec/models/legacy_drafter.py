@@ -32,7 +32,6 @@ def to_ours(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights, by the authors' names or ours, under this project's: the same tensors, not copied;
     those of tables that the source copy shares with the encoder appear under both names."""
     ours = dict(weights)
-    ours.pop("decoder.version", None)  # a drafter has only the newest layout
     if _COPIES[0] in ours:
         ours[_COPIES[1]] = ours.pop(_COPIES[0])
     for table in ("embed_tokens.weight", "embed_positions.weight"):

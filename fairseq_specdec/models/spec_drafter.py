@@ -39,8 +39,6 @@ class _Flags(SpecDrafterConfig):
     """Without the flags that a task has too: not every task looks whether they are there before it
     adds them (``speech_to_text``, ``multilingual_translation``)."""
 
-    OF_TASKS = ("max_source_positions", "max_target_positions")
-
     def _get_all_attributes(self) -> list[str]:
         names: list[str] = super()._get_all_attributes()
         return [

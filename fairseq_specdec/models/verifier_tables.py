@@ -25,9 +25,11 @@ class VerifierTable(nn.Module):
     """A module of the verifier in the place of a drafter's own: without parameters, so that it is
     neither trained nor stored with the drafter. ``theirs``: None of no verifier yet."""
 
-    def __init__(self, padding_idx: int, theirs: nn.Module | None = None) -> None:
+    def __init__(
+        self, padding_idx: int, embedding_dim: int, theirs: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        self.padding_idx = padding_idx
+        self.padding_idx, self.embedding_dim = padding_idx, embedding_dim
         self._theirs: list[Any] = [theirs]  # in a list, nn.Module does not register it
 
     @property

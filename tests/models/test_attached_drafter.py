@@ -96,7 +96,7 @@ def head(path, **settings):
 
 def test_a_head_has_a_projection_for_each_mask_and_none_of_tokens(verifier):
     model = head(verifier, block_size=3, verifier_embeddings=True)
-    shapes = {name: tuple(each.shape) for name, each in model.decoder.state_dict().items()}
+    shapes = {name: tuple(each.shape) for name, each in model.decoder.named_parameters()}
     assert shapes == {"mask_embedding": (64,), "mask_states.project.weight": (3 * 64, 64)}
     decoder = model.decoder
     states = torch.randn(3, 4, 64)

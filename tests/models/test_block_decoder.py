@@ -143,16 +143,11 @@ def test_source_copy_follows_its_formula_and_ignores_padding():
 def test_a_checkpoint_of_another_fairseq_loads():
     """Up to fairseq 0.12.2 a sinusoidal table keeps a tensor in checkpoints; later ones do not."""
     source = make_drafter()
-    state = {key: v for key, v in source.state_dict().items() if "_float_tensor" not in key}
+    left_out = ("_float_tensor", "version")  # the latter in older drafters of this project
+    state = {key: v for key, v in source.state_dict().items() if not key.endswith(left_out)}
     kept = [f"{side}.embed_positions._float_tensor" for side in ("encoder", "decoder")]
     for each in (state, {**state, **dict.fromkeys(kept, torch.zeros(1))}):
         model = make_drafter()
         model.load_state_dict(dict(each))
         weights = dict(model.named_parameters())
         assert all(torch.equal(weights[name], value) for name, value in source.named_parameters())
-    for learned, names in ((False, kept[1:]), (True, [])):  # whichever fairseq is here
-        model, state = make_drafter(decoder_learned_pos=learned), {}
-        if not learned:
-            model.decoder.embed_positions.register_buffer("_float_tensor", torch.zeros(1))
-        model.decoder.upgrade_state_dict_named(state, "decoder")
-        assert list(state) == names

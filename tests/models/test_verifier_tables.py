@@ -41,7 +41,7 @@ def with_and_without(shape):
         setattr(owner.decoder, name, copy.deepcopy(getattr(verifier.decoder, name)))
     user = copy.deepcopy(owner)
     for name in TABLES:
-        setattr(user.decoder, name, VerifierTable(PAD))
+        setattr(user.decoder, name, VerifierTable(PAD, user.decoder.embed_dim))
     return verifier, owner, user
 
 
