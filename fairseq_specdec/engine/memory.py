@@ -19,12 +19,10 @@ from torch.utils._pytree import tree_map_only
 
 
 class Packed(NamedTuple):
-    """A weight that only a product holds, in these of its rows. ``finite``: the weight held neither
-    NaN nor infinity."""
+    """A weight that only a product holds, in these of its rows."""
 
     product: Any  # a ``NativeLinear``, which imports this module
     rows: slice
-    finite: bool
 
 
 _MOVES = {Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.float, Tensor.double, Tensor.half,
@@ -165,12 +163,7 @@ def joined(tensors: list[Tensor | None]) -> Tensor | None:
     return torch.cat(parts)
 
 
-def replace(
-    modules: Sequence[nn.Module],
-    product: Any,
-    tied: Sequence[nn.Module] = (),
-    finite: Sequence[bool] | None = None,
-) -> None:
+def replace(modules: Sequence[nn.Module], product: Any, tied: Sequence[nn.Module] = ()) -> None:
     """Let a product alone hold the weights of modules, unless one of them is packed already.
 
     A weight that another module holds too stays in memory, and in that module.
@@ -179,7 +172,6 @@ def replace(
         modules: nn.Linear; ``product``, a ``NativeLinear``, holds their weights side by side.
         tied: they hold the weight of the first one too; nn.Embedding only where the product has
             ``rows``.
-        finite: of each module, whether its weight holds neither NaN nor infinity; None to look.
     """
     if any(packed_source(module) is not None for module in [*modules, *tied]):
         return
@@ -188,8 +180,7 @@ def replace(
         weight: Any = module._parameters["weight"]
         rows = slice(start, start + weight.size(0))
         start = rows.stop
-        sound = _finite(numbers(weight)) if finite is None else finite[i]
-        held = HeldWeight(weight, Packed(product, rows, sound))
+        held = HeldWeight(weight, Packed(product, rows))
         for each in [module, *tied] if i == 0 else [module]:
             each._parameters["weight"] = held
 
@@ -215,18 +206,15 @@ def product_of(modules: Sequence[nn.Module]) -> Any:
 
 
 def not_finite(model: nn.Module) -> str | None:
-    """The name of a model's first parameter that holds NaN or infinity; None where none does."""
+    """The name of a model's first parameter that holds NaN or infinity; None where none does, of
+    those that exist in more than a format that rounds."""
     for name, weight in model.named_parameters():
         held = packed_source(weight)
-        if not (_finite(numbers(weight)) if held is None else held.finite):
-            return name
+        if held is None or held.product.exact:
+            values = numbers(weight) if held is None else weight.read()
+            if not bool(torch.isfinite(values).all()):
+                return name
     return None
-
-
-def _finite(weight: Tensor) -> bool:
-    """Whether a weight holds neither NaN nor infinity; piece by piece, to save memory."""
-    pieces = weight.detach().reshape(-1).split(1 << 22)
-    return all(bool(torch.isfinite(piece).all()) for piece in pieces)
 
 
 def give_back_freed_memory() -> None:

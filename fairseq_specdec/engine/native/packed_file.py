@@ -24,13 +24,11 @@ class UnfitError(ValueError):
 
 def packed(model: nn.Module, library: Library, number_format: str) -> dict[str, Any]:
     """The packed weights of a model whose weights were freed."""
-    # of each product, by the first row: names of modules, and whether their weight is finite
-    slices: dict[NativeLinear, dict[int, tuple[list[str], bool]]] = {}
+    slices: dict[NativeLinear, dict[int, list[str]]] = {}  # names of modules, by their first row
     for name, module in model.named_modules(remove_duplicate=False):
         held = packed_source(module)
         if held is not None:
-            parts = slices.setdefault(held.product, {})
-            parts.setdefault(held.rows.start, ([], held.finite))[0].append(name)
+            slices.setdefault(held.product, {}).setdefault(held.rows.start, []).append(name)
     matrices: list[dict[str, Any]] = []
     for product, parts in slices.items():
         starts = sorted(parts)
@@ -38,10 +36,9 @@ def packed(model: nn.Module, library: Library, number_format: str) -> dict[str, 
         where = {
             # Projections first.
             "modules": [
-                sorted(parts[at][0], key=lambda n: n.endswith("embed_tokens")) for at in starts
+                sorted(parts[at], key=lambda n: n.endswith("embed_tokens")) for at in starts
             ],
             "rows": [end - start for start, end in zip(starts, ends)],
-            "finite": [parts[at][1] for at in starts],
             "columns": product.width,
         }
         for each in filter(None, (product, product.rounded)):
@@ -73,13 +70,12 @@ def _is_matrix(each: Any) -> bool:
         return False
     get: Any = each.get
     number_format, exact, parts = get("number_format"), get("exact"), get("parts")
-    modules, rows, finite = get("modules"), get("rows"), get("finite")
+    modules, rows = get("modules"), get("rows")
     return (
         each.get("stored") in (("fp32", "halves") if number_format == "fp32" else (number_format,))
         and _is_list(modules, lambda names: _is_list(names, lambda name: type(name) is str))
         and _is_list(rows, _is_size)
-        and _is_list(finite, lambda one: type(one) is bool)
-        and len(modules) == len(rows) == len(finite)
+        and len(modules) == len(rows)
         and _is_size(sum(rows))
         and _is_size(each.get("columns"))
         and type(each.get("biased")) is type(exact) is bool
@@ -159,7 +155,7 @@ def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_for
     sources = [getattr(one.weight, "source", None) for one in wanted]
     if looked_up or not all(isinstance(each, Tensor) for each in sources):
         raise ValueError("modules that hold no such weight")
-    replace(firsts, product, tied, each["finite"])
+    replace(firsts, product, tied)
 
 
 def number_format_of(model: nn.Module) -> str | None:
