@@ -1,10 +1,9 @@
 """Drafters: who proposes the next tokens."""
 
-from .autoregressive import AutoregressiveDrafter
+from .autoregressive import AutoregressiveDrafter, EarlyExitDrafter
 from .base import Drafter, DraftOptions, DraftSession, NoDrafter, Source
 from .blockwise_heads import BlockwiseHeadsDrafter
 from .copying import InputCopyDrafter, LookupDrafter
-from .early_exit import EarlyExitDrafter
 from .nar_block import NarBlockDrafter
 
 __all__ = [

@@ -93,10 +93,7 @@ def structured(kind: type[C], args: Any) -> C:
 
 
 # What training starts from: a checkpoint holds all weights, and does not name these files.
-_START = (
-    "attach_to", "init_encoder_from", "init_decoder_from", "init_decoder_layers",
-    "cache_verifier_states",
-)  # fmt: skip
+_START = ("attach_to", "init_encoder_from", "init_decoder_from", "init_decoder_layers")
 
 
 def forget_start(*settings: Any) -> None:
