@@ -52,11 +52,6 @@ def attached():
     return toy_attached_drafter("post_norm", 4, 80, chain_width=16)
 
 
-def head():
-    """A drafter without layers."""
-    return toy_attached_drafter("post_norm", 3, 120, chain_width=16, decoder_layers=0)
-
-
 def small():
     """Another model of the language: right often, not always."""
     return toy_model("learned", seed=2)
@@ -78,7 +73,6 @@ TOYS = {
     "lookup": Toys("lookup", {}, {"block_size": 3, "max_suffix": 2}),
     "gad": Toys("gad", {}, drafter=toy_drafter),
     "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),
-    "gad-head": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=head),
     "gad++": Toys("gad++", STRICT, RELAXED, drafter=toy_drafter),
     "gad++-budget": Toys(
         "gad++",

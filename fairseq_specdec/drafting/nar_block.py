@@ -34,22 +34,17 @@ class StateProducts:
 
     def __init__(self, decoder: Any) -> None:
         self.normalise = decoder.mask_states.normalise
-        self.of_prefix = decoder.prefix_states is not None
-        self.width = decoder.embed_dim
         self.product = Linear.of(*state_projections(decoder))
 
-    def __call__(self, states: Tensor) -> tuple[Tensor | None, Tensor]:
+    def __call__(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """What ``embed_prefix`` and ``embed_masks`` take.
 
         Args:
             states: [B, W, n C], those that predicted the last W tokens, W >= 1.
 
         Returns:
-            ([B, W, C], [B, 1, C]); (None, [B, k, C]) without layers.
+            ([B, W, C], [B, 1, C]).
         """
-        if not self.of_prefix:
-            last = self.product(self.normalise(states[:, -1:]))
-            return None, last.view(len(states), -1, self.width)
         prefix, masks = self.product(self.normalise(states)).chunk(2, dim=-1)
         return prefix, masks[:, -1:]
 
@@ -225,10 +220,7 @@ class NarBlockSession(DraftSession):
         return features, self.layers.logits(features)
 
     def fresh(self, rows: Rows) -> int:
-        """Most positions of a row that its cache lacks. A bidirectional prefix is computed anew;
-        without layers masks see no tokens."""
-        if not self.decoder.num_layers:
-            return 0
+        """Most positions of a row that its cache lacks. A bidirectional prefix is computed anew."""
         known = [have + self.first for have in rows.lengths_cpu]
         if self.decoder.bidirectional_prefix:
             return max(known)

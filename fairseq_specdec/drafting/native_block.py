@@ -30,10 +30,8 @@ from .token_choice import chain_tables
 
 
 def state_projections(decoder: Any) -> tuple[Any, ...]:
-    """The linear layers of a decoder that reads states: for the prefix and for masks; for masks
-    alone without layers."""
-    both = decoder.prefix_states, decoder.mask_states
-    return tuple(each.project for each in both if each is not None)
+    """The linear layers of a decoder that reads states: for the prefix and for masks."""
+    return decoder.prefix_states.project, decoder.mask_states.project
 
 
 class NativeBlockDrafter:

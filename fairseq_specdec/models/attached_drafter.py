@@ -6,9 +6,6 @@ and masks start from the decoder states of the last verification. It has no enco
 store or to run, and the verifier is not changed. Blockwise heads read the verifier's states too
 (Stern et al. 2018, section 6); here they feed the block decoder of Ge et al. 2022 and Xia et al.
 2023.
-
-With ``--decoder-layers 0`` a draft takes one product of the last verifier state for each mask, as
-blockwise heads, and the chain and the list of words of other drafters.
 """
 
 from typing import Any

@@ -62,9 +62,6 @@ class BlockDecoder(TransformerDecoderBase):
     that verifier and drafter share their dictionaries unchanged. Layout and attention are those of
     :mod:`fairseq_specdec.training.block_noising`.
 
-    Without layers (``--decoder-layers 0``) it is a head on the verifier's states: masks see no
-    prefix, and each of the k masks has a projection of its own.
-
     Class attributes:
         start_symbol: decoder position 0 holds the start symbol; without, the first token does.
         whole_blocks: blocks have k masks, whatever number pays.
@@ -94,19 +91,18 @@ class BlockDecoder(TransformerDecoderBase):
         self.block_size: int = cfg.block_size
         self.num_cuts: int = cfg.num_cuts
         self.bidirectional_prefix: bool = cfg.bidirectional_prefix
-        dim, layers = self.embed_dim, self.num_layers
+        dim = self.embed_dim
         if self.embed_positions is not None:
             # The last block may start at the last position of a sentence: masks need room after it.
-            rows = cfg.max_target_positions + cfg.block_size
-            self.embed_positions = self.build_positions(cfg, rows) if layers else None
+            self.embed_positions = self.build_positions(
+                cfg, cfg.max_target_positions + cfg.block_size
+            )
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
         self.prefix_states = self.mask_states = None
         if state_widths is not None:
-            self.prefix_states = StateProjection(*state_widths, dim) if layers else None
-            self.mask_states = StateProjection(
-                *state_widths, dim if layers else dim * self.block_size
-            )
+            self.prefix_states = StateProjection(*state_widths, dim)
+            self.mask_states = StateProjection(*state_widths, dim)
         self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
 
     def build_positions(self, cfg: Any, positions: int) -> nn.Module:
@@ -124,7 +120,7 @@ class BlockDecoder(TransformerDecoderBase):
     @property
     def like(self) -> Tensor:
         """A tensor of the device and the number format of the computations."""
-        like: Any = self.layers[0].fc1.bias if self.num_layers else self.mask_embedding
+        like: Any = self.layers[0].fc1.bias
         return like
 
     def position_table(self, positions: Tensor) -> Tensor | None:
@@ -185,8 +181,7 @@ class BlockDecoder(TransformerDecoderBase):
             positions: long [B, K], 0-based decoder positions.
             source_state: from :meth:`start_source`, for the same B rows.
             read: [B, K or 1, C], the projection by ``mask_states`` of the states that predicted the
-                last token before each mask's block; or None. Without layers it may have more masks,
-                the first of which count.
+                last token before each mask's block; or None.
 
         Returns:
             [B, K, C].
@@ -196,7 +191,7 @@ class BlockDecoder(TransformerDecoderBase):
         if self.source_copy is not None:
             x = x + self.source_copy(embedded, source_state)
         if read is not None:
-            x = x + read[:, : positions.size(1)]
+            x = x + read
         return self._finish_embedding(x if embedded is None else x + embedded)
 
     def embed_block(
@@ -250,21 +245,16 @@ class BlockDecoder(TransformerDecoderBase):
         if self.mask_states is not None:
             assert states is not None, "this drafter reads a verifier's states"
             at = cuts.unsqueeze(2).expand(-1, -1, states.size(2))
-            last = self.mask_states(states.gather(1, at))
-            if self.prefix_states is None:
-                last = last.view(rows, -1, self.embed_dim)
-            else:
-                last = last.repeat_interleave(self.block_size, 1)
-                read = self.prefix_states(states)
+            last = self.mask_states(states.gather(1, at)).repeat_interleave(self.block_size, 1)
+            read = self.prefix_states(states)
         x = self.embed_masks(positions, source_state, last)
         if revealed is not None:
             assert targets is not None
             gold = self.embed_prefix(targets.reshape(rows, -1), positions)
             x = torch.where(revealed.reshape(rows, -1, 1), gold, x)
-        if self.num_layers:
-            steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
-            x = torch.cat([self.embed_prefix(prev_output_tokens, steps, read), x], 1)
-            x = self._run_layers(x, encoder_out, cuts, width)[:, width:]
+        steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
+        x = torch.cat([self.embed_prefix(prev_output_tokens, steps, read), x], 1)
+        x = self._run_layers(x, encoder_out, cuts, width)[:, width:]
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return x.reshape(rows, cuts.size(1), self.block_size, -1)

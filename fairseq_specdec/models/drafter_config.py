@@ -156,10 +156,8 @@ def check_config(cfg: SpecDrafterConfig, attached: bool = False) -> None:
          "leave out --no-token-positional-embeddings"),
         (cfg.init_decoder_layers and not cfg.init_decoder_from,
          "--init-decoder-layers", "needs --init-decoder-from"),
-        (cfg.decoder.layers < 1 and not attached,
-         f"--decoder-layers {cfg.decoder.layers}",
-         "only an attached_drafter, which reads its verifier's states, can do without layers",
-         "give 1 or more"),
+        (cfg.decoder.layers < 1,
+         f"--decoder-layers {cfg.decoder.layers}", "a drafter needs 1 or more"),
         (cfg.verifier_embeddings and cfg.decoder.embed_path,
          "--decoder-embed-path", "--verifier-embeddings takes the verifier's", "choose"),
     ):  # fmt: skip

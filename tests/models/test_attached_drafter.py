@@ -90,37 +90,6 @@ def test_one_product_gives_what_both_projections_do(verifier):
     assert torch.allclose(masks, decoder.mask_states(states[:, -1:]), atol=1e-5)
 
 
-def head(path, **settings):
-    return attached(path, decoder_layers=0, read_layers="2", **settings)
-
-
-def test_a_head_has_a_projection_for_each_mask_and_none_of_tokens(verifier):
-    model = head(verifier, block_size=3, verifier_embeddings=True)
-    shapes = {name: tuple(each.shape) for name, each in model.decoder.named_parameters()}
-    assert shapes == {"mask_embedding": (64,), "mask_states.project.weight": (3 * 64, 64)}
-    decoder = model.decoder
-    states = torch.randn(3, 4, 64)
-    prefix, masks = StateProducts(decoder)(states)
-    assert prefix is None
-    assert torch.allclose(masks.flatten(1), decoder.mask_states(states[:, -1]), atol=1e-5)
-
-
-def test_the_masks_of_a_head_depend_on_the_last_state_alone(verifier):
-    torch.manual_seed(0)
-    model = head(verifier).eval()
-    batch, cuts = make_batch(), torch.tensor([[1, 3]] * 5)
-    learnt = block_targets(batch["target"], cuts, 4, 1).ne(1)
-    logits = run(model, batch, cuts)
-    _, states, _ = model.read(**batch["net_input"])
-    decoder = model.decoder
-    for row, block, mask in learnt.nonzero()[:9].tolist():
-        added = decoder.mask_states(states[row, cuts[row, block]]).view(4, -1)[mask]
-        x = decoder.embed_scale * decoder.mask_embedding + added
-        expected = decoder.output_layer(x if decoder.layer_norm is None else decoder.layer_norm(x))
-        at = int(learnt.flatten()[: (row * 2 + block) * 4 + mask].sum())
-        assert torch.allclose(logits[at], expected, atol=1e-4)
-
-
 def test_layers_are_spread_from_a_third_to_the_last():
     assert [layers_at_thirds(n) for n in (1, 2, 3, 6, 12)] == [
         [1], [1, 2], [1, 2, 3], [2, 4, 6], [4, 8, 12],

@@ -65,7 +65,7 @@ def test_nested_yaml_and_flat_flags_build_the_same_model():
         ({"decoder_embed_dim": 32}, "--encoder-embed-dim is 64"),
         ({"source_copy": True, "no_token_positional_embeddings": True}, "--source-copy"),
         ({"init_decoder_layers": "0"}, "--init-decoder-from"),
-        ({"decoder_layers": 0}, "--decoder-layers 0: only an attached_drafter"),
+        ({"decoder_layers": 0}, "--decoder-layers 0: a drafter needs 1 or more"),
         ({"verifier_embeddings": True}, "--verifier-embeddings"),
         ({"task": ToyTask(40, target_words=41)}, "--share-all-embeddings.*--joined-dictionary"),
     ],
