@@ -26,12 +26,6 @@ def advice(
             f"--verifier-dtype {options.verifier_format}: the output may differ from fairseq's; "
             "fp32 keeps it"
         )
-    if stats.wide_weights:
-        lines.append(
-            "the verifier's weights fill 32 bits, and each pass reads them: --verifier-dtype bf16 "
-            "reads half as much, with which the output may differ from fairseq's; weights trained "
-            "with --fp16 fit into 16 bits without that"
-        )
     # Other strategies never leave a draft out where it would cost time.
     pauses = strategy in OWN_FLAGS["draft_budget"] and options.beam == 1
     if pauses and stats.iterations >= ENOUGH and stats.undrafted_share >= MANY_UNDRAFTED:

@@ -30,9 +30,6 @@ from .stats import DecodingStats
 
 logger = logging.getLogger(__name__)
 
-# Weights of so many bytes and more are read from memory in each pass.
-_MANY_BYTES = 16 << 20
-
 
 class SpeculativeGenerator(SequenceGenerator):
     """Decodes as stock ``SequenceGenerator`` does, in fewer verifier passes.
@@ -211,8 +208,6 @@ class SpeculativeGenerator(SequenceGenerator):
             drafter = NoDrafter()
         layers, verifies = drafter.read_layers, options.verifies
         verifier = Verifier(models, options.temperature, layers, backend, verifies)
-        many = verifier.nbytes >= _MANY_BYTES
-        self.stats.wide_weights = many and verifier.wide_bytes > verifier.nbytes / 2
         ready = drafter.prepare(verifier.models[0], backend)
         native, planning = None, None
         if verifies:

@@ -103,7 +103,6 @@ class DecodingStats:
     # judged if all before it were accepted and the sentence has not ended. Empty in beam search
     judged: Counter[tuple[int, int]] = field(default_factory=Counter)
     total_seconds: float = 0.0
-    wide_weights: bool = False  # the native library has most of the verifier's weights as float32
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
     def count(self, done: Iteration) -> None:

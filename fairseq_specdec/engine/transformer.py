@@ -12,7 +12,6 @@ from torch import Tensor
 
 from .backend import TORCH, AnyDecoder, AnyEncoder, AnySession, Backend
 from .native.decoder import EmbeddingTables, NativeDecoder
-from .native.stack import NativeStack
 from .scores import Scores
 from .session import Embedding
 from .state import Layout, first_slots
@@ -91,16 +90,8 @@ class Verifier:
     @property
     def nbytes(self) -> int:
         """Of the decoders' weights that the native library packed."""
-        return sum(each.nbytes for each in self._stacks())
-
-    @property
-    def wide_bytes(self) -> int:
-        """Of these, of those stored as float32."""
-        return sum(each.wide_bytes for each in self._stacks())
-
-    def _stacks(self) -> list[NativeStack]:
-        decoders = [each.decoder for each in self.weights]
-        return [each.stack for each in decoders if isinstance(each, NativeDecoder)]
+        decoders = (each.decoder for each in self.weights)
+        return sum(each.stack.nbytes for each in decoders if isinstance(each, NativeDecoder))
 
     def native_form(self) -> EmbeddingTables | None:
         """The embeddings of one model that the native library runs as a whole; None for others."""

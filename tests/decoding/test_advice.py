@@ -19,7 +19,6 @@ FEW += "they save; try --batch-size 1"
         ("gad++", False, {}, {}, "--strategy gad.. with these flags is relaxed: .* lossless"),
         ("nar", False, {"verifies": False}, {"drafted": 0}, "nar with these flags verifies nothi"),
         ("gad", True, {"verifier_format": "int8"}, {}, "--verifier-dtype int8: .*; fp32 keeps it"),
-        ("gad", True, {}, {"wide_weights": True}, "weights fill 32 bits.* --verifier-dtype bf16"),
         ("gad", True, {}, {"undrafted": 19}, None),
         ("gad", True, {}, {"undrafted": 20}, FEW.format(20) + "$"),
         ("iad", True, {}, {"undrafted": 90}, FEW.format(90) + ", or the text copies little of"),

@@ -99,7 +99,6 @@ class NativeStack:
         width: C.
         words: V, 0 without a vocabulary.
         nbytes: of the packed weights.
-        wide_bytes: of these, of those stored as float32.
 
     Args:
         stack: a fairseq encoder or decoder without a reason for ``refusal``.
@@ -120,7 +119,7 @@ class NativeStack:
         self.library = library
         self.frees = free_unpacked
         self.number_format = number_format
-        self.nbytes = self.wide_bytes = 0
+        self.nbytes = 0
         self._products: list[NativeLinear] = []
         shape = _shape(stack)
         self.width = shape.width
@@ -162,8 +161,6 @@ class NativeStack:
         product = NativeLinear.of(self.library, modules, self.number_format)
         self._products.append(product)  # whose memory may be borrowed
         self.nbytes += product.nbytes
-        if product.stored == "fp32":
-            self.wide_bytes += product.nbytes
         self.library.call("specdec_stack_matrix", self.pointer, layer, part, product.pointer)
         return product
 
