@@ -95,12 +95,11 @@ def with_tables(model: Any, verifier: Any) -> Any:
     return made
 
 
-def _converted(table: Any, dtype: Any) -> nn.Module:
+def _converted(table: Any, dtype: Any) -> Any:
     """A copy of an embedding table or of a projection, in another number format."""
-    weight = table.weight.detach().to(dtype)
-    if isinstance(table, nn.Embedding):
-        return nn.Embedding.from_pretrained(weight, padding_idx=table.padding_idx)
-    made = nn.Linear(1, 1, bias=False)
-    made.weight = nn.Parameter(weight, requires_grad=False)
-    made.out_features, made.in_features = weight.shape
+    made = copy.copy(table)
+    made._parameters = {
+        name: None if each is None else nn.Parameter(each.detach().to(dtype), requires_grad=False)
+        for name, each in table._parameters.items()
+    }
     return made
