@@ -67,7 +67,6 @@ TOYS = {
     "greedy": Toys("greedy", {}),
     "none": Toys("none", {}),
     "iad": Toys("iad", {}),
-    "iad-realign": Toys("iad", {"realign": True}, {"realign": True}),
     "iad-any-suffix": Toys("iad", {"max_suffix": 0}, {"max_suffix": 0}),
     "iad-edits": Toys("iad", {"edits": EDITS}, {"edits": EDITS}),
     "lookup": Toys("lookup", {}, {"block_size": 3, "max_suffix": 2}),

@@ -24,8 +24,6 @@ from .edit_table import EditTable
 
 MAX_SUFFIX = 3
 """Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
-MOST_DELETED = 3
-"""Source tokens that the output may have skipped for ``realigned_place`` to see it."""
 
 
 class HostSession(DraftSession):
@@ -104,23 +102,6 @@ def unique_place(
     return matched.index(longest) + 1 if longest > 0 and matched.count(longest) == 1 else None
 
 
-def realigned_place(source: Sequence[int], expected: int, token: int) -> int:
-    """The column of the source where the output likely continues after a token that was not
-    expected.
-
-    If the source has the token within ``MOST_DELETED`` columns after the expected one, the tokens
-    between were deleted; else the token replaced the expected one.
-
-    Args:
-        expected: column of the source token that the output did not copy, or any column after it.
-        token: the output's token in its place.
-    """
-    for at in range(expected, min(expected + MOST_DELETED + 1, len(source) - 1)):
-        if source[at] == token:
-            return at + 1
-    return expected + 1
-
-
 @dataclass(eq=False)
 class InputCopyDrafter(Drafter):
     """Drafts the rest of the source after the place that the output has reached: Input-guided
@@ -138,9 +119,6 @@ class InputCopyDrafter(Drafter):
     pad: int
     start_symbol: int  # the decoder's first input (</s> in fairseq)
     block_size: int | None = None  # longest draft; None for the rest of the source, as in the paper
-    # after every mismatch the draft goes on at the likeliest place, searched from the end of what
-    # was copied
-    realign: bool = False
     max_suffix: int | None = MAX_SUFFIX  # longest suffix matched; None for no limit, as the paper
     # what is likely to change in a source; the edited source is copied in its place
     edits: EditTable | None = None
@@ -150,8 +128,7 @@ class InputCopyDrafter(Drafter):
 
 
 class InputCopySession(HostSession):
-    """The sources of one batch, and where each row's last draft began. ``src_tokens``: long [B, S],
-    padded on either side."""
+    """The sources of one batch. ``src_tokens``: long [B, S], padded on either side."""
 
     def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor) -> None:
         sources = sources_of(src_tokens, settings.start_symbol, settings.pad)
@@ -159,20 +136,11 @@ class InputCopySession(HostSession):
             sources = list(map(settings.edits.edited, sources))
         super().__init__(sources, settings.pad)
         self.settings = settings
-        count = ctypes.c_int64 * len(sources)
-        # Where the last draft began, and the tokens accepted until then.
-        self.begin, self.seen = count(), count()
 
     def draft(self, row: int, output: Sequence[int]) -> list[int]:
         """The rest of a row's source after the place that its output has reached."""
         source, settings = self.sources[row], self.settings
         begin = unique_place(source, output, settings.max_suffix)
-        if settings.realign:
-            if begin is None:
-                # All that came since was copied, but for the verifier's own token at its end.
-                copied = max(len(output) - 2 - self.seen[row], 0)
-                begin = realigned_place(source, self.begin[row] + copied, output[-1])
-            self.begin[row], self.seen[row] = begin, len(output) - 1
         if begin is None:
             return []
         end = None if settings.block_size is None else begin + settings.block_size
@@ -191,17 +159,12 @@ class InputCopySession(HostSession):
     def _copy(self) -> SourceCopy:
         """The sources for the library."""
         tokens = [token for source in self.sources for token in source]
-        kept = (
-            (ctypes.c_int64 * len(tokens))(*tokens),
-            type(self.begin)(*accumulate(map(len, self.sources))),
-            self.begin,
-            self.seen,
-        )
-        tokens_at, ends, begin, seen = map(ctypes.addressof, kept)
-        settings = self.settings
-        copy = SourceCopy(
-            0, None, tokens_at, ends, settings.max_suffix or 0, settings.realign, begin, seen
-        )
+        count = ctypes.c_int64 * len(self.sources)
+        ends = count(*accumulate(map(len, self.sources)))
+        kept = (ctypes.c_int64 * len(tokens))(*tokens), ends, count()
+        tokens_at, ends_at, zeros = map(ctypes.addressof, kept)
+        limit = self.settings.max_suffix or 0
+        copy = SourceCopy(0, None, tokens_at, ends_at, limit, False, zeros, zeros)
         copy.kept = kept
         return copy
 

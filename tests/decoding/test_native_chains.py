@@ -283,8 +283,7 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(kind, column, limit, monkeyp
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"realign": True}, {"max_suffix": None, "realign": True},
-    {"block_size": 3, "max_suffix": 1},
+    {}, {"max_suffix": None}, {"block_size": 3, "max_suffix": 1},
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("column, limit", [(0.01, 200), (0.25, 200), (0.01, 4)])
 def test_copies_in_a_loop_are_those_made_one_by_one(options, column, limit, monkeypatch):
@@ -299,7 +298,7 @@ def test_copies_in_a_loop_are_those_made_one_by_one(options, column, limit, monk
 
 def test_a_sentence_is_copied_and_verified_in_one_call(monkeypatch):
     calls = iterations_of_loops(monkeypatch)
-    drafter = InputCopyDrafter(PAD, EOS, realign=True)
+    drafter = InputCopyDrafter(PAD, EOS)
     generator = generator_for(toy_model("pre_norm"), drafter=drafter)
     one_by_one(generator, SENTENCES)
     assert len(calls) == len(SENTENCES) and max(calls) > 2

@@ -151,7 +151,7 @@ CHANGES = {
 # Where rows and columns that share code with others are tried too.
 FEW = ("no flags", "no n-gram twice", "forced")
 ALIKE = (
-    "none", "specdec", "specdec-heads", "iad-realign", "iad-any-suffix", "iad-edits",
+    "none", "specdec", "specdec-heads", "iad-any-suffix", "iad-edits",
 )  # fmt: skip
 LIKE_OTHERS = (*ALIKE, *VARIANTS, *KINDS)
 

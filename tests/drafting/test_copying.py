@@ -10,7 +10,7 @@ from toy_hypotheses import open_drafter, rows_of
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import InputCopyDrafter, LookupDrafter, Source
-from fairseq_specdec.drafting.copying import MAX_SUFFIX, realigned_place, unique_place
+from fairseq_specdec.drafting.copying import MAX_SUFFIX, unique_place
 from fairseq_specdec.drafting.edit_table import Edit, EditTable
 from fairseq_specdec.engine.state import Rows
 
@@ -148,32 +148,14 @@ def test_likely_edits_are_drafted():
     assert propose(drafter, sources, [[5, 9], [4], []]) == [[7, EOS], [6, EOS], [EOS]]
     refused = [5, 6, 7, EOS]  # 6 stays
     assert iterations(sources[0], refused, edits=edits) == ([[5, 9, 7, EOS], [], [EOS]], [2, 1, 1])
-    realigned = iterations(sources[0], refused, edits=edits, realign=True)
-    assert realigned == ([[5, 9, 7, EOS], [7, EOS]], [2, 2])
 
 
-# The word 4 stands twice, so that one of it does not tell where the output is.
-LINE = [4, 5, 4, 6, 7, 4, 8, EOS]
-
-
-def test_every_mismatch_is_stepped_over():
-    source = [4, 5, 6, 7, 8, 9, 10, EOS]
-    made, emitted = iterations(source, [4, 5, 99, 7, 8, 98, 10, EOS], realign=True)
-    assert emitted == [3, 3, 2] and made == [source, source[3:], source[6:]]
-    made, emitted = iterations(source, [4, 5, 99, 98, 8, 9, 10, EOS], realign=True)
-    assert emitted == [3, 1, 4] and made == [source, source[3:], source[4:]]
-
-
-def test_rows_that_stay_keep_their_source_and_their_place():
+def test_rows_that_stay_keep_their_source():
     source = [[4, 5, 6, 7, 8, EOS], [9, EOS, PAD, PAD, PAD, PAD], [10, 11, 12, 13, EOS, PAD]]
-    session = open_session(InputCopyDrafter(PAD, EOS, realign=True), source)
+    session = open_session(InputCopyDrafter(PAD, EOS), source)
     session.propose(rows_of([[], [], []]))
     assert [session.likely_copied(row) for row in (0, 1)] == [[4, 5, 6, 7, 8], [9]]
-    for outputs, drafts in (
-        ([[4, 99], [10, 11, 99]], [[6, 7, 8, EOS], [13, EOS]]),
-        ([[4, 99, 6, 98], [10, 11, 99, 97]], [[8, EOS], [EOS]]),
-    ):
-        assert drafted(session, outputs, [0, 2]) == drafts
+    assert drafted(session, [[4, 99, 6], [10, 11]], [0, 2]) == [[7, 8, EOS], [12, 13, EOS]]
 
 
 def test_what_the_loop_can_use_is_cut_by_the_loop():
@@ -181,38 +163,6 @@ def test_what_the_loop_can_use_is_cut_by_the_loop():
     for budget, sizes in ((0, [0]), (1, [3]), (None, [3])):
         draft = session.propose(rows_of([[]]), budget)
         assert draft.sizes.tolist() == sizes and draft.width == sizes[0]
-
-
-def test_deleted_words_are_skipped():
-    output = [4, 5, 4, 4, 8, EOS]  # without 6 and 7
-    _, emitted = iterations(LINE, output)
-    assert emitted == [4, 1, 1]
-    made, emitted = iterations(LINE, output, realign=True)
-    assert emitted == [4, 2] and made[1] == [8, EOS]
-
-
-@pytest.mark.parametrize(
-    "token, column",
-    [(5, 2), (6, 3), (8, 5), (9, 2), (EOS, 2), (4, 2)],
-    ids=["as expected", "one deleted", "three deleted", "four are too many", "the end", "new"],
-)
-def test_where_the_output_goes_on_after_another_token(token, column):
-    """Token 5, in column 1, was expected."""
-    sentence, other = [EOS, 5, 6, 7, 8, 9, EOS], [EOS, 5, 6, EOS]
-    assert realigned_place(sentence, 1, token) == column
-    assert realigned_place(other, 1, EOS) == 2 and realigned_place(other, 1, 6) == 3
-
-
-@given(words, words)
-def test_realigned_drafts_are_ends_of_the_source(source, output):
-    source, output = [*source, EOS], [*output, EOS]
-    paper, _ = iterations(source, output)
-    drafts, emitted = iterations(source, output, realign=True)
-    assert sum(emitted) == len(output)
-    for draft in drafts:
-        assert draft == source[len(source) - len(draft) :]
-    if all(paper):  # nowhere at a loss
-        assert drafts == paper
 
 
 # ---- lookup --------------------------------------------------------------------------------------

@@ -17,11 +17,14 @@ def test_fields_are_flags(tmp_path):
     """Also those that YAML takes for something other than text."""
     file = tmp_path / "models.yaml"
     file.write_text(
-        "- {path: a.pt, source-lang: no, max_len_b: 16, unnormalized: true, realign: no, tau: 1e-3}"
+        "- {path: a.pt, source-lang: no, max_len_b: 16, unnormalized: true, keep_weights: no,"
+        " tau: 1e-3}"
     )
     ((_, one),) = cli.pairs_of(cli.get_parser().parse_args(["--config", str(file)]))
     assert (one.path, one.source_lang, one.max_len_b, one.tau) == ("a.pt", "no", 16, 0.001)
-    assert one.unnormalized is True and not hasattr(one, "realign") and not hasattr(one, "beam")
+    assert (
+        one.unnormalized is True and not hasattr(one, "keep_weights") and not hasattr(one, "beam")
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,6 @@ class SuffixFlags:
 class IadFlags:
     """Flags of ``iad``."""
 
-    realign: bool = flag(
-        False,
-        "after a mismatch that leaves no unique place to go on, draft from the likeliest one (a "
-        "token was replaced, or up to 3 were deleted) where the paper decodes a token without a "
-        "draft; the output stays exact",
-        otherwise="off, as the paper",
-    )
     edits: Optional[str] = flag(
         None,
         "file of likely edits, which python -m fairseq_specdec.data.edits writes: they are made in "
@@ -47,7 +40,7 @@ def _drafter(setup: Setup) -> Drafter:
     if path is not None:
         edits = setup.once(("edits", path), lambda: read_edits(path, setup.src_dict))
     pad = setup.tgt_dict.pad()
-    return InputCopyDrafter(pad, setup.eos, settings.block_size, settings.realign, limit, edits)
+    return InputCopyDrafter(pad, setup.eos, settings.block_size, limit, edits)
 
 
 IAD = Strategy(
