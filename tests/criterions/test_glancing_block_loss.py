@@ -209,7 +209,7 @@ def test_soft_targets_are_what_the_verifier_expects_after_the_true_tokens(tmp_pa
     assert float(mixed.detach()) == pytest.approx(
         (1 - share) * float(hard.detach()) + share * soft, rel=1e-4
     )
-    assert soft != pytest.approx(float(hard.detach()), rel=1e-2)
+    assert soft != pytest.approx(float(hard.detach()), rel=2e-3)
 
 
 def test_no_field_has_the_name_of_a_stock_flag():

@@ -36,7 +36,6 @@ def net_input_of(row):
 
 SPEC = [{}, {"source_copy": True}, {"bidirectional_prefix": True}, {"chain_width": 16}]
 ATTACHED = [{}, {"chain_width": 16}, {"decoder_layers": 2, "read_layers": "2"}]
-HEADS = [{"decoder_layers": 0}, {"decoder_layers": 0, "chain_width": 16, "read_layers": "2"}]
 
 
 @pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
@@ -250,7 +249,7 @@ def test_the_native_library_drafts_alone(settings):
 
 
 @pytest.mark.skipif(load() is None, reason="the native library is not built")
-@pytest.mark.parametrize("settings", HEADS + ATTACHED)
+@pytest.mark.parametrize("settings", ATTACHED)
 @torch.no_grad()
 def test_the_native_library_reads_states_as_torch_does(settings):
     model = toy_attached_drafter(updates=60, **settings)
@@ -272,7 +271,7 @@ def test_the_native_library_reads_states_as_torch_does(settings):
 
 @pytest.mark.parametrize(
     "attached, settings",
-    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED + HEADS],
+    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED],
 )
 def test_drafts_what_the_training_pass_predicts(attached, settings):
     make = toy_attached_drafter if attached else toy_drafter
