@@ -219,17 +219,16 @@ class Layout(NamedTuple):
     seen: Tensor | None = None
 
     @classmethod
-    def at(cls, positions: Tensor, last_cpu: Sequence[int], seen: Tensor | None = None) -> Layout:
+    def at(cls, positions: Tensor, last_cpu: Sequence[int]) -> Layout:
         """Tokens whose slots are their positions.
 
         Args:
             positions: long [B, W], ascending by one; a row with fewer tokens may repeat its first.
             last_cpu: the positions of the last column as Python ints.
-            seen: as the attribute.
         """
         upto = max(last_cpu) + 1
         even = upto == min(last_cpu) + 1 >= positions.size(1)
-        return cls(positions, positions, upto, upto - positions.size(1) if even else None, seen)
+        return cls(positions, positions, upto, upto - positions.size(1) if even else None)
 
     @classmethod
     def chain(cls, rows: Rows, width: int) -> Layout:
