@@ -124,33 +124,6 @@ class Overrides(NamedTuple):
 
 _NO_OVERRIDES = Overrides()
 
-HONOURED = ("eos", "symbols_to_strip_from_output")
-# fairseq-generate always passes both; the weight means nothing without the model.
-IGNORED_ALONE = ("lm_weight",)
-
-
-def stop_symbols(extra: dict[str, Any] | None, tgt_dict: Any) -> tuple[int, set[int]]:
-    """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does.
-
-    Returns:
-        (token id that ends an output and is the decoder's first input; token ids that fairseq's
-        commands do not print, with it).
-    """
-    given = extra or {}
-    if given.get("lm_model") is not None:
-        raise UsageError("--lm-path", "cannot be honoured by speculative decoding")
-    for name, value in given.items():
-        unused = value is None or value is False or (hasattr(value, "__len__") and not len(value))
-        if name not in (*HONOURED, *IGNORED_ALONE) and not unused:
-            raise UsageError(
-                "extra_gen_cls_kwargs",
-                f"{name} cannot be honoured by speculative decoding",
-                "leave it out, or decode with --task translation",
-            )
-    eos = given.get("eos")
-    eos = tgt_dict.eos() if eos is None else int(eos)
-    return eos, {eos, *(given.get("symbols_to_strip_from_output") or ())}
-
 
 def _load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
     return read(path, src_dict, tgt_dict)
@@ -176,7 +149,8 @@ def build_generator(
         src_dict, tgt_dict: dictionaries.
         args: fairseq's generation config, or a bare namespace with the same fields.
         settings: object with the fields of ``SpecDecConfig``.
-        extra: fairseq's ``extra_gen_cls_kwargs``; see ``stop_symbols``.
+        extra: of fairseq's ``extra_gen_cls_kwargs`` ``eos``, which ends an output and is the
+            decoder's first input, and ``symbols_to_strip_from_output``, which are not printed.
         load: reads drafters, as ``Setup.load``.
         free_unpacked: on a CPU, free the weights of the models and of the drafter's model that the
             engine has packed, for models that nothing else uses (other uses work, but slowly).
@@ -190,7 +164,9 @@ def build_generator(
     check_generation_flags(args, settings.strategy)
     sampler = sampler_of(args)
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
-    eos, hidden = stop_symbols(extra, tgt_dict)
+    given = extra or {}
+    eos = tgt_dict.eos() if given.get("eos") is None else int(given["eos"])
+    hidden = {eos, *(given.get("symbols_to_strip_from_output") or ())}
     for i, model in enumerate(models):
         name = f"--path (model {i + 1} of {len(models)})"
         once(("checked", model), functools.partial(check_verifier, model, name))

@@ -13,7 +13,7 @@ from fairseq_specdec.acceptance import BlockVerificationRule, ExactRule, TopBeta
 from fairseq_specdec.config import SpecDecConfig, decoding_settings
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding import generation_flags as generation
-from fairseq_specdec.decoding.builder import Overrides, stop_symbols
+from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.drafter_file import load_drafter, load_small_model
 from fairseq_specdec.decoding.options import DecodingOptions
 from fairseq_specdec.decoding.policy import DecodingConstraints
@@ -171,18 +171,6 @@ def test_the_rule_is_the_strategys():
     assert type(relaxed) is TopBetaRule and (relaxed.top_beta, relaxed.tau) == (5, 0.7)
     sampler = generation.sampler_of(Namespace(sampling=True))
     assert rule(sampler, strategy="greedy").sampler is sampler
-
-
-def test_what_subclassed_tasks_add_is_read_or_refused():
-    words = make_task().tgt_dict
-    assert stop_symbols(None, words) == stop_symbols({"lm_model": None, "lm_weight": 1.0}, words)
-    assert stop_symbols(None, words) == (words.eos(), {words.eos()})
-    given = {"eos": 7, "symbols_to_strip_from_output": {8, 9}, "tokens_to_suppress": ()}
-    assert stop_symbols(given, words) == (7, {7, 8, 9})
-    with pytest.raises(ValueError, match="^--lm-path: "):
-        stop_symbols({"lm_model": object()}, words)
-    with pytest.raises(ValueError, match="^extra_gen_cls_kwargs: tokens_to_suppress cannot be"):
-        stop_symbols({"tokens_to_suppress": ("w1",)}, words)
 
 
 def test_only_transformers_verify():
