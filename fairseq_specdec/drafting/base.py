@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
@@ -55,8 +54,8 @@ class DraftOptions:
     block_size: int  # k, most draft tokens of an iteration, 1 or more
     pad: int  # padding index, never drafted
     eos: int  # index of </s>; nothing is drafted after it
-    # number format to run in; None for the verifier's. torch.int8 on the native backend alone
-    dtype: torch.dtype | None = None
+    # to run in, one of ``OF_DRAFTERS``; None for the verifier's. int8 on the native backend alone
+    number_format: str | None = None
     # end a draft before the first token that, with all before it, is right with less probability
     # than this by the drafter's own estimate; 0 drafts whole blocks
     confidence: float = 0.0
@@ -66,7 +65,7 @@ class DraftOptions:
     temperature: float = 1.0  # divides the logits
     # draws the tokens, and their distributions are kept; None drafts the likeliest ones
     sampler: Sampler | None = None
-    any_dtype: bool = False  # ``dtype`` was not asked for: where there is none, the verifier's
+    any_format: bool = False  # ``number_format`` was not asked for: the verifier's will do
     any_confidence: bool = False  # ``confidence`` was not: drafts may end where more do not pay
     # the drafts of a row do not depend on how many rows there are, nor on their lengths
     row_independent: bool = False
@@ -205,16 +204,13 @@ def move_to_verifier(
     if packed is not None:
         _check_packed(packed, options, backend)
         return backend.packing(packed)
-    dtype, name = options.dtype, _asked_format(options)
-    if backend.name == "native":
-        if name is not None:
-            # fp16 is not packed; fp32 holds its numbers.
-            backend = backend.packing("fp32" if NUMBER_FORMATS[name].packed is None else name)
-    elif name == "int8" and not options.any_dtype:
+    name = options.number_format
+    if name is not None and backend.name == "native":
+        backend = backend.packing("fp32" if name == "fp16" else name)  # it holds fp16's numbers
+    elif name == "int8" and not options.any_format:
         backend = backend.packing(name)
-    if dtype == torch.int8:
-        dtype = None
     like = next(verifier.parameters())
+    dtype = None if name is None else NUMBER_FORMATS[name].dtype
     wanted = like.dtype if dtype is None else supported(dtype, like.device)
     if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):
         model.to(device=like.device, dtype=wanted)
@@ -229,17 +225,10 @@ def _check_packed(packed: str, options: DraftOptions, backend: Backend) -> None:
             "its weights are packed for the native backend on a CPU",
             "use the checkpoint that they were packed from",
         )
-    asked = _asked_format(options)
-    if not options.any_dtype and packed != (asked or backend.number_format):
+    asked = options.number_format
+    if not options.any_format and packed != (asked or backend.number_format):
         raise UsageError(
             f"--drafter-dtype {asked or 'same'}",
             f"the weights of --drafter-path are packed in {packed}",
             "leave it out, or use the checkpoint that they were packed from",
         )
-
-
-def _asked_format(options: DraftOptions) -> str | None:
-    """The name of the drafter's number format; None for the verifier's."""
-    asked = options.dtype
-    names = (name for name, form in NUMBER_FORMATS.items() if asked and form.dtype is asked)
-    return next(names, None)

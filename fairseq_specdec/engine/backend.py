@@ -252,7 +252,7 @@ def tell_once(message: str, level: int = logging.WARNING) -> None:
     logger.log(level, "%s", message)
 
 
-def quickest_format(asked: str, models: Sequence[Any]) -> torch.dtype | None:
+def quickest_format(asked: str, models: Sequence[Any]) -> str | None:
     """The number format in which a model takes least time beside these, where its output need not
     be theirs; None for their own."""
     if _why_not_native(asked, models) is not None:
@@ -260,7 +260,7 @@ def quickest_format(asked: str, models: Sequence[Any]) -> torch.dtype | None:
     library = load()
     assert library is not None
     # The other variant has no products of 8-bit integers.
-    return None if library.variant == "aarch64" else torch.int8
+    return None if library.variant == "aarch64" else "int8"
 
 
 def _why_not_native(asked: str, models: Sequence[Any]) -> str | None:

@@ -29,18 +29,13 @@ NUMBER_FORMATS: dict[str, NumberFormat] = {
     "fp32": NumberFormat(torch.float32, 4, 0),
     "fp16": NumberFormat(torch.float16, 2, None),
     "bf16": NumberFormat(torch.bfloat16, 2, 1),
-    "int8": NumberFormat(torch.int8, 1, 2),
+    "int8": NumberFormat(None, 1, 2),
     "int7": NumberFormat(None, 1, 4),
 }
 PACKED = tuple(name for name, form in NUMBER_FORMATS.items() if form.packed is not None)
-# Of a drafter, whose rows are in them too.
-OF_DRAFTERS = tuple(name for name, form in NUMBER_FORMATS.items() if form.dtype is not None)
 # In which a torch module computes.
-COMPUTED = tuple(
-    name
-    for name, form in NUMBER_FORMATS.items()
-    if form.dtype is not None and form.dtype.is_floating_point
-)
+COMPUTED = tuple(name for name, form in NUMBER_FORMATS.items() if form.dtype is not None)
+OF_DRAFTERS = (*COMPUTED, "int8")
 
 BF16_SINCE = (8, 0)
 """Compute capability of the first cards with bf16 units (A100)."""

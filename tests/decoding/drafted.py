@@ -30,15 +30,17 @@ BACKENDS = ("torch", "auto")
 def block_drafter(verifier, kind):
     """Of a verifier; ``kind`` is gad or gad-attached, and -bf16, -int8 or -unsure."""
     like = next(verifier.parameters()).dtype
-    dtype = {"gad-bf16": torch.bfloat16, "gad-int8": torch.int8}.get(kind, like)
+    own = "fp32" if like == torch.float32 else None
+    number_format = {"gad-bf16": "bf16", "gad-int8": "int8"}.get(kind, own)
+    dtype = torch.bfloat16 if number_format == "bf16" else like
     if kind.startswith("gad-attached"):
         known = [shape for shape in SHAPES if toy_model(shape) is verifier]
         model = toy_attached_drafter(known[0] if known else "post_norm", 4, 80, chain_width=16)
     else:
         model = toy_drafter()
-    model = copy.deepcopy(model).to(like if dtype == torch.int8 else dtype)
+    model = copy.deepcopy(model).to(dtype)
     confidence = 0.4 if kind.endswith("-unsure") else 0.0
-    return NarBlockDrafter(model, DraftOptions(4, PAD, EOS, dtype, confidence=confidence))
+    return NarBlockDrafter(model, DraftOptions(4, PAD, EOS, number_format, confidence=confidence))
 
 
 def decode(models, sample, kind, args, outputs=(), prefix=None, spare=None, backend="auto"):

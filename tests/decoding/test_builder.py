@@ -327,10 +327,10 @@ def test_drafts_are_made_in_the_quickest_format_where_the_output_does_not_need_a
     strategy, args, flags, quick, monkeypatch
 ):
     formats, words = [], make_task().tgt_dict
-    monkeypatch.setattr(builder, "quickest_format", lambda asked, _: {"auto": torch.int8}[asked])
+    monkeypatch.setattr(builder, "quickest_format", lambda asked, _: {"auto": "int8"}[asked])
 
-    def load(path, src_dict, tgt_dict, read, dtype):
-        formats.append(dtype)
+    def load(path, src_dict, tgt_dict, read, number_format):
+        formats.append(number_format)
         small = read is load_small_model
         return copy.deepcopy(toy_model("learned", seed=2) if small else toy_drafter())
 
@@ -338,8 +338,8 @@ def test_drafts_are_made_in_the_quickest_format_where_the_output_does_not_need_a
         [toy_model(updates=1)], words, words, Namespace(**args),
         decoding_settings(strategy=strategy, drafter_path=__file__, **flags), load=load,
     )  # fmt: skip
-    wanted = torch.int8 if quick else None
-    assert formats == [wanted] and generator.drafter.options.dtype == wanted
+    wanted = "int8" if quick else None
+    assert formats == [wanted] and generator.drafter.options.number_format == wanted
 
 
 def test_how_tokens_are_drawn():

@@ -19,8 +19,8 @@ def test_a_drafter_is_packed_as_asked_beside_any_verifier(of_verifier, asked):
         pytest.skip(library.why_not())
     verifier, drafter = toy_model(), copy.deepcopy(toy_drafter())
     native = choose_backend("native", [verifier], of_verifier)
-    dtype = None if asked == "same" else NUMBER_FORMATS[asked].dtype
-    backend = move_to_verifier(drafter, verifier, DraftOptions(4, 1, 2, dtype=dtype), native)
+    options = DraftOptions(4, 1, 2, number_format=None if asked == "same" else asked)
+    backend = move_to_verifier(drafter, verifier, options, native)
     packed = {"same": of_verifier, "fp16": "fp32"}.get(asked, asked)
     assert backend.number_format == packed
     computed = NUMBER_FORMATS[asked].dtype if asked in ("fp16", "bf16") else torch.float32

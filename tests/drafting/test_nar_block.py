@@ -197,7 +197,7 @@ def test_positions_end_with_a_learned_table(backend):
 @torch.no_grad()
 def test_probabilities_of_a_drafter_in_16_bits_have_32():
     drafter = NarBlockDrafter(
-        random_drafter(), DraftOptions(4, PAD, EOS, torch.bfloat16, sampler=Likeliest())
+        random_drafter(), DraftOptions(4, PAD, EOS, "bf16", sampler=Likeliest())
     )
     sampled = open_drafter(drafter, random_input(), 50)
     before = rows_of([[5], [6, 7], []])

@@ -64,6 +64,6 @@ def test_drafters_ask(monkeypatch):
 
     monkeypatch.setattr("fairseq_specdec.drafting.base.supported", fp16)
     drafter = copy.deepcopy(toy_drafter())
-    move_to_verifier(drafter, toy_model(), DraftOptions(4, 1, 2, dtype=torch.bfloat16))
+    move_to_verifier(drafter, toy_model(), DraftOptions(4, 1, 2, number_format="bf16"))
     assert asked == [(torch.bfloat16, "cpu")]
     assert next(drafter.parameters()).dtype == torch.float16

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
-import torch
-
 from fairseq_specdec.acceptance import (
     AcceptanceRule,
     BlockVerificationRule,
@@ -15,7 +13,7 @@ from fairseq_specdec.acceptance import (
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
 from fairseq_specdec.engine.backend import BACKENDS, THREADS, anew
-from fairseq_specdec.engine.devices import NUMBER_FORMATS, OF_DRAFTERS, PACKED
+from fairseq_specdec.engine.devices import OF_DRAFTERS, PACKED
 from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, flag
 
 # By ``--sampling-verification``.
@@ -134,8 +132,8 @@ class Setup(NamedTuple):
         settings: the fields of ``SpecDecConfig``.
         models: the ensemble.
         src_dict, tgt_dict: dictionaries.
-        load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read, dtype)``, where
-            ``read`` is ``load_drafter`` or ``load_small_model``.
+        load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read, number_format)``,
+            where ``read`` is ``load_drafter`` or ``load_small_model``.
         eos: token id that ends an output, and the decoder's first input.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
@@ -148,32 +146,30 @@ class Setup(NamedTuple):
     models: list[Any]
     src_dict: Any
     tgt_dict: Any
-    load: Callable[[str, Any, Any, Callable, torch.dtype | None], Any]
+    load: Callable[[str, Any, Any, Callable, str | None], Any]
     eos: int
     sampler: Sampler | None = None
     temperature: float = 1.0
-    quickest: torch.dtype | None = None
+    quickest: str | None = None
     draft_independent: bool = True
     once: Callable[..., Any] = anew
 
     @property
-    def dtype(self) -> torch.dtype | None:
-        """The drafter's number format; None for the verifier's."""
-        asked = self.settings.drafter_dtype
-        if asked == "auto":
-            return self.quickest
-        return None if asked == "same" else NUMBER_FORMATS[asked].dtype
+    def number_format(self) -> str | None:
+        """The drafter's; None for the verifier's."""
+        asked: str = self.settings.drafter_dtype
+        return {"auto": self.quickest, "same": None}.get(asked, asked)
 
     def read_drafter(self, read: Callable) -> Any:
         """The model of ``--drafter-path``, for decoding; ``read`` as in ``load``."""
         path = self.settings.drafter_path
-        return self.load(path, self.src_dict, self.tgt_dict, read, self.dtype).eval()
+        return self.load(path, self.src_dict, self.tgt_dict, read, self.number_format).eval()
 
     def draft_options(self, block_size: int, **more: Any) -> DraftOptions:
         """How a drafter that is a model drafts, by the flags that all such drafters share."""
         return DraftOptions(
             block_size, self.tgt_dict.pad(), self.eos,
-            any_dtype=self.settings.drafter_dtype == "auto", temperature=self.temperature,
+            any_format=self.settings.drafter_dtype == "auto", temperature=self.temperature,
             sampler=self.sampler, **more,
         )  # fmt: skip
 

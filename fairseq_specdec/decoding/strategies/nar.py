@@ -32,7 +32,10 @@ def _drafter(setup: Setup) -> Drafter:
             "use a drafter with an encoder (--arch spec_drafter_base), or --strategy gad",
         )
     options = setup.draft_options(
-        block_size_of(setup, model), dtype=setup.dtype, row_independent=True, verified=False
+        block_size_of(setup, model),
+        number_format=setup.number_format,
+        row_independent=True,
+        verified=False,
     )
     return NarBlockDrafter(model, options)
 

@@ -90,7 +90,7 @@ def _small_model(setup: Setup, window: int, **more: Any) -> Drafter:
     model = setup.read_drafter(load_small_model)
     _warn_if_deeper(path, model, setup.models[0])
     size = settings.block_size or window
-    options = setup.draft_options(size, dtype=setup.dtype, **more)
+    options = setup.draft_options(size, number_format=setup.number_format, **more)
     return AutoregressiveDrafter(model, options)
 
 

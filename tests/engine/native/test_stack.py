@@ -457,7 +457,7 @@ def test_a_search_ends_where_its_session_was_opened_for_others(small, loaded):
 def test_a_chain_of_another_vocabulary_is_refused(rows, loaded):
     """It has two tables of a row for each word, which the library looks up by token."""
     model = copy.deepcopy(toy_attached_drafter("post_norm", 4, 80, chain_width=16))
-    drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, torch.float32))
+    drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, "fp32"))
     words = make_task().tgt_dict
 
     def built():
