@@ -214,7 +214,7 @@ def test_what_the_loop_reads_of_a_drafter():
     assert NarBlockDrafter(model, options).adaptive is False
 
 
-@pytest.mark.parametrize("asked, dtype", [(None, torch.bfloat16), (torch.float32, torch.float32)])
+@pytest.mark.parametrize("asked, dtype", [(None, torch.bfloat16), ("fp32", torch.float32)])
 @torch.no_grad()
 def test_a_drafter_runs_in_its_number_format(asked, dtype):
     verifier = toy_attached_drafter(updates=60)
