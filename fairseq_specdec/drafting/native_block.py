@@ -8,9 +8,9 @@ import weakref
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_specdec.engine.backend import AnyDecoder
+from fairseq_specdec.engine.backend import TORCH, AnyDecoder
 from fairseq_specdec.engine.memory import replace
 from fairseq_specdec.engine.native.decoder import (
     EmbeddingTables,
@@ -21,7 +21,7 @@ from fairseq_specdec.engine.native.decoder import (
 from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.structures import Drafting
-from fairseq_specdec.engine.session import learned_limit, position_rows
+from fairseq_specdec.engine.session import Embedding, learned_limit
 from fairseq_specdec.engine.state import Draft, Rows, first_slots, floats, pointer
 from fairseq_specdec.errors import UsageError
 
@@ -42,8 +42,7 @@ class NativeBlockDrafter:
         tables: its embeddings.
         pad: never drafted.
         mask: float32 [C], a mask before the first layer, without a position.
-        positions: embeddings of the positions of tokens and masks; None without.
-        padding_idx: of ``positions``.
+        embedding: of a decoder with positions, for tokens and masks; or None.
     """
 
     reads = False  # the verifier's states
@@ -56,12 +55,11 @@ class NativeBlockDrafter:
         tables: EmbeddingTables,
         pad: int,
         mask: Tensor,
-        positions: nn.Module | None = None,
-        padding_idx: int = 0,
+        embedding: Embedding | None = None,
     ) -> None:
-        self.layers, self.tables = layers, tables
-        self.embed_positions, self.padding_idx = positions, padding_idx
-        self.limit = learned_limit(positions, padding_idx)
+        self.layers, self.tables, self.embedding = layers, tables, embedding
+        own = None if embedding is None else embedding.decoder
+        self.limit = None if own is None else learned_limit(own.embed_positions, own.padding_idx)
         self.library = layers.stack.library
         self.pointer = ctypes.c_void_p()
         self.library.call(
@@ -71,7 +69,6 @@ class NativeBlockDrafter:
         weakref.finalize(self, self.library.free, "specdec_drafter_free", self.pointer)
         # Those of batches that are over; list operations are atomic, so threads may share it.
         self.spare: list[NativeWords] = []
-        self._positions: Tensor | None = None
 
     @classmethod
     def find(
@@ -82,7 +79,7 @@ class NativeBlockDrafter:
         if not isinstance(layers, NativeDecoder) or not layers.plain or tables is None:
             return None
         mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
-        made = cls(layers, tables, pad, mask, decoder.embed_positions, decoder.padding_idx)
+        made = cls(layers, tables, pad, mask, Embedding(decoder, TORCH.linear))
         made.word_list = word_list
         if word_list is not None:
             made.library.call("specdec_drafter_lists", made.pointer)
@@ -122,15 +119,10 @@ class NativeBlockDrafter:
     def positions(self, count: int) -> Tensor | None:
         """[count or more, C], the embeddings of positions 0, 1, ...; all there are of learned ones;
         None for a model without."""
-        table = self._positions
-        if self.embed_positions is None:
+        if self.embedding is None:
             return None
-        if self.limit is not None:
-            count = min(count, self.limit)
-        if table is None or table.size(0) < count:
-            rows = position_rows(self.embed_positions, self.padding_idx, count)
-            table = self._positions = floats(rows)  # any thread's is as good
-        return table
+        count = count if self.limit is None else min(count, self.limit)
+        return self.embedding.positions(count, torch.empty(0))
 
 
 class NativeWords:
