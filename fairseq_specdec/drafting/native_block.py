@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from typing import Any
 
 import torch
@@ -61,12 +60,9 @@ class NativeBlockDrafter:
         own = None if embedding is None else embedding.decoder
         self.limit = None if own is None else learned_limit(own.embed_positions, own.padding_idx)
         self.library = layers.stack.library
-        self.pointer = ctypes.c_void_p()
-        self.library.call(
-            "specdec_drafter_new", layers.stack.pointer, mask.numel(), pointer(mask), pad,
-            ctypes.byref(self.pointer),
-        )  # fmt: skip
-        weakref.finalize(self, self.library.free, "specdec_drafter_free", self.pointer)
+        self.pointer = self.library.make(
+            self, "drafter", layers.stack.pointer, mask.numel(), pointer(mask), pad
+        )
         # Those of batches that are over; list operations are atomic, so threads may share it.
         self.spare: list[NativeWords] = []
 
@@ -131,9 +127,7 @@ class NativeWords:
 
     def __init__(self, library: Library) -> None:
         self.library = library
-        self.pointer = ctypes.c_void_p()
-        library.call("specdec_words_new", ctypes.byref(self.pointer))
-        weakref.finalize(self, library.free, "specdec_words_free", self.pointer)
+        self.pointer = library.make(self, "words")
 
     @classmethod
     def open(cls, drafter: NativeBlockDrafter, src_tokens: Tensor) -> NativeWords | None:

@@ -1,7 +1,6 @@
 """Beam search in the native library: many passes in one call."""
 
 import ctypes
-import weakref
 
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts
 
@@ -30,12 +29,8 @@ class NativeBeams(BeamBatch):
         self.sentences = [BeamFacts() for _ in self.finished]
         self._tokens = (ctypes.c_int64 * (limits.longest + 1))()  # that the library fills
         self._totals = (ctypes.c_float * (limits.longest + 2))()
-        self._pointer = ctypes.c_void_p()
-        self._library.call(
-            "specdec_beams_new", layers.buffers.pointer, ctypes.byref(setup),
-            ctypes.byref(self._pointer),
-        )  # fmt: skip
-        weakref.finalize(self, self._library.free, "specdec_beams_free", self._pointer)
+        buffers = layers.buffers.pointer
+        self._pointer = self._library.make(self, "beams", buffers, ctypes.byref(setup))
         for row, one in enumerate(self.lookaheads):
             words = (ctypes.c_int64 * len(one.source))(*one.source)
             self.ask("look_ahead", row, len(words), words, one.reach.steps, one.reach.beams)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,9 +97,7 @@ class NativeBuffers:
     def __init__(self, stack: NativeStack) -> None:
         self.stack = stack  # outlives it
         self.listed: Tensor | None = None  # as in ``NativeSession.list_tokens``
-        self.pointer = ctypes.c_void_p()
-        stack.library.call("specdec_session_new", stack.pointer, ctypes.byref(self.pointer))
-        weakref.finalize(self, stack.library.free, "specdec_session_free", self.pointer)
+        self.pointer = stack.library.make(self, "session", stack.pointer)
 
 
 class NativeSession(Session[NativeDecoder]):

@@ -12,6 +12,7 @@ import os
 import pathlib
 import platform
 import shlex
+import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -133,6 +134,13 @@ class Library:
     def set_threads(self, count: int) -> None:
         """Let so many threads share each large product, for all users of this library."""
         self.call("specdec_set_threads", count)
+
+    def make(self, owner: object, what: str, *arguments: Any, by: str = "new") -> ctypes.c_void_p:
+        """What ``specdec_WHAT_BY`` makes of the arguments; it is freed with its owner."""
+        made = ctypes.c_void_p()
+        self.call(f"specdec_{what}_{by}", *arguments, ctypes.byref(made))
+        weakref.finalize(owner, self.free, f"specdec_{what}_free", made)
+        return made
 
     def free(self, name: str, pointer: Any) -> None:
         """Call one of the entry points that only free."""

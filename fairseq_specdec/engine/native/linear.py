@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -64,13 +63,10 @@ class NativeLinear:
         in_bf16 = weight.dtype == torch.bfloat16 and number_format == "bf16"
         self.exact = in_bf16 or number_format == "fp32"
         weight = weight.detach().cpu().contiguous() if weight.dtype in _NUMBERS else floats(weight)
-        self.pointer = ctypes.c_void_p()
-        library.call(
-            "specdec_matrix_new", self.size, self.width, pointer(weight, weight.dtype),
+        self.pointer = library.make(
+            self, "matrix", self.size, self.width, pointer(weight, weight.dtype),
             _NUMBERS[weight.dtype], pointer(self.bias), NUMBER_FORMATS[number_format].packed,
-            ctypes.byref(self.pointer),
         )  # fmt: skip
-        weakref.finalize(self, library.free, "specdec_matrix_free", self.pointer)
 
     @classmethod
     def borrowed(
@@ -105,11 +101,7 @@ class NativeLinear:
             pointer(offsets, torch.int32),
         )  # fmt: skip
         product._kept = kept
-        product.pointer = ctypes.c_void_p()
-        library.call(
-            "specdec_matrix_borrow", ctypes.byref(described), ctypes.byref(product.pointer)
-        )
-        weakref.finalize(product, library.free, "specdec_matrix_free", product.pointer)
+        product.pointer = library.make(product, "matrix", ctypes.byref(described), by="borrow")
         return product
 
     @property

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import functools
-import weakref
 from typing import Any
 
 import torch
@@ -123,9 +122,7 @@ class NativeStack:
         self._products: list[NativeLinear] = []
         shape = _shape(stack)
         self.width = shape.width
-        self.pointer = ctypes.c_void_p()
-        library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(self.pointer))
-        weakref.finalize(self, library.free, "specdec_stack_free", self.pointer)
+        self.pointer = library.make(self, "stack", ctypes.byref(shape))
         for i, layer in enumerate(stack.layers):
             self._read_layer(i, layer, bool(shape.cross))
         if stack.layer_norm is not None:
