@@ -22,7 +22,7 @@ class Script:
     Args:
         sizes: of each sentence, by its id, the tokens that each iteration emits at most.
         length: tokens of every sentence, </s> included.
-        words: the target dictionary. Its </s> ends every sentence and stands nowhere else.
+        symbols: the target dictionary; its </s> ends every sentence and occurs nowhere else.
     """
 
     def __init__(self, sizes: dict[int, list[int]], length: int, symbols: Any) -> None:
