@@ -87,7 +87,7 @@ def all_held(model):
     return held(model.embed_tokens, model.output_projection, model.inner)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 def test_weights_are_those_of_the_file(dtype):
     model, plain, saved = in_file(dtype)
     assert all_held(model) == [True] * 3
@@ -167,15 +167,6 @@ def test_misfits_are_named_as_ever():
     assert messages[0] == messages[1] and "size mismatch for inner.weight" in messages[0]
 
 
-def test_an_embedding_that_limits_its_norms_does_so():
-    saved = nn.Embedding(3, 2, max_norm=0.1)
-    model = copy.deepcopy(saved)
-    store(model)
-    model.load_state_dict(saved.state_dict())
-    ids = torch.tensor([2, 0])
-    assert torch.equal(model(ids), saved(ids))
-
-
 # --- packed
 
 
@@ -201,7 +192,7 @@ def test_weights_are_freed_and_read_back():
 
 
 @packs
-@pytest.mark.parametrize("case", ["greedy", "gad-attached", "blockwise", "bild-early-exit"])
+@pytest.mark.parametrize("case", ["gad-attached", "bild-early-exit"])
 def test_released_models_decode_as_before_in_both_engines(case):
     """fairseq's attention reads weights past ``forward``; it must find them."""
     models = [copy.deepcopy(toys(case).verifier())]
@@ -227,7 +218,7 @@ def test_released_models_decode_as_before_in_both_engines(case):
         assert tokens(decode(again, sample)) == wanted
 
 
-@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8", "int7"])
+@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("shape", ["pre_norm", "separate_embeddings"])
 def test_they_are_packed_to_the_same_bits(shape, number_format):
     """Freed or not; torch's engine has them in float32."""

@@ -10,12 +10,12 @@ from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.eager.linear import Linear, additive, attend
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 11), (3, 7), (32, 1), (30, 3), (9, 33)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_product_of_several_modules_is_theirs_side_by_side(shape, bias):
+def test_a_product_of_several_modules_is_theirs_side_by_side(bias):
     torch.manual_seed(1)
-    one, two = nn.Linear(1024, 512, bias=bias), nn.Linear(1024, 128, bias=bias)
-    x = torch.randn(*shape, 1024)
+    shape = (3, 7)
+    one, two = nn.Linear(512, 256, bias=bias), nn.Linear(512, 128, bias=bias)
+    x = torch.randn(*shape, 512)
     for chosen in ([one], [one, two]):
         product = Linear.of(*chosen)
         output = product(x)
@@ -30,12 +30,9 @@ def test_one_module_is_not_copied():
 
 
 def test_a_processor_reports_whether_it_multiplies_bf16(monkeypatch):
-    for answer in (True, False):
-        answers = {"_is_avx512_bf16_supported": answer.__bool__}
-        monkeypatch.setattr(torch, "cpu", Namespace(**answers))
-        assert linear.computes_in_bf16() is answer
-    monkeypatch.setattr(torch, "cpu", Namespace())
-    assert linear.computes_in_bf16() is False
+    for facts in ({}, *({"_is_avx512_bf16_supported": each.__bool__} for each in (False, True))):
+        monkeypatch.setattr(torch, "cpu", Namespace(**facts))
+        assert linear.computes_in_bf16() is any(each() for each in facts.values())
 
 
 def test_large_fp32_weights_are_packed(monkeypatch):
@@ -63,37 +60,18 @@ def test_relu_on_a_gpu_is_in_the_product(bias, activation, monkeypatch):
     assert len(calls) == (bias and activation is F.relu)
 
 
-def inputs(rows, width, slots, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(rows * 100 + width)
-    heads, dim = 2, 4
-    query = torch.randn(rows, width, heads, dim, generator=generator, dtype=dtype)
-    key, value = torch.randn(2, rows, heads, slots, dim, generator=generator, dtype=dtype)
-    mask = torch.rand(rows, 1, width, slots, generator=generator) < 0.7
-    mask[..., 0] = True
-    return query, key, value, mask
-
-
-def slow(query, key, value, mask):
-    """Number by number."""
-    rows, width, heads, dim = query.shape
-    out = torch.zeros(rows, width, heads, dim, dtype=torch.float64)
-    for b in range(rows):
-        for w in range(width):
-            for h in range(heads):
-                scores = [float(query[b, w, h] @ k) / dim**0.5 for k in key[b, h]]
-                weights = torch.tensor(scores, dtype=torch.float64).exp()
-                weights = weights * mask[b, 0, w].double()
-                out[b, w, h] = (weights / weights.sum()) @ value[b, h].double()
-    return out.flatten(2)
-
-
-@pytest.mark.parametrize("rows, width", [(1, 1), (1, 5), (4, 1), (4, 5), (4, 20)])
+@pytest.mark.parametrize("rows, width", [(1, 1), (4, 5)])
 def test_attention_is_its_equation(rows, width):
-    query, key, value, mask = inputs(rows, width, 7)
+    generator = torch.Generator().manual_seed(width)
+    query = torch.randn(rows, width, 2, 4, generator=generator)
+    key, value = torch.randn(2, rows, 2, 7, 4, generator=generator)
+    mask = torch.rand(rows, 1, width, 7, generator=generator) < 0.7
+    mask[..., 0] = True
     for chosen in (mask, additive(mask, query), None):
-        attended = attend(query, key, value, chosen)
-        wanted = slow(query, key, value, torch.ones_like(mask) if chosen is None else mask)
-        torch.testing.assert_close(attended, wanted)
+        scores = torch.einsum("bwhd,bhtd->bhwt", query, key) / 4**0.5
+        weights = scores.masked_fill(~mask & (chosen is not None), float("-inf")).softmax(-1)
+        wanted = torch.einsum("bhwt,bhtd->bwhd", weights, value).flatten(2)
+        torch.testing.assert_close(attend(query, key, value, chosen), wanted)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

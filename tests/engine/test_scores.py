@@ -7,9 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_specdec.acceptance import ExactRule, TopBetaRule
 from fairseq_specdec.engine.scores import Edits, Scores
-from fairseq_specdec.engine.state import Draft
 
 ROWS, WIDTH, WORDS = 3, 4, 9
 MINUS_INFINITY = float("-inf")
@@ -79,15 +77,6 @@ def chosen(scores):
     return scores.of(scores.best())
 
 
-def edited(seed, **more):
-    """(scores with constraints, the slow version's log-probabilities)."""
-    logits, edits = random_logits(seed, **more), random_edits(seed)
-    expected = slow_dense(logits, edits)
-    scores = Scores(logits)
-    scores.edit(edits)
-    return scores, expected
-
-
 seeds = st.integers(0, 10**6)
 formats = st.sampled_from([torch.float32, torch.float16])
 
@@ -107,39 +96,43 @@ def test_each_constraint_alone(seed):
         near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits, only)])
 
 
-@given(seeds, formats, st.integers(0, WIDTH))
-def test_of_looks_up_tokens_of_the_first_entries(seed, dtype, width):
-    scores, expected = edited(seed, dtype=dtype)
+@given(seeds, formats, st.integers(1, 3), st.integers(0, WIDTH), st.integers(1, WORDS + 2))
+def test_scores_are_those_of_every_log_probability(seed, dtype, size, width, count):
+    """Of one model, or the mean of the distributions of several, with every constraint."""
+    each = [random_logits(seed + i, dtype=dtype) for i in range(size)]
+    scores, edits = Scores.of_ensemble([logits.clone() for logits in each]), random_edits(seed)
+    mean = sum(torch.tensor(slow_dense(logits)).double().exp() for logits in each) / size
+    near(scores.dense(), mean.log().float().tolist())
+    expected = [
+        [slow_edit(mean[r, w].log().tolist(), edits, r, w) for w in range(WIDTH)]
+        for r in range(ROWS)
+    ]
+    scores.edit(edits)
+    near(scores.dense(), expected)
+    best = scores.best()
+    near(scores.of(best), [[max(entry) for entry in row] for row in expected])
+    assert best.dtype == torch.long and best.shape == (ROWS, WIDTH)
+    # Likely or not, possible or not.
+    assert torch.equal(best[edits.forced >= 0], edits.forced[edits.forced >= 0])
+    values, tokens = scores.topk(count)
+    assert values.shape == tokens.shape == (ROWS, WIDTH, min(count, WORDS))
+    near(values, [[sorted(entry, reverse=True)[:count] for entry in row] for row in expected])
+    ranked = tokens.tolist()
+    assert all(len(set(entry)) == len(entry) for row in ranked for entry in row)
+    near(values, [[[expected[r][w][t] for t in ranked[r][w]] for w in range(WIDTH)]
+                  for r in range(ROWS)])  # fmt: skip
     generator = torch.Generator().manual_seed(seed + 1)
     tokens = torch.randint(0, WORDS, (ROWS, width), generator=generator)
-    wanted = [[expected[r][w][tokens[r, w]] for w in range(width)] for r in range(ROWS)]
-    near(scores.of(tokens), wanted)
-
-
-@given(seeds, formats, st.integers(0, WIDTH))
-def test_a_gap_is_the_distance_to_the_best_token(seed, dtype, width):
-    scores, expected = edited(seed, dtype=dtype)
-    generator = torch.Generator().manual_seed(seed + 1)
-    tokens = torch.randint(0, WORDS, (ROWS, width), generator=generator)
+    own = [[expected[r][w][tokens[r, w]] for w in range(width)] for r in range(ROWS)]
+    near(scores.of(tokens), own)
     gap = scores.gap(tokens)
     assert gap.shape == tokens.shape and gap.dtype == torch.float32
     for row in range(ROWS):
-        for entry in range(width):
-            best, own = max(expected[row][entry]), expected[row][entry][tokens[row, entry]]
-            if own == MINUS_INFINITY:  # no number where the best one is impossible too
+        for entry, score in enumerate(own[row]):
+            if score == MINUS_INFINITY:  # no number where the best one is impossible too
                 assert not math.isfinite(gap[row, entry])
             else:
-                assert abs(float(gap[row, entry]) - (best - own)) < 1e-5
-
-
-@given(seeds, formats)
-def test_best_is_the_likeliest_token(seed, dtype):
-    scores, expected = edited(seed, dtype=dtype)
-    near(chosen(scores), [[max(entry) for entry in row] for row in expected])
-    forced, best = random_edits(seed).forced, scores.best()
-    assert best.dtype == torch.long and best.shape == (ROWS, WIDTH)
-    # Likely or not, possible or not.
-    assert torch.equal(best[forced >= 0], forced[forced >= 0])
+                assert abs(float(gap[row, entry]) - (max(expected[row][entry]) - score)) < 1e-5
 
 
 @given(seeds, formats)
@@ -220,64 +213,6 @@ def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     kept = asked.clone()
     assert scores.among_best(tokens, count, asked).tolist() == expected
     assert torch.equal(asked, kept)
-
-
-def with_possible_forced_tokens(seed):
-    """Scores with all constraints, of which none forces what another one forbids: such a token is
-    chosen without a chance, where dense scores have no best one."""
-    edits, scores = random_edits(seed), Scores(random_logits(seed))
-    scores.edit(edits._replace(forced=None))
-    own = scores.dense().gather(2, edits.forced.clamp(min=0).unsqueeze(2)).squeeze(2)
-    scores = Scores(random_logits(seed))
-    scores.edit(edits._replace(forced=edits.forced.masked_fill(own == MINUS_INFINITY, -1)))
-    assert not bool((chosen(scores) == MINUS_INFINITY).any())
-    return scores
-
-
-@given(seeds, st.integers(1, 4), st.sampled_from([0.0, 1.0, 20.0]))
-def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
-    """It asks for ranks, which constraints change: the same as over log-probabilities."""
-    generator = torch.Generator().manual_seed(seed + 1)
-    tokens = torch.randint(0, WORDS, (ROWS, WIDTH - 1), generator=generator)
-    forced = random_edits(seed).forced[:, : WIDTH - 1]
-    right = torch.rand(tokens.shape, generator=generator) < 0.7
-    tokens = torch.where((forced >= 0) & right, forced, tokens)
-    draft = Draft(tokens, torch.full((ROWS,), WIDTH - 1))
-    for rule in (ExactRule(), TopBetaRule(top_beta, tau)):
-        scores, plain = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
-        plain = Scores(plain.dense(), normalised=True)
-        ours, theirs = rule.accept(draft, scores), rule.accept(draft, plain)
-        assert ours.counts.tolist() == theirs.counts.tolist()
-        assert ours.next_token.tolist() == theirs.next_token.tolist()
-
-
-@given(seeds, formats, st.integers(1, WORDS + 2))
-def test_topk_is_the_best_in_falling_order(seed, dtype, count):
-    scores, expected = edited(seed, dtype=dtype)
-    values, tokens = scores.topk(count)
-    assert values.shape == tokens.shape == (ROWS, WIDTH, min(count, WORDS))
-    ranked = [[sorted(entry, reverse=True)[:count] for entry in row] for row in expected]
-    near(values, ranked)
-    best = tokens.tolist()
-    assert all(len(set(entry)) == len(entry) for row in best for entry in row)
-    own = [[[expected[r][w][t] for t in best[r][w]] for w in range(WIDTH)] for r in range(ROWS)]
-    near(values, own)
-
-
-@given(seeds, st.integers(1, 4), formats)
-def test_an_ensemble_is_the_mean_of_its_distributions(seed, size, dtype):
-    each = [random_logits(seed + i, dtype=dtype) for i in range(size)]
-    parts = [torch.tensor(slow_dense(logits)).double().exp() for logits in each]
-    mean = (sum(parts) / size).log()
-    edits = random_edits(seed)
-    expected = [
-        [slow_edit(mean[r, w].tolist(), edits, r, w) for w in range(WIDTH)] for r in range(ROWS)
-    ]
-    scores = Scores.of_ensemble([logits.clone() for logits in each])
-    near(scores.dense(), mean.float().tolist())
-    scores.edit(edits)
-    near(scores.dense(), expected)
-    near(chosen(scores), [[max(entry) for entry in row] for row in expected])
 
 
 def test_a_token_beside_a_forced_one_is_never_among_the_best():

@@ -73,20 +73,14 @@ def test_a_token_that_sees_everything_needs_no_mask():
     """And only such a one: a mask costs an operation in every layer."""
     for lengths, width, alone in (([3, 3], 1, True), ([3, 3], 2, False), ([3, 2], 1, False)):
         layout = chain_layout(lengths, width)
-        assert (layout.mask() is None) == alone
-
-
-def test_only_in_a_chain_positions_are_slots():
-    at = torch.tensor([[2, 3]])
-    assert chain_layout([2], 2).in_order and Layout.at(at, [3]).in_order
-    assert not Layout(at, at.clone(), 4, seen=torch.ones(1, 2, 4, dtype=torch.bool)).in_order
+        assert (layout.mask() is None) == alone and layout.in_order
 
 
 def test_scattered_tokens_see_the_slots_of_their_mask():
     positions, slots = torch.tensor([[3, 5], [4, 4]]), torch.tensor([[2, 0], [1, 3]])
     seen = torch.rand(2, 2, 7, generator=torch.Generator().manual_seed(1)) < 0.5
     layout = Layout(positions, slots, 7, seen=seen)
-    assert torch.equal(layout.mask(), seen[:, None])
+    assert torch.equal(layout.mask(), seen[:, None]) and not layout.in_order
 
 
 def random_draft(seed, rows, width, vocabulary=7):

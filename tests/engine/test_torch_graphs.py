@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+from unittest import mock
 
 import torch
 from plain_graphs import PlainRecorder
@@ -12,55 +13,30 @@ LIKE = torch.zeros(1)
 
 
 def test_what_is_asked_of_cuda(monkeypatch):
-    asked, capturing = [], []
-    real = inspect.signature(torch.cuda.graph.__init__)
-
-    class Stream:
-        def wait_stream(self, other):
-            asked.append("current waits" if self is current else "side waits")
-
-    class Graph:
-        def replay(self):
-            asked.append("replay")
-
-    @contextlib.contextmanager
-    def capture(graph, **more):
-        real.bind(None, graph, **more)
-        assert more["pool"] == "pool" and more["stream"] is not current
-        asked.append(f"capture {more['capture_error_mode']}")
-        capturing.append(graph)
-        yield
-        capturing.pop()
-
-    @contextlib.contextmanager
-    def on(stream):
-        asked.append("on side")
-        yield
-
-    current = Stream()
-    replaced = {
-        "Stream": Stream,
-        "CUDAGraph": Graph,
-        "graph": capture,
-        "graph_pool_handle": lambda: "pool",
-        "current_stream": lambda: current,
-        "stream": on,
-        "device": lambda device: contextlib.nullcontext(),
-    }
-    for name, value in replaced.items():
-        monkeypatch.setattr(torch.cuda, name, value)
+    """Warmed up on a stream of its own, that waits and is waited for; then captured."""
+    asked, current, real = mock.MagicMock(), object(), inspect.signature(torch.cuda.graph.__init__)
+    asked.graph_pool_handle.return_value = "pool"
+    asked.current_stream.return_value.wait_stream.side_effect = lambda side: asked.waited(side)
+    for name in ("Stream", "CUDAGraph", "graph", "graph_pool_handle", "current_stream", "stream"):
+        monkeypatch.setattr(torch.cuda, name, getattr(asked, name))
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
 
     def function():
-        asked.append("captured" if capturing else "warmed up")
+        asked.function()
         return (LIKE,)
 
     replay, outputs = CudaRecorder(torch.device("cuda", 0)).record(function)
     replay()
-    assert asked == [
-        *("side waits", "on side", "warmed up", "current waits"),
-        *("capture thread_local", "captured", "replay"),
-    ]
-    assert outputs == (LIKE,)
+    side = asked.Stream.return_value
+    assert outputs == (LIKE,) and current is not side
+    (given, named) = asked.graph.call_args
+    real.bind(None, *given, **named)
+    assert named == {"pool": "pool", "stream": side, "capture_error_mode": "thread_local"}
+    names = [name for name, _, _ in asked.mock_calls]
+    order = ["Stream().wait_stream", "stream", "stream().__enter__", "function", "waited", "graph",
+             "graph().__enter__", "function", "graph().__exit__", "CUDAGraph().replay"]  # fmt: skip
+    places = iter(names)
+    assert all(name in places for name in order), names
 
 
 def double(recordings, given, width, key="double"):

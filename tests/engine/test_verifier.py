@@ -1,14 +1,10 @@
 """The verifier's scores of a block against the ensemble's own forward passes."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from toy_hypotheses import chain_layout
 from toy_translation import EOS, PAD, make_sample, pad_to, sentences, toy_model
 
-from fairseq_specdec.engine import transformer
-from fairseq_specdec.engine.backend import TORCH
 from fairseq_specdec.engine.transformer import Verifier
 
 SENTENCES = sentences(3, seed=11)
@@ -74,15 +70,6 @@ def test_hidden_states_are_of_the_layers_of_the_first_model():
     states = session.sessions[0].states
     assert session.sessions[1].states is None and not states[:, 0].any()
     torch.testing.assert_close(states[:, 1:4], torch.cat(inner, 2), atol=1e-4, rtol=0)
-
-
-def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
-    read = []
-    made = SimpleNamespace(read=lambda *given: read.append(given))
-    monkeypatch.setattr(transformer, "Transformer", made)
-    Verifier(["a", "b"], 1.0, (1, 2), "backend")
-    Verifier(["c"])
-    assert read == [("a", "backend", (1, 2)), ("b", "backend", ()), ("c", TORCH, ())]
 
 
 def test_the_second_encoder_is_given_what_the_first_one_found():

@@ -1,14 +1,18 @@
-"""Random small Transformers: on every backend as stock decodes them, or refused in one line."""
+"""Random small Transformers: on every backend as stock decodes them, or refused in one line; and
+native calls with a number that is out of range, or with weights that are no numbers."""
 
 import argparse
+import time
 
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel, base_architecture
+from native_numbers import numbers
 from toy_strategies import flags, make_generator
 from toy_translation import EOS, FIRST, PAD, make_sample, make_task, sentences
 
 from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native.library import Library
 
 STRATEGIES = ("greedy", "greedy", "iad", "none", "sps", "gad")
 NUDGES = 16  # of a search that may have come near to a tie
@@ -187,3 +191,58 @@ def test_models(fuzz, monkeypatch):
             except AssertionError as error:
                 pytest.fail(f"{(seed, backend, chosen, about)}: {error}", pytrace=False)
             fuzz.counts[backend] += 1
+
+
+BROKEN = (float("nan"), float("inf"), float("-inf"), 1e38, 1e-38)
+DRAFTED = ("gad", "gad-attached", "gad-head", "blockwise")
+SECONDS = 10
+
+
+@pytest.mark.skipif(library.load() is None, reason="no native library here")
+def test_calls(fuzz, monkeypatch):
+    """Done or refused, in bounded time; sanitizers see what reaches beyond a buffer."""
+    call, done, odd = Library.call, set(), 0.0
+
+    def changed(self, name, *arguments):
+        """The call, after one of its numbers was replaced at times; unless that was done."""
+        given = list(arguments)
+        places = list(numbers(name, given)) if random.random() < odd else []
+        number = random.choice(places) if places else None
+        if number is not None and (values := number.impossible(free=True)):
+            with number.replaced(random.choice(values)):
+                try:
+                    call(self, name, *given)
+                except (ValueError, MemoryError, RuntimeError) as error:
+                    assert str(error).isprintable() and str(error)
+                    fuzz.counts["refused"] += 1
+                else:
+                    fuzz.counts["taken"] += 1
+                    return
+        call(self, name, *arguments)
+        done.add(name)
+        fuzz.counts["functions"] = len(done)
+
+    for case in DRAFTED:
+        make_generator(case)  # trains its toys
+    monkeypatch.setattr(Library, "call", changed)
+    for seed in fuzz.seeds():
+        random, odd = fuzz.random(seed), 0.0
+        torch.manual_seed(seed)
+        try:
+            (models, sample, options, prefix, _), about = drawn(random, seed)
+        except (ValueError, AssertionError):
+            continue
+        chosen = random.choice(STRATEGIES if options.beam == 1 else STRATEGIES[:3])
+        if options.beam == 1 and random.random() < 0.5:
+            chosen, models = random.choice(DRAFTED), None
+        elif random.random() < 0.2:
+            weight = random.choice(list(models[0].parameters())).data.view(-1)
+            weight[random.randrange(len(weight))] = random.choice(BROKEN)
+        odd, started = random.choice((0.003, 0.02, 0.1, 0.5)), time.monotonic()
+        try:
+            generator = make_generator(chosen, options, models, backend="native")
+            generator.generate(generator.models, sample, prefix_tokens=prefix)
+        except Exception as error:  # a number that was taken leads anywhere
+            fuzz.counts[type(error).__name__] += 1
+        assert time.monotonic() - started < SECONDS, (seed, chosen, about)
+    assert len(done) > 20  # else what is to be called is refused for another reason

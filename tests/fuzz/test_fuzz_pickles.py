@@ -1,8 +1,11 @@
-"""Checkpoints by grammar are read to plain values or refused in a line; nothing is run."""
+"""Parts of sound and of hostile checkpoints are read to plain values or refused in a line."""
 
 import argparse
 import collections
+import importlib
 import io
+import pickle
+import pickletools
 import resource
 import struct
 import sys
@@ -11,8 +14,8 @@ import time
 import numpy as np
 import pytest
 import torch
-from pickle_assembly import bytes_of, ended, legacy, zipped
-from pickle_grammar import Grammar
+from hostile_pickles import odd_objects, odd_storages, runs, sound
+from pickle_assembly import FLOATS, bytes_of, ended, legacy, named, whole, zipped
 
 from fairseq_specdec.checkpoints import allowed
 from fairseq_specdec.checkpoints.reading import load_checkpoint, load_pickle
@@ -53,24 +56,51 @@ def watch():
     return Watch()
 
 
+def instructions(pickled):
+    """The instructions of a pickle, each with its argument."""
+    starts = [at for _, _, at in pickletools.genops(pickled)]
+    return [pickled[a:b] for a, b in zip(starts, [*starts[1:], len(pickled)])]
+
+
+def corpus(more):
+    """(sound pickles by their instructions, these and odd and hostile ones) of one layout."""
+    tables = sound(more), odd_objects(more), odd_storages(more), runs("/nonexistent/folder")
+    made = [[instructions(each) for each in table.values()] for table in tables]
+    return made[0], sum(made, [])
+
+
+CORPUS = {old: corpus(pickle.NONE if old else b"") for old in (False, True)}
+FOREIGN = [named(*each) for each in (
+    ("posix", "system"), ("builtins", "eval"), ("this", "s"), ("", ""), ("torch", "load"),
+    ("numpy", "memmap"), ("omegaconf.omegaconf", "OmegaConf.create"), ("a b", "\x1b[2J"),
+)]  # fmt: skip
+NUMBERS = (0, 1, -1, 255, 2**31 - 1, -(2**31), 2**40, 2**62, 2**63 - 1, 2**63, -(2**70))
+SINGLE = [each.code.encode("latin1") for each in pickletools.opcodes]
+
+
+def spliced(random, good, pickles):
+    """A pickle with some instructions of others, of none, or twice."""
+    made = list(random.choice(good if random.random() < 0.7 else pickles))
+    for _ in range(random.choice((0, 1, 1, 2, 6))):
+        other = random.choice(pickles)
+        at, begin = random.randrange(len(made) + 1), random.randrange(len(other))
+        run = other[begin : begin + random.choice((1, 1, 4, 30))]
+        new = random.choice((
+            run, [], made[at : at + 9] * 2, [whole(random.choice(NUMBERS))],
+            [random.choice(FOREIGN)], [random.choice(SINGLE)],
+        ))  # fmt: skip
+        made[at : at + random.choice((0, 1, 4))] = new
+    return b"".join(made)
+
+
 def checkpoint(random):
-    """A file: its pickle by grammar, at times damaged; then its bytes, at times damaged."""
+    """A file of a spliced pickle; at times its bytes are damaged."""
     old = random.random() < 0.4
-    wrong = random.choice((0, 0, 0.02, 0.1, 0.3))
-    grammar = Grammar(random, old, wrong)
-    depth = random.randint(0, 4)
-    body = grammar.state(depth) if random.random() < 0.8 else grammar.part(depth)
-    storages = grammar.storages
+    pickled = spliced(random, *CORPUS[old])
+    data = zipped(pickled)
     if old:
-        keys = list(storages)
-        contents = b"".join(
-            struct.pack("<q", count) + content for count, content in storages.values()
-        )
-        data = legacy(ended(body), keys, contents)
-    else:
-        records = [(f"archive/data/{key}", content) for key, (_, content) in storages.items()]
-        data = zipped(ended(body), records)
-    if random.random() < wrong:
+        data = legacy(pickled, ["0"], struct.pack("<q", 4) + FLOATS)
+    if random.random() < 0.15:
         at = random.randrange(len(data))
         data = random.choice((
             data[:at], data[:at] + bytes([random.randrange(256)]) + data[at + 1 :],
@@ -113,6 +143,7 @@ def test_pickles(reader, fuzz, watch):
     read = load_checkpoint if main else load_pickle
     for layout in (zipped(ended(bytes_of(b"x")), []), legacy(ended(bytes_of(b"x")))):
         read(io.BytesIO(layout))  # imports what the reader itself needs
+    importlib.import_module("torch._subclasses.schema_check_mode")  # which torch imports late
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for seed in fuzz.seeds():
         data = checkpoint(fuzz.random(seed))

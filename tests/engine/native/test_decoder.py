@@ -13,7 +13,6 @@ from toy_hypotheses import chain_layout
 from toy_translation import EOS, PAD, SHAPES, WORDS, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.engine.backend import TORCH, NativeBackend
-from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.decoder import NativeSession
 from fairseq_specdec.engine.native.stack import refusal
 from fairseq_specdec.engine.state import Layout
@@ -100,12 +99,10 @@ def test_trained_models_score_as_on_torch(shape, left, native):
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_any_width_scores_as_on_torch(size, pre_norm, native):
     norms = {"encoder_normalize_before": pre_norm, "decoder_normalize_before": pre_norm}
-    for activation in ("relu", "gelu", "gelu_accurate"):
-        model = random_model(*size, activation_fn=activation, **norms)
-        sample = make_sample(SENTENCES)
-        generator = torch.Generator().manual_seed(size[0])
-        with torch.no_grad():
-            agree([opened(model, b, sample, (1, 2)) for b in (native, TORCH)], generator, 1)
+    model, sample = random_model(*size, **norms), make_sample(SENTENCES)
+    generator = torch.Generator().manual_seed(size[0])
+    with torch.no_grad():
+        agree([opened(model, b, sample, (1, 2)) for b in (native, TORCH)], generator, 1)
 
 
 @pytest.mark.parametrize("activation", NAMES)
@@ -119,7 +116,7 @@ def test_every_activation_scores_as_on_torch(activation, native):
         agree(sessions, generator, 1)
 
 
-@pytest.mark.parametrize("value", [-3e38, -100.0, -87.5, -9.1, -0.0, 8.9, 100.0, 3e4])
+@pytest.mark.parametrize("value", [-3e38, -87.5, -9.1, -0.0, 8.9, 3e4])
 def test_activations_of_extreme_numbers_are_as_on_torch(value, native):
     for name in NAMES:
         if value < -1e30 and name == "linear":
@@ -197,52 +194,6 @@ def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_fo
                 assert torch.equal(pieces, whole)
 
 
-def test_weights_in_halves_are_unpacked_as_they_were(loaded):
-    """Whether a checkpoint was saved in half precision or not, reading a weight gives its bits."""
-    for model in (toy_model("pre_norm"), in_halves(toy_model("pre_norm"))):
-        wanted = model.state_dict()
-        freed = copy.deepcopy(model)
-        NativeBackend(loaded, frees=True).decoder(freed.decoder)
-        assert packed_source(freed.decoder.layers[1].fc2) is not None
-        for name in wanted:
-            module, _, attribute = name.rpartition(".")
-            if attribute == "weight":
-                assert torch.equal(freed.get_submodule(module).weight, wanted[name])
-
-
-def test_rejected_slots_leave_no_trace(native):
-    model, sample = toy_model("post_norm"), make_sample(SENTENCES)
-    generator = torch.Generator().manual_seed(2)
-    rows = len(SENTENCES)
-    first, second = random_tokens(generator, rows, 3), random_tokens(generator, rows, 4)
-    with torch.no_grad():
-        logits = []
-        for junk in (None, 9):
-            session = opened(model, native, sample)
-            session.run(first, chain_layout([0] * rows, 3))
-            if junk:
-                tokens = random_tokens(generator, rows, junk)
-                session.run(tokens, chain_layout([3] * rows, junk))
-            layout = chain_layout([3] * rows, 4)
-            logits.append(scored(session, second, layout))
-    assert torch.equal(*logits)
-
-
-def test_buffers_serve_the_next_batch(native):
-    model = toy_model()
-    weights = Transformer.read(model, native)
-    tokens = torch.full((1, 1), EOS)
-    layout = chain_layout([0], 1)
-    logits = []
-    with torch.no_grad():
-        for source in (SENTENCES[0], SENTENCES[1], SENTENCES[0]):
-            out = weights.encode(make_sample([source])["net_input"])
-            session = weights.open(out, 20, 8)
-            logits.append(session.logits(session.run(tokens, layout)))
-            session.close()
-    assert torch.equal(logits[0], logits[2]) and not torch.equal(logits[0], logits[1])
-
-
 def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
     """Many rows of few slots, then few rows of many, whose cache also grows: as if each came first,
     and as in a cache that need not grow. Heads 25 wide leave padding in the cache, which must stay
@@ -263,17 +214,6 @@ def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
                     logits.append(scored(session, tokens[:, begin : begin + 20], layout))
                 session.close()
             assert all(map(torch.equal, logits[:16], logits[8:])), (rows, slots)
-
-
-@pytest.mark.parametrize("slot", [-1, 1 << 40])
-def test_slots_out_of_range_are_refused(slot, native):
-    session = opened(toy_model(), native, make_sample(SENTENCES[:1]))
-    layout = Layout(
-        torch.zeros(1, 1, dtype=torch.long), torch.tensor([[slot]]), 1,
-        seen=torch.ones(1, 1, 1, dtype=torch.bool),
-    )  # fmt: skip
-    with torch.no_grad(), pytest.raises(ValueError, match="slot"):
-        session.run(torch.full((1, 1), EOS), layout)
 
 
 def test_rows_to_keep_are_checked(native):
