@@ -9,29 +9,17 @@ from omegaconf import OmegaConf, _utils
 # Text that fairseq would pass to ``eval``; {} is a command that leaves a trace.
 PROGRAMS = {
     "a call": "__import__('os').system({})",
-    "a call behind a literal": "[1, 2, __import__('os').system({})]",
     "no call syntax": "[argparse.Namespace[{}] for argparse.Namespace.__class_getitem__ in "
     "[__import__('os').system]]",
-    "class_getitem of a new class": "type('X', (), {{'__class_getitem__': "
-    "lambda cls, key: __import__('os').system(key)}})[{}]",
     "an operator of a new class": "type('X', (), {{'__add__': "
     "lambda self, other: __import__('os').system(other)}})() + {}",
     "nested containers": "[[[({{'a': [__import__('os').system({})]}},)]]]",
     "a key of a dictionary": "{{__import__('os').system({}): 1}}",
     "unpacking": "[*[__import__('os').system({})]]",
-    "unpacking a dictionary": "{{**{{'a': __import__('os').system({})}}}}",
     "a comprehension": "[print(x) or __import__('os').system(x) for x in [{}]]",
-    "a generator": "list(map(__import__('os').system, [{}]))",
     "an f-string": "f\"{{__import__('os').system({})}}\"",
-    "a format specification": "f\"{{1:{{__import__('os').system({})}}}}\"",
     "a walrus": "[(run := __import__('os').system), run({})]",
     "a default of a lambda": "(lambda x=__import__('os').system({}): [1])()",
-    "a condition": "[1] if __import__('os').system({}) else [2]",
-    "a boolean operator": "0 or __import__('os').system({})",
-    "a comparison": "[1] < [__import__('os').system({})]",
-    "a slice": "[1, 2][: __import__('os').system({})]",
-    "a chain of attributes": "[c for c in ().__class__.__base__.__subclasses__() "
-    "if c.__name__ == 'Popen'][0]({}, shell=True).wait()",
     "white space": " \t__import__('os').system({})\t ",
     "a comment": "__import__('os').system({}) # (0.9, 0.98)",
     "other letters": "__ımport__".replace("ı", "i") + "('os').𝓼𝔂𝓼𝓽𝓮𝓶({})",

@@ -1,12 +1,9 @@
-"""A checkpoint written by fairseq-train, the command that wrote it, and what reads it."""
+"""A checkpoint written by fairseq-train, and the command that wrote it."""
 
-import io
 import pathlib
-import sys
 from typing import NamedTuple
 
 import pytest
-from checkpoint_readers import READERS, SCRIPTS, run, words_of
 
 import fairseq_specdec
 
@@ -35,19 +32,3 @@ def trained(fairseq_command, reversal_data, tmp_path_factory) -> Trained:
         "--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_a": 1, "max_len_b": 5}',
     )  # fmt: skip
     return Trained(folder / "checkpoint_last.pt", arguments)
-
-
-@pytest.fixture
-def refusal(trained, tmp_path, capsys, monkeypatch):
-    """What a reader says as it refuses a file."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO("aa bb\n"))
-    monkeypatch.syspath_prepend(SCRIPTS / "lib")
-
-    def of(name, path):
-        log = io.StringIO()
-        program, words = READERS[name][0], words_of(name, path, trained, tmp_path)
-        with pytest.raises((Exception, SystemExit)) as caught:
-            run(program, words, log)
-        return "".join([str(caught.value), "\n", log.getvalue(), *capsys.readouterr()])
-
-    return of

@@ -1,17 +1,23 @@
-"""What reads a checkpoint here reads it by ``load_checkpoint``: by the source, and by trial."""
+"""Whatever reads a checkpoint here runs nothing that it names, and resolves no setting: by the
+source, and by trial of every command."""
 
 import io
+import itertools
+import os
 import re
+import sys
 
 import numpy as np
 import pytest
 import torch
-from checkpoint_readers import PLUGIN, READERS, SCRIPTS
+from checkpoint_readers import BUILDERS, DRAFTERS, PLUGIN, READERS, SCRIPTS, run, words_of
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, zipped
+from settings_payloads import HIDDEN, INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
 
 from fairseq_specdec.checkpoints.settings import RefusedCheckpointError
+from fairseq_specdec.decoding.drafter_file import MASK
 
 # Whatever else reads pickles, or YAML with objects.
 UNSAFE = re.compile(
@@ -19,12 +25,15 @@ UNSAFE = re.compile(
     r"(?!.*allow_pickle=False)|\b(_?Unpickler|marshal|shelve|cloudpickle|jsonpickle)\b"
     r"|(from|import) (pickle|torch\.serialization) import .*load|weights_only=False"
 )
+SECRET = "a-secret-word"
+LAYOUTS = ("cfg", "args", "namespace")
+FASTEST = "load_verifier"
+OPTIONAL = {"--restore-file", "--finetune-from-model"}  # without these stock training begins anew
 
 
 def test_no_source_reads_pickles_by_another_way():
-    files = [*PLUGIN.rglob("*.py"), *SCRIPTS.rglob("*.py")]
     found = {}
-    for path in files:
+    for path in (*PLUGIN.rglob("*.py"), *SCRIPTS.rglob("*.py")):
         lines = [line.split("#")[0] for line in path.read_text(encoding="utf-8").splitlines()]
         unsafe = [line for line in lines if UNSAFE.search(line) and "``" not in line]
         found.update({path: unsafe} if unsafe else {})
@@ -34,35 +43,116 @@ def test_no_source_reads_pickles_by_another_way():
 
 
 @pytest.fixture
+def state(trained):
+    """The content of a sound checkpoint."""
+    return torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+
+
+@pytest.fixture
+def refusal(trained, tmp_path, capsys, monkeypatch):
+    """The lines about a file that a reader writes as it refuses it."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("aa bb\n"))
+    monkeypatch.syspath_prepend(SCRIPTS / "lib")
+    monkeypatch.setenv("SPECDEC_SECRET", SECRET)
+
+    def of(name, path):
+        log = io.StringIO()
+        program, words = READERS[name][0], words_of(name, path, trained, tmp_path)
+        with pytest.raises((Exception, SystemExit)) as caught:
+            run(program, words, log)
+        output = "".join([str(caught.value), "\n", log.getvalue(), *capsys.readouterr()])
+        lines = [line for line in output.splitlines() if str(path).split(":")[-1] in line]
+        assert lines and SECRET not in output, output[-3000:]
+        return "\n".join(lines)
+
+    return of
+
+
+@pytest.fixture
 def hostile(tmp_path):
-    """A checkpoint of each layout, and the folder that they would make."""
+    """A checkpoint of each layout, with what is said of it, and the folder that they would make."""
     canary = tmp_path / "canary"
     one, two = tmp_path / "zip.pt", tmp_path / "legacy.pt"
     body = dict_of(model=call(named("posix", "mkdir"), text(str(canary))))
     one.write_bytes(zipped(ended(body)))
     body = dict_of(args=call(dotted("posix", "mkdir"), text(str(canary))))
     two.write_bytes(legacy(ended(body, 4)))
-    return one, two, canary
+    return [(one, "names posix.mkdir"), (two, "protocol is 4")], canary
 
 
-@pytest.mark.parametrize("name", sorted(READERS))
-def test_no_command_runs_what_a_checkpoint_names(name, hostile, refusal):
-    """The layouts take turns: both are read by the same code everywhere."""
-    turn = sorted(READERS).index(name) % 2
-    text = refusal(name, hostile[turn])
-    assert not hostile[2].exists()
-    reason = ("names posix.mkdir", "protocol is 4")[turn]
-    assert [line for line in text.splitlines() if reason in line], text[-3000:]
+@pytest.fixture
+def check_setting(state, tmp_path, refusal):
+    """Let a reader read a program or an interpolation; the rest of the file is sound."""
+    canary, path = tmp_path / "canary", str(tmp_path / "hostile.pt")
+
+    def check(what, reader, layout):
+        command, reason = f"touch {canary}", "is not a literal"
+        if what in PROGRAMS:
+            setting = SETTINGS[list(PROGRAMS).index(what) % 2]
+            settings = {setting: PROGRAMS[what].format(repr(command))}
+        else:
+            settings, reason = filled(INTERPOLATIONS[what], command), "interpolation"
+        content = dict(state)
+        if reader in DRAFTERS:  # the type is checked first
+            content["model"] = dict(state["model"], **{MASK: torch.zeros(16)})
+        said = refusal(reader, write(path, content, settings, layout))
+        assert reason in said, (what, said)
+        assert os.environ["HOME"] not in said or what in PROGRAMS
+        assert not canary.exists(), what
+
+    return check
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_reader_runs_or_resolves_or_waits_for_anything(reader, hostile, check_setting, refusal):
+    """One of each kind in one layout, in turn: all are read by the same code everywhere."""
+    turn, (files, canary) = list(READERS).index(reader), hostile
+    path, reason = files[turn % 2]
+    assert reason in refusal(reader, path) and not canary.exists()
+    check_setting(list(INTERPOLATIONS)[turn % len(INTERPOLATIONS)], reader, LAYOUTS[turn % 3])
+    if reader in BUILDERS:
+        check_setting(list(PROGRAMS)[turn % len(PROGRAMS)], reader, LAYOUTS[turn % 2])
+    if reader not in OPTIONAL:
+        pipe = canary.with_name("pipe.pt")
+        os.mkfifo(pipe)
+        assert refusal(reader, pipe)
+
+
+def test_no_setting_of_any_kind_is_run_or_resolved(check_setting):
+    for things, layouts in ((PROGRAMS, LAYOUTS[:2]), (INTERPOLATIONS, LAYOUTS)):
+        for layout, what in itertools.product(layouts, things):
+            check_setting(what, FASTEST, layout)
+
+
+@pytest.mark.parametrize("what", HIDDEN)
+def test_no_setting_becomes_an_interpolation(what, state, tmp_path, refusal):
+    readers = ("fairseq-generate", "fairseq-generate, stock task", "the hub")
+    path = write(tmp_path / "hostile.pt", state, filled(HIDDEN[what], ""), "args")
+    assert "interpolation" in refusal(readers[list(HIDDEN).index(what) % 3], path)
+
+
+@pytest.mark.parametrize("reader", ["fairseq-generate", "the hub", FASTEST])
+def test_a_sound_checkpoint_passes(reader, trained, tmp_path):
+    """The refusals above are for the settings: the same file without them decodes."""
+    run(READERS[reader][0], words_of(reader, trained.checkpoint, trained, tmp_path), io.StringIO())
+
+
+def test_the_second_model_of_an_ensemble_is_named(state, trained, tmp_path, refusal):
+    path = write(tmp_path / "second.pt", state, {SETTINGS[0]: "print(1)"})
+    assert "literal" in refusal("fairseq-generate", f"{trained.checkpoint}:{path}")
 
 
 def test_fairseq_reads_by_this_reader_in_both_places(hostile):
     """It reads averaged weights of the EMA by a second call of torch.load."""
-    for path, message in zip(hostile, ("no fairseq checkpoint holds", "protocol is 4")):
-        with pytest.raises(RefusedCheckpointError, match=message):
-            checkpoint_utils.load_checkpoint_to_cpu(str(path))
-        with pytest.raises(RefusedCheckpointError, match=message):
-            checkpoint_utils.load_ema_from_checkpoint(str(path))
-    assert not hostile[2].exists()
+    files, canary = hostile
+    for path, message in files:
+        for load in (
+            checkpoint_utils.load_checkpoint_to_cpu,
+            checkpoint_utils.load_ema_from_checkpoint,
+        ):
+            with pytest.raises(RefusedCheckpointError, match=message):
+                load(str(path))
+    assert not canary.exists()
 
 
 def test_a_checkpoint_with_arrays_passes_from_process_to_process():

@@ -44,6 +44,7 @@ def test_a_patched_function_looks_as_before(name):
     assert pickle.loads(pickle.dumps(patched)) is patched
 
 
+@pytest.mark.slow
 def test_a_generator_that_blocks_ngrams_is_scripted():
     words, cfg = placeholder(9), TransformerConfig(export=True)  # LayerNorm as TorchScript takes it
     cfg.decoder.input_dim = cfg.decoder.output_dim = cfg.decoder.embed_dim

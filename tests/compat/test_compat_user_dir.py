@@ -14,6 +14,7 @@ import fairseq_specdec
 PACKAGE = pathlib.Path(os.path.abspath(fairseq_specdec.__path__[0]))
 COLD = """
 import sys
+sys.path[:0] = sys.argv[2:]
 from types import SimpleNamespace
 from fairseq import utils
 for _ in range(2):
@@ -34,13 +35,13 @@ def test_a_link_to_the_imported_package_is_the_package(name, tmp_path, monkeypat
     assert sys.path == before, "nothing was imported"
 
 
-def test_the_clone_of_the_same_name_is_the_package(tmp_path):
+def test_the_clone_of_the_same_name_is_the_package(tmp_path, warm_python):
     """Met first, with the clone on the path, as pip install -e leaves it; and met again."""
     clone = tmp_path / "fairseq_specdec"
     clone.mkdir()
     (clone / "fairseq_specdec").symlink_to(PACKAGE)
     utils.import_user_module(SimpleNamespace(user_dir=str(clone)))
-    code, out, error = in_a_fresh_process(clone, path=clone)
+    code, out, error = in_a_fresh_process(clone, warm_python.python, clone)
     assert (code, out) == (0, "registered True\n"), error
 
 
@@ -64,12 +65,11 @@ def test_other_user_dirs_and_none_go_to_fairseq(tmp_path):
     sys.path.remove(str(tmp_path))
 
 
-def in_a_fresh_process(folder, python=sys.executable, path=""):
+def in_a_fresh_process(folder, python, *path):
     """(exit status, standard output, error) of fairseq that meets the folder first."""
-    environment = dict(os.environ, PYTHONPATH=str(path))
     done = subprocess.run(
-        [str(python), "-c", COLD, str(folder)],
-        cwd=str(folder.parent), env=environment, capture_output=True, text=True,
+        [str(python), "-c", COLD, *map(str, (folder, *path))],
+        cwd=str(folder.parent), env=dict(os.environ, PYTHONPATH=""), capture_output=True, text=True,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

@@ -1,6 +1,5 @@
 """Places of a block's tokens, and drafts that are cut, against slow versions."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,15 +57,6 @@ def test_positions_that_end_at_each_rows_last_token(lengths, width):
     for row, places in enumerate(positions.tolist()):
         for w, place in enumerate(places):
             assert mask[row, w].nonzero().flatten().tolist() == list(range(place + 1))
-
-
-@pytest.mark.parametrize("lengths", [[2, 2], [0, 3]])
-def test_places_are_made_on_the_device_of_the_lengths(lengths):
-    """ "meta" has shapes and no numbers, and mixes with no other device."""
-    chain = chain_layout(lengths, 3, "meta")
-    assert chain.mask().shape == (2, 1, 3, chain.upto)
-    tensors = [chain.mask(), *(part for part in chain if isinstance(part, torch.Tensor))]
-    assert {tensor.device.type for tensor in tensors} == {"meta"}
 
 
 def test_a_token_that_sees_everything_needs_no_mask():

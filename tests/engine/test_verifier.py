@@ -58,6 +58,24 @@ def test_scores_are_those_of_the_ensemble(shapes, temperature):
     session.close()
 
 
+def test_a_cache_grows_without_losing_anything():
+    """It doubles: else every iteration past the first guess would copy all of it. Its buffers serve
+    the next batch."""
+    verifier = Verifier([toy_model()])
+    encoded = verifier.encode(make_sample(SENTENCES)["net_input"])
+    session, wanted = verifier.open(encoded, 1, 1), expected([toy_model()])
+    before = session.sessions[0].cache.capacity
+    for first in (0, 2, 4):
+        scores = block(session, first, 3 if first == 4 else 2)
+        torch.testing.assert_close(
+            scores, wanted[:, first : first + scores.size(1)], atol=1e-4, rtol=0
+        )
+    after = session.sessions[0].cache.capacity
+    assert before < 7 and after >= 2 * before
+    session.close()
+    assert verifier.open(encoded, 1, 1).sessions[0].cache.capacity == after
+
+
 def test_hidden_states_are_of_the_layers_of_the_first_model():
     models = [toy_model(shape) for shape in MODELS]
     session = opened(models, read_layers=(1, 2))

@@ -1,11 +1,11 @@
 """Damaged ``.bin``, ``.idx`` and ``dict.*.txt`` are decoded, or end in an error: of ours, or
 fairseq's own, which names no file. None ends the process or hangs."""
 
-import struct
 from argparse import Namespace
 
 import pytest
 import torch
+from damage import damaged
 from fairseq import checkpoint_utils
 from fairseq.data import indexed_dataset
 from toy_pair import write_pair
@@ -14,7 +14,6 @@ from toy_translation import sentences, translate
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
-NUMBERS = (0, 1, -1, 2, 3, 34, 255, 2**15, 2**16 - 1, 2**31 - 1, -(2**31), 2**32, 2**62, -(2**63))
 FIRST = 4  # the first word of a dictionary
 
 
@@ -32,32 +31,6 @@ def corpus(request, tmp_path_factory):
     names = [path.name for path in folder.iterdir() if path.suffix in (".bin", ".idx")]
     names += [f"dict.{side}.txt" for side in ("src", "tgt")]
     return folder, {name: (folder / name).read_bytes() for name in sorted(names)}, request.param
-
-
-def mutated(content, random):
-    """One to three changes of a file."""
-    content = bytearray(content)
-    for _ in range(random.randint(1, 3)):
-        place = random.randrange(len(content) + 1)
-        kind = random.choice(("flip", "cut", "longer", "number", "number", "remove", "swap"))
-        if kind == "flip" and place < len(content):
-            content[place] ^= 1 << random.randrange(8)
-        elif kind == "cut":
-            del content[place:]
-        elif kind == "longer":
-            content += bytes(random.randrange(256) for _ in range(random.randint(1, 40)))
-        elif kind == "remove":
-            del content[place : place + random.randint(1, 16)]
-        elif kind == "swap":
-            half = content[place : place + 8]
-            content[place : place + 16] = content[place + 8 : place + 16] + half
-        elif kind == "number":
-            form = random.choice("<i <q <H <B".split())
-            size = struct.calcsize(form)
-            place -= place % random.choice((1, size))
-            number = random.choice(NUMBERS) % (1 << 8 * size)
-            content[place : place + size] = number.to_bytes(size, "little")
-    return bytes(content)
 
 
 def decoded(folder, impl, model):
@@ -87,7 +60,7 @@ def test_data(corpus, fuzz, tmp_path):
     for seed in fuzz.seeds():
         random = fuzz.random(seed)
         name = random.choice(sorted(contents))
-        (tmp_path / name).write_bytes(mutated(contents[name], random))
+        (tmp_path / name).write_bytes(damaged(random, contents[name]))
         try:
             decoded(tmp_path, impl, model)
             fuzz.counts["decoded"] += 1

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from damage import damaged
 from toy_pair import text_of, write_pair
 from toy_translation import sentences
 
@@ -59,18 +60,6 @@ def disturbed(packed, random):
     return packed
 
 
-def damaged(data, random):
-    """A file with bytes changed, mostly where its tables are, or cut."""
-    data = bytearray(data)
-    if random.random() < 0.2:
-        return data[: random.randrange(len(data))]
-    for _ in range(random.randint(1, 4)):
-        back = random.randrange(1, min(len(data), 30_000))
-        at = random.choice((random.randrange(len(data)), -back, random.randrange(30_000)))
-        data[at % len(data)] = random.randrange(256)
-    return data
-
-
 def test_packed(folder, fuzz):
     path = folder / "odd.pt"
     states = {name: load_checkpoint(str(folder / name)) for name in FORMATS}
@@ -83,7 +72,7 @@ def test_packed(folder, fuzz):
             state[packed_file.KEY] = disturbed(state[packed_file.KEY], random)
             torch.save(state, str(path))
         else:
-            path.write_bytes(damaged((folder / number_format).read_bytes(), random))
+            path.write_bytes(damaged(random, (folder / number_format).read_bytes()))
         try:
             with SpeculativeTranslator.from_pretrained(
                 path, strategy="greedy", bpe=None, tokenizer=None, device="cpu", threads=1,

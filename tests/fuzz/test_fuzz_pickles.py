@@ -14,6 +14,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from damage import damaged
 from hostile_pickles import odd_objects, odd_storages, runs, sound
 from pickle_assembly import FLOATS, bytes_of, ended, legacy, named, whole, zipped
 
@@ -100,14 +101,7 @@ def checkpoint(random):
     data = zipped(pickled)
     if old:
         data = legacy(pickled, ["0"], struct.pack("<q", 4) + FLOATS)
-    if random.random() < 0.15:
-        at = random.randrange(len(data))
-        data = random.choice((
-            data[:at], data[:at] + bytes([random.randrange(256)]) + data[at + 1 :],
-            data[:at] + struct.pack("<I", random.choice((0, 2**16, 2**32 - 1))) + data[at + 4 :],
-            data[:at] + data[at + random.randint(1, 8) :],
-        ))  # fmt: skip
-    return data
+    return damaged(random, data) if random.random() < 0.15 else data
 
 
 def check_plain(value, size):

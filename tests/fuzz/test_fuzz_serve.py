@@ -2,13 +2,14 @@
 
 import json
 import re
+import socket
 import urllib.parse
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-from http_requests import answer, asked, mutated  # noqa: E402
+from damage import damaged  # noqa: E402
 from served import serving  # noqa: E402
 from toy_pair import write_pair  # noqa: E402
 
@@ -20,6 +21,12 @@ GETS = (
     "/languages", "/v2/languages?type=target", "/v2/languages?type=%00", "/health", "/ready",
     "/metrics", "/openapi.json", "/", "/translate", "/docs", "/v2/usage",
     "/frontend/settings", "/..%2f", "/?api_key=x",
+)  # fmt: skip
+PIECES = (
+    b"GET", b"POST", b" / ", b"/race", b"HTTP/1.1", b"\r\n", b"\r\n\r\n", b"\x00", b"\xff" * 9,
+    b"Host: evil.example\r\n", b"Origin: null\r\n", b"Content-Length: -1\r\n", b"[" * 999, b"{}",
+    b"Content-Length: 9999999999999\r\n", b"Transfer-Encoding: chunked\r\n", b'"beam": 1e999,',
+    b"A" * 70000, b"X-Deadline: nan\r\n", b"Expect: 100-continue\r\n", b"\xed\xa0\x80", b"\\ud800",
 )  # fmt: skip
 FIELDS = (
     "q", "text", "strategies", "beam", "source", "target", "source_lang", "target_lang",
@@ -47,6 +54,34 @@ EXTRA = ("X-Deadline: nan", "X-Deadline: 1e-9", "X-Deadline: -1", "X-Deadline: 9
 # Of uvicorn and of starlette's TrustedHostMiddleware.
 PLAIN = ("Invalid HTTP request", "Invalid host header", "Service Unavailable")
 STATUSES = {"200", "400", "403", "404", "405", "408", "413", "429", "503", "504"}
+
+
+def asked(port, verb, path, body, kind="application/json"):
+    """A sound request as bytes."""
+    lines = [f"{verb} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Content-Type: {kind}"]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
+
+
+def answer(port, request, is_whole):
+    """All that comes back; b"" where the connection is closed, or stays open, without a word.
+
+    Args:
+        port: of the server.
+        request: bytes. Those that end before a request's head does are waited for in vain.
+        is_whole: whether so many bytes are an answer.
+    """
+    received = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=3) as line:
+        try:
+            line.sendall(request)
+            while not is_whole(received):
+                part = line.recv(65536)
+                if not part:
+                    break
+                received += part
+        except OSError:  # it closed with bytes of ours unread, or nothing came
+            pass
+    return received
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +129,7 @@ def request_of(random, port):
     if random.random() < 0.3:
         head, blank, body = request.partition(b"\r\n\r\n")
         request = head + b"\r\n" + random.choice(EXTRA).encode("latin-1") + blank + body
-    return mutated(random, request) if random.random() < 0.4 else request
+    return damaged(random, request, PIECES) if random.random() < 0.4 else request
 
 
 def parts_of(received):

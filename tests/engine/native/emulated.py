@@ -92,17 +92,8 @@ def fairseq(folder):
     include = [f"-I{sysconfig.get_paths()['include']}", f"-I{site}/numpy/_core/include"]
     for name in EXTENSIONS:
         where = site / "fairseq/data"
-        run(
-            sys.executable,
-            "-m",
-            "cython",
-            "--cplus",
-            "-3",
-            f"{name}.pyx",
-            "-o",
-            f"{name}.cpp",
-            cwd=where,
-        )
+        cython = [sys.executable, "-m", "cython", "--cplus", "-3"]
+        run(*cython, f"{name}.pyx", "-o", f"{name}.cpp", cwd=where)
         target = f"{name}.cpython-311-aarch64-linux-gnu.so"
         flags = ["-O1", "-w", "-shared", "-fPIC"]
         run(TOOLS[0], *flags, *include, f"{name}.cpp", "-o", target, cwd=where)

@@ -24,15 +24,15 @@ from fairseq_specdec.models.word_list import WordList
 # (case of toy_strategies, beam): together they call all that decoding calls.
 CASES = [
     *[("greedy", 1), ("iad", 1), ("iad", 3), ("gad", 1), ("gad-attached", 1), ("gad-head", 1)],
-    *[("blockwise", 1), ("listed", 1), ("bild", 1), ("nar", 1)],
+    *[("blockwise", 1), ("listed", 1), ("bild", 1), ("nar", 1), ("collapsed", 1)],
 ]
 SAMPLE = make_sample(sentences(5, seed=5))
 called = set()
 
 
 @pytest.fixture(autouse=True)
-def listed(monkeypatch):
-    """A drafter that drafts from a list of words, beside those of ``TOYS``."""
+def more_toys(monkeypatch):
+    """Drafts from a list of words, and drafts whose repeats go, beside those of ``TOYS``."""
 
     def listed_toy():
         model, words = copy.deepcopy(toy_drafter()), len(make_task().tgt_dict)
@@ -41,6 +41,8 @@ def listed(monkeypatch):
         return model
 
     monkeypatch.setitem(TOYS, "listed", Toys("gad", {}, drafter=listed_toy))
+    collapsed = Toys("gad", {"collapse_repeats": True}, drafter=toy_drafter)
+    monkeypatch.setitem(TOYS, "collapsed", collapsed)
 
 
 def decoded(case, beam=1):

@@ -113,25 +113,27 @@ SPOILED = {
 }
 
 
+@pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("kind", SPOILED)
-def test_a_spoiled_object_is_one_warning_and_the_next_is_taken(kind, folder, caplog):
+def test_a_spoiled_object_is_one_warning_and_the_next_is_taken(kind, every, folder, caplog):
     caplog.set_level(logging.WARNING)
     paths = usable(folder)
-    for left in range(len(paths) - 1, -1, -1):
-        SPOILED[kind](paths[left])
-        library.loaded.clear()
-        caplog.clear()
-        found = library.load()
-        message = caplog.records[-1].getMessage()
-        assert str(paths[left]) in message and message.endswith(library.REMEDY)
-        assert "\n" not in message and len(caplog.records) == len(paths) - left
-        assert found is None if left == 0 else f"_{found.variant}.so" == paths[left - 1].name
-    assert library.why_not() in message
-    if kind != "foreign":
-        caplog.clear()
-        library.loaded.clear()
-        SPOILED[kind](folder / PROBE)
-        assert library.load() is None and len(caplog.records) == 1
+    spoiled = paths if every else paths[-1:]
+    for path in spoiled:
+        SPOILED[kind](path)
+    found, messages = library.load(), [record.getMessage() for record in caplog.records]
+    assert len(messages) == len(spoiled)
+    for path, message in zip(reversed(spoiled), messages):
+        assert str(path) in message and message.endswith(library.REMEDY) and "\n" not in message
+    rest = paths[: -len(spoiled)]
+    assert found is None if not rest else f"_{found.variant}.so" == rest[-1].name
+    assert rest or library.why_not() in messages[-1]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SPOILED if kind != "foreign"])
+def test_a_spoiled_probe_allows_nothing(kind, folder, caplog):
+    SPOILED[kind](folder / PROBE)
+    assert library.load() is None and len(caplog.records) == 1
 
 
 def test_objects_of_another_release_are_refused(folder, monkeypatch):

@@ -1,7 +1,6 @@
 """Threads within a product: the same bits, from any number of callers, and after a fork."""
 
 import os
-import threading
 
 import numpy
 import pytest
@@ -35,27 +34,6 @@ def test_any_number_of_threads_gives_the_same_bits(loaded, threads, form):
         threads(count)
         for _ in range(10):
             assert same_bits(product(x), alone), count
-
-
-def test_several_callers_at_once(loaded, threads):
-    """One has the threads, the others compute alone; nobody waits, and no result is mixed up."""
-    threads(3)
-    work = [large_product(loaded, "float32", seed) for seed in range(4)]
-    expected = [product.reference(x) for product, x in work]
-    wrong = []
-
-    def call(index):
-        product, x = work[index]
-        for _ in range(30):
-            if not same_bits(product(x), expected[index]):
-                wrong.append(index)
-
-    callers = [threading.Thread(target=call, args=[index]) for index in range(len(work))]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    assert wrong == []
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads in /proc")
