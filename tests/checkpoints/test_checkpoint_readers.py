@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from checkpoint_readers import BUILDERS, DRAFTERS, PLUGIN, READERS, SCRIPTS, run, words_of
+from checkpoint_readers import BUILDERS, DRAFTERS, PLUGIN, READERS, SCRIPTS, read_by
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, zipped
@@ -57,9 +57,8 @@ def refusal(trained, tmp_path, capsys, monkeypatch):
 
     def of(name, path):
         log = io.StringIO()
-        program, words = READERS[name][0], words_of(name, path, trained, tmp_path)
         with pytest.raises((Exception, SystemExit)) as caught:
-            run(program, words, log)
+            read_by(name, path, trained, tmp_path, log)
         output = "".join([str(caught.value), "\n", log.getvalue(), *capsys.readouterr()])
         lines = [line for line in output.splitlines() if str(path).split(":")[-1] in line]
         assert lines and SECRET not in output, output[-3000:]
@@ -134,7 +133,7 @@ def test_no_setting_becomes_an_interpolation(what, state, tmp_path, refusal):
 @pytest.mark.parametrize("reader", ["fairseq-generate", "the hub", FASTEST])
 def test_a_sound_checkpoint_passes(reader, trained, tmp_path):
     """The refusals above are for the settings: the same file without them decodes."""
-    run(READERS[reader][0], words_of(reader, trained.checkpoint, trained, tmp_path), io.StringIO())
+    read_by(reader, trained.checkpoint, trained, tmp_path, io.StringIO())
 
 
 def test_the_second_model_of_an_ensemble_is_named(state, trained, tmp_path, refusal):
@@ -146,12 +145,9 @@ def test_fairseq_reads_by_this_reader_in_both_places(hostile):
     """It reads averaged weights of the EMA by a second call of torch.load."""
     files, canary = hostile
     for path, message in files:
-        for load in (
-            checkpoint_utils.load_checkpoint_to_cpu,
-            checkpoint_utils.load_ema_from_checkpoint,
-        ):
+        for name in ("load_checkpoint_to_cpu", "load_ema_from_checkpoint"):
             with pytest.raises(RefusedCheckpointError, match=message):
-                load(str(path))
+                getattr(checkpoint_utils, name)(str(path))
     assert not canary.exists()
 
 

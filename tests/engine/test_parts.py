@@ -78,15 +78,6 @@ def test_what_is_unknown_in_a_later_layer_is_refused(name, full):
         check_verifier(model, "--path")
 
 
-def test_a_hook_in_the_encoder_is_run(full):
-    model = copy.deepcopy(full)
-    model.encoder.layers[1].fc1.register_forward_hook(lambda module, given, x: 2 * x)
-    check_verifier(model, "--path")
-    expected = by_stock(model)
-    assert not torch.allclose(expected, by_stock(full), atol=1e-2)
-    torch.testing.assert_close(by_engine(model), expected, atol=2e-5, rtol=0)
-
-
 @pytest.mark.parametrize(
     "part, setting, value",
     [("encoder_attn", "add_zero_attn", True), ("dropout_module", "apply_during_inference", True),
@@ -110,12 +101,8 @@ def test_what_a_setting_computes_otherwise_is_refused(part, setting, value, tmp_
 
 
 def test_settings_of_another_fairseq_are_found_by_what_they_do(full, monkeypatch):
-    decoder, kind = type(full.decoder), type(full.encoder)
-    output, forward = decoder.output_layer, kind.forward_torchscript
-    with monkeypatch.context() as patched:
-        patched.setattr(decoder, "output_layer", lambda self, x: 2 * output(self, x))
-        with pytest.raises(ValueError, match="--path: .* gives other log-probabilities in fairseq"):
-            check_verifier(full, "--path")
+    kind = type(full.encoder)
+    forward = kind.forward_torchscript
 
     def louder(self, net_input):
         out = forward(self, net_input)

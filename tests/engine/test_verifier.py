@@ -61,19 +61,20 @@ def test_scores_are_those_of_the_ensemble(shapes, temperature):
 def test_a_cache_grows_without_losing_anything():
     """It doubles: else every iteration past the first guess would copy all of it. Its buffers serve
     the next batch."""
-    verifier = Verifier([toy_model()])
+    verifier, scores, capacities = Verifier([toy_model()]), [], []
     encoded = verifier.encode(make_sample(SENTENCES)["net_input"])
-    session, wanted = verifier.open(encoded, 1, 1), expected([toy_model()])
-    before = session.sessions[0].cache.capacity
-    for first in (0, 2, 4):
-        scores = block(session, first, 3 if first == 4 else 2)
-        torch.testing.assert_close(
-            scores, wanted[:, first : first + scores.size(1)], atol=1e-4, rtol=0
-        )
-    after = session.sessions[0].cache.capacity
-    assert before < 7 and after >= 2 * before
-    session.close()
-    assert verifier.open(encoded, 1, 1).sessions[0].cache.capacity == after
+    tokens = torch.randint(4, 20, (3, 80), generator=torch.Generator().manual_seed(1))
+    for widest in (2, 40):
+        session = verifier.open(encoded, 90, widest)
+        cache = session.sessions[0].cache
+        capacities.append(cache.capacity)
+        for first in range(0, 80, 5):
+            layout = chain_layout([first] * 3, 5)
+            scores.append(session.score(tokens[:, first : first + 5], layout).dense())
+        capacities.append(cache.capacity)
+        session.close()
+    torch.testing.assert_close(scores[:16], scores[16:], atol=1e-5, rtol=0)
+    assert capacities[0] < 80 and capacities[1:] == [2 * capacities[0]] * 3
 
 
 def test_hidden_states_are_of_the_layers_of_the_first_model():

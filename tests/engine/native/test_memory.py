@@ -6,10 +6,11 @@ import sys
 
 import pytest
 import torch
-from resident import dictionary, random_model, resident
+from resident import resident
+from toy_translation import toy_model
 
 from fairseq_specdec.engine.backend import NativeBackend
-from fairseq_specdec.engine.native.library import FOLDER
+from fairseq_specdec.engine.native.library import FOLDER, load
 from fairseq_specdec.engine.transformer import Transformer
 
 SCRIPT = pathlib.Path(__file__).with_name("resident.py")
@@ -18,14 +19,10 @@ CACHE = 2 << 20  # bytes: keys, values and logits of what the script decodes, an
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number_format, halves, weight, table",
-    [
-        pytest.param("fp32", 0, 4, 0, marks=pytest.mark.slow),
-        pytest.param("fp32", 1, 2, 0, marks=pytest.mark.slow),
-        pytest.param("bf16", 1, 2, 2, marks=pytest.mark.slow),
-        ("int8", 0, 1, 4),
-    ],
+    [("fp32", 0, 4, 0), ("fp32", 1, 2, 0), ("bf16", 1, 2, 2), ("int8", 0, 1, 4)],
 )
 def test_each_weight_is_in_memory_once(built, number_format, halves, weight, table):
     """``weight`` bytes each; where the format rounds, ``table`` bytes for each exact embedding."""
@@ -37,14 +34,12 @@ def test_each_weight_is_in_memory_once(built, number_format, halves, weight, tab
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_many_short_sentences_and_then_long_ones_do_not_multiply(loaded):
-    """The cache of 256 rows of 16 slots takes 8 MiB, that of a row of 2,048 slots 4 MiB, and one of
-    256 such rows would take 1 GiB."""
-    model = random_model(128, dictionary(100), False)
-    weights = Transformer.read(model, NativeBackend(loaded))
+def test_many_short_sentences_and_then_long_ones_do_not_multiply(built):
+    """A cache of 256 rows of 2,048 slots would take 256 MiB."""
+    weights = Transformer.read(toy_model(), NativeBackend(load()))
     sizes = []
     for rows, slots in ((256, 16), (1, 2048), (256, 16)):
-        source = {"encoder_out": [torch.zeros(2, rows, 128)], "encoder_padding_mask": []}
+        source = {"encoder_out": [torch.zeros(2, rows, 32)], "encoder_padding_mask": []}
         weights.decoder.open(source, slots).close()
         sizes.append(resident())
     assert sizes[2] - sizes[0] < 64
