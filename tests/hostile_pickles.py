@@ -187,21 +187,23 @@ def odd_storages(more=b""):
 def sound(more=b""):
     """What checkpoints hold, and what a reader must not follow for ever."""
     weight, get, put = tensor(storage(more=more)), pickle.BINGET + b"\x01", pickle.BINPUT + b"\x01"
-    config = plain(OmegaConf.create({"a": [1, "b"], "c": {"d": None}, "e": "${oc.env:HOME}"}))
     once = call(named("torch._utils", "_rebuild_parameter"), weight, pickle.NEWTRUE, ORDERED)
-    doubled = pickle.EMPTY_TUPLE + (put + get + pickle.TUPLE2) * 8
-    args = build(new(NAMESPACE), dict_of(lr=plain([0.1, 2**70, None, True]), text=text("\x1b\xe9")))
+    args = build(new(NAMESPACE), dict_of(lr=plain([0.1, 2**70, None, True]), text=text("caf\xe9")))
     meter = build(new(named("fairseq.meters", "AverageMeter")), dict_of(sum=whole(3)))
+    config = plain(OmegaConf.create({"task": {"a": [1, "b"]}, "model": {"d": None}}))
     parts = {
-        "weights": dict_of(args=args, cfg=pickle.NONE, model=dict_of(w=weight, p=once)),
-        "settings": dict_of(args=pickle.NONE, cfg=config, model=dict_of(w=weight)),
-        "history": dict_of(args=args, extra_state=dict_of(a=array(), m=meter), model=ORDERED),
-        "deep": dict_of(model=dict_of(w=weight), x=pickle.NONE + pickle.TUPLE1 * 3000),
-        "doubled": dict_of(model=dict_of(w=weight), x=doubled),
-        "a list in itself": dict_of(args=args, x=pickle.EMPTY_LIST + put + get + pickle.APPEND),
-        "types": dict_of(
-            size=call(named("torch", "Size"), plain((1, 2))), half=named("torch", "float16"),
-            device=call(named("torch", "device"), text("cuda"), whole(0)),
-            seen=call(named("collections", "defaultdict"), named("__builtin__", "dict"))),
-    }  # fmt: skip
-    return {name: ended(part) for name, part in parts.items()}
+        "a parameter": once,
+        "an array": array(),
+        "a meter": meter,
+        "what is deep": pickle.NONE + pickle.TUPLE1 * 3000,
+        "what is doubled": pickle.EMPTY_TUPLE + (put + get + pickle.TUPLE2) * 8,
+        "a list in itself": pickle.EMPTY_LIST + put + get + pickle.APPEND,
+        "a size": call(named("torch", "Size"), plain((1, 2))),
+        "a device": call(named("torch", "device"), text("cuda"), whole(0)),
+        "a number format": named("torch", "float16"),
+        "a defaultdict": call(named("collections", "defaultdict"), named("__builtin__", "dict")),
+    }
+    made = {name: dict_of(args=args, cfg=pickle.NONE, model=dict_of(w=weight), extra_state=part)
+            for name, part in parts.items()}  # fmt: skip
+    made["settings"] = dict_of(args=pickle.NONE, cfg=config, model=dict_of(w=weight))
+    return {name: ended(part) for name, part in made.items()}

@@ -64,10 +64,6 @@ def ended(body, protocol=2):
     return pickle.PROTO + bytes([protocol]) + body + pickle.STOP
 
 
-def framed(data):
-    return pickle.FRAME + len(data).to_bytes(8, "little") + data
-
-
 ORDERED = call(named("collections", "OrderedDict"))
 
 

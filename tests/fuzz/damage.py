@@ -14,9 +14,10 @@ def damaged(random, data, pieces=()):
         number = random.choice(NUMBERS).to_bytes(8, "little", signed=True)
         number = number[: random.choice((1, 2, 4, 8))]
         some = bytes(random.randrange(256) for _ in range(3))
+        in_place = random.choice((some[:1], number))
+        in_place = data[:at] + in_place + data[at + len(in_place) :]
         data = random.choice((
-            data[:at] + some[:1] + data[at + 1 :],
-            data[:at] + number + data[at + len(number) :],
+            in_place, in_place, in_place, in_place,
             data[:at] + random.choice(pieces or (some,)) + data[at:],
             data[:at] + data[end:],
             data[:end] + data[at:],

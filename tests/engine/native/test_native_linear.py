@@ -5,8 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
-from toy_hypotheses import chain_layout
-from toy_translation import sentences, toy_model
+from toy_translation import toy_model
 
 from fairseq_specdec.engine.backend import NativeBackend
 from fairseq_specdec.engine.devices import PACKED
@@ -14,13 +13,6 @@ from fairseq_specdec.engine.memory import packed_source, replace
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.state import pointer
 from fairseq_specdec.engine.transformer import Transformer
-
-SENTENCES = sentences(5, seed=11)
-
-
-def chain(width):
-    rows = len(SENTENCES)
-    return chain_layout([0] * rows, width)
 
 
 @pytest.mark.parametrize("size, width", [(1, 1), (33, 130), (70, 65)])
