@@ -214,14 +214,15 @@ def test_a_row_of_padding_alone_is_encoded(loaded):
 
 
 def test_a_search_ends_where_its_session_was_opened_for_others(watch):
-    opened = []
+    opened, states = [], torch.zeros(2**16)
 
     def see(call, name, given):
         if name == "specdec_session_open":
             opened.append((call, given))
         elif name == "specdec_beams_run":
-            again, (pointer, rows, *rest) = opened[-1]
-            again([pointer, rows - 1, *rest])
+            again, (pointer, rows, source, width, _, _, capacity) = opened[-1]
+            assert rows * source * width <= len(states)
+            again([pointer, rows - 1, source, width, states.data_ptr(), None, capacity])
 
     watch(see)
     with pytest.raises(ValueError, match="a session of another batch"):
