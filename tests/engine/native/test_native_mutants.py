@@ -34,6 +34,7 @@ TESTS_OF = {
         *("tests/decoding/test_pace.py", "tests/drafting/test_nar_block.py"),
         *("tests/drafting/test_listed_words.py", *TESTS),
     ],
+    "product.cpp": ["tests/engine/native/test_native_linear.py", *TESTS],
     "verify.h": ["tests/decoding/test_length_limits.py", *TESTS],
     "source_copy.cpp": ["tests/decoding/test_native_chains.py", "-k", "copies or copied"],
     "beam_abi.cpp": ["tests/decoding/test_beam_batch.py", *ON_BEAMS],
