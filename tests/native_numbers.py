@@ -18,16 +18,17 @@ CALLERS = re.compile(
 # Numbers of which any will do.
 FREE = re.compile(
     r"specdec_(stack_new\.0\.(decoder|cross|pre_norm)|beams_run\.1|beams_new\.1\.start)"
-    r"|\.(min_len|max_len|top_beta|realign|done|candidates|positions)$"
+    r"|\.(min_len|max_len|top_beta|realign|done|windows?|candidates|positions)$"
 )
 NOT_ZERO = re.compile(
-    r"specdec_(set_threads\.0|matrix_new\.[01]|encode\.[123]|session_open\.[126]|drafter_chain\.1)$"
+    r"specdec_(set_threads\.0|matrix_new\.[01]|encode\.[123]|session_open\.[126]|session_list\.[13]|drafter_chain\.1)$"
     r"|\.(rows|width|inner|heads|source|features|vocabulary|places|columns|max_iterations|beam|block)$"
 )
 # Arguments and fields that point to whole numbers, of which there is one at least.
 BUFFERS = {
-    "specdec_matrix_rows.2", "specdec_session_select.2", "specdec_words_open.3",
-    "specdec_words_open.4", "specdec_words_select.2",
+    "specdec_matrix_rows.2", "specdec_session_select.2", "specdec_session_list.2",
+    "specdec_session_list_add.2", "specdec_words_open.3", "specdec_words_open.4",
+    "specdec_words_select.2",
 }  # fmt: skip
 FIELDS = {
     structures.RunCall: ("slots",),
@@ -39,7 +40,7 @@ FIELDS = {
 # Fields that are read only where another is set.
 READ_WITH = {
     structures.Embedding: {"places": "positions"},
-    structures.Drafting: {"state_stride": "states", "embedding": "drafter"},
+    structures.Drafting: {"state_stride": "states", "embedding": "session"},
     structures.StepOutputs: {"state_stride": "states"},
 }
 ANSWERS = {

@@ -23,15 +23,15 @@ from fairseq_specdec.models.word_list import WordList
 
 # (case of toy_strategies, beam): together they call all that decoding calls.
 CASES = [
-    *[("greedy", 1), ("iad", 1), ("iad", 3), ("gad", 1), ("gad-attached", 1), ("gad-head", 1)],
-    *[("blockwise", 1), ("listed", 1), ("bild", 1), ("nar", 1), ("collapsed", 1)],
+    *[("greedy", 1), ("iad", 1), ("iad", 3), ("gad", 1), ("gad-attached", 1)],
+    *[("blockwise", 1), ("listed", 1), ("bild", 1), ("nar", 1), ("windows", 1), ("twin", 1)],
 ]
 SAMPLE = make_sample(sentences(5, seed=5))
 
 
 @pytest.fixture(autouse=True)
 def more_toys(monkeypatch):
-    """Drafts from a list of words, and drafts whose repeats go, beside those of ``TOYS``."""
+    """Drafts from a list of words, a list of tokens, and a twin, beside those of ``TOYS``."""
 
     def listed_toy():
         model, words = copy.deepcopy(toy_drafter()), len(make_task().tgt_dict)
@@ -40,8 +40,9 @@ def more_toys(monkeypatch):
         return model
 
     monkeypatch.setitem(TOYS, "listed", Toys("gad", {}, drafter=listed_toy))
-    collapsed = Toys("gad", {"collapse_repeats": True}, drafter=toy_drafter)
-    monkeypatch.setitem(TOYS, "collapsed", collapsed)
+    monkeypatch.setitem(TOYS, "windows", Toys("greedy", {"vocabulary_window": 4}))
+    monkeypatch.setitem(TOYS, "twin", Toys("greedy", {"twin": "int8"}))
+    monkeypatch.setattr("fairseq_specdec.drafting.twin._SMALLEST", 0)
 
 
 def decoded(case, beam=1):
@@ -105,7 +106,8 @@ SELF = "the verifier's session"
 
 
 @pytest.mark.parametrize("case, field, value, reason", [
-    ("gad", "drafting.drafter", None, "drafts without a drafter"),
+    ("twin", "drafting.session", None, "drafts without a drafter"),
+    ("windows", "window", 2**62, "a window of impossible length"),
     ("gad", "drafting.session", None, "a session or a table of another size"),
     ("gad", "drafting.session", SELF, "a session or a table of another size"),
     ("gad", "outputs.drafts", None, "drafts of another width than the block"),
@@ -117,7 +119,8 @@ def test_parts_that_are_missing_or_of_another_are_refused(case, field, value, re
     refused = []
 
     def see(call, name, given):
-        if name != "specdec_verify" or refused or case != "greedy" and not given[1]._obj.drafting:
+        undrafted = case in ("greedy", "windows")
+        if name != "specdec_verify" or refused or not (undrafted or given[1]._obj.drafting):
             return
         owner, (*path, last) = given[1]._obj, field.split(".")
         for part in path:

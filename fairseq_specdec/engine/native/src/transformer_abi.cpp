@@ -227,6 +227,7 @@ SPECDEC_API int specdec_session_list_add(void* session, int64_t count, const int
   return guarded([&] {
     auto& self = *static_cast<Session*>(session);
     require(self.list != nullptr, "a session without a list of tokens");
+    bounded(count, 0, "a list of impossible length");
     for (int64_t i = 0; i < count; i++) {
       require(tokens[i] >= 0 && tokens[i] < self.stack.vocabulary_size(),
               "a token that is not in the vocabulary");
