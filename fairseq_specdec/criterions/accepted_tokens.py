@@ -16,6 +16,7 @@ from ..decoding.builder import Overrides, build_generator
 from ..decoding.drafter_file import check_reading
 from ..decoding.stats import DecodingStats
 from ..drafting import DraftOptions, NarBlockDrafter
+from ..engine.devices import COMPUTED, NUMBER_FORMATS
 
 
 class AcceptedTokens:
@@ -86,12 +87,13 @@ class AcceptedTokens:
 
     def _generator(self, drafter: Any, width: int) -> Any:
         """Greedy decoding with the drafter, for sources of so many tokens."""
-        # The model in training must not be converted: decode in its own precision.
+        # The model in training must not be converted: decode in its own number format.
+        own = next(drafter.parameters()).dtype
         options = DraftOptions(
             drafter.decoder.block_size,
             self.target.pad(),
             self.target.eos(),
-            dtype=next(drafter.parameters()).dtype,
+            next(name for name in COMPUTED if NUMBER_FORMATS[name].dtype == own),
         )
         return build_generator(
             [self.verifier],

@@ -166,8 +166,8 @@ class SentenceTrace(Sequence[TracedIteration]):
         number = range(len(self))[index]
         one, row = self._at[number]
         draft, accepted, emitted = self.drafts[number], self.accepted[number], self.emitted[number]
-        ms = (round(1000 * each, 4) for each in one.seconds)
-        shared = (one.passes, len(one.rows), *ms)
+        whole, drafting, verifying = [round(1000 * each, 4) for each in one.seconds]
+        shared = (one.passes, len(one.rows), whole, drafting, verifying)
         position = sum(map(len, self.emitted[:number]))
         if one.beam or not one.choices or any(one.unverified[row : row + 1]):
             beam = one.beam[row] if one.beam else None

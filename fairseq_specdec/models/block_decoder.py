@@ -77,6 +77,7 @@ class BlockDecoder(TransformerDecoderBase):
 
     start_symbol = True
     whole_blocks = False
+    embed_positions: Any
 
     def __init__(
         self,
@@ -99,10 +100,9 @@ class BlockDecoder(TransformerDecoderBase):
             )
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
-        self.prefix_states = self.mask_states = None
-        if state_widths is not None:
-            self.prefix_states = StateProjection(*state_widths, dim)
-            self.mask_states = StateProjection(*state_widths, dim)
+        self.prefix_states, self.mask_states = (
+            None if state_widths is None else StateProjection(*state_widths, dim) for _ in range(2)
+        )
         self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
 
     def build_positions(self, cfg: Any, positions: int) -> nn.Module:
@@ -242,7 +242,7 @@ class BlockDecoder(TransformerDecoderBase):
         rows, width = prev_output_tokens.shape
         positions = block_positions(cuts, self.block_size).view(rows, -1)
         read = last = None
-        if self.mask_states is not None:
+        if self.mask_states is not None and self.prefix_states is not None:
             assert states is not None, "this drafter reads a verifier's states"
             at = cuts.unsqueeze(2).expand(-1, -1, states.size(2))
             last = self.mask_states(states.gather(1, at)).repeat_interleave(self.block_size, 1)
