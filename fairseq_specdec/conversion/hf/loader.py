@@ -207,7 +207,7 @@ class Loader:
         start, model, order = self.generation.start, self.model, self.orders[1]
         if start < 0 or start not in order or not self.learned_positions:
             problem = f"decoder_start_token_id is {start}, which {self.config.reader} does not know"
-            raise UsageError(self.config.path, problem, f"it is {self.generation.eos}")
+            raise UsageError(self.config.path, problem, f"only {self.generation.eos} is supported")
         table = self.out["decoder.embed_tokens.weight"]
         scale = 1.0 if model["no_scale_embedding"] else float(model["decoder_embed_dim"]) ** 0.5
         positions = self.out["decoder.embed_positions.weight"].float().clone()
