@@ -24,7 +24,15 @@ from fairseq_specdec.models.word_list import WordList
 # (case of toy_strategies, beam): together they call all that decoding calls.
 CASES = [
     *[("greedy", 1), ("iad", 1), ("iad", 3), ("gad", 1), ("gad-attached", 1)],
-    *[("blockwise", 1), ("listed", 1), ("bild", 1), ("nar", 1), ("windows", 1), ("twin", 1)],
+    *[
+        ("blockwise", 1),
+        ("listed", 1),
+        ("bild", 1),
+        ("nar", 1),
+        ("windows", 1),
+        ("twin", 1),
+        ("ngrams", 1),
+    ],
 ]
 SAMPLE = make_sample(sentences(5, seed=5))
 
@@ -40,6 +48,7 @@ def more_toys(monkeypatch):
         return model
 
     monkeypatch.setitem(TOYS, "listed", Toys("gad", {}, drafter=listed_toy))
+    monkeypatch.setitem(TOYS, "ngrams", Toys("gad", {}, drafter=toy_drafter))
     monkeypatch.setitem(TOYS, "windows", Toys("greedy", {"vocabulary_window": 4}))
     monkeypatch.setitem(TOYS, "twin", Toys("greedy", {"twin": "int8"}))
     monkeypatch.setattr("fairseq_specdec.drafting.twin._SMALLEST", 0)
@@ -47,7 +56,9 @@ def more_toys(monkeypatch):
 
 def decoded(case, beam=1):
     """The hypotheses of a batch whose rows end apart, some of them with a forced prefix."""
-    generator = make_generator(case, flags(beam, max_len_b=12), backend="native", threads=1)
+    options = flags(beam, max_len_b=12)
+    options.no_repeat_ngram_size = 3 if case == "ngrams" else 0  # torch steps, the library drafts
+    generator = make_generator(case, options, backend="native", threads=1)
     prefix = None if case == "nar" else forced(5, 2)
     outputs = generator.generate(generator.models, SAMPLE, prefix_tokens=prefix)
     return [[one["tokens"].tolist() for one in hypotheses] for hypotheses in outputs]
