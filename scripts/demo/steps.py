@@ -1,4 +1,4 @@
-"""The demo's own steps: corpora from Debian packages or the user's text, and packing."""
+"""The demo's own steps: corpora, and packing."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ import shutil
 
 from models import corpus_files, distill, train
 from prepare import apply_codes, binarise
-from recipe import StepError
+from recipe import LIB, StepError, part
 from step import Step
 
 from fairseq_specdec.commands.words import flags
@@ -27,34 +27,42 @@ def own_files(step: Step, *names: str) -> list[str]:
 
 
 def corpus(step: Step) -> None:
-    """An action: the English-German corpus, and held-out sentences with a named licence."""
-    work = step.path("WORK")
-    out, held = work / "ende", work / "heldout"
-    inputs = own_files(step, "EN_FILE", "DE_FILE")
+    """An action: the English-German corpus, and sentences held out of it."""
+    work, recipe = step.path("WORK"), step.recipe.file
+    out, held, fetched = work / "ende", work / "heldout", work / "fetched"
+    own = own_files(step, "EN_FILE", "DE_FILE")
+    inputs = own or [part(recipe, "sources")]
     record = out / "provenance.json"
     if step.finished(record, inputs):
         return
-    words = (out, work / "packages", step["TIER"], inputs)
-    step.once(out / "test.de", "corpus.build_ende.write", *words)
-    count = step.settings.number("HELDOUT")
-    step.call("corpus.heldout.pick_ende", held, count, out)
+    texts, origin = own, "that of the text you supplied"
+    if not own:
+        with step.remedy("EN_FILE and DE_FILE take text of your own"):
+            step.call("fetch.fetch", recipe, work / "downloads")
+        step.call("parallel_text.write", recipe, work / "downloads", fetched, ["en", "de"])
+        texts, origin = [str(fetched / "train.en"), str(fetched / "train.de")], "OPUS"
+    words = (out, held, step.settings.number("HELDOUT"), origin)
+    step.call("demo.corpus.write_parallel", *map(pathlib.Path, texts), *words)
     step.record(record, inputs, out, held)
 
 
 def edit_corpus(step: Step) -> None:
-    """An action: English with errors, corrected English, and held-out sentences."""
+    """An action: English with errors, corrected English, and sentences held out of it."""
     work = step.path("WORK")
-    out, held, inputs = work / "edit", work / "edit_heldout", [str(work / "ende/origin.tsv")]
-    own = [own_files(step, name) for name in ("EDIT_EN_FILE", "MISSPELLINGS")]
-    inputs += sum(own, [])
-    record = out / "provenance.json"
-    if step.finished(record, inputs):
+    out, held, noise = work / "edit", work / "edit_heldout", work / "edit_noise"
+    own = own_files(step, "EDIT_EN_FILE") or [str(work / "ende/train.en")]
+    sets, record = own_files(step, "CONFUSION_SETS"), out / "provenance.json"
+    if step.finished(record, [*own, *sets]):
         return
-    words = (work / "edit_packages", step.settings.number("SEED"), *map("".join, own))
-    step.once(out / "test.tgt", "corpus.build_edit.write", out, *words)
-    corpora = (step.settings.number("HELDOUT"), work / "ende", out)
-    step.call("corpus.heldout.pick_edit", held, *corpora)
-    step.record(record, inputs, out, held)
+    clean = step.make(noise) / "clean.en"
+    step.call("demo.corpus.write_clean", pathlib.Path(own[0]), clean)
+    words = ["--seed", step["SEED"], "--workers", step["THREADS"], "--overwrite"]
+    words += ["--confusion-sets", *sets] if sets else []
+    log = noise / "noise.log"
+    step.run(step.python, LIB / "noise.py", clean, "--dest", noise, *words, log=log)
+    count = step.settings.number("HELDOUT")
+    step.call("demo.corpus.write_edits", noise / "train", out, held, count)
+    step.record(record, [*own, *sets], out, held)
 
 
 def drafter(step: Step) -> None:
@@ -106,7 +114,6 @@ def pack(
     step: Step,
     *,
     dest: str,
-    licence: str,
     pair: str,
     languages: str,
     codes: str,
@@ -117,10 +124,9 @@ def pack(
     listed: str = "",
     edits: str = "",
 ) -> None:
-    """An action: pack a trained pair for the repository, in a folder that is there when complete.
+    """An action: pack a trained pair, in a folder that is there when complete.
 
     Args:
-        licence: file of demo/licences.
         pair: source and target suffix, a comma between.
         codes: BPE codes.
         heldout: folder of held-out sentences.
@@ -147,7 +153,6 @@ def pack(
     step.call("shutil.copy", codes, new / "codes")
     if edits:
         step.call("shutil.copy", edits, new / "edits.tsv")
-    step.call("shutil.copy", step.recipe.folder / "licences" / licence, new / "LICENSE.md")
     for path in checkpoints:
         step.average(new / path.name, path, "--half")
     if listed:
@@ -160,7 +165,6 @@ def pack(
     step.call("prepare.publish", new, out, [])
     step.names.append(("PACKED", str(out.parent)))
     step.record(out / "provenance.json", inputs, out)
-    step.call("demo.steps.check_size", out.parent, step.settings.number("MAX_PACK_BYTES"))
 
 
 def test_set(
@@ -190,14 +194,3 @@ def join_history(folder: pathlib.Path, records: list[pathlib.Path]) -> None:
             shutil.copy(path, folder / f"{made_by}.json")
         else:
             logger.warning("%s is missing; the pack will not record how that step was run", path)
-
-
-def check_size(folder: pathlib.Path, most: int) -> None:
-    """Check the size of all packed pairs together."""
-    pairs = [path for pair in folder.glob("demo_*") for path in pair.rglob("*")]
-    total = sum(path.stat().st_size for path in pairs if path.is_file())
-    size = f"the packed pairs in {folder} hold {total} bytes"
-    logger.info("%s of at most %d", size, most)
-    if total > most:
-        remedy = "train a smaller drafter or verifier"
-        raise ValueError(f"{size}, more than MAX_PACK_BYTES ({most}): {remedy}")

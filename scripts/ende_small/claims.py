@@ -1,8 +1,8 @@
 """Whether what a paper claims holds in the figures measured here.
 
-A line of claims.tsv is one test: claim, where it stands, set, figure, test, systems. The set is a
-run of ``specdec-bench --by-sentence`` (``SET.json``), the figure ``tok`` (tokens per iteration),
-``speed`` (times faster than stock beam 5) or ``bleu``; systems are its rows, joined by ``; ``:
+Each of the recipe's ``claims`` has tests, ``FIGURE TEST: [system ...]``. The set is a run of
+``specdec-bench --by-sentence`` (``SET.json``), whose rows the systems are, and the figure ``tok``
+(tokens per iteration), ``speed`` (times faster than stock beam 5) or ``bleu``:
 
 - ``greater``: the first has more than the second.
 - ``equal``: the two differ by at most 5 percent.
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy
-from recipe import read_table
+from recipe_file import fail, fields, mapping, section, texts
 from sacrebleu.metrics import BLEU
 
 from fairseq_specdec.bench import tables
@@ -37,7 +37,7 @@ INTERVAL = (2.5, 97.5)  # percentiles
 
 
 class Line(NamedTuple):
-    """A line of claims.tsv."""
+    """A test of a claim."""
 
     claim: str
     source: str
@@ -54,16 +54,22 @@ class Result(NamedTuple):
     figures: str
 
 
-def make_line(*fields: str) -> Line:
-    line = Line(*fields[:5], systems=fields[5].split("; "))
-    if line.figure not in FIGURES or line.test not in TESTS:
-        raise ValueError(
-            f"{line.figure} {line.test}: expected one of {', '.join(FIGURES)} and one of "
-            f"{', '.join(TESTS)}"
-        )
-    if len(line.systems) < (3 if line.test == "peaks" else 2):
-        raise ValueError(f"{line.test} takes more systems")
-    return line
+def read(path: pathlib.Path) -> list[Line]:
+    """The tests of all claims of a recipe."""
+    lines: list[Line] = []
+    where, declared = section(path, "claims")
+    for claim, entry in mapping(where, declared).items():
+        own = fields(f"{where}.{claim}", entry, "where set tests")
+        for name, systems in (one for test in own["tests"] for one in mapping(where, test).items()):
+            place = f"{where}.{claim}.{name}"
+            figure, _, test = name.partition(" ")
+            if figure not in FIGURES or test not in TESTS:
+                known = f"{', '.join(FIGURES)} and one of {', '.join(TESTS)}"
+                raise fail(place, f"expected one of {known}")
+            if len(texts(place, systems)) < (3 if test == "peaks" else 2):
+                raise fail(place, "takes more systems")
+            lines.append(Line(claim, own["where"], own["set"], figure, test, systems))
+    return lines
 
 
 class Run:
@@ -162,7 +168,7 @@ TESTS = {"greater": above, "equal": same, "rises": rising, "peaks": peaking}
 
 
 def judge(line: Line, run: Run | None) -> Result:
-    """What a line of claims.tsv comes to. ``run``: its set; None where it was not measured."""
+    """What a test comes to. ``run``: its set; None where it was not measured."""
     if run is None or not all(run.has(system) for system in line.systems):
         return Result(NOT_RUN, "-")
     figures = [run.figure(line.figure, system) for system in line.systems]
@@ -195,8 +201,8 @@ def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
     return "\n\n".join([*parts, "\n".join(tests)])
 
 
-def write(table: pathlib.Path, folder: pathlib.Path, note: str, output: pathlib.Path) -> None:
-    lines = read_table(table, Line, make_line)
+def write(recipe: pathlib.Path, folder: pathlib.Path, note: str, output: pathlib.Path) -> None:
+    lines = read(recipe)
     runs: dict[str, Run] = {}
     for name in {line.set for line in lines}:
         path = folder / f"{name}.json"

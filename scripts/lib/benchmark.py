@@ -1,4 +1,4 @@
-"""The benchmarks: where their files lie, and the training of the models in their models.tsv."""
+"""The benchmarks: where their files lie, and the training of the models that they declare."""
 
 import pathlib
 import re
@@ -8,7 +8,8 @@ from typing import Any
 import recipe_config
 from launch import Devices
 from models import corpus_files, distill_flags, mend
-from recipe import LIB, REPO, ModelRow, StepError
+from recipe import LIB, REPO, Part, StepError, part
+from recipe_file import Model
 from step import USER_DIR, Step, find
 
 
@@ -41,7 +42,7 @@ class Benchmark:
         return [dictionary, *corpus_files(corpus, *self.languages)[1:]]
 
     def corpus(self, name: str) -> pathlib.Path:
-        """A corpus that models.tsv names: raw, distilled, or another of this benchmark."""
+        """A corpus that a model names: raw, distilled, or another of this benchmark."""
         return {"raw": self.bin, "distilled": self.distilled}.get(name, self.home / f"bin_{name}")
 
     def test_file(self, split: str) -> pathlib.Path:
@@ -54,14 +55,14 @@ class Benchmark:
     def chosen(self, name: str) -> bool:
         return self._step["MODELS"] == "all" or name in self._step.settings.words("MODELS")
 
-    def chosen_models(self, stage: str) -> list[ModelRow]:
+    def chosen_models(self, stage: str) -> list[Model]:
         """The chosen models that a step makes."""
         models = self._step.recipe.models()
         names = [model.name for model in models]
         for name in self._step.settings.words("MODELS"):
             if name not in ("all", *names):
-                table = self._step.recipe.folder / "models.tsv"
-                raise StepError(f"MODELS: {name} is no model of {table}")
+                file = self._step.recipe.file
+                raise StepError(f"MODELS: {name} is no model of {file}")
         return [model for model in models if model.step == stage and self.chosen(model.name)]
 
 
@@ -75,7 +76,7 @@ class Family:
 
     def inputs(self) -> list[Any]:
         """What the corpus is made of, for the record."""
-        return [self.step.path("SOURCES"), *filter(None, [self.step["RAW"]])]
+        return [part(self.step.path("SOURCES"), "sources"), *filter(None, [self.step["RAW"]])]
 
     def make(self) -> list[pathlib.Path]:
         """Make ``bench.bin``; returns what else was made."""
@@ -182,11 +183,11 @@ def train_config(
 
 
 class Overrides:
-    """The overrides of a row of models.tsv, with checkpoints instead of ``{model}``. ``models``:
+    """The overrides of a model, with checkpoints instead of ``{model}``. ``models``:
     checkpoints that they name. ``frozen``: the one whose parameters stay as they are, if there is
     one."""
 
-    def __init__(self, bench: Benchmark, row: ModelRow) -> None:
+    def __init__(self, bench: Benchmark, row: Model) -> None:
         self.words: list[str] = []
         self.models: list[pathlib.Path] = []
         self.frozen: pathlib.Path | None = None
@@ -205,7 +206,7 @@ class Overrides:
 
 
 def train(step: Step, stage: str) -> None:
-    """An action: train the chosen models of models.tsv that belong to a stage."""
+    """An action: train the chosen models that belong to a stage."""
     bench = Benchmark(step)
     models = bench.chosen_models(stage)
     devices = Devices(step)
@@ -213,7 +214,9 @@ def train(step: Step, stage: str) -> None:
         step.commands = []
         folder, corpus = bench.model(row.name).parent, bench.corpus(row.corpus)
         own = Overrides(bench, row)
-        inputs = [*bench.inputs(corpus), REPO / "configs" / f"{row.config}.yaml", *own.models]
+        declared = Part(step.recipe.file, f"models.{row.name}", row)
+        config = REPO / "configs" / f"{row.config}.yaml"
+        inputs = [*bench.inputs(corpus), config, declared, *own.models]
         record = folder / "provenance.json"
         if step.finished(record, inputs):
             continue

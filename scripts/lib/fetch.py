@@ -1,62 +1,29 @@
-"""Fetch the files that a benchmark's sources.tsv names, resuming, and check them.
+"""Fetch what a recipe lists under ``sources`` or ``pretrained``, resuming, and check it.
 
-sources.tsv has a line a file: split, address, checksum, licence, member of each side (see
-``parallel_text``). A checksum is ``sha256:...`` or ``md5:...``. Where none is published (``-``),
-the SHA-256 of the first fetch is written beside the file and checked from then on: that guards
-against later changes and truncation, not against a wrong first file. The log shows which it was.
+A checksum is ``sha256:...`` or ``md5:...``. Where none is published, the SHA-256 of the first fetch
+is written beside the file and checked from then on: that guards against later changes and
+truncation, not against a wrong first file. The log shows which it was.
 """
 
 import hashlib
 import logging
 import pathlib
 import urllib.error
-import urllib.parse
 import urllib.request
-from typing import Any, NamedTuple
+from typing import Any
 
-from recipe import read_table
+from recipe_file import UNKNOWN, Source, sources
 
 from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("fetch")
 CHUNK = 1 << 20
-UNKNOWN = "-"
 TIMEOUT = 60  # seconds without a byte
-
-
-class Source(NamedTuple):
-    """One row of sources.tsv.
-
-    Attributes:
-        split: train, valid or test; a split's files are joined in their order.
-        url: where the archive is.
-        checksum: ``algorithm:digits``, or ``-``.
-        licence: who owns it, on what terms.
-        one, other: file within the archive of each side, in the order of the pair.
-    """
-
-    split: str
-    url: str
-    checksum: str
-    licence: str
-    one: str
-    other: str
-
-    @property
-    def name(self) -> str:
-        """A file name of its own: two addresses may end in the same one."""
-        place = urllib.parse.urlsplit(self.url)
-        path = (place.netloc + place.path + ("-" + place.query if place.query else "")).strip("/")
-        return "".join(c if c.isalnum() or c in "._-" else "_" for c in path)
 
 
 class SourceError(ValueError):
     """A file cannot be had, or is not what it was."""
-
-
-def read_sources(path: pathlib.Path) -> list[Source]:
-    return read_table(path, Source)
 
 
 def digest(path: pathlib.Path, algorithm: str) -> str:
@@ -131,12 +98,14 @@ def check(source: Source, path: pathlib.Path) -> None:
     logger.info("%s: agrees with %s", path.name, whose)
 
 
-def fetch(table: pathlib.Path, folder: pathlib.Path, *splits: str) -> None:
-    """Fetch what is missing of a sources.tsv, and check everything. ``splits``: which rows
-    (default: all)."""
+def fetch(
+    recipe: pathlib.Path, folder: pathlib.Path, *splits: str, section: str = "sources"
+) -> None:
+    """Fetch what is missing of a section of a recipe's YAML, and check everything. ``splits``:
+    which of it (default: all)."""
     folder.mkdir(parents=True, exist_ok=True)
-    sources = [row for row in read_sources(table) if not splits or row.split in splits]
-    for source in {source.url: source for source in sources}.values():
+    wanted = [row for row in sources(recipe, section) if not splits or row.split in splits]
+    for source in {source.url: source for source in wanted}.values():
         path = folder / source.name
         if not path.exists():
             logger.info("fetching %s (%s)", source.url, source.licence)

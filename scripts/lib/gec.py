@@ -1,31 +1,23 @@
 """The error correction benchmarks: corpora that the user brings, synthetic errors, M2 scores.
 
-Each name of sources.tsv is a setting that holds a path: an .m2 file, or the prefix of a .src and a
+Each source of the recipe is a setting that holds a path: an .m2 file, or the prefix of a .src and a
 .tgt file, tokenised; CLEAN is plain text. With SUBWORDS=gpt2 there are GPT-2's subwords and BART's
 dictionary.
 """
 
 import os
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmark import Benchmark, Family, stand_in
 from launch import Devices
 from prepare import SPLITS, apply_codes, binarise, prepare, sample
-from recipe import LIB, REPO, StepError, read_table
+from recipe import LIB, REPO, StepError
+from recipe_file import sources
 from step import Step
 
 PAIR = ("src", "tgt")
 SPELLINGS = REPO / "scripts" / "gec_conll14" / "smoke_sets.tsv"
-
-
-class Source(NamedTuple):
-    """A row of sources.tsv: a corpus that the user brings."""
-
-    name: str
-    url: str
-    checksum: str
-    licence: str
 
 
 class Corrections(Family):
@@ -56,8 +48,8 @@ class Corrections(Family):
         if not path and self.step.dry:
             return f"${name}"
         if not path:
-            sources = {row.name: row for row in read_table(self.step.path("SOURCES"), Source)}
-            where = f": {sources[name].licence}; see {sources[name].url}" if name in sources else ""
+            named = {each.split: each for each in sources(self.step.path("SOURCES"))}
+            where = f": {named[name].licence}; see {named[name].url}" if name in named else ""
             raise StepError(f"{name}: set it to the path of your copy{where}")
         if not self.step.made(pathlib.Path(path)) and not os.path.exists(f"{path}.src"):
             raise StepError(f"{name}: neither {path} nor {path}.src exists")
@@ -136,7 +128,7 @@ class Corrections(Family):
     def score(self, outputs: list[pathlib.Path], json: pathlib.Path) -> None:
         step = self.step
         files = self._gpt2_files() if step["SUBWORDS"] == "gpt2" else []
-        where = (step.recipe.folder / "systems.tsv", self.bench.home / "gold")
+        where = (step.recipe.file, self.bench.home / "gold")
         step.call(
             "gec_scores.write_sets", outputs, json, *where, files, step["SEGMENTER"],
             bool(step["characters"]), metric=step["METRIC"],

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gpt2_subwords
-from recipe import SystemRow, read_table
+from recipe_file import systems
 from scoring import errant, m2
 from scoring.m2_file import read
 from scoring.m2_file import read_lines as read_text
@@ -108,7 +108,7 @@ def segment(command: str, lines: Sequence[str]) -> list[str]:
 def write_sets(
     outputs: Sequence[pathlib.Path],
     json: pathlib.Path,
-    table: pathlib.Path,
+    recipe: pathlib.Path,
     gold: pathlib.Path,
     gpt2: Sequence[PathLike] = (),
     segmenter: str = "",
@@ -123,12 +123,12 @@ def write_sets(
         segmenter: command from lines to words, for languages whose scores are of words.
         characters: the outputs are characters, which the segmenter takes joined.
     """
-    split_of = {row.set: row.split for row in read_table(table, SystemRow)}
+    split_of = {system.set: system.split for system in systems(recipe)}
 
     def gold_of(path: pathlib.Path) -> pathlib.Path:
         name = path.name.split(".")[0]
         if name not in split_of:
-            raise ValueError(f"{table} names no set {name}")
+            raise ValueError(f"{recipe} names no set {name}")
         return gold / f"{split_of[name]}.m2"
 
     def words(path: pathlib.Path) -> list[str]:

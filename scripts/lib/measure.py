@@ -10,7 +10,7 @@ from typing import Any
 from benchmark import Benchmark
 from launch import Devices
 from models import WORDS_AND_SIZES, decode
-from recipe import REPO, StepError
+from recipe import REPO, StepError, part
 from step import Step, find
 
 from fairseq_specdec.io.flag_values import flag_of
@@ -20,7 +20,7 @@ GREEDY = "greedy"  # this engine without drafts, which every set is compared wit
 
 
 class Group:
-    """A set of systems.tsv: one verifier, one split, systems in turns. ``verifier``: its
+    """A set of systems: one verifier, one split, systems in turns. ``verifier``: its
     checkpoint. ``systems``: name, flags and checkpoints of each; the first is this engine's greedy
     decoding."""
 
@@ -48,7 +48,7 @@ def collect(step: Step, bench: Benchmark) -> dict[str, Group]:
     for row in step.recipe.systems():
         if row.direction not in ("*", step["DIRECTION"]):
             continue
-        names = [row.verifier, *(name for name in row.needs.split() if name != "-")]
+        names = [row.verifier, *row.needs]
         paths = {name: bench.model(name) for name in names}
         made = [name for name, path in paths.items() if path.exists()]
         missing = [name for name in names if not (bench.chosen(name) if step.dry else name in made)]
@@ -179,7 +179,7 @@ def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> N
     words: list[Any] = ["--cpu"] if on_cpu else devices.half
     if sentences(step, group):
         words = [*words, "--limit", sentences(step, group)]
-    words = [*words, *["--by-sentence"] * (step.recipe.folder / "claims.tsv").exists()]
+    words = [*words, *["--by-sentence"] * bool(part(step.recipe.file, "claims").content)]
     more = ["--plots", base] if step["PLOTS"] else []
     more += ["--memory"] if name in settings.words("memory_sets") else []
     words += ["--batch-size", step["memory_sizes"] if "--memory" in more else "1"]
@@ -215,10 +215,10 @@ def measure_set(step: Step, bench: Benchmark, devices: Devices, group: Group) ->
 
 
 def table_step(step: Step) -> None:
-    """An action: measure the sets of systems.tsv (or of TABLE_SETS), and print the papers' tables.
+    """An action: measure the sets of systems (or TABLE_SETS), and print the papers' tables.
 
     Our figures stand beside theirs in ``tables.md``; ``claims.md`` shows what becomes of the claims
-    in the recipe's claims.tsv.
+    in the recipe's claims.
     """
     step.need("specdec-bench")
     bench = Benchmark(step)
@@ -227,7 +227,7 @@ def table_step(step: Step) -> None:
     names = step.settings.words("TABLE_SETS") or list(groups)
     shown = [measure_set(step, bench, devices, groups[n]) for n in groups if n in names]
     if not shown and not step.dry:
-        asked = step["TABLE_SETS"] or "any set of systems.tsv"
+        asked = step["TABLE_SETS"] or "any set of systems"
         raise StepError(f"nothing to measure for {asked}: train its models first (MODELS)")
     step.commands = []
     scores = bench.out / "decoded" / "scores.json"
@@ -235,13 +235,13 @@ def table_step(step: Step) -> None:
     note = f"corpus: {step['note']}"
     if bench.smoke:
         note = "PROFILE=smoke: tiny models, a small sample; figures mean nothing"
-    paper, claims = step.path("PAPER"), step.recipe.folder / "claims.tsv"
+    paper, claims = part(step.path("PAPER"), step["tables"]), part(step.recipe.file, "claims")
     written, measured = [bench.out / "tables.md"], bench.out / "bench"
     direction = step["DIRECTION"]
-    step.call("paper_table.write", paper, measured, scores, direction, note, written[0])
-    if claims.exists():
+    step.call("paper_table.write", *paper[:2], measured, scores, direction, note, written[0])
+    if claims.content:
         written.append(bench.out / "claims.md")
-        step.call(f"{step.recipe.name}.claims.write", claims, measured, note, written[1])
+        step.call(f"{step.recipe.name}.claims.write", claims.path, measured, note, written[1])
     step.call("measure.show", *written)
     step.record(bench.out / "tables.provenance.json", [paper, *shown], *written)
 

@@ -1,37 +1,38 @@
 """The papers' tables with the figures measured here beside the published ones.
 
-A line of paper.tsv is a row of a table: table, direction, row, set, system, figures. ``set`` and
-``system`` name what was measured (``SET.json`` of specdec-bench, its row); ``-`` is a row that
-cannot be run here. Figures are ``key=published`` pairs, ``key=`` where the paper gives none. Keys
-are those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of
-the time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
-``text.KEY`` one of scores.json and ``energy.KEY`` one of energy.json. What was not run reads "not
-run". A line with ``[a|b]`` stands for several, as in systems.tsv.
+``tables`` of a recipe has for each table its ``figures``, keys of the columns, and its ``rows``, or
+those of each direction: ``[name, set/system, figure ...]``. ``set/system`` is what was measured (a
+row of ``SET.json`` of specdec-bench); ``-`` is a row that cannot be run here. A figure is the
+published one, ``~`` where the paper gives none, ``-`` (or nothing at the end) where a row has no
+such column. With ``for`` a row stands for several, and a list has the figures of each. Keys are
+those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of the
+time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
+``text.KEY`` one of scores.json, ``energy.KEY`` one of energy.json. "not run": what was not.
 
 Every table with a system that drafts also gets what no paper has: a row of this engine without
 drafts, and two columns, the speed over stock fairseq at beam 5 and over that row. A published ratio
 mixes the engine and the algorithm where the two engines differ; the second column is the
 algorithm's alone.
 
-A line ``note, table, key, text`` notes where our figure and the published one are not of one kind:
-the column gets a letter, and the text stands under the table. Table ``*`` is every one with the
-key, and ``key`` without ``@N`` is that of every batch size.
+``notes`` of a table, or of the recipe, say by key where our figure and the published one are not of
+one kind: the column gets a letter, and the text follows the table.
 """
 
 import json
 import pathlib
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from recipe import swept
+import recipe_file
+from recipe_file import TABLES, each_value, fail, fields, mapping, section, text
 
 from fairseq_specdec.bench import tables as bench_tables
 from fairseq_specdec.bench.tables import section_title, table
 from fairseq_specdec.io.atomic import write_text
 
 NOTHING = "-"
-NOTE, EVERY = "note", "*"
+EVERY, NONE = "*", "~"
 NOT_RUN = "not run"
 GREEDY, STOCK = "greedy", "fairseq beam"  # systems of specdec-bench that draft nothing
 GREEDY_ROW = "this engine, greedy (no drafts; not the paper's)"
@@ -70,7 +71,7 @@ TITLES = {
 
 
 class Row(NamedTuple):
-    """A line of paper.tsv; ``figures`` maps a key to what was published (``""``: nothing)."""
+    """A row of a table; ``figures`` maps a key to what was published (``""``: nothing)."""
 
     table: str
     direction: str
@@ -88,28 +89,52 @@ class Note(NamedTuple):
     text: str
 
 
-def read(path: pathlib.Path) -> tuple[list[Row], list[Note]]:
-    """The rows and the notes of paper.tsv."""
+def made_rows(where: str, table: tuple[str, str], keys: list[str], value: Any) -> Iterator[Row]:
+    """The rows of one entry of a table. ``table``: its name, and the direction."""
+    for number, (_, one) in enumerate(each_value(where, "", value)):
+        cells = fields(where, one, "row")["row"] if isinstance(one, dict) else one
+        if not isinstance(cells, list) or not 2 <= len(cells) <= 2 + len(keys):
+            raise fail(where, f"expected [name, set/system, at most {len(keys)} figures]")
+        name, place, *figures = (c[number] if isinstance(c, list) else c for c in cells)
+        group, slash, system = place.partition("/")
+        if not slash and place != NOTHING:
+            raise fail(where, f"{place!r} is no set/system, nor {NOTHING}")
+        published = {key: "" if figure == NONE else figure
+                     for key, figure in zip(keys, figures) if figure != NOTHING}  # fmt: skip
+        yield Row(*table, name, group, system or NOTHING, published)
+
+
+def read(path: pathlib.Path, name: str = "tables") -> tuple[list[Row], list[Note]]:
+    """The rows and the notes of a section of a recipe."""
     rows: list[Row] = []
-    notes: list[tuple[int, list[str]]] = []
-    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-    for number, line in ((number, each) for number, text in lines for each in swept(text)):
-        fields = line.split("\t")
-        if not line.strip() or line.startswith("#"):
-            continue
-        if fields[0] == NOTE:
-            notes.append((number, fields))
-            continue
-        if len(fields) != 6 or not all("=" in word for word in fields[5].split()):
-            raise ValueError(f"{path}:{number}: expected 6 fields, the last KEY=FIGURE ...")
-        figures = dict(word.split("=", 1) for word in fields[5].split())
-        rows.append(Row(*fields[:5], figures=figures))
+    where, declared = section(path, name)
+    notes = [(where, EVERY, *note) for note in mapping(where, section(path, "notes")[1]).items()]
+    for title, entry in mapping(where, declared).items():
+        place = f"{where}.{title}"
+        own = fields(place, entry, "figures rows", "notes")
+        more = mapping(f"{place}.notes", own.get("notes"))
+        notes += [(place, title, key, text(place, note)) for key, note in more.items()]
+        by = own["rows"] if isinstance(own["rows"], dict) else {EVERY: own["rows"]}
+        for direction, listed in by.items():
+            for number, value in enumerate(listed, 1):
+                at = f"{place}.rows.{direction}.{number}"
+                rows += made_rows(at, (title, direction), own["figures"].split(), value)
     columns = {(row.table, base(key)) for row in rows for key in row.figures}
     columns |= {(EVERY, key) for _, key in columns}
-    for number, fields in notes:
-        if len(fields) != 4 or tuple(fields[1:3]) not in columns:
-            raise ValueError(f"{path}:{number}: expected note, a table or *, a key of it, text")
-    return rows, [Note(*fields[1:]) for _, fields in notes]
+    for place, title, key, _ in notes:
+        if (title, key) not in columns:
+            raise fail(f"{place}.notes.{key}", "there is no column of this key")
+    return rows, [Note(*note[1:]) for note in notes]
+
+
+def by_title(path: pathlib.Path) -> dict[str, list[Row]]:
+    """The rows of each table of a recipe, in all its sections of tables."""
+    made: dict[str, list[Row]] = {}
+    for name in filter(TABLES.fullmatch, recipe_file.read(path)):
+        made |= {title: [] for title in section(path, name)[1]}
+        for row in read(path, name)[0]:
+            made[row.table].append(row)
+    return made
 
 
 def part_of(line: dict[str, Any], kind: str, section: str) -> float | None:
@@ -244,15 +269,21 @@ def render(
 
 def write(
     paper: pathlib.Path,
+    section: str,
     folder: pathlib.Path,
     scores: pathlib.Path,
     direction: str,
     note: str,
     output: pathlib.Path,
 ) -> None:
-    """Write the tables of one direction. ``scores``: scores.json, where the outputs were scored.
-    ``direction``: as en-de: rows of this one and of ``*``."""
-    rows, remarks = read(paper)
+    """Write the tables of one direction.
+
+    Args:
+        section: of the recipe ``paper``.
+        scores: scores.json, where the outputs were scored.
+        direction: as en-de: rows of this one and of ``*``.
+    """
+    rows, remarks = read(paper, section)
     measured = Measured(folder, scores)
     chosen = [row for row in rows if row.direction in (direction, "*")]
     if not chosen:

@@ -1,11 +1,11 @@
 """Fetched archives -> raw parallel text: {train,valid,test}.{source,target}, one sentence a line.
 
 Reads plain text and the ``<seg>`` lines of SGML and XML test sets, out of .tgz and .zip archives,
-as sources.tsv lists. Training text is cleaned as in the recipes that the papers build on:
-punctuation and control characters normalised (Moses), pairs dropped that are empty, longer than
-250 words or more than 1.5 times as long on one side. Without ``diacritics`` Romanian loses its own
-(both encodings of s and t with a comma), as in the corpus of Lee et al. 2018. Validation and test
-text keeps every line.
+as a recipe lists under ``sources``. Training text is cleaned as in the recipes that the papers
+build on: punctuation and control characters normalised (Moses), pairs dropped that are empty,
+longer than 250 words or more than 1.5 times as long on one side. Without ``diacritics`` Romanian
+loses its own (both encodings of s and t with a comma), as in the corpus of Lee et al. 2018.
+Validation and test text keeps every line.
 """
 
 import contextlib
@@ -21,7 +21,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
-from fetch import Source, SourceError, read_sources
+from fetch import SourceError
+from recipe_file import Source, sources
 from sacremoses import MosesPunctNormalizer
 from text_files import read_lines, write_lines
 
@@ -53,11 +54,11 @@ def open_member(archive: pathlib.Path, member: str) -> IO[bytes]:
             return zipfile.ZipFile(archive).open(member)
         stream = tarfile.open(archive).extractfile(member)
     except KeyError as error:
-        raise SourceError(f"{archive}: holds no {member} ({error}); see sources.tsv") from error
+        raise SourceError(f"{archive}: holds no {member} ({error}); see its recipe") from error
     except BROKEN as error:
         raise broken(str(archive), error) from error
     if stream is None:
-        raise SourceError(f"{archive}: {member} is no file; see sources.tsv")
+        raise SourceError(f"{archive}: {member} is no file; see its recipe")
     return stream
 
 
@@ -127,13 +128,13 @@ def blanks(text: str) -> str:
 
 def splits(table: pathlib.Path) -> Iterator[tuple[str, list[Source]]]:
     """The sources of training, validation and test text."""
-    sources = read_sources(table)
+    listed = sources(table)
     for split in ("train", "valid", "test"):
-        yield split, [source for source in sources if source.split == split]
+        yield split, [source for source in listed if source.split == split]
 
 
 def pairs(source: Source, archives: pathlib.Path) -> Iterator[tuple[str, str]]:
-    """The sentence pairs of one line of sources.tsv."""
+    """The sentence pairs of one source."""
     with contextlib.ExitStack() as stack:
         sides = []
         for member in (source.one, source.other):
@@ -150,7 +151,7 @@ def pairs(source: Source, archives: pathlib.Path) -> Iterator[tuple[str, str]]:
 
 
 def write_split(
-    sources: Sequence[Source],
+    chosen: Sequence[Source],
     archives: pathlib.Path,
     paths: Sequence[pathlib.Path],
     clean: Sequence[Normaliser],
@@ -160,7 +161,7 @@ def write_split(
     kept = dropped = 0
     with bar(title=paths[0].name, unit="pair") as shown, contextlib.ExitStack() as stack:
         files = [stack.enter_context(replacing(path, make_folder=True)) for path in paths]
-        for pair in (pair for source in sources for pair in pairs(source, archives)):
+        for pair in (pair for source in chosen for pair in pairs(source, archives)):
             shown.update()
             texts = [change(text) for change, text in zip(clean, pair)]
             if not good(*texts):
@@ -199,7 +200,7 @@ def write_tokenised(
         good = (lambda *sides: all(sides)) if split == "train" else keep
         write_split(chosen, archives, paths, [blanks, blanks], good)
     count = len(read_lines(out / f"test.tok.{pair[0]}"))
-    references = [source for source in read_sources(table) if source.split == "reference"]
+    references = [source for source in sources(table) if source.split == "reference"]
     for number, source in enumerate(references):
         lines = [blanks(line) for line in read_lines(archives / source.name)]
         if len(lines) != count:

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
-from fetch import read_sources
 from parallel_text import open_member
+from recipe_file import sources
 
 from fairseq_specdec.io.atomic import replacing
 
@@ -71,14 +71,14 @@ def fit_file(
 
 
 def fit_archive(
-    sources: pathlib.Path,
+    recipe: pathlib.Path,
     name: str,
     downloads: pathlib.Path,
     wanted: pathlib.Path,
     output: pathlib.Path,
 ) -> None:
-    """The same for a fetched archive."""
-    (source,) = (source for source in read_sources(sources) if source.split == name)
+    """The same for a fetched archive, which the recipe lists under ``pretrained``."""
+    (source,) = (each for each in sources(recipe, "pretrained") if each.split == name)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=str(output.parent)) as scratch:
         files = [pathlib.Path(scratch, name) for name in ("model.pt", "dict.txt")]

@@ -1,113 +1,59 @@
-"""A recipe: a folder of tables that declares steps, settings, models and systems.
+"""A recipe: its settings, its steps, and the models and systems that its YAML declares.
 
-``steps.tsv`` starts with a comment that is the recipe's title. A row is a step: its name, its
-actions (``module.function`` with parameters, ``; `` between actions), and what it does. A parameter
-is ``name=value`` or a plain word; ``$NAME`` stands for a setting, and a word ``$SOME_FLAGS`` for
-all words of it. The row ``use`` includes the steps of another recipe.
-
-``settings.tsv`` has a row for each setting: its name, its default, its default under PROFILE=smoke
-where that differs, and what it is. A default may use other settings (``$NAME``). A default
-``a|b|c`` lists the only values there are, the first being the default. A name in upper case is
-taken from the environment, where an empty value counts as none unless the name ends in ``?``; one
-in lower case belongs to the recipe. The row ``use`` includes the settings of another recipe, or of
-``lib/settings``; named after it, only those. The first definition of a name counts, a table's own
-before those that it includes.
+A setting in upper case is taken from the environment, where an empty value counts as none unless
+``empty`` is ``allowed``; one in lower case belongs to the recipe. A default may use other settings
+(``$NAME``). The first definition of a name counts, a recipe's own before those that it includes.
 """
 
-import itertools
+import hashlib
+import json
 import os
 import pathlib
-import re
 import shlex
 import string
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
+import recipe_file
+from recipe_file import SCRIPTS, Setting
+
 REPO = SCRIPTS.parent
 sys.path.insert(0, str(REPO))  # the package, also where it is not installed
 LIB = SCRIPTS / "lib"
-SWEEP = re.compile(r"\[([^\[\]|]+(?:\|[^\[\]|]+)+)\]")
+GROUPS = LIB / "groups.yaml"
 
 
 class StepError(Exception):
     """A step cannot go on. One line: the setting or the file, what is wrong, the remedy."""
 
 
-class Setting(NamedTuple):
-    """A row of settings.tsv."""
-
-    name: str
-    default: str
-    smoke: str
-    what: str
-
-
 class StepRow(NamedTuple):
-    """A row of steps.tsv."""
+    """A step: its actions, ``module.function`` and parameters, and what it does."""
 
     name: str
-    actions: str
+    actions: list[str]
     what: str
 
 
-class ModelRow(NamedTuple):
-    """A row of models.tsv: what is trained in which step, from which YAML of configs."""
+class Part(NamedTuple):
+    """A part of a recipe's YAML: what a record says was read, rather than the whole file."""
 
+    path: pathlib.Path
     name: str
-    step: str
-    config: str
-    corpus: str
-    overrides: str
+    content: Any
+
+    def __str__(self) -> str:
+        return f"{self.path}#{self.name}"
+
+    def digest(self) -> dict[str, Any]:
+        """SHA-256 and size of what it says; its layout and comments do not count."""
+        text = json.dumps(self.content).encode()
+        return {"sha256": hashlib.sha256(text).hexdigest(), "bytes": len(text)}
 
 
-class SystemRow(NamedTuple):
-    """A row of systems.tsv: what is measured. Systems of one set are measured in turns."""
-
-    direction: str
-    set: str
-    split: str
-    verifier: str
-    name: str
-    needs: str
-    flags: str
-
-
-def swept(line: str) -> Iterator[str]:
-    """A line for each value of each ``[a|b|c]`` in it; what is written alike varies together."""
-    groups = list(dict.fromkeys(SWEEP.findall(line)))
-    for values in itertools.product(*(group.split("|") for group in groups)):
-        text = line
-        for group, value in zip(groups, values):
-            text = text.replace(f"[{group}]", value)
-        yield text
-
-
-def read_table(path: pathlib.Path, kind: Any, make: Callable[..., Any] | None = None) -> list[Any]:
-    """The rows of a table: one a line, a tab between fields; ``#`` begins a comment.
-
-    A line with ``[a|b|c]`` stands for several, see :func:`swept`.
-
-    Args:
-        kind: NamedTuple of a row, which has as many fields.
-        make: makes a row of its fields, or raises a ValueError (default: ``kind``).
-    """
-    made = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        for fields in (text.split("\t") for text in swept(line)):
-            if len(fields) != len(kind._fields):
-                raise ValueError(
-                    f"{path}:{number}: {len(fields)} fields, expected {len(kind._fields)} with "
-                    f"tabs between: {', '.join(kind._fields)}"
-                )
-            try:
-                made.append((make or kind)(*fields))
-            except ValueError as error:
-                raise ValueError(f"{path}:{number}: {error}") from error
-    return made
+def part(path: pathlib.Path, name: str) -> Part:
+    return Part(path, name, recipe_file.section(path, name)[1])
 
 
 def no_value(values: list[str]) -> str:
@@ -123,57 +69,48 @@ class Settings(Mapping[str, str]):
         self._environment = environment
         self._built_in = {"REPO": str(REPO), "RECIPE": str(SCRIPTS / recipe), "recipe": recipe}
         self._built_in["cores"] = environment.get("OMP_NUM_THREADS") or str(os.cpu_count())
+        self._file = SCRIPTS / recipe / recipe_file.NAME
         self.defined: dict[str, Setting] = {}
-        self._optional = set()
-        for setting in self._definitions(SCRIPTS / recipe / "settings.tsv", []):
-            name = setting.name.rstrip("?")
-            if name not in self.defined:
-                self.defined[name] = setting._replace(name=name)
-                self._optional.update({name} if setting.name.endswith("?") else set())
-        for name in self.defined:
-            self._check(name)
+        self._define(str(self._file), recipe_file.read(self._file), "all")
+        for name, setting in self.defined.items():
+            if setting.choices and self[name] not in setting.choices:
+                raise StepError(f"{name}: {self[name]} {no_value(list(setting.choices))}")
 
-    def _definitions(self, path: pathlib.Path, names: list[str]) -> Iterator[Setting]:
-        rows = read_table(path, Setting)
-        for row in rows:
-            if row.name != "use" and (not names or row.name.rstrip("?") in names):
-                yield row
-        for row in rows:
-            if row.name == "use":
-                table, _, choice = row.default.partition("$")
-                if choice:
-                    self._check(choice)
-                    table += self[choice]
-                places = (f"{table}/settings.tsv", f"{table}.tsv", f"lib/settings/{table}.tsv")
-                (path, *_) = (path for path in map(SCRIPTS.joinpath, places) if path.exists())
-                yield from self._definitions(path, row.smoke.split())
-
-    def choices(self, name: str) -> list[str]:
-        """The values that there are; empty where any will do."""
-        default = self.defined[name].default
-        return default.split("|") if "|" in default else []
-
-    def _check(self, name: str) -> None:
-        choices = self.choices(name)
-        if choices and self[name] not in choices:
-            raise StepError(f"{name}: {self[name]} {no_value(choices)}")
+    def _define(self, where: str, declared: dict[str, Any], names: str) -> None:
+        """Add the settings of a recipe or a group, and then those that it includes."""
+        own = recipe_file.settings(f"{where}: settings", declared.get("settings"))
+        for name, setting in own.items():
+            if names == "all" or name in names.split():
+                self.defined.setdefault(name, setting)
+        where = f"{where}: include"
+        for key, chosen in recipe_file.mapping(where, declared.get("include")).items():
+            included = string.Template(key).substitute(self)
+            groups = (recipe_file.section(path, "groups") for path in (self._file, GROUPS))
+            group = next((some[included] for _, some in groups if included in (some or {})), None)
+            if group is None and included not in recipe_names():
+                raise recipe_file.fail(where, f"there is no group and no recipe {included}")
+            if group is not None:
+                recipe_file.fields(f"{where} {included}", group, "", "include settings")
+            else:
+                group = recipe_file.read(SCRIPTS / included / recipe_file.NAME)
+            self._define(f"{where} {included}", group, chosen if names == "all" else names)
 
     def given(self, name: str) -> bool:
         """Whether the environment sets it."""
         value = self._environment.get(name)
-        return name.isupper() and value is not None and bool(value or name in self._optional)
+        return name.isupper() and value is not None and bool(value or self.defined[name].empty)
 
     def default(self, name: str) -> str:
         """What it is where the environment does not set it."""
         if name in self._built_in:
             return self._built_in[name]
         setting = self.defined[name]
-        smoke = setting.smoke and self["PROFILE"] == "smoke"
-        text = setting.smoke if smoke else setting.default.split("|")[0]
-        return string.Template(text).substitute(self)
+        smoke = setting.smoke is not None and self["PROFILE"] == "smoke"
+        return string.Template(setting.smoke if smoke else setting.default).substitute(self)
 
     def __getitem__(self, name: str) -> str:
-        return self._environment[name] if self.given(name) else self.default(name)
+        given = name in self.defined and self.given(name)
+        return self._environment[name] if given else self.default(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self._built_in, **self.defined})
@@ -192,35 +129,42 @@ class Settings(Mapping[str, str]):
         return int(self[name])
 
     def expand(self, text: str) -> Iterator[str]:
-        """The words of a parameter list, with settings instead of ``$NAME``."""
+        """The words of a text, with settings instead of ``$NAME``; a word ``$SOME_FLAGS`` stands
+        for all words of that setting."""
         for word in shlex.split(text):
-            if word.startswith("$") and word.endswith("FLAGS"):
+            if word.startswith("$") and word.lower().endswith("flags"):
                 yield from self.words(word[1:])
             else:
                 yield string.Template(word).substitute(self)
 
 
 class Recipe:
-    """A folder of scripts that has a steps.tsv."""
+    """A folder of scripts that has a recipe.yaml."""
 
     def __init__(self, name: str, environment: Mapping[str, str], dry_run: bool = False) -> None:
         if name not in recipe_names():
             raise StepError(f"no recipe {name}; there are {', '.join(recipe_names())}")
         self.name, self.dry_run = name, dry_run
         self.folder = SCRIPTS / name
-        table = self.folder / "steps.tsv"
-        self.title = table.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        self.steps: dict[str, StepRow] = {row.name: row for row in step_rows(table)}
+        self.file = self.folder / recipe_file.NAME
+        self.title = recipe_file.text(*recipe_file.section(self.file, "title"))
+        self.steps: dict[str, StepRow] = {row.name: row for row in step_rows(self.file)}
         self.environment = dict(environment)
         if self.environment.get("WORK"):
             self.environment["WORK"] = os.path.abspath(self.environment["WORK"])
         self.settings = Settings(name, self.environment)
 
-    def models(self) -> list[ModelRow]:
-        return read_table(self.folder / "models.tsv", ModelRow)
+    def models(self) -> list[recipe_file.Model]:
+        rows = recipe_file.models(self.file)
+        return [row._replace(overrides=self.filled(row.overrides)) for row in rows]
 
-    def systems(self) -> list[SystemRow]:
-        return read_table(self.folder / "systems.tsv", SystemRow)
+    def systems(self) -> list[recipe_file.System]:
+        rows = recipe_file.systems(self.file)
+        return [row._replace(flags=self.filled(row.flags)) for row in rows]
+
+    def filled(self, text: str) -> str:
+        """A text with settings, as shared sets of flags, instead of ``$NAME``."""
+        return string.Template(text).substitute(self.settings)
 
     def chosen_steps(self, names: list[str]) -> list[StepRow]:
         """The steps that are named, or else those of STEPS, or else all."""
@@ -234,21 +178,30 @@ class Recipe:
 
     def actions(self, step: StepRow) -> Iterator[tuple[str, list[str], dict[str, str]]]:
         """``module.function``, plain words and ``name=value`` parameters of each action."""
-        for action in step.actions.split("; "):
+        for action in step.actions:
             function, *words = self.settings.expand(action)
             named = [word for word in words if word.split("=")[0].isidentifier() and "=" in word]
             plain = [word for word in words if word not in named]
             yield function, plain, dict(word.split("=", 1) for word in named)
 
 
-def step_rows(table: pathlib.Path) -> list[StepRow]:
-    """The rows of a steps.tsv; ``use RECIPE`` stands for those of another one."""
+def step_rows(path: pathlib.Path) -> list[StepRow]:
+    """The steps of a recipe, its own or those of another that it names."""
+    where, declared = recipe_file.section(path, "steps")
+    if isinstance(declared, str):
+        return step_rows(SCRIPTS / declared / path.name)
     made = []
-    for row in read_table(table, StepRow):
-        other = SCRIPTS / row.actions / table.name
-        made += step_rows(other) if row.name == "use" else [row]
+    for name, step in recipe_file.mapping(where, declared).items():
+        own = recipe_file.fields(f"{where}.{name}", step, "what run", "with flags")
+        actions = recipe_file.texts(f"{where}.{name}.run", own["run"])
+        given = recipe_file.mapping(f"{where}.{name}.with", own.get("with"))
+        words = [f"{key}={value}" for key, value in given.items()]
+        words += recipe_file.texts(f"{where}.{name}.flags", own.get("flags", []))
+        made.append(
+            StepRow(name, [" ".join([*actions, *words])] if words else actions, own["what"])
+        )
     return made
 
 
 def recipe_names() -> list[str]:
-    return sorted(path.parent.name for path in SCRIPTS.glob("*/steps.tsv"))
+    return sorted(path.parent.name for path in SCRIPTS.glob(f"*/{recipe_file.NAME}"))

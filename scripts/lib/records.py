@@ -10,6 +10,8 @@ import platform
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from recipe import Part
+
 from fairseq_specdec.io.atomic import write_json
 from fairseq_specdec.io.provenance import cores, origin, sha256
 
@@ -35,17 +37,19 @@ def shorten(text: str, names: Sequence[tuple[str, str]]) -> str:
     return text
 
 
-def hashes(paths: Iterable[str], names: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """Hash and size in bytes of every file, by its shortened path."""
-    return {
-        shorten(str(path), names): {"sha256": sha256(path), "bytes": path.stat().st_size}
-        for path in files(paths)
-    }
+def hashes(inputs: Iterable[Any], names: Sequence[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+    """Hash and size in bytes of every file, and of parts of recipes, by the shortened path."""
+    parts = [each for each in inputs if isinstance(each, Part)]
+    found = files(str(each) for each in inputs if not isinstance(each, Part))
+    made = {str(each): each.digest() for each in parts}
+    made |= {str(path): {"sha256": sha256(path), "bytes": path.stat().st_size} for path in found}
+    return {shorten(name, names): hashed for name, hashed in made.items()}
 
 
-def check(path: pathlib.Path, inputs: Sequence[str], names: Sequence[tuple[str, str]]) -> bool:
+def check(path: pathlib.Path, inputs: Sequence[Any], names: Sequence[tuple[str, str]]) -> bool:
     """Whether `path` records a result of these inputs; False if there is no such file."""
-    missing = [name for name in inputs if not os.path.exists(name)]
+    missing = [str(each) for each in inputs if not isinstance(each, Part)]
+    missing = [name for name in missing if not os.path.exists(name)]
     if missing:
         raise ValueError(f"{', '.join(missing)} is missing: run the step that makes it first")
     if not path.is_file():
@@ -66,14 +70,14 @@ def write(
     step: str,
     commands: Sequence[str],
     notes: dict[str, str],
-    inputs: Sequence[str],
+    inputs: Sequence[Any],
     outputs: Sequence[str],
     names: Sequence[tuple[str, str]],
 ) -> None:
     """Record how `outputs` came about.
 
     Args:
-        inputs: files and folders that were read.
+        inputs: files, folders and parts of recipes that were read.
         outputs: files and folders that were made.
         names: (name, folder): `$name` is written for that folder.
     """

@@ -5,6 +5,7 @@
   scripts/run RECIPE                    every step
   scripts/run RECIPE STEP... NAME=VALUE some steps, with a setting
   scripts/run RECIPE --dry-run          prints every command, and runs none
+  scripts/run --table "Ge 5"            who makes a paper's table: recipe, sets and systems
 
 Settings come from the environment too: PROFILE=smoke scripts/run RECIPE takes minutes and shows
 that every step runs. STEPS names the steps to run.
@@ -18,6 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from recipe import REPO, SCRIPTS, Recipe, StepError, recipe_names
+from recipe_file import RecipeError
 from step import run_steps
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -32,7 +34,7 @@ def describe(recipe: Recipe) -> str:
     settings = recipe.settings
     for name in filter(str.isupper, settings.defined):
         value = settings.default(name).replace(str(REPO) + os.sep, "")
-        choices = "|".join(filter(None, dict.fromkeys(settings.choices(name))))
+        choices = "|".join(filter(None, dict.fromkeys(settings.defined[name].choices)))
         notes = [f"[{choices}]"] * bool(choices) + [settings.defined[name].what]
         lines.append("  ".join(["", f"{name}={value}", *filter(None, notes)]))
     return "\n".join(lines)
@@ -43,6 +45,31 @@ def list_recipes(environment: Mapping[str, str]) -> str:
     recipes = [Recipe(name, environment) for name in recipe_names()]
     width = max(len(recipe.name) for recipe in recipes)
     return "\n".join(f"{recipe.name:{width}}  {recipe.title}" for recipe in recipes)
+
+
+def words_of(title: str) -> set[str]:
+    """The words and numbers that name a table; not what is in brackets."""
+    plain = re.sub(r"\(.*", "", title).lower()
+    return {re.sub(r"^(table|figure)s$", r"\1", word) for word in re.findall(r"[\w.]*\w", plain)}
+
+
+def find_table(query: str) -> str:
+    """The recipes that make the tables whose titles have all words of a query, and by what."""
+    import paper_table  # which brings in torch
+
+    lines: list[str] = []
+    for name in recipe_names():
+        declared = Recipe(name, {})
+        for title, rows in paper_table.by_title(declared.file).items():
+            if words_of(query) and words_of(query) <= words_of(title):
+                groups = dict.fromkeys(row.set for row in rows if row.set != paper_table.NOTHING)
+                lines += [f"{title}: scripts/run {name}"]
+                for group in groups:
+                    names = dict.fromkeys(row.system for row in rows if row.set == group)
+                    lines += [f"  {group}: {', '.join(names)}"]
+    if not lines:
+        raise StepError(f"--table: no recipe makes {query!r}; see docs/recipes.md")
+    return "\n".join(lines)
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -61,6 +88,9 @@ def show(text: str) -> None:
 def run(arguments: Sequence[str]) -> int:
     dry_run = "--dry-run" in arguments
     wants = {word for word in arguments if word in ("-h", "--help", "--list")}
+    if arguments[:1] == ["--table"]:
+        show(find_table(" ".join(arguments[1:])))
+        return 0
     plain = [word for word in arguments if word not in {*wants, "--dry-run"}]
     words, assigned = split_words(plain)
     options = [word for word in words if word.startswith("-")]
@@ -82,11 +112,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "demo")]
+    sys.path.insert(0, str(SCRIPTS))
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         return run(arguments)
-    except StepError as error:
+    except (StepError, RecipeError) as error:
         text = str(error)
         print(text if text.startswith(("[", "run: ")) else f"run: error: {text}", file=sys.stderr)
         return 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import records
-from recipe import LIB, REPO, SCRIPTS, Recipe, StepError
+from recipe import LIB, REPO, Recipe, StepError
 
 USER_DIR = str(REPO / "fairseq_specdec")
 
@@ -35,7 +35,7 @@ class Step:
         # Folders of this machine, which the records write as $NAME.
         self.names = [("WORK", str(work)), ("REPO", str(REPO)), ("PYTHON", self.python)]
         before = recipe.environment.get("PYTHONPATH")
-        paths = [str(REPO), str(SCRIPTS / "demo"), str(LIB), *([before] if before else [])]
+        paths = [str(REPO), str(LIB), *([before] if before else [])]
         self.environment = dict(
             recipe.environment,
             PYTHONPATH=os.pathsep.join(paths),
@@ -152,7 +152,7 @@ class Step:
 
     def finished(self, record: pathlib.Path, inputs: Iterable[Any]) -> bool:
         """Whether, by a record, this was done with these inputs."""
-        done = not self.dry and records.check(record, list(map(str, inputs)), self.names)
+        done = not self.dry and records.check(record, list(inputs), self.names)
         if done:
             self.log(f"done before: {record}")
         return done
@@ -166,7 +166,7 @@ class Step:
             step=self.name,
             commands=self.commands,
             notes={"seed": self["SEED"], "threads": self["THREADS"]},
-            inputs=list(map(str, inputs)),
+            inputs=list(inputs),
             outputs=list(map(str, outputs)),
             names=self.names,
         )

@@ -3,8 +3,9 @@
 import pathlib
 
 from benchmark import Family, stand_in
-from fetch import read_sources
 from prepare import SPLITS, binarise, prepare, sample
+from recipe import part
+from recipe_file import sources
 from step import Step
 
 SIDES = ("source", "target")
@@ -17,14 +18,13 @@ def need_rouge(step: Step) -> None:
 
 
 class Summarisation(Family):
-    """Articles and summaries, and what the chosen models of models.tsv start from."""
+    """Articles and summaries, and what the chosen models start from."""
 
     def prepare(self) -> None:
         need_rouge(self.step)
         self.bench.chosen_models("")
         super().prepare()
-        self._table = self.step.recipe.folder / "pretrained.tsv"
-        starts = [source.split for source in read_sources(self._table)]
+        starts = [each.split for each in sources(self.step.recipe.file, "pretrained")]
         for row in self.step.recipe.models():
             for start in starts:
                 if self.bench.chosen(row.name) and f"{{{start}}}" in row.overrides:
@@ -55,11 +55,11 @@ class Summarisation(Family):
 
     def _gpt2_subwords(self, raw: pathlib.Path) -> None:
         """Binarise numbers of GPT-2's subwords with BART's dictionary."""
-        step, home, sources = self.step, self.bench.home, self.step.path("SOURCES")
+        step, home, recipe = self.step, self.bench.home, self.step.path("SOURCES")
         folder, subwords, downloads = step.make(self.folder), self._subwords, home / "downloads"
         step.make(subwords)
-        step.call("fetch.fetch", sources, downloads, "subwords")
-        for source in read_sources(sources):
+        step.call("fetch.fetch", recipe, downloads, "subwords")
+        for source in sources(recipe):
             if source.split == "subwords":
                 path = subwords / pathlib.Path(source.url).name
                 step.call("shutil.copy", downloads / source.name, path)
@@ -81,7 +81,8 @@ class Summarisation(Family):
         step, bench = self.step, self.bench
         dictionary, folder = bench.bin / "dict.source.txt", bench.model(name).parent
         step.commands = []
-        record, inputs = folder / "provenance.json", [self._table, dictionary]
+        recipe = step.recipe.file
+        record, inputs = folder / "provenance.json", [part(recipe, "pretrained"), dictionary]
         if step.finished(record, inputs):
             return
         output, downloads = folder / "model.pt", bench.home / "downloads"
@@ -89,8 +90,8 @@ class Summarisation(Family):
             path = stand_in(step, name, folder, config)
             step.call("pretrained.fit_file", path, dictionary, dictionary, output)
         else:
-            step.call("fetch.fetch", self._table, downloads, name)
-            step.call("pretrained.fit_archive", self._table, name, downloads, dictionary, output)
+            step.call("fetch.fetch", recipe, downloads, name, section="pretrained")
+            step.call("pretrained.fit_archive", recipe, name, downloads, dictionary, output)
         step.record(record, inputs, output)
 
     def score(self, outputs: list[pathlib.Path], json: pathlib.Path) -> None:

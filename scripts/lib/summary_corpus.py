@@ -5,8 +5,8 @@
 - ``xsum``: BBC articles and their first sentence (Narayan et al. 2018), without the lines that the
   web page adds.
 
-sources.tsv lists what is read: lines whose split is ``articles`` are archives, those called train,
-valid, test or ``splits`` list which article belongs where.
+``sources`` of a recipe lists what is read: those whose split is ``articles`` are archives, those
+called train, valid, test or ``splits`` list which article belongs where.
 """
 
 import hashlib
@@ -18,8 +18,9 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from fetch import Source, SourceError, read_sources
+from fetch import SourceError
 from parallel_text import blanks as one_line
+from recipe_file import Source, sources
 from text_files import read_lines
 
 from fairseq_specdec.io.atomic import replacing
@@ -78,19 +79,19 @@ def members(archive: pathlib.Path, end: str) -> Iterator[tuple[str, str]]:
         raise SourceError(f"{archive}: cannot be read ({error}); delete it, fetch again") from error
 
 
-def url_splits(sources: Sequence[Source], folder: pathlib.Path) -> dict[str, str]:
+def url_splits(listed: Sequence[Source], folder: pathlib.Path) -> dict[str, str]:
     """The split of each story by its name, which is the SHA-1 of its address."""
     splits = {}
-    for source in sources:
+    for source in listed:
         if source.split in SPLITS:
             for url in read_lines(folder / source.name):
                 splits[hashlib.sha1(url.strip().encode("utf-8")).hexdigest()] = source.split
     return splits
 
 
-def json_splits(sources: Sequence[Source], folder: pathlib.Path) -> dict[str, str]:
+def json_splits(listed: Sequence[Source], folder: pathlib.Path) -> dict[str, str]:
     """The split of each BBC article by its number."""
-    (path,) = (folder / source.name for source in sources if source.split == "splits")
+    (path,) = (folder / source.name for source in listed if source.split == "splits")
     lists = json.loads(path.read_text(encoding="utf-8"))
     names = {"train": "train", "validation": "valid", "test": "test"}
     return {str(name): names[split] for split, ids in lists.items() for name in ids}
@@ -101,8 +102,8 @@ KINDS = {"cnndm": (url_splits, ".story", story_pair), "xsum": (json_splits, ".su
 
 def write(table: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, kind: str) -> None:
     """All splits of a corpus, each article once, in the order of the archives."""
-    sources, (split_of, end, pair_of) = read_sources(table), KINDS[kind]
-    wanted = split_of(sources, folder)
+    listed, (split_of, end, pair_of) = sources(table), KINDS[kind]
+    wanted = split_of(listed, folder)
     counts = dict.fromkeys(SPLITS, 0)
     empty = 0
     with bar(title=kind, total=len(wanted), unit="article") as shown, ExitStack() as stack:
@@ -111,7 +112,7 @@ def write(table: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, kind: st
             for split in SPLITS
             for side in ("source", "target")
         }
-        archives = dict.fromkeys(s.name for s in sources if s.split == "articles")
+        archives = dict.fromkeys(s.name for s in listed if s.split == "articles")
         for archive in archives:
             for name, text in members(folder / archive, end):
                 split = wanted.pop(name, None)

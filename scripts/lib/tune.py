@@ -1,6 +1,6 @@
 """Settings chosen on a grid, as the papers choose theirs, and what they come to on the test split.
 
-A row of tune.tsv names a choice. Its grid is the rows of a set of systems.tsv that begin with
+Each of a recipe's ``choices`` has as its grid the systems of a set whose names begin with
 ``systems``. Goals:
 
 - ``bleu``: the best BLEU (Ge et al. 2022 and Xia et al. 2023, on the development set);
@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from benchmark import Benchmark
 from launch import Devices
 from measure import Group, collect, measure_set, own_words
-from recipe import StepError, read_table
+from recipe import StepError
+from recipe_file import entries, fields, section
 from step import Step
 
 from fairseq_specdec.bench.tables import table
@@ -30,13 +31,23 @@ STOCK = "fairseq beam 1"
 
 
 class Choice(NamedTuple):
-    """A row of tune.tsv."""
+    """What is to be chosen. ``systems``: how the names of its grid's systems begin."""
 
     name: str
     direction: str
     set: str
     systems: str
     goal: str
+
+
+def read(path: pathlib.Path) -> list[Choice]:
+    """The choices of a recipe's YAML."""
+    made = []
+    for where, name, entry in entries(*section(path, "choices")):
+        own = fields(where, entry, "set systems goal", "direction")
+        place = own.get("direction", "*")
+        made.append(Choice(name, place, own["set"], own["systems"], own["goal"]))
+    return made
 
 
 def quality(row: dict[str, Any]) -> float:
@@ -50,10 +61,10 @@ def choose(rows: list[dict[str, Any]], systems: str, goal: str) -> tuple[dict[st
     another goal."""
     grid = [row for row in rows if row["system"].startswith(systems)]
     if not grid:
-        raise ValueError(f"tune.tsv: no system that was measured begins with {systems!r}")
+        raise ValueError(f"no system that was measured begins with {systems!r}")
     name, _, loss = goal.partition(" ")
     if name not in ("bleu", "speed") or (name == "speed") != bool(loss):
-        raise ValueError(f"tune.tsv: the goal {goal!r} is neither 'bleu' nor 'speed N'")
+        raise ValueError(f"the goal {goal!r} is neither 'bleu' nor 'speed N'")
     if name == "speed":
         (stock,) = (row for row in rows if row["system"] == STOCK)
         good = [row for row in grid if quality(row) >= quality(stock) - float(loss)]
@@ -81,16 +92,16 @@ def write(choices: dict[str, dict[str, Any]], output: pathlib.Path) -> None:
 
 
 def tune_step(step: Step) -> None:
-    """An action: choose by tune.tsv (of TABLE_SETS), and measure on the test split."""
-    rows = step.recipe.folder / "tune.tsv"
-    if not rows.exists():
+    """An action: choose as the recipe says (of TABLE_SETS), and measure on the test split."""
+    wanted = read(step.recipe.file)
+    if not wanted:
         return
     step.make(Benchmark(step).out / "bench")
     bench, devices, groups = Benchmark(step), Devices(step), collect(step, Benchmark(step))
     names = step.settings.words("TABLE_SETS") or list(groups)
     choices: dict[str, dict[str, Any]] = {}
     tuned: dict[str, Group] = {}
-    for choice in read_table(rows, Choice):
+    for choice in wanted:
         if choice.direction not in ("*", step["DIRECTION"]):
             continue
         if choice.set not in names or choice.set not in groups:
@@ -101,7 +112,7 @@ def tune_step(step: Step) -> None:
             step.call("tune.choose", figures, choice.systems, choice.goal)
             continue
         (run, *_) = json.loads(figures.read_text(encoding="utf-8"))["runs"]
-        with step.remedy(f"see {rows}"):
+        with step.remedy(f"see choices in {step.recipe.file}"):
             row, count = choose(run["rows"], choice.systems, choice.goal)
         words = chosen_words(group, row)
         choices[choice.name] = {
@@ -113,7 +124,7 @@ def tune_step(step: Step) -> None:
             (used,) = (paths for name, _, paths in group.systems if name == row["base"])
             there = tuned.setdefault("tuned", Group("tuned", "test", group.verifier))
             if there.verifier != group.verifier:
-                raise StepError("tune.tsv: choices for the test split have two verifiers")
+                raise StepError("choices for the test split have two verifiers")
             there.systems.append((choice.name, words, used))
     if choices:
         step.call("tune.write", choices, bench.out / "tuned.json")

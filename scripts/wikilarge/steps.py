@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmark import Family
 from prepare import SPLITS, prepare, sample
-from recipe import StepError
+from recipe import StepError, part
 
 
 class Simplification(Family):
@@ -18,7 +18,7 @@ class Simplification(Family):
                 f"TOKENISED: no file {own}/reference.0; give "
                 "{train,valid,test}.tok.{source,target} too"
             )
-        return [self.step.path("SOURCES"), *filter(None, [own])]
+        return [part(self.step.path("SOURCES"), "sources"), *filter(None, [own])]
 
     def make(self) -> list[pathlib.Path]:
         step, bench, folder = self.step, self.bench, self.step.make(self.folder)

@@ -10,7 +10,7 @@ import sys
 import pytest
 from recipe_parts import NAMES, NOUNS, REPO, STAND_IN, STAND_IN_PYTHON, VERBS
 
-for folder in (REPO / "scripts", REPO / "scripts" / "demo", REPO / "scripts" / "lib"):
+for folder in (REPO / "scripts", REPO / "scripts" / "lib"):
     sys.path.insert(0, str(folder))
 
 import runner  # noqa: E402

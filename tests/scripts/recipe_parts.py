@@ -2,7 +2,18 @@
 
 import pathlib
 
+import yaml
+
 REPO = pathlib.Path(__file__).resolve().parents[2]
+
+
+def sources_file(path, sources):
+    """A recipe's YAML with these (split, url, checksum, licence, one, other)."""
+    names = ("split", "url", "checksum", "licence")
+    listed = [{**dict(zip(names, each)), "files": list(each[4:])} for each in sources]
+    path.write_text(yaml.safe_dump({"sources": listed}), encoding="utf-8")
+    return path
+
 
 NOUNS = [("file", "Datei"), ("page", "Seite"), ("list", "Liste"), ("line", "Zeile")]
 VERBS = [("opens", "öffnet"), ("closes", "schließt"), ("reads", "liest"), ("shows", "zeigt")]

@@ -144,23 +144,27 @@ def test_bleu_is_the_corpus_s():
     assert close.verdict == "undecided"
 
 
-def write(tmp_path, *lines, run=None):
-    (tmp_path / "claims.tsv").write_text("# head\n\n" + "\n".join(lines), encoding="utf-8")
-    if run is not None:
-        (tmp_path / "base.json").write_text(json.dumps(run), encoding="utf-8")
+CLAIMS = """
+claims:
+  A beats B:
+    where: Ge et al. Table 1
+    set: base
+    tests: [tok greater: [a, b], tok rises: [b, a]]
+  C is fast: {where: Xia et al. Table 1, set: other, tests: [speed greater: [c, a]]}
+  C is good: {where: Xia et al. Table 1, set: base, tests: [bleu greater: [c, a]]}
+"""
+
+
+def write(tmp_path, run):
+    (tmp_path / "recipe.yaml").write_text(CLAIMS, encoding="utf-8")
+    (tmp_path / "base.json").write_text(json.dumps(run), encoding="utf-8")
     output = tmp_path / "reports" / "claims.md"
-    claims.write(tmp_path / "claims.tsv", tmp_path, "a note", output)
+    claims.write(tmp_path / "recipe.yaml", tmp_path, "a note", output)
+    return output
 
 
 def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
-    lines = [
-        "A beats B\tGe et al. Table 1\tbase\ttok\tgreater\ta; b",
-        "A beats B\tGe et al. Table 1\tbase\ttok\trises\tb; a",
-        "C is fast\tXia et al. Table 1\tother\tspeed\tgreater\tc; a",
-        "C is good\tXia et al. Table 1\tbase\tbleu\tgreater\tc; a",
-    ]
-    write(tmp_path, *lines, run=run_of_toys(toks(a=3, b=2)))
-    text = (tmp_path / "reports" / "claims.md").read_text(encoding="utf-8")
+    text = write(tmp_path, run_of_toys(toks(a=3, b=2))).read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()]
     assert ["A beats B", "Ge et al. Table 1", "holds"] in rows
     assert ["C is fast", "Xia et al. Table 1", "not run"] in rows  # no such set
@@ -168,22 +172,8 @@ def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
     assert "- A beats B (base, tok rises): holds. b " in text and text.endswith("\n- a note\n")
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("a claim\tbase\ttok\tgreater\ta; b", "claims.tsv:3: 5 fields, expected 6"),
-        ("a\tb\tbase\ttime\tgreater\ta; b", "time greater: expected one of tok, speed, bleu"),
-        ("a\tb\tbase\ttok\tlarger\ta; b", "tok larger: expected one of"),
-        ("a\tb\tbase\ttok\tpeaks\ta; b", "peaks takes more systems"),
-    ],
-)
-def test_a_line_without_content_is_named(tmp_path, line, message):
-    with pytest.raises(ValueError, match=message):
-        write(tmp_path, line)
-
-
 def test_a_run_without_figures_of_sentences_is_named_with_the_remedy(tmp_path):
     run = run_of_toys(toks(a=2, b=2))
     del run["runs"][0]["by_sentence"]
     with pytest.raises(ValueError, match="base.json: has no figures .*again with --by-sentence"):
-        write(tmp_path, "a\tb\tbase\ttok\tgreater\ta; b", run=run)
+        write(tmp_path, run)

@@ -1,40 +1,28 @@
-"""Recipes as data: tables agree with one another, the papers, the configs and the programs."""
+"""Recipes as data: their parts agree with one another, the papers, the configs and the programs."""
 
 import argparse
 import itertools
 import re
 import shlex
 
-import gec
 import measure
 import paper_table
 import pytest
-import recipe
 import recipe_config
+import recipe_file
 import tune
 from ende_small import claims
-from fetch import read_sources
-from recipe import Recipe, Settings, StepError, read_table, recipe_names
+from recipe import Recipe, Settings, StepError, recipe_names
 from recipe_parts import REPO
 
 from fairseq_specdec.bench.systems import make_plans
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.io.flag_values import flag_of
 
-MEASURED = [name for name in recipe_names() if (REPO / f"scripts/{name}/systems.tsv").exists()]
+RECIPES = {name: Recipe(name, {}) for name in recipe_names()}
+MEASURED = [name for name, declared in RECIPES.items() if declared.systems()]
 EVERYWHERE = {"fairseq beam 5", "fairseq beam 1", "greedy"}  # systems of every set
 CHECKSUM = re.compile(r"-|md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}")
-
-
-def named(text):
-    """The models that a text stands for."""
-    return set(re.findall(r"{(\w+)}", text))
-
-
-def starts(declared):
-    """What the models of a recipe start from."""
-    table = declared.folder / "pretrained.tsv"
-    return {source.split for source in read_sources(table)} if table.exists() else set()
 
 
 def rows_of(system):
@@ -45,27 +33,23 @@ def rows_of(system):
     return [" ".join([system.name, *chosen]) for chosen in itertools.product(*values)]
 
 
-def sets(declared):
-    """The systems of each set that the recipe measures."""
-    rows_by_set = {}
-    for system in declared.systems():
-        rows_by_set.setdefault(system.set, set(EVERYWHERE)).update(rows_of(system))
-    return rows_by_set
+def tables(declared):
+    return [row for rows in paper_table.by_title(declared.file).values() for row in rows]
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_models_name_configs_and_models_before_them(name):
-    declared = Recipe(name, {})
-    known = starts(declared)
+    declared = RECIPES[name]
+    known = {source.split for source in recipe_file.sources(declared.file, "pretrained")}
     stages = {"given", "heads", "start"}
     for step in declared.steps.values():
         stages |= {words[0] for action, words, _ in declared.actions(step)
                    if action == "benchmark.train"}  # fmt: skip
     for model in declared.models():
         assert model.name not in known and model.step in stages
-        assert named(model.overrides) <= known
+        assert set(re.findall(r"{(\w+)}", model.overrides)) <= known
         known.add(model.name)
-        if model.config == "-":
+        if not model.config:
             continue
         assert model.corpus in ("raw", "distilled", "synthetic", "finetune")
         settings = recipe_config.read(REPO / "configs" / f"{model.config}.yaml")
@@ -78,31 +62,28 @@ def test_models_name_configs_and_models_before_them(name):
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_systems_ask_for_trained_models_and_flags_that_exist(name, tmp_path, monkeypatch):
-    declared = Recipe(name, {})
+    declared = RECIPES[name]
     models = {model.name for model in declared.models()}
     monkeypatch.chdir(tmp_path)
     for model in models:
         (tmp_path / f"{model}.pt").touch()
-    splits = {}
     for system in declared.systems():
-        needs = set(system.needs.split()) - {"-"}
-        assert needs | {system.verifier} <= models and named(system.flags) == needs
+        assert {*system.needs, system.verifier} <= models
         shared = argparse.Namespace(beam=1, path=f"{system.verifier}.pt")
         own = shlex.split(re.sub(r"{(\w+)}", r"\1.pt", system.flags))
         words = measure.system_words(system.name, own)
         made = make_plans([words[1]], words[3::2], shared)
         assert [plan.name for plan in made] == rows_of(system)
-        # A set is one run of specdec-bench.
-        assert splits.setdefault(system.set, system[2:4]) == system[2:4]
+    sets = {system.set for system in declared.systems()}
     decoded = declared.settings.words("decode_sets")
-    assert decoded and set(decoded) <= set(splits) >= set(declared.settings.words("memory_sets"))
+    assert decoded and set(decoded) <= sets >= set(declared.settings.words("memory_sets"))
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_rows_draft_as_the_papers_do_unless_they_are_called_planned(name):
     """Whole drafts in the verifier's format; what pays on this processor is a row of its own."""
     whole = {"draft_budget": "0", "draft_confidence": "0", "drafter_dtype": "same"}
-    for system in Recipe(name, {}).systems():
+    for system in RECIPES[name].systems():
         words = shlex.split(system.flags)
         strategy = words[words.index("--strategy") + 1]
         mine = {flag for flag in whole if strategy in OWN_FLAGS[flag]}
@@ -116,60 +97,81 @@ def test_rows_draft_as_the_papers_do_unless_they_are_called_planned(name):
             assert not given or words[words.index(flag_of(flag)) + 1] == whole[flag], system
 
 
-def choices(declared):
-    table = declared.folder / "tune.tsv"
-    return read_table(table, tune.Choice) if table.exists() else []
-
-
 @pytest.mark.parametrize("name", MEASURED)
-def test_choices_have_a_grid_and_a_goal(name):
-    declared = Recipe(name, {})
-    grids = sets(declared)
-    for choice in choices(declared):
-        names = sorted(grids[choice.set])
-        made = [{"system": n, "bleu": 1.0, "speed_beam1": 1.0} for n in names]
+def test_choices_and_claims_are_about_systems_of_one_set(name):
+    declared, grids = RECIPES[name], {}
+    for system in declared.systems():
+        grids.setdefault(system.set, set(EVERYWHERE)).update(rows_of(system))
+    for choice in tune.read(declared.file):
+        made = [{"system": n, "bleu": 1.0, "speed_beam1": 1.0} for n in sorted(grids[choice.set])]
         assert tune.choose(made, choice.systems, choice.goal)[1] > 4, choice
+    for line in claims.read(declared.file):
+        assert set(line.systems) <= grids[line.set], line
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_every_published_row_is_measured_or_listed_as_not(name):
-    declared = Recipe(name, {})
-    for path in declared.folder.glob("paper*.tsv"):
-        for row in paper_table.read(path)[0]:
-            if (row.set, row.system) == ("-", "-"):
-                continue
-            if row.set == "tuned":
-                mine = [c for c in choices(declared) if c.direction in ("*", row.direction)]
-                assert row.system in {choice.name for choice in mine}, row
-                continue
-            here = [s for s in declared.systems() if s.set == row.set]
-            here = [s for s in here if "*" in (s.direction, row.direction) or s[0] == row.direction]
-            assert here and row.system in {*EVERYWHERE, *sum(map(rows_of, here), [])}, row
-            if any(key.startswith("text.") for key in row.figures):
-                assert row.set in declared.settings.words("decode_sets"), row
-            size = re.search(r"k = (\d+)", row.name)
-            if size and row.system not in EVERYWHERE and "here" not in row.name:
-                flags = "".join(s.flags for s in here if row.system in rows_of(s))
-                assert re.search(rf"(k=|size |_){size[1]}\b", f"{row.system} {flags}"), row
-            tables = ("Ge et al. Table 6", "Ge et al. Table 7", "Xia et al. Table 4")
-            if "dev" in row.name or row.table in tables:
-                assert here[0].split == "valid", row
+    declared = RECIPES[name]
+    systems, choices = declared.systems(), tune.read(declared.file)
+    for row in tables(declared):
+        if (row.set, row.system) == ("-", "-"):
+            continue
+        if row.set == "tuned":
+            mine = [c for c in choices if c.direction in ("*", row.direction)]
+            assert row.system in {choice.name for choice in mine}, row
+            continue
+        here = [s for s in systems if s.set == row.set]
+        here = [s for s in here if "*" in (s.direction, row.direction) or s[0] == row.direction]
+        assert here and row.system in {*EVERYWHERE, *sum(map(rows_of, here), [])}, row
+        if any(key.startswith("text.") for key in row.figures):
+            assert row.set in declared.settings.words("decode_sets"), row
+        size = re.search(r"k = (\d+)", row.name)
+        if size and row.system not in EVERYWHERE and "here" not in row.name:
+            flags = "".join(s.flags for s in here if row.system in rows_of(s))
+            assert re.search(rf"(k=|size |_){size[1]}\b", f"{row.system} {flags}"), row
+        validated = ("Ge et al. Table 6", "Ge et al. Table 7", "Xia et al. Table 4")
+        if "dev" in row.name or row.table in validated:
+            assert here[0].split == "valid", row
 
 
-def test_claims_are_about_systems_of_one_set():
-    declared = Recipe("ende_small", {})
-    systems = sets(declared)
-    lines = read_table(declared.folder / "claims.tsv", claims.Line, claims.make_line)
-    for line in lines:
-        assert set(line.systems) <= systems[line.set], line
+@pytest.mark.parametrize("name", RECIPES)
+def test_no_two_rows_of_a_table_name_one_system(name):
+    seen = {}
+    for row in tables(RECIPES[name]):
+        place = (row.table, row.direction, row.set, row.system)
+        assert row.system == "-" or place not in seen, (seen.get(place), row)
+        seen[place] = row
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_figures_that_the_authors_count_otherwise_are_not_set_beside_ours(name):
+    """Tok. of GAD and SpecDec leaves </s> out; their BLEU of translations splits compounds."""
+    noted = {(note.table, note.key) for note in paper_table.read(RECIPES[name].file)[1]}
+    for row in tables(RECIPES[name]):
+        theirs = row.table.startswith(("Ge et al.", "Xia et al.")) and row.set != "-"
+        assert not theirs or not {"tok", "bleu"} & set(row.figures), row
+        for key in map(paper_table.base, row.figures):
+            assert key != "memory_mb" or (row.table, key) in noted, row
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_slurm_finds_the_step_that_distils(name):
+    """scripts/slurm/distill.sh looks for it by its name."""
+    declared = RECIPES[name]
+    for step in declared.steps.values():
+        distils = any(action == "benchmark.distill" for action, *_ in declared.actions(step))
+        assert not distils or re.fullmatch(r"\d+_distill", step.name)
 
 
 def test_sources_have_address_terms_and_checksum():
-    tables = [*REPO.glob("scripts/*/sources.tsv"), *REPO.glob("scripts/*/pretrained.tsv")]
-    assert len(tables) == 10
-    for table in tables:
-        yours = table.parent.name.startswith("gec_")  # to be asked for, not fetched
-        sources = read_table(table, gec.Source) if yours else read_sources(table)
+    found = {
+        (name, section): recipe_file.sources(declared.file, section)
+        for name, declared in RECIPES.items()
+        for section in ("sources", "pretrained")
+    }
+    assert sum(map(bool, found.values())) == 11
+    for (name, _), sources in found.items():
+        yours = name.startswith("gec_")  # to be asked for, not fetched
         for source in sources:
             assert source.url.startswith("http" if yours else "https://")
             assert len(source.licence) > 3 and CHECKSUM.fullmatch(source.checksum)
@@ -179,36 +181,77 @@ def test_a_setting_comes_from_the_environment_or_a_table():
     given = {"WORK": "/w", "SRC": "", "PROFILE": "smoke", "DRAFTER": "", "note": "x"}
     given["GAD_FLAGS"] = "--tau 2"
     settings = Settings("comparison", given)
-    assert settings["BIN"] == "/w/bin/ende"  # of a table that its table uses
-    assert settings["OUT"] == "/w/comparison"  # its own table comes first
+    assert settings["BIN"] == "/w/bin/ende"  # of a recipe that it includes
+    assert settings["OUT"] == "/w/comparison"  # its own comes first
     assert settings["SRC"] == "en" and settings["DRAFTER"] == ""
     assert settings["SENTENCES"] == "10" and settings["HEAD_UPDATES"] == "10"
     assert list(settings.expand("a=$BIN/x $GAD_FLAGS 'b c'")) == [
         "a=/w/bin/ende/x", "--tau", "2", "b c",
     ]  # fmt: skip
     assert Settings("gec_conll14", {"note": "x"})["note"] != "x"  # the recipe's own
+    only = Settings("ende_small", {})
+    assert "HEAD_UPDATES" in only and "FROZEN_LR" in only and "TUNED_LR" not in only
     with pytest.raises(StepError, match="SENTENCES: 'few' is no number"):
         Settings("comparison", {"SENTENCES": "few"}).number("SENTENCES")
 
 
-def test_a_line_that_is_no_row_is_named(tmp_path):
-    (tmp_path / "sources.tsv").write_text("train\thttps://a.org/x.tgz\t-\tfree\tone\n")
-    with pytest.raises(ValueError, match="sources.tsv:1: 5 fields, expected 6 .*split, url"):
-        read_sources(tmp_path / "sources.tsv")
+def test_text_stays_as_it_is_written_and_an_entry_stands_for_each_value(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        "models:\n  m_{k}_{way}:\n    for: {k: [1, 02], way: [no, 1e-7]}\n    step: $s {k} {m}\n"
+    )
+    assert [(model.name, model.step) for model in recipe_file.models(path)] == [
+        (f"m_{k}_{way}", f"$s {k} {{m}}") for k in ("1", "02") for way in ("no", "1e-7")
+    ]
 
 
-def test_a_line_stands_for_every_value_of_its_sweeps():
-    assert list(recipe.swept("k=[1|2] x[a|b]\t--k [1|2] [one] [x]")) == [
-        "k=1 xa\t--k 1 [one] [x]", "k=1 xb\t--k 1 [one] [x]",
-        "k=2 xa\t--k 2 [one] [x]", "k=2 xb\t--k 2 [one] [x]",
-    ]  # fmt: skip
+SOURCE = "split: a, url: b, licence: c"
+# What is wrong in a recipe.yaml, where, and what is said of it.
+SLIPS = [
+    ("titel: x", "recipe.yaml.titel: unknown key; there are title, include"),
+    ("steps: [", "recipe.yaml: line 2: expected the node content"),
+    ("settings: {A: 1, A: 2}", "line 1: two entries are called 'A'"),
+    ("settings: {A: {defualt: 1}}", "settings.A.defualt: unknown key; there are default, smoke"),
+    ("settings: {A: [1]}", "settings.A: expected a mapping of default, smoke"),
+    ("models: {m: {config: x}}", "models.m: lacks step"),
+    ("models: {m: {step: [x]}}", "models.m.step: expected one text"),
+    ("sources: [{split: a, url: b}]", "sources.1: lacks licence"),
+    (f"sources: [{{{SOURCE}, files: [a]}}]", "sources.1.files: expected a list of two"),
+    ("systems: {s: {verifier: v, rows: {r: [a]}}}", "systems.s.rows.r: expected one text"),
+    ("systems: {s: {verifier: v, rows: {'{k}': {for: {k: [1, 1]}, flags: a}}}}",
+     "systems.s.rows: two entries are called '1'"),
+    ("tables: {t: {figures: iter, rows: [[a, s/b, 1, 2]]}}", "tables.t.rows.*.1: expected [name"),
+    ("tables: {t: {figures: iter, rows: [[a, b, 1]]}}", "'b' is no set/system"),
+    ("tables: {t: {figures: iter, notes: {tok: x}, rows: [[a, s/b, 1]]}}",
+     "tables.t.notes.tok: there is no column"),
+    ("notes: {tok: x}", "tables.notes.tok: there is no column of this key"),
+    ("claims: {a: {where: b, set: c, tests: [time greater: [a, b]]}}",
+     "claims.a.time greater: expected one of tok, speed, bleu"),
+    ("claims: {a: {where: b, set: c, tests: [tok peaks: [a, b]]}}", "takes more systems"),
+    ("choices: {c: {set: a, systems: b}}", "choices.c: lacks goal"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "problem"), SLIPS)
+def test_a_slip_is_named_with_file_and_key(tmp_path, text, problem):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(recipe_file.RecipeError) as caught:
+        recipe_file.settings(*recipe_file.section(path, "settings"))
+        recipe_file.models(path)
+        recipe_file.sources(path)
+        recipe_file.systems(path)
+        paper_table.read(path)
+        claims.read(path)
+        tune.read(path)
+    said = str(caught.value)
+    assert said.startswith(str(path)) and problem in said and "\n" not in said
 
 
 # A setting or an input that is wrong, and what the step says of it.
 MISTAKES = [
     ("demo", "01_corpus", {"EN_FILE": "/nowhere"}, "EN_FILE"),
     ("demo", "07_pack", {}, "run the step that makes it first"),
-    ("bild", "03_align", {}, "run the step that makes it first"),
     ("blockwise", "01_heads", {"DISTILLED": "/nowhere"}, "/nowhere/dict.en.txt"),
     ("blockwise", "01_heads", {"MODELS": "original/tuned_1"}, "MODELS: original/tuned_1"),
     ("blockwise", None, {"STEPS": "99_nothing"}, "no step 99_nothing; there are 01_heads"),
@@ -222,7 +265,6 @@ MISTAKES = [
      "nothing to measure for bild: train its models first (MODELS)"),
     ("ende_small", "01_prepare", {"VERIFIER": "absent.pt"}, "absent.pt is missing: VERIFIER names"),
     ("wikilarge", "01_prepare", {"TOKENISED": "/none"}, "TOKENISED: no file /none"),
-    ("wikilarge", "01_prepare", {"SOURCES": "{}"}, "TOKENISED takes a copy"),
     ("gec_conll14", "01_prepare", {}, "LANG8: set it to the path of your copy"),
     ("gec_conll14", "01_prepare", {"LANG8": "/none"}, "neither /none nor /none.src exists"),
     ("gec_conll14", "01_prepare", {"SUBWORDS": "gpt2"}, "BART: set it to the path of your copy"),
@@ -231,8 +273,9 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("name", "step", "settings", "remedy"), MISTAKES)
 def test_mistakes_are_named_with_their_remedy(dry_run, tmp_path, name, step, settings, remedy):
-    sources = tmp_path / "sources.tsv"  # of a file that cannot be fetched
-    sources.write_text(f"train\t{(tmp_path / 'absent.tgz').as_uri()}\t-\tfree\ta\tb\n")
+    sources = tmp_path / "sources.yaml"  # of a file that cannot be fetched
+    absent = (tmp_path / "absent.tgz").as_uri()
+    sources.write_text(f"sources: [{{split: train, url: '{absent}', licence: free}}]\n")
     settings = {setting: value.format(sources) for setting, value in settings.items()}
     done = dry_run.run(name, step, check=False, **settings)
     assert done.returncode == 1

@@ -44,6 +44,7 @@ def test_recipes_steps_and_settings_are_listed():
         (["bild", "--flag"], {}, "no option --flag; see scripts/run --help"),
         (["bild"], {"DEVICE": "tpu"}, "DEVICE: tpu is neither auto, cpu nor gpu"),
         (["ende_small", "--list"], {"DIRECTION": "de-en"}, "DIRECTION: de-en is not en-de"),
+        (["--table", "Xia", "99"], {}, "--table: no recipe makes 'Xia 99'; see docs/recipes.md"),
         (["bild"], {"PYTHON": "/nowhere"}, "PYTHON: /nowhere not found; activate"),
     ],
 )
@@ -54,10 +55,24 @@ def test_mistakes_are_one_line_that_lists_what_there_is(words, settings, remedy)
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        ("Ge Table 6", ["Ge et al. Table 6: scripts/run wmt14_ende", "  blocks: fairseq beam 5,"]),
+        ("Stern 2", ["Stern et al. Table 2: scripts/run superresolution"]),
+        ("Kim tables 1", ["Kim et al. Table 1: scripts/run xsum", "WMT 2014: scripts/run iwslt"]),
+        ("Xia 12", ["Xia et al. Tables 12 and 13: scripts/run wmt14_ende"]),
+    ],
+)
+def test_a_table_is_found_by_author_and_number(query, lines):
+    text = runner.find_table(query)
+    assert all(line in text for line in lines) and "scripts/run demo" not in text
+
+
 # What stands in the commands of a recipe that trains, with all its steps.
 COMMANDS = {
     "demo": (
-        "corpus.build_ende.write", "fairseq-train", "specdec-distill", "demo.steps.join_history",
+        "demo.corpus.write_parallel", "fairseq-train", "specdec-distill", "demo.steps.join_history",
     ),
     "wikilarge": ("fairseq-preprocess", "hydra_train", "specdec-bench"),
     "gec_conll14": ("gec_corpus.write", "noise.py", "gec_scores.write_sets", "paper_table.write"),
@@ -97,7 +112,7 @@ def test_every_command_that_decodes_takes_its_flags(name, printed, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     settings = Recipe(name, {}).settings
     given = {"MODELS": "all"} if "teacher" in settings else {}
-    directions = settings.choices("DIRECTION") if "DIRECTION" in settings else []
+    directions = settings.defined["DIRECTION"].choices if "DIRECTION" in settings else []
     commands = printed(name, **given)
     for direction in directions[1:]:
         commands += printed(name, **given, DIRECTION=direction)

@@ -8,11 +8,13 @@ import tarfile
 import parallel_text
 import pretrained
 import pytest
+import recipe_file
 import summary_corpus
 import summary_scores
 import torch
 from fairseq.data import Dictionary
-from fetch import SourceError, read_sources
+from fetch import SourceError
+from recipe_parts import sources_file
 from translation_scores import Output
 from wikilarge import scores as simplification_scores
 
@@ -28,11 +30,10 @@ def archive(path, files):
             out.addfile(info, io.BytesIO(content))
 
 
-def sources_file(folder, lines):
-    """A sources.tsv, and the name that each address has in the folder of downloads."""
-    path = folder / "sources.tsv"
-    path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
-    return path, [source.name for source in read_sources(path)]
+def named_sources(folder, lines):
+    """A recipe with these sources, and the name that each has in the folder of downloads."""
+    path = sources_file(folder / "recipe.yaml", lines)
+    return path, [source.name for source in recipe_file.sources(path)]
 
 
 STORY = (
@@ -55,7 +56,7 @@ def test_cnndm_is_split_by_the_hash_of_its_addresses(tmp_path):
     urls = {split: f"http://{split}" for split in ("train", "valid", "test")}
     lines = [("articles", "https://a.org/s.tgz", "-", "free", "-", "-")]
     lines += [(split, f"https://a.org/{split}.txt", "-", "free", "-", "-") for split in urls]
-    table, names = sources_file(tmp_path, lines)
+    table, names = named_sources(tmp_path, lines)
     hashes = {split: summary_corpus.hashlib.sha1(url.encode()).hexdigest()
               for split, url in urls.items()}  # fmt: skip
     stories = {f"s/{hashes[split]}.story": STORY.replace("Lead", split) for split in urls}
@@ -74,7 +75,7 @@ def test_cnndm_is_split_by_the_hash_of_its_addresses(tmp_path):
 
 
 def test_xsum_is_split_by_its_list(tmp_path):
-    table, names = sources_file(
+    table, names = named_sources(
         tmp_path,
         [("articles", "https://a.org/x.tgz", "-", "free", "-", "-"),
          ("splits", "https://a.org/x.json", "-", "free", "-", "-")],
@@ -92,7 +93,7 @@ def test_wikilarge_keeps_every_test_sentence_and_all_references(tmp_path):
     url = "https://a.org/w.tar.bz2"
     lines = [(s, url, "-", "free", f"{s}.src", f"{s}.dst") for s in ("train", "valid", "test")]
     lines += [("reference", f"https://a.org/t.{n}", "-", "free", "-", "-") for n in (0, 1)]
-    table, names = sources_file(tmp_path, lines)
+    table, names = named_sources(tmp_path, lines)
     texts = {"train": ("A  b\n\nc\n", "A\nd\nc\n"), "valid": ("v\n", "v\n"),
              "test": ("T u\nw\n", "T\nw\n")}  # fmt: skip
     sides = {f"{s}.{end}": text for s, both in texts.items()

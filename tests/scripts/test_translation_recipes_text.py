@@ -10,11 +10,12 @@ import threading
 import zipfile
 
 import fetch
-import paper_table
 import parallel_text
 import pytest
 import translation_scores
-from fetch import Source, SourceError
+from fetch import SourceError
+from recipe_file import Source
+from recipe_parts import sources_file
 
 CONTENT = bytes(range(256)) * 40
 
@@ -54,9 +55,7 @@ def source(url, checksum="-"):
 
 
 def fetch_all(sources, folder):
-    table = folder.with_name(f"{folder.name}.tsv")
-    table.write_text("".join("\t".join(each) + "\n" for each in sources))
-    fetch.fetch(table, folder)
+    fetch.fetch(sources_file(folder.with_name(f"{folder.name}.yaml"), sources), folder)
 
 
 def test_a_broken_fetch_goes_on_where_it_was(server, tmp_path):
@@ -108,7 +107,7 @@ def tgz(path, files):
 
 @pytest.fixture
 def archives(tmp_path):
-    """Three archives, and the sources.tsv that names them."""
+    """Three archives, and the recipe that names them."""
     folder = tmp_path / "archives"
     folder.mkdir()
     urls = {name: f"https://a.org/{name}" for name in ("train.tgz", "more.zip", "test.tgz")}
@@ -137,13 +136,8 @@ def archives(tmp_path):
         ("train", "more.zip", "m.ro", "m.en"),
         ("test", "test.tgz", "t.ro.sgm", "t.en.sgm"),
     ]
-    table = tmp_path / "sources.tsv"
-    table.write_text(
-        "# comment\n"
-        + "".join(f"{s}\t{urls[a]}\t-\tfree\t{one}\t{two}\n" for s, a, one, two in lines),
-        encoding="utf-8",
-    )
-    return table, folder
+    listed = [(split, urls[name], "-", "free", *files) for split, name, *files in lines]
+    return sources_file(tmp_path / "recipe.yaml", listed), folder
 
 
 def test_archives_become_clean_parallel_text(archives, tmp_path):
@@ -170,12 +164,12 @@ def test_an_archive_that_is_cut_off_is_named(archives, tmp_path, name):
 
 def test_sides_of_different_length_are_refused(archives, tmp_path):
     table, folder = archives
-    text = table.read_text(encoding="utf-8").replace("m.ro\tm.en", "m.ro\tm2.en")
-    table.write_text(text, encoding="utf-8")
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(table.read_text(encoding="utf-8").replace("m.en", "m2.en"), "utf-8")
     with zipfile.ZipFile(folder / source("https://a.org/more.zip").name, "a") as archive:
         archive.writestr("m2.en", "one\n")
     with pytest.raises(SourceError, match="m2.en is shorter"):
-        parallel_text.write(table, folder, tmp_path / "o", ("ro", "en"))
+        parallel_text.write(changed, folder, tmp_path / "o", ("ro", "en"))
     assert not (tmp_path / "o" / "train.ro").exists()
 
 
@@ -231,58 +225,3 @@ def test_outputs_are_compared_with_greedy_output_of_their_set(tmp_path):
     raw[1].write_text("s0\ns1\n", encoding="utf-8")
     with pytest.raises(ValueError, match="greedy output has other sentences"):
         translation_scores.write(*arguments)
-
-
-def test_tables_set_our_figures_beside_the_papers(tmp_path):
-    (tmp_path / "paper.tsv").write_text(
-        "# comment\n"
-        "Ge et al. Table 5\ten-de\tGAD\tbase\tgad\titer=4.9 bleu=28.73\n"
-        "Ge et al. Table 5\ten-de\tGAD++\tbase\tgad++\titer=4.0 bleu=28.89\n"
-        "Ge et al. Table 5\ten-de\tNAR drafter\t-\t-\titer=1.6 bleu=26.48\n"
-        "Xia et al. Table 8\ten-de\tGAD\tbase\tgad\tmemory_mb@4=519.8 ms.drafter= "
-        "ms_iter.drafter=0.31 share.drafter= text.sacrebleu=28.2\n"
-        "Ge et al. Table 5\tde-en\tGAD\tbase\tgad\tbleu=32.18\n",
-        encoding="utf-8",
-    )
-    row = {"system": "gad", "iter": 5.0, "bleu": 20.5, "speed_beam5": 24.8, "speed_greedy": 1.2}
-    greedy = {"system": "greedy", "iter": 27.0, "ms_by_section": None}
-    greedy.update(speed_beam5=20.6, speed_greedy=1.0)
-    row["ms_by_section"] = {"drafter": 1.5, "verifier": 2.5, "rest": 1.0}
-    run = {
-        "runs": [
-            {"batch_size": 1, "rows": [greedy, row]},
-            {"batch_size": 4, "rows": [dict(row, memory_mb=77.0)]},
-        ],
-        "provenance": {
-            "machine": {"device": "a toy"}, "threads": 1, "versions": {}, "commit": "abc",
-        },
-    }  # fmt: skip
-    (tmp_path / "base.json").write_text(json.dumps(run), encoding="utf-8")
-    scores = tmp_path / "scores.json"
-    scores.write_text('{"base.gad": {"sacrebleu": 19.25}}', encoding="utf-8")
-    output = tmp_path / "tables.md"
-    paper_table.write(tmp_path / "paper.tsv", tmp_path, scores, "en-de", "toy", output)
-    text = output.read_text(encoding="utf-8")
-    cells = [
-        [c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line
-    ]
-    ratios = ["speed vs beam 5 here", "speed vs this engine's greedy here"]
-    assert cells[0] == ["row", "Iter. here", "paper", "BLEU here", "paper", *ratios]
-    assert cells[2:6] == [
-        [paper_table.GREEDY_ROW, "27.00", "-", "not run", "-", "20.60", "1.00"],
-        ["GAD", "5.00", "4.9", "20.50", "28.73", "24.80", "1.20"],
-        ["GAD++", "not run", "4.0", "not run", "28.89", "not run", "not run"],
-        ["NAR drafter", "not run", "1.6", "not run", "26.48", "-", "-"],
-    ]
-    assert cells[6][3:11:2] == [
-        "ms, drafter here",
-        "ms, drafter, an iteration here",
-        "% of time, drafter here",
-        "sacreBLEU here",
-    ]
-    assert cells[8][0] == paper_table.GREEDY_ROW
-    assert cells[9] == [
-        "GAD", "77.00", "519.8", "1.50", "-", "0.30", "0.31", "30.00", "-", "19.25", "28.2",
-        "24.80", "1.20",
-    ]  # fmt: skip
-    assert "32.18" not in text and "- base: device a toy" in text and "- toy" in text

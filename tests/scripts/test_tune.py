@@ -76,7 +76,8 @@ def measured(tmp_path, monkeypatch):
     """Runs ``tune_step``: the sets that it measured, and what it recorded."""
 
     def run(table, sets="", split="valid"):
-        (tmp_path / "tune.tsv").write_text(table, encoding="utf-8")
+        recipe = SimpleNamespace(file=tmp_path / f"{len(table)}.yaml")
+        recipe.file.write_text(table, encoding="utf-8")
         group = Group("grid", split, pathlib.Path("v.pt"))
         flags = ["--strategy", "gad++", "--sweep", "tau=1,2,3,4"]
         group.systems += [("a", flags, [pathlib.Path("d.pt")])]
@@ -93,7 +94,6 @@ def measured(tmp_path, monkeypatch):
         monkeypatch.setattr(tune, "collect", lambda step, bench: {"grid": group})
         monkeypatch.setattr(tune, "measure_set", measure_set)
         settings = SimpleNamespace(words=lambda name: sets.split())
-        recipe = SimpleNamespace(folder=tmp_path)
         tune.tune_step(Step(recipe=recipe, settings=settings, dry=False))
         record = tmp_path / "out/tuned.json"
         return seen, json.loads(record.read_text(encoding="utf-8")) if record.exists() else None
@@ -101,9 +101,12 @@ def measured(tmp_path, monkeypatch):
     return run
 
 
-LINES = (
-    "quality\ten-de\tgrid\ta \tbleu\nfast\t*\tgrid\ta \tspeed 0.1\nother\tde-en\tgrid\ta \tbleu\n"
-)
+LINES = """
+choices:
+  quality: {direction: en-de, set: grid, systems: 'a ', goal: bleu}
+  fast: {set: grid, systems: 'a ', goal: speed 0.1}
+  other: {direction: de-en, set: grid, systems: 'a ', goal: bleu}
+"""
 
 
 def test_choices_are_recorded_and_measured_on_the_test_split(measured):

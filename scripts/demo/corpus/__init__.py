@@ -1,1 +1,0 @@
-"""Real parallel text from Debian, npm and PyPI packages; no download site is needed."""
