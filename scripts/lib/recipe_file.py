@@ -193,13 +193,18 @@ def entries(where: str, value: Any) -> Iterator[tuple[str, str, Any]]:
             yield f"{where}.{name}", name, one
 
 
-@functools.cache
 def read(path: pathlib.Path) -> dict[str, Any]:
     """The sections of a file.
 
     Raises:
-        ValueError: it is no YAML, or a section has another name. One line.
+        RecipeError: it is no YAML, or a section has another name.
     """
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _parsed(path: pathlib.Path, changed: int) -> dict[str, Any]:
+    """What a file holds since it was ``changed``: it is read often."""
     try:
         with open(path, encoding="utf-8") as stream:
             data = yaml.load(stream, Loader)

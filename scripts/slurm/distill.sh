@@ -7,8 +7,8 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -euo pipefail
-[[ $# -eq 1 ]] || {
-    printf 'usage: sbatch --array 0-N scripts/slurm/distill.sh RECIPE\n' >&2
+[[ $# -ge 1 ]] || {
+    printf 'usage: sbatch --array 0-N scripts/slurm/distill.sh RECIPE [NAME=VALUE ...]\n' >&2
     exit 1
 }
 : "${REPO:=${SLURM_SUBMIT_DIR:-$PWD}}"
@@ -21,4 +21,4 @@ steps=$("$REPO/scripts/run" "$1" --list)
     printf 'distill: %s has no step that distils; name a recipe that has one\n' "$1" >&2
     exit 1
 }
-"$REPO/scripts/run" "$1" "${BASH_REMATCH[0]}"
+"$REPO/scripts/run" "$1" "${BASH_REMATCH[0]}" "${@:2}"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from recipe_parts import NAMES, NOUNS, REPO, STAND_IN, STAND_IN_PYTHON, VERBS
+from recipe_parts import NAMES, NOUNS, REPO, VERBS
 
 for folder in (REPO / "scripts", REPO / "scripts" / "lib"):
     sys.path.insert(0, str(folder))
@@ -118,57 +118,3 @@ def printed(tmp_path, capsys, monkeypatch):
         return [shlex.split(line) for line in text.splitlines()]
 
     return run
-
-
-class DryRun:
-    """A recipe with stand-ins for all that trains, decodes and measures.
-
-    Attributes:
-        run: runs a step, with the settings given; the finished process.
-        work: the work folder, with the inputs that the demo's steps would have made.
-    """
-
-    def __init__(self, run, folder, python):
-        self.work = folder / "work"
-        tools = folder / "tools"
-        tools.mkdir()
-        names = (
-            "fairseq-train", "fairseq-generate", "specdec-distill", "specdec-bench", "torchrun",
-        )  # fmt: skip
-        texts = {name: STAND_IN for name in names}
-        texts["python"] = STAND_IN_PYTHON.format(shlex.quote(str(python)))
-        for name, text in texts.items():
-            (tools / name).write_text(text)
-            (tools / name).chmod(0o755)
-        self._calls = folder / "calls"
-        self.run = functools.partial(
-            run, PYTHON=tools / "python", DEVICE="cpu", CALLS=self._calls, STEPS=""
-        )
-        self.add_corpora("bin/ende", "bin/ende_distilled")
-        self.add("verifier/verifier.pt")
-
-    def add(self, *names):
-        """Make files below the work folder; their content is their name."""
-        for name in names:
-            path = self.work / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{name}\n")
-
-    def add_corpora(self, *folders):
-        """Make the files of binarised English-German corpora."""
-        names = [f"{part}.en-de.{side}.bin" for part in ("train", "valid", "test")
-                 for side in ("en", "de")]  # fmt: skip
-        names += ["dict.en.txt", "dict.de.txt"]
-        self.add(*(f"{folder}/{name}" for folder in folders for name in names))
-
-    def calls(self):
-        """The words of every command since the last call of this, the work folder as $WORK."""
-        text = self._calls.read_text() if self._calls.exists() else ""
-        self._calls.write_text("")
-        return [shlex.split(line) for line in text.replace(str(self.work), "$WORK").splitlines()]
-
-
-@pytest.fixture
-def dry_run(run_recipe, tmp_path, warm_python):
-    """A ``DryRun`` in a folder of its own."""
-    return DryRun(run_recipe, tmp_path, warm_python.python)

@@ -1,4 +1,4 @@
-"""What the tests of recipes share: where the scripts are, sentences, commands that stand in."""
+"""What the tests of recipes share: where the scripts are, sentences, lists of sources."""
 
 import pathlib
 
@@ -36,28 +36,3 @@ A 1 2|||NN|||otter|||REQUIRED|||-NONE-|||1
 
 """
 SYSTEM = ["A cat sat on the mat .", "The dog .", "Giant otters are apex predator ."]
-
-# Stands for each of the commands: notes its words, and leaves the files that the steps go on with.
-STAND_IN = r"""#!/usr/bin/env bash
-name=${0##*/}
-printf '%q ' "$name" "$@" >> "$CALLS"
-printf '\n' >> "$CALLS"
-words=("$@")
-for ((i = 0; i < $#; i++)); do
-    case $name:${words[i]} in
-        specdec-distill:--dest)
-            mkdir -p "${words[i + 1]}"
-            cp "$1"/* "${words[i + 1]}"
-            ;;
-        specdec-bench:--json | specdec-bench:--markdown) printf 'table\n' > "${words[i + 1]}" ;;
-    esac
-done
-case $name in fairseq-generate) printf 'INFO | task | strategy %s: summary\n' "$name" >&2 ;; esac
-"""
-# Stands for the interpreter, beside which the steps look for the commands first.
-STAND_IN_PYTHON = """#!/usr/bin/env bash
-case $1 in
-    */average_checkpoints.py) printf '%s\\n' "$*" > "${{!#}}" ;;
-    *) exec {} "$@" ;;
-esac
-"""

@@ -2,9 +2,12 @@
 
 import os
 import subprocess
+import sys
 import time
+from types import SimpleNamespace
 
 import energy
+import measure
 import pytest
 import recipe_config
 from recipe import Recipe
@@ -34,53 +37,58 @@ def test_sentences_are_counted_where_the_paper_counts_them():
     assert "4 GPUs x 4 sentences x update-freq 1 = 16" in logged[0]
 
 
-@pytest.fixture
-def dry(dry_run):
-    """A dry run of a recipe whose corpora, teacher and verifiers seem to be there."""
-    homes = ("bin", "en-de/distilled", "de-en/distilled")
-    dry_run.add_corpora(*(f"wmt14_ende/{home}" for home in homes))
-    dry_run.add("wmt14_ende/en-de/models/verifier/model.pt")
-    return dry_run
+def trained(printed, recipe, step, **settings):
+    """The words of the training that a step prints, the last value of each of its overrides, and
+    the commands after it."""
+    given = {"DEVICE": "gpu", "PRECISION": "fp32", "DIRECTION": "en-de", **settings}
+    words, *rest = printed(recipe, step, **given)
+    return words, dict(word.lstrip("+").split("=", 1) for word in words if "=" in word), rest
 
 
-def training(words):
-    """torchrun's flags and the overrides of the training that a call describes."""
-    assert words[0] == "torchrun" and words[4].endswith("hydra_train.py")
-    return words[1:4], dict(word.split("=", 1) for word in words[5:] if "=" in word)
-
-
-def test_training_runs_under_torchrun_with_the_batch_of_the_paper(dry):
-    settings = {"MODELS": "spec_drafter", "GPUS": 2, "PRECISION": "fp32", "DEVICE": "gpu"}
-    done = dry.run("wmt14_ende", "05_train_drafter", **settings)
-    flags, overrides = training(dry.calls()[0])
-    assert flags == ["--standalone", "--nproc_per_node", "2"]
+def test_training_runs_under_torchrun_with_the_batch_of_the_paper(printed):
+    asked = {"MODELS": "spec_drafter", "GPUS": 2}
+    words, overrides, (averaging,) = trained(printed, "wmt14_ende", "05_train_drafter", **asked)
+    assert words[:4] == ["torchrun", "--standalone", "--nproc_per_node", "2"]
     wanted = {
         "optimization.update_freq": "[16]", "dataset.max_tokens": "4096",
         "common.fp16": "false",  # as in the papers on a P100
         "task.data": "'$WORK/wmt14_ende/en-de/distilled'",
     }  # fmt: skip
     assert wanted.items() <= overrides.items()
-    assert "2 GPUs x 4096 tokens x update-freq 16 = 131072" in done.stderr
-    again = dry.run("wmt14_ende", "05_train_drafter", **settings)
-    assert "done before" in again.stderr and dry.calls() == []
-    model = (dry.work / "wmt14_ende/en-de/models/spec_drafter/model.pt").read_text()
-    assert "--last 10" in model  # the stand-in notes its words
+    assert averaging[-4:-1] == ["--last", "10", "--output"]
 
 
-def test_several_nodes_train_one_model_and_the_first_averages_it(dry):
-    nodes = {"NODES": 2, "GPUS": 4, "PRECISION": "fp16", "DEVICE": "gpu", "NODE_RANK": 1,
-             "TORCHRUN_FLAGS": "--nnodes 2"}  # fmt: skip
-    asked = {"MODELS": "kd_frozen_10", "DIRECTION": "en-de", "AWAIT": 0, "check": False}
-    done = dry.run("wmt14_ende", "04_train", **asked, **nodes)
-    assert done.returncode != 0 and "the first node has not made" in done.stderr
-    (words,) = dry.calls()
-    assert words[:5] == ["torchrun", "--nnodes", "2", "--nproc_per_node", "4"]
-    overrides = dict(word.split("=", 1) for word in words if "=" in word)
+def test_several_nodes_train_one_model_and_the_first_averages_it(printed):
+    nodes = {"NODES": 2, "GPUS": 4, "NODE_RANK": 1, "TORCHRUN_FLAGS": "--nnodes 2"}
+    asked = {"MODELS": "verifier kd_frozen_10", "PRECISION": "fp16", **nodes}
+    words, overrides, (last,) = trained(printed, "wmt14_ende", "04_train", **asked)
+    assert words[:5] == last[:5] == ["torchrun", "--nnodes", "2", "--nproc_per_node", "4"]
     assert overrides["distributed_training.distributed_world_size"] == "8"
     assert "common.fp16" not in overrides  # as in the YAML
-    assert overrides["model.init_from"] == "'$WORK/wmt14_ende/en-de/models/verifier/model.pt'"
-    assert overrides["model.block_size"] == "10"
-    assert not (dry.work / "wmt14_ende/en-de/models/kd_frozen_10/provenance.json").exists()
+    verifier = "$WORK/wmt14_ende/en-de/models/verifier/model.pt"
+    assert f"model.init_from='{verifier}'" in last and "model.block_size=10" in last
+
+
+def test_a_drafter_has_the_published_shape_on_a_small_batch_in_bf16(printed):
+    asked = {"MODELS": "nar_drafter", "PRECISION": "bf16", "GPUS": 2}
+    _, overrides, _ = trained(printed, "ende_small", "04_train_drafter", **asked)
+    home = "$WORK/ende_small/en-de"
+    assert overrides["task.data"] == f"'{home}/distilled'"
+    assert overrides["model.init_encoder_from"] == f"'{home}/models/verifier/model.pt'"
+    assert overrides["optimization.max_update"] == "2000" and overrides["model.block_size"] == "10"
+    assert (overrides["common.bf16"], overrides["common.fp16"]) == ("true", "false")
+    asked = {"MODELS": "spec_drafter_raw", "UPDATES": 7}
+    _, overrides, _ = trained(printed, "ende_small", "04_train_drafter", **asked)
+    assert overrides["task.data"] == "'$WORK/ende_small/bin'" and "common.bf16" not in overrides
+    assert overrides["optimization.max_update"] == "7"
+
+
+def test_splits_are_measured_with_figures_of_sentences_for_the_claims(printed):
+    asked = {"SENTENCES": 20, "VALID_SENTENCES": 50, "TABLE_SETS": "drafters blocks"}
+    calls = [w for w in printed("ende_small", "06_table", **asked) if w[0] == "specdec-bench"]
+    assert all("--by-sentence" in words for words in calls)
+    limits = {w[w.index("--gen-subset") + 1]: w[w.index("--limit") + 1] for w in calls}
+    assert limits == {"test": "20", "valid": "50"}
 
 
 SLURM = {
@@ -96,66 +104,45 @@ done
 }
 
 
-@pytest.fixture
-def slurm(dry, tmp_path, monkeypatch):
-    """A dry run in which Slurm's commands are there: two nodes, one after the other."""
+def test_slurm_trains_on_all_nodes_and_shares_distillation_over_an_array(tmp_path):
     for name, text in SLURM.items():
-        path = tmp_path / "tools" / name
-        path.write_text(text)
-        path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
-    monkeypatch.setenv("WORK", str(dry.work))
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    job = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "7"}
+    more = {"WORK": str(tmp_path / "work"), "REPO": str(REPO), "DEVICE": "gpu", "GPUS": "4",
+            "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": sys.executable}  # fmt: skip
 
-    def run(script, *words, **settings):
-        environment = dict(os.environ, REPO=str(REPO), PYTHON=str(tmp_path / "tools" / "python"),
-                           CALLS=str(tmp_path / "calls"), THREADS="1", DEVICE="gpu", GPUS="4",
-                           PRECISION="fp16", AWAIT="2")  # fmt: skip
-        environment.update({name: str(value) for name, value in settings.items()})
-        command = ["bash", str(REPO / "scripts" / "slurm" / script), *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
+    def printed(script, *words):
+        command = ["bash", str(REPO / "scripts/slurm" / script), "wmt14_ende", *words, "--dry-run"]
+        environment = {**os.environ, **job, **more}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        lines = [line.split() for line in done.stdout.splitlines()]
+        return [words for words in lines if words[0] == "torchrun"]
 
-    return run
-
-
-def test_slurm_trains_one_model_on_all_nodes(slurm, dry):
-    job = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": 2, "SLURM_JOB_ID": 7}
-    done = slurm("train.sh", "wmt14_ende", "05_train_drafter", MODELS="spec_drafter", **job)
-    assert done.returncode == 0, done.stderr
-    (words,) = dry.calls()  # the second finds it done: here they run in turn
-    assert words[:9] == ["torchrun", "--nnodes", "2", "--rdzv_id", "7", "--rdzv_backend", "c10d",
+    first, second = printed("train.sh", "05_train_drafter", "MODELS=spec_drafter")
+    assert first == second
+    assert first[:9] == ["torchrun", "--nnodes", "2", "--rdzv_id", "7", "--rdzv_backend", "c10d",
                          "--rdzv_endpoint", "first:29500"]  # fmt: skip
-    assert words[9:11] == ["--nproc_per_node", "4"]
-    assert "distributed_training.distributed_world_size=8" in words
-    assert "8 GPUs x 4096 tokens x update-freq 4 = 131072" in done.stderr
-    assert "[05_train_drafter] done before" in done.stderr
-
-
-def test_slurm_shares_distillation_over_an_array(slurm, dry):
-    dry.add("wmt14_ende/en-de/models/teacher/model.pt")
-    done = slurm("distill.sh", "wmt14_ende", SLURM_ARRAY_TASK_ID=1, SLURM_ARRAY_TASK_COUNT=2)
-    assert done.returncode == 0, done.stderr
-    (words,) = dry.calls()
+    assert first[9:11] == ["--nproc_per_node", "4"]
+    assert "distributed_training.distributed_world_size=8" in first
+    (words,) = printed("distill.sh", "DISTILL_BEAM=3")
     assert words[:6] == ["torchrun", "--standalone", "--nproc_per_node", "4", "-m",
                          "fairseq_specdec.data.distill"]  # fmt: skip
+    assert words[words.index("--beam") + 1] == "3"
     assert "--shard" not in words  # which is the array's to say
 
 
-def test_more_systems_are_measured_and_the_others_kept(dry):
-    """A model that is trained later joins its set; sets without it are not measured again."""
-    for name in ("teacher", "nar_drafter"):
-        dry.add(f"wmt14_ende/en-de/models/{name}/model.pt")
-    settings = {"TABLE_SETS": "teacher base", "SENTENCES": 7, "check": False}
-    dry.run("wmt14_ende", "07_table", **settings)
-    first = [words for words in dry.calls() if words[0] == "specdec-bench"]
-    assert [words[words.index("--path") + 1].split("/")[-2] for words in first] == [
-        "teacher", "verifier",
-    ]  # fmt: skip
-    assert sum(word.startswith("specdec k=") for word in first[1]) == 0
-    dry.add("wmt14_ende/en-de/models/spec_drafter/model.pt")
-    done = dry.run("wmt14_ende", "07_table", **settings)
-    (words,) = [words for words in dry.calls() if words[0] == "specdec-bench"]
-    assert sum(word.startswith("specdec k=") for word in words) == 2
-    assert "other systems or settings than before: measuring base again" in done.stderr
+def test_what_is_measured_otherwise_than_before_is_measured_again(tmp_path):
+    systems, record, logged = tmp_path / "base.systems", tmp_path / "base.provenance.json", []
+    step = SimpleNamespace(dry=False, log=logged.append)
+    measure.note_systems(step, systems, record, "a", "base")
+    record.write_text("{}")
+    measure.note_systems(step, systems, record, "a", "base")
+    assert record.exists() and not logged
+    measure.note_systems(step, systems, record, "a b", "base")
+    assert not record.exists() and systems.read_text() == "a b"
+    assert logged == ["other systems or settings than before: measuring base again"]
 
 
 @pytest.mark.parametrize("profile, updates, passes", [("full", 50000, 8), ("smoke", 12, 1)])
