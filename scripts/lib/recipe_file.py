@@ -161,7 +161,7 @@ def texts(where: str, value: Any) -> list[str]:
 def filled(value: Any, chosen: dict[str, str]) -> Any:
     """A value with texts instead of ``{name}``."""
     if isinstance(value, dict):
-        return {filled(key, chosen): filled(each, chosen) for key, each in value.items()}
+        return {key: filled(each, chosen) for key, each in value.items()}
     if isinstance(value, list):
         return [filled(each, chosen) for each in value]
     for name, chosen_text in chosen.items():

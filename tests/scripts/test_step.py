@@ -5,7 +5,7 @@ import os
 
 import pytest
 from launch import Devices
-from recipe import Recipe, StepError
+from recipe import Recipe, StepError, part
 from step import Step
 
 
@@ -58,6 +58,22 @@ def test_a_record_holds_for_the_inputs_that_it_names(make_step, tmp_path):
     given.write_text("2")
     with pytest.raises(ValueError, match=r"made from another \$WORK/in; delete the folder"):
         step.finished(record, [given])
+
+
+def test_a_record_holds_for_the_part_of_a_recipe_that_was_read(make_step, tmp_path):
+    step, path = make_step(), tmp_path / "recipe.yaml"
+    record = step.path("WORK") / "provenance.json"
+
+    def done(text):
+        path.write_text(text)
+        os.utime(path, (len(text), len(text)))  # as if it were saved at another time
+        return step.finished(record, [part(path, "sources")])
+
+    assert not done("sources: [{a: 1}]\n")
+    step.record(record, [part(path, "sources")])
+    assert done("title: other\nsources:\n  # a remark\n  - a: 1\n")
+    with pytest.raises(ValueError, match=r"made from another .*recipe\.yaml#sources"):
+        done("sources: [{a: 2}]\n")
 
 
 def test_processes_share_the_threads_of_a_cpu(make_step):
