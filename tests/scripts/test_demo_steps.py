@@ -12,50 +12,6 @@ def lines(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
-@pytest.fixture
-def prepared(run_step, own_text, tmp_path):
-    """A work folder after the first two steps."""
-    run_step("01_corpus", **own_text)
-    run_step("02_prepare", **own_text)
-    return tmp_path / "work"
-
-
-@pytest.mark.slow
-def test_text_becomes_a_binarised_corpus_in_steps_that_resume(
-    prepared, run_step, own_text, tmp_path
-):
-    assert len(lines(prepared / "ende/test.en")) == len(lines(prepared / "ende/test.de")) > 0
-    held = lines(prepared / "heldout/heldout.en")
-    assert len(held) == 5
-    assert not set(held) & set(lines(prepared / "ende/train.en"))
-    # As fairseq's --tokenizer moses writes it: escaped, commas apart.
-    assert " , " in lines(prepared / "prepared/test.tok.en")[0]
-    assert len(lines(prepared / "prepared/codes")) == 61
-    binarised = prepared / "bin/ende"
-    assert lines(binarised / "dict.en.txt") == lines(binarised / "dict.de.txt")
-
-    record = json.loads((binarised / "provenance.json").read_text(encoding="utf-8"))
-    assert record["step"] == "02_prepare"
-    assert any("learn-bpe -s 60" in command for command in record["commands"])
-    assert str(tmp_path) not in json.dumps(record)
-    assert len(record["outputs"]["$WORK/prepared/codes"]["sha256"]) == 64
-
-    kept = ("prepared/codes", "prepared/test.bpe.en", "bin/ende/train.en-de.en.bin")
-    before = [(prepared / name).stat().st_mtime_ns for name in kept]
-    done = run_step("02_prepare", **own_text)
-    assert "done before" in done.stderr
-
-    # A kill in the middle of a file leaves its partial name and no record.
-    bpe = prepared / "prepared/test.bpe.de"
-    content = bpe.read_bytes()
-    (binarised / "provenance.json").unlink()
-    bpe.rename(prepared / "prepared/test.bpe.de.partial")
-    run_step("02_prepare", **own_text)
-    assert bpe.read_bytes() == content
-    assert (binarised / "provenance.json").is_file()
-    assert [(prepared / name).stat().st_mtime_ns for name in kept] == before
-
-
 def test_results_of_other_inputs_are_not_passed_off(run_step, own_text, tmp_path):
     run_step("01_corpus", **own_text)
     english = own_text["EN_FILE"]

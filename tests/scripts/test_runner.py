@@ -77,18 +77,6 @@ def test_a_table_is_found_by_author_and_number(query, lines):
     assert all(line in text for line in lines) and "scripts/run demo" not in text
 
 
-# What stands in the commands of a recipe that trains, with all its steps.
-COMMANDS = {
-    "demo": (
-        "demo.corpus.write_parallel", "fairseq-train", "specdec-distill", "demo.steps.join_history",
-    ),
-    "wikilarge": ("fairseq-preprocess", "hydra_train", "specdec-bench"),
-    "gec_conll14": ("gec_corpus.write", "noise.py", "gec_scores.write_sets", "paper_table.write"),
-    "superresolution": ("superresolution.images.write", "fairseq-generate"),
-    "comparison": ("frozen_4/model.pt", "bild-early-exit", "specdec-bench"),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("profile", ["full", "smoke"])
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_dry_run_prints_every_command_and_does_nothing(
@@ -105,8 +93,6 @@ def test_a_dry_run_prints_every_command_and_does_nothing(
     commands, steps = capsys.readouterr()
     assert all(f"== {declared}\n" in steps for declared in Recipe(name, {}).steps)
     assert len(commands.splitlines()) > 10 and not (tmp_path / "work").exists()
-    for part in COMMANDS.get(name, ()):
-        assert part in commands
     # Only calls of functions that are there, and programs.
     for line in commands.splitlines():
         function = line.split()[0]
@@ -134,6 +120,9 @@ def test_every_command_that_decodes_takes_its_flags(name, printed, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     settings = Recipe(name, {}).settings
     given = {"MODELS": "all"} if "teacher" in settings else {}
+    if "SEPARATE_DRAFTER" in settings:
+        given = {"DRAFTER": tmp_path / "a.pt", "SEPARATE_DRAFTER": tmp_path / "a.pt"}
+        (tmp_path / "a.pt").touch()
     commands = printed(name, **given)
     for setting in {"DIRECTION", "CORPUS"} & set(settings.defined):
         for value in settings.defined[setting].choices[1:]:
