@@ -63,7 +63,7 @@ def no_value(values: list[str]) -> str:
 
 
 class Settings(Mapping[str, str]):
-    """The settings of a recipe: the environment's, or else the defaults of its tables."""
+    """The settings of a recipe: the environment's, or else its defaults."""
 
     def __init__(self, recipe: str, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -72,9 +72,13 @@ class Settings(Mapping[str, str]):
         self._file = SCRIPTS / recipe / recipe_file.NAME
         self.defined: dict[str, Setting] = {}
         self._define(str(self._file), recipe_file.read(self._file), "all")
-        for name, setting in self.defined.items():
-            if setting.choices and self[name] not in setting.choices:
-                raise StepError(f"{name}: {self[name]} {no_value(list(setting.choices))}")
+        for name in self.defined:
+            self._check(name)
+
+    def _check(self, name: str) -> None:
+        choices = self.defined[name].choices
+        if choices and self[name] not in choices:
+            raise StepError(f"{name}: {self[name]} {no_value(list(choices))}")
 
     def _define(self, where: str, declared: dict[str, Any], names: str) -> None:
         """Add the settings of a recipe or a group, and then those that it includes."""
@@ -84,7 +88,9 @@ class Settings(Mapping[str, str]):
                 self.defined.setdefault(name, setting)
         where = f"{where}: include"
         for key, chosen in recipe_file.mapping(where, declared.get("include")).items():
-            included = string.Template(key).substitute(self)
+            if key.startswith("$"):
+                self._check(key[1:])
+            included = self.fill(key)
             groups = (recipe_file.section(path, "groups") for path in (self._file, GROUPS))
             group = next((some[included] for _, some in groups if included in (some or {})), None)
             if group is None and included not in recipe_names():
@@ -106,7 +112,14 @@ class Settings(Mapping[str, str]):
             return self._built_in[name]
         setting = self.defined[name]
         smoke = setting.smoke is not None and self["PROFILE"] == "smoke"
-        return string.Template(setting.smoke if smoke else setting.default).substitute(self)
+        return self.fill(setting.smoke if smoke else setting.default)
+
+    def fill(self, text: str) -> str:
+        """A text with settings, as shared sets of flags, instead of ``$NAME``."""
+        try:
+            return string.Template(text).substitute(self)
+        except (KeyError, ValueError) as error:
+            raise recipe_file.fail(str(self._file), f"no setting {error} for {text!r}") from error
 
     def __getitem__(self, name: str) -> str:
         given = name in self.defined and self.given(name)
@@ -135,7 +148,7 @@ class Settings(Mapping[str, str]):
             if word.startswith("$") and word.lower().endswith("flags"):
                 yield from self.words(word[1:])
             else:
-                yield string.Template(word).substitute(self)
+                yield self.fill(word)
 
 
 class Recipe:
@@ -156,15 +169,11 @@ class Recipe:
 
     def models(self) -> list[recipe_file.Model]:
         rows = recipe_file.models(self.file)
-        return [row._replace(overrides=self.filled(row.overrides)) for row in rows]
+        return [row._replace(overrides=self.settings.fill(row.overrides)) for row in rows]
 
     def systems(self) -> list[recipe_file.System]:
         rows = recipe_file.systems(self.file)
-        return [row._replace(flags=self.filled(row.flags)) for row in rows]
-
-    def filled(self, text: str) -> str:
-        """A text with settings, as shared sets of flags, instead of ``$NAME``."""
-        return string.Template(text).substitute(self.settings)
+        return [row._replace(flags=self.settings.fill(row.flags)) for row in rows]
 
     def chosen_steps(self, names: list[str]) -> list[StepRow]:
         """The steps that are named, or else those of STEPS, or else all."""

@@ -196,6 +196,8 @@ def test_a_setting_comes_from_the_environment_or_a_table():
     assert Settings("gec_conll14", {"note": "x"})["note"] != "x"  # the recipe's own
     only = Settings("ende_small", {})
     assert "HEAD_UPDATES" in only and "FROZEN_LR" in only and "TUNED_LR" not in only
+    with pytest.raises(recipe_file.RecipeError, match="recipe.yaml: no setting 'x' for '--a .x'"):
+        settings.fill("--a $x")
     with pytest.raises(StepError, match="SENTENCES: 'few' is no number"):
         Settings("comparison", {"SENTENCES": "few"}).number("SENTENCES")
 
@@ -269,6 +271,7 @@ MISTAKES = [
     ("wmt14_ende", "02_train_teacher", {"PRECISION": "fp8"}, "PRECISION: fp8 is neither"),
     ("iwslt17_deen", "07_table", {"PROFILE": "smoke", "TABLE_SETS": "bild"},
      "nothing to measure for bild: train its models first (MODELS)"),
+    ("iwslt17_deen", None, {"CORPUS": "x"}, "CORPUS: x is neither iwslt17 nor wmt14"),
     ("ende_small", "01_prepare", {"VERIFIER": "absent.pt"}, "absent.pt is missing: VERIFIER names"),
     ("wikilarge", "01_prepare", {"TOKENISED": "/none"}, "TOKENISED: no file /none"),
     ("gec_conll14", "01_prepare", {}, "LANG8: set it to the path of your copy"),
