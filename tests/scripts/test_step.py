@@ -64,16 +64,16 @@ def test_a_record_holds_for_the_part_of_a_recipe_that_was_read(make_step, tmp_pa
     step, path = make_step(), tmp_path / "recipe.yaml"
     record = step.path("WORK") / "provenance.json"
 
-    def done(text):
+    def done(text, saved):
         path.write_text(text)
-        os.utime(path, (len(text), len(text)))  # as if it were saved at another time
+        os.utime(path, (saved, saved))
         return step.finished(record, [part(path, "sources")])
 
-    assert not done("sources: [{a: 1}]\n")
+    assert not done("sources: [{a: 1}]\n", 1)
     step.record(record, [part(path, "sources")])
-    assert done("title: other\nsources:\n  # a remark\n  - a: 1\n")
+    assert done("title: other\nsources:\n  # a remark\n  - a: 1\n", 2)
     with pytest.raises(ValueError, match=r"made from another .*recipe\.yaml#sources"):
-        done("sources: [{a: 2}]\n")
+        done("sources: [{a: 2}]\n", 3)
 
 
 def test_processes_share_the_threads_of_a_cpu(make_step):
