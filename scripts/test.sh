@@ -35,8 +35,6 @@ sys.exit((sys.version_info[:2], platform.machine(), platform.system())
         log "the lock is for Python 3.11 on x86-64 Linux: installing the newest of everything"
         install_newest '[dev]'
     fi
-    quietly "installing axe-core" "$venv/bin/python" -m pip install --quiet --no-deps \
-        --require-hashes -r "$repo/requirements/gate-axe.txt"
 }
 
 unset PYTHONPATH
