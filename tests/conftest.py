@@ -1,5 +1,6 @@
 """Fixtures shared by every test: a tiny corpus, and fairseq's commands as a user runs them."""
 
+import copy
 import functools
 import os
 import pathlib
@@ -10,8 +11,8 @@ import sys
 
 import hypothesis
 import pytest
-from composed_once import compose_once
 from fairseq.dataclass import utils
+from hydra.core.config_store import ConfigStore
 from toy_cache import cached_folder, key
 from warm_python import WarmPython
 
@@ -19,7 +20,6 @@ import fairseq_specdec.tasks
 from fairseq_specdec.decoding import pace
 
 PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
-PARENT = os.path.dirname(PLUGIN)
 WORDS = [chr(ord("a") + i) * 2 for i in range(16)]
 
 # Toys draft as much as their drafters can, so that drafts are tested, however long passes take.
@@ -64,35 +64,35 @@ def run_fairseq(command, *arguments, cwd=None, env=None, launcher=(), python=sys
     return done.stdout, done.stderr
 
 
+def count(nodes):
+    """Registered settings below a node of hydra's store."""
+    return sum(map(count, nodes.values())) if isinstance(nodes, dict) else 1
+
+
 @pytest.fixture(scope="session", autouse=True)
 def settings_composed_once():
-    """A toy's settings are those of the last time, whatever reads it."""
+    """hydra composes settings once for the same words and as many registered settings: that takes
+    a quarter of a second, for every checkpoint that holds an ``argparse.Namespace``, as the toys'
+    do."""
+    compose, known = utils.compose, {}
+
+    def once(name, overrides, **others):
+        if any("${" in line and "." not in line.split("=")[0] for line in overrides):
+            return compose(name, overrides=overrides, **others)  # a choice may name the environment
+        at = repr((name, overrides, sorted(others.items()), count(ConfigStore.instance().repo)))
+        if at not in known:
+            known[at] = compose(name, overrides=overrides, **others)
+        return copy.deepcopy(known[at])
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(utils, "compose", compose_once())
+        patched.setattr(utils, "compose", once)
         yield
-
-
-@pytest.fixture(scope="session")
-def run_folder(tmp_path_factory):
-    """An empty folder that all processes of this run share, for ``cached``."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 @pytest.fixture(scope="session")
 def warm_python():
     """The server and the programs of ``warm_python.py``."""
     warm = WarmPython()
-    yield warm
-    warm.close()
-
-
-@pytest.fixture(scope="session")
-def loaded_python():
-    """As ``warm_python``, with the plugin imported: not for tests of its import."""
-    warm = WarmPython("fairseq_specdec.tasks", PARENT)
     yield warm
     warm.close()
 
@@ -133,19 +133,3 @@ def write_reversal(folder, fairseq_command):
 def on_torch(monkeypatch):
     """Without the native library: for tests that watch or break the torch backend."""
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
-
-
-@pytest.fixture
-def run_python(tmp_path):
-    """Run code in a fresh Python, in an empty folder, with the package importable; its stdout."""
-
-    def run(code, *arguments, path=PARENT, cwd=tmp_path):
-        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(path))
-        done = subprocess.run(
-            [sys.executable, "-c", code, *map(str, arguments)], cwd=str(cwd), env=environment,
-            capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-4000:]
-        return done.stdout
-
-    return run

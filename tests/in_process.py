@@ -6,12 +6,16 @@ import io
 import logging
 import os
 import sys
+from types import SimpleNamespace
 from unittest import mock
 
+import pytest
 import torch
 from fairseq import checkpoint_utils
+from warm_python import entries
 
 import fairseq_specdec
+from fairseq_specdec.errors import UsageError
 
 PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
 # Of the toy verifiers and drafters that the tests here train.
@@ -45,11 +49,15 @@ def one_thread():
         torch.set_num_threads(threads)
 
 
+class Kept(logging.StreamHandler):
+    """A handler that no command takes away as it sets up the log."""
+
+
 @contextlib.contextmanager
 def captured_log(stream):
     """Everything logged at INFO and above goes to ``stream`` too, whatever was set before."""
     root, fairseq = logging.getLogger(), logging.getLogger("fairseq")
-    handler = logging.StreamHandler(stream)
+    handler = Kept(stream)
     levels = root.level, fairseq.level
     # What another test's command left behind logs to that test's stderr, which is closed by now.
     for left in list(root.handlers):
@@ -91,6 +99,50 @@ def run_here(command, *arguments, log=None, **flags):
         stack.enter_context(mock.patch.object(sys, "argv", words))
         importlib.import_module("fairseq_cli." + command).cli_main()
     return out.getvalue(), log.getvalue()
+
+
+def module_here(module, words, stream):
+    """``python -m MODULE WORD...`` in this process: printed and logged to a stream; its status."""
+    # fairseq keeps the best score so far on a function: a new process would know none.
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(captured_log(stream))
+        stack.enter_context(one_thread())
+        stack.enter_context(contextlib.redirect_stdout(stream))
+        stack.enter_context(mock.patch.object(sys, "argv", [module, *words]))
+        try:
+            importlib.import_module(module).cli_main()
+        except SystemExit as ended:
+            if isinstance(ended.code, str):
+                stream.write(ended.code + "\n")
+            return int(bool(ended.code))
+        except Exception as error:  # as a new process ends
+            stream.write(f"error: {error}\n")
+            return 1
+    return 0
+
+
+def refused(program, words):
+    """The line that ends a command where its user made a mistake.
+
+    Args:
+        program: its name, as ``fairseq-generate`` or ``specdec-serve``.
+        words: the rest of the command line.
+    """
+    module = entries()[program].partition(":")[0]
+    main, given = sys.modules["__main__"], [program, *map(str, words)]
+    if program.startswith("fairseq"):
+        given += ["--user-dir", PLUGIN]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(captured_log(io.StringIO()))
+        # The plugin words what fairseq's commands refuse, and finds their names here.
+        stack.enter_context(mock.patch.object(main, "__spec__", SimpleNamespace(name=module)))
+        stack.enter_context(mock.patch.object(sys, "argv", given))
+        ended = stack.enter_context(pytest.raises((UsageError, SystemExit)))
+        importlib.import_module(module).cli_main()
+    if isinstance(ended.value, UsageError):
+        return f"{program}: error: {ended.value.original}"
+    return str(ended.value.code)
 
 
 def lines_of(kind, out):

@@ -6,10 +6,7 @@ server, with the caller's folder, environment and standard streams, and exits as
 NAME ...``, which calls ``MODULE.cli_main``. Whatever else is left to the interpreter itself.
 
 The package under test is imported in the fork, as in a new process: it changes fairseq when it is
-imported, and that is what many of the tests are about. ``serve SOCKET fairseq_specdec.tasks`` has
-imported it too: for tests of what commands do once it is imported, which takes a quarter
-of a second. Such a server also composes the settings of a checkpoint once for all its forks
-(``composed_once.py``).
+imported, and that is what many of the tests are about.
 """
 
 import array
@@ -69,12 +66,20 @@ def call(path, words):
 # ---- the server --------------------------------------------------------------------------------
 
 
-def answer(line, child, settings, record):
-    """Wait for a fork, note what settings it has composed, and tell its exit status."""
+def prepare():
+    """Import what takes long; commands set up the log when they are imported, so these go."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    for module in [name for name in sys.modules if name.split(".")[0] == "fairseq_cli"]:
+        del sys.modules[module]
+    logging.basicConfig(level=logging.WARNING, handlers=[], force=True)
+    gc.collect()
+    gc.freeze()
+
+
+def answer(line, child):
+    """Wait for a fork and tell its exit status."""
     _, status = os.waitpid(child, 0)
-    with record:
-        if settings:
-            settings.count(record)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
     with contextlib.suppress(BrokenPipeError):  # the caller was killed
         line.sendall(f"{code}\n".encode())
@@ -87,38 +92,10 @@ def end_with(pipe):
     os._exit(0)
 
 
-def prepare(package):
-    """Import what takes long.
-
-    Args:
-        package: also this, and settings are composed once; None for neither.
-
-    Returns:
-        the ``SharedSettings``, or None.
-    """
-    for module in filter(None, (*PRELOADED, package)):
-        importlib.import_module(module)
-    settings = package and importlib.import_module("composed_once").SharedSettings()
-    # Commands set up the log when they are imported; a fresh one finds it as Python leaves it.
-    for module in [name for name in sys.modules if name.split(".")[0] == "fairseq_cli"]:
-        del sys.modules[module]
-    logging.basicConfig(level=logging.WARNING, handlers=[], force=True)
-    gc.collect()
-    gc.freeze()
-    return settings
-
-
-def serve(path, package=None):
-    """Fork for whoever calls; says ``ready`` first.
-
-    Args:
-        path: of the socket.
-        package: as in ``prepare``.
-
-    Returns:
-        in each fork, what it is asked to run.
-    """
-    settings = prepare(package)
+def serve(path):
+    """Fork for whoever calls on the socket; says ``ready`` first. Returns in each fork what it is
+    asked to run."""
+    prepare()
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
     server.listen(8)
@@ -133,22 +110,16 @@ def serve(path, package=None):
         for _, _, data in parts:
             streams.frombytes(data)
         request = json.loads(line.makefile().readline())
-        if settings:
-            settings.compose()
-        record = tempfile.TemporaryFile("w+", encoding="utf-8")
         child = os.fork()
         if child == 0:
-            server.close()
-            line.close()
-            os.close(watched)
+            for opened in (server.fileno(), line.fileno(), watched):
+                os.close(opened)
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
-            if settings:
-                atexit.register(settings.write, record)
             return request
         for stream in streams:
             os.close(stream)
-        threading.Thread(target=answer, args=(line, child, settings, record), daemon=True).start()
+        threading.Thread(target=answer, args=(line, child), daemon=True).start()
 
 
 def become(words, cwd, env):
@@ -216,12 +187,9 @@ class WarmPython:
         programs: the folder; has ``python`` and the programs of ``entries``.
         python: the program that takes the place of ``sys.executable``.
 
-    Args:
-        package: that the server imports too.
-        folder: that it is in.
     """
 
-    def __init__(self, package=None, folder=None):
+    def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="warm")  # a socket's name must be short
         self.programs = pathlib.Path(self._folder.name) / "programs"
         self.programs.mkdir()
@@ -233,10 +201,8 @@ class WarmPython:
             write_program(self.programs / name, *caller, "-e", module, name)
         environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
         environment.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
-        if package:
-            environment["PYTHONPATH"] = folder
         self._server = subprocess.Popen(
-            [sys.executable, __file__, "serve", self._line, *filter(None, [package])],
+            [sys.executable, __file__, "serve", self._line],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -254,4 +220,4 @@ class WarmPython:
 if __name__ == "__main__":
     if sys.argv[1] == "call":
         sys.exit(call(sys.argv[2], sys.argv[3:]))
-    run(**serve(*sys.argv[2:]))
+    run(**serve(sys.argv[2]))

@@ -4,10 +4,11 @@ import contextlib
 import types
 
 import pytest
+from printed_commands import take_small_steps
 from toy_pair import text_of, write_pair
 from toy_translation import sentences, translate
 
-from fairseq_specdec.accelerate import cli, commands, measuring, steps
+from fairseq_specdec.accelerate import cli, measuring, steps
 from fairseq_specdec.accelerate.commands import Job, State
 
 SIZES = {"train": 300, "valid": 40}
@@ -89,13 +90,8 @@ def stopping(monkeypatch):
 
 
 @pytest.fixture
-def small_steps(monkeypatch, loaded_python):
-    """The command takes small steps, in a Python that starts at once."""
-    monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
-    monkeypatch.setattr(cli, "LEAST_LAYERS", 1)
-    monkeypatch.setattr(steps, "FIRST_SLICE", 3)
-    monkeypatch.setattr(measuring, "CORRECTS", float("inf"))  # whatever a clock says
-    monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
+def small_steps(monkeypatch):
+    take_small_steps(monkeypatch)
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import re
 import shutil
-import subprocess
 
 import pytest
 from hf_folders import STORED
-from in_process import PLUGIN
+from in_process import refused
+from pairwise import half
 from toy_pair import write_pair
 
 from fairseq_specdec.conversion.hf.convert import convert
@@ -57,9 +57,9 @@ def damage_file(path, damage):
     return message
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("where, name, given", READ)
-def test_the_file_is_named(pair, tmp_path, where, name, given, damage):
+@pytest.mark.parametrize("damage, read", half([*DAMAGES], READ))
+def test_the_file_is_named(pair, tmp_path, read, damage):
+    where, name, given = read
     folder = shutil.copytree(pair if where == "toy" else STORED / where, tmp_path / "model")
     message = damage_file(folder / name, damage)
     with pytest.raises(ValueError, match=rf"^.*{folder / name}\b.*{message}.*\Z"):
@@ -72,15 +72,12 @@ def test_the_file_is_named(pair, tmp_path, where, name, given, damage):
 
 
 @pytest.mark.parametrize("damage, flags", [*zip(DAMAGES, COMMANDS)])
-def test_a_command_of_fairseq_names_the_file(pair, tmp_path, loaded_python, flags, damage):
-    folder = shutil.copytree(pair, tmp_path / "model")
+def test_a_command_of_fairseq_names_the_file(pair, tmp_path, monkeypatch, flags, damage):
+    monkeypatch.chdir(shutil.copytree(pair, tmp_path / "model"))
     name = re.findall(r"verifier\.pt|codes$|pieces\.model", flags)[0]
-    message = damage_file(folder / name, damage)
-    done = subprocess.run(
-        [loaded_python.python, "-m", "fairseq_cli.interactive", ".", "--user-dir", PLUGIN,
-         "--task", "translation_specdec", "-s", "src", "-t", "tgt", "--cpu", *flags.split()],
-        cwd=folder, input="w1 w2\n", capture_output=True, text=True,
-    )  # fmt: skip
-    line = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert re.match(rf"fairseq-interactive: error: (--[\w-]+ )?{name}: .*{message}", line), line
+    message = damage_file(tmp_path / "model" / name, damage)
+    given = [".", "--task", "translation_specdec", "-s", "src", "-t", "tgt", "--cpu"]
+    given += ["--input", "test.src-tgt.src", *flags.split()]
+    line = refused("fairseq-interactive", given)
+    said = rf"fairseq-interactive: error: (--[\w-]+ )?{name}: .*{message}"
+    assert re.match(said, line) and "\n" not in line, line

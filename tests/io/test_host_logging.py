@@ -28,8 +28,7 @@ json.dump(states, open(sys.argv[1], "w"))
     "prepare",
     [
         "logging.lastResort = None",
-        "logging.basicConfig(level=logging.INFO, stream=sys.stdout)",
-        "logging.getLogger('fairseq').setLevel(logging.ERROR)",
+        "logging.basicConfig(stream=sys.stdout); logging.getLogger('fairseq').setLevel('ERROR')",
     ],
 )
 def test_a_host_keeps_its_logging(tmp_path, prepare):

@@ -3,19 +3,21 @@
 import json
 
 import pytest
-from printed_commands import run_printed
+from printed_commands import run_printed, take_small_steps
 
-from fairseq_specdec.accelerate import cli, commands, steps
+from fairseq_specdec.accelerate import cli
 from fairseq_specdec.checkpoints.reading import load_model
+
+BRIEF = (
+    "--limit", 30, "--eval-sentences", 4, "--measure-sentences", 4, "--decode-beam", 1,
+    "--batch-sizes", 1,
+)  # fmt: skip
 
 
 @pytest.fixture
-def accelerate(languages, family, tmp_path, monkeypatch, loaded_python):
+def accelerate(languages, family, tmp_path, monkeypatch):
     """Run the command on the toy with language tokens on both sides."""
-    monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
-    monkeypatch.setattr(cli, "LEAST_LAYERS", 2)
-    monkeypatch.setattr(steps, "FIRST_SLICE", 3)
-    monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
+    take_small_steps(monkeypatch, layers=2)
 
     def run(*words, name="m2m"):
         given = [languages, "--path", family(name).path, "--out", tmp_path / "out", "--cpu"]
@@ -25,11 +27,8 @@ def accelerate(languages, family, tmp_path, monkeypatch, loaded_python):
     return run
 
 
-def test_one_drafter_is_made_for_all_pairs(accelerate, caplog, loaded_python):
-    out = accelerate(
-        "--updates", 6, "--limit", 30, "--eval-sentences", 4, "--measure-sentences", 4,
-        "--decode-beam", 1, "--batch-sizes", 1,
-    )  # fmt: skip
+def test_one_drafter_is_made_for_all_pairs(accelerate, caplog):
+    out = accelerate("--updates", 6, *BRIEF)
     steps = json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]
     assert steps["distil"]["counts"]["chosen"] == 60 and steps["train"]["updates"] == 6
     rows = steps["measure"]["rows"]
@@ -42,16 +41,13 @@ def test_one_drafter_is_made_for_all_pairs(accelerate, caplog, loaded_python):
     for pair in ("-s en -t de", "-s en -t ro"):
         assert pair in page and pair in caplog.text
     assert "One sentence at a time, beam 1, en-ro: " in page
-    assert run_printed(out / "report.html", loaded_python) == ["fairseq-generate"] * 2
+    assert run_printed(out / "report.html") == ["fairseq-generate"] * 2
 
 
 @pytest.mark.slow
 def test_mbart_of_one_pair(accelerate):
     """Its task and languages are the checkpoint's."""
-    out = accelerate(
-        "--updates", 3, "--limit", 30, "--eval-sentences", 4, "--measure-sentences", 4,
-        "--decode-beam", 1, "--batch-sizes", 1, "-s", "en", "-t", "de", name="mbart25",
-    )  # fmt: skip
+    out = accelerate("--updates", 3, *BRIEF, "-s", "en", "-t", "de", name="mbart25")
     rows = json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]["measure"]["rows"]
     (rows,) = rows.values()
     assert rows["gad"]["identical_percent"] == rows["greedy"]["identical_percent"] == 100
