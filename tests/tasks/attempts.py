@@ -3,7 +3,14 @@
 import re
 
 import pytest
-from in_process import hypotheses, run_here
+from in_process import run_here
+
+SENTENCES = 40  # of the corpus, in its split test
+SUMMARY = re.compile(
+    r"strategy (\S+): (\d+) sentences, (\d+) iterations \(([\d.]+) a sentence\), ([\d.]+) mean "
+    r"accepted tokens, ([\d.]+)% of (\d+) drafted tokens accepted; [\d.]+ s: encoder [\d.]+ s / "
+    r"drafter encoder [\d.]+ s / drafter [\d.]+ s / verifier [\d.]+ s / rest [\d.]+ s"
+)
 
 
 def generate(toy, task="translation_specdec", **flags):
@@ -12,23 +19,50 @@ def generate(toy, task="translation_specdec", **flags):
     return run_here("generate", toy.data, task=task, **given)
 
 
-def words_of(out):
-    """{sentence: words} of the best hypotheses."""
-    return {number: words for number, (words, _, _) in hypotheses(out).items()}
-
-
 def accepted(log):
     """The mean accepted tokens that a command has logged."""
     return float(re.search(r"strategy \S+: .*?([\d.]+) mean accepted tokens", log).group(1))
 
 
+def printed(out):
+    """(kind, sentence, score or None, words or scores) of every line, in their order."""
+    lines = []
+    for kind, number, rest in re.findall(r"^([STHDP])-(\d+)\t(.*)$", out, re.M):
+        score = float(rest.split("\t")[0]) if kind in "HD" else None
+        lines.append((kind, int(number), score, rest.split("\t")[-1].split()))
+    return lines
+
+
+def words_of(out):
+    """{sentence: words} of the best hypotheses."""
+    best = {}
+    for kind, number, _, words in printed(out):
+        if kind == "H":
+            best.setdefault(number, words)
+    return best
+
+
+def assert_same(ours, reference, count):
+    """All lines are equal, scores but for rounding; so many are hypotheses."""
+    ours, reference = printed(ours), printed(reference)
+    assert [line[0] for line in reference].count("H") == count
+    assert [line[:2] for line in ours] == [line[:2] for line in reference]
+    for (kind, number, score, words), (_, _, theirs, expected) in zip(ours, reference):
+        where = f"{kind}-{number}"
+        if kind == "P":
+            scores = [list(map(float, some)) for some in (words, expected)]
+            assert scores[0] == pytest.approx(scores[1], abs=1e-3), where
+        else:
+            assert words == expected, where
+            assert score == pytest.approx(theirs, abs=1e-3), where
+
+
 def ranked_hypotheses(out):
     """{sentence: [(words, score), ...], best first} of fairseq-generate's output."""
     by_sentence = {}
-    for line in out.splitlines():
-        if line.startswith("H-"):
-            number, score, words = line.split("\t")
-            by_sentence.setdefault(number, []).append((words.split(), float(score)))
+    for kind, number, score, words in printed(out):
+        if kind == "H":
+            by_sentence.setdefault(f"H-{number}", []).append((words, score))
     return by_sentence
 
 
@@ -39,13 +73,3 @@ def assert_same_ranked(ours, stock):
         assert [words for words, _ in ours[number]] == [words for words, _ in theirs], number
         scores = [score for _, score in theirs]
         assert [score for _, score in ours[number]] == pytest.approx(scores, abs=1e-4)
-
-
-def assert_same(ours, reference):
-    assert len(reference) == 100
-    assert ours.keys() == reference.keys()
-    for number, (words, score, scores) in reference.items():
-        mine = ours[number]
-        assert mine[0] == words, f"sentence {number}"
-        assert mine[1] == pytest.approx(score, abs=1e-3)
-        assert mine[2] == pytest.approx(scores, abs=1e-3)

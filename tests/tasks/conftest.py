@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import families_toys
 import pytest
+from attempts import SENTENCES
 from families_toys import train_family, write_corpus
 from in_process import SHAPE, run_here
 from toy_cache import EVERYTHING, cached_folder, key
 from toy_translation import sentences, translate
 
-SIZES = {"train": 8000, "valid": 60, "test": 100}
+SIZES = {"train": 8000, "valid": 60, "test": SENTENCES}
 TRAINING = {
     "optimizer": "adam", "lr": 4e-3, "lr_scheduler": "fixed", "warmup_updates": 40,
     "batch_size": 32, "no_epoch_checkpoints": True, "seed": 1, "log_format": "simple",
@@ -104,33 +105,13 @@ def languages(tmp_path_factory, fairseq_command):
 
 @pytest.fixture(scope="session")
 def family(languages, tmp_path_factory):
-    """A toy of a family by its name."""
+    """A toy of a family by its name, with changes of its training."""
     made = {}
 
-    def toy_of(name):
-        if name not in made:
-            made[name] = train_family(name, languages, tmp_path_factory.mktemp(name))
-        return made[name]
+    def toy_of(name, **changes):
+        key = (name, *changes.items())
+        if key not in made:
+            made[key] = train_family(name, languages, tmp_path_factory.mktemp(name), **changes)
+        return made[key]
 
     return toy_of
-
-
-@pytest.fixture
-def attempt(toy, monkeypatch):
-    """Decode; returns the error's text. Decoding itself must not be reached."""
-    from fairseq_specdec.decoding.generator import SpeculativeGenerator
-
-    def reached(*args, **kwargs):
-        raise AssertionError("decoding began")
-
-    monkeypatch.setattr(SpeculativeGenerator, "generate", reached)
-
-    def run(data=toy.data, log=None, command="generate", **flags):
-        given = {"task": "translation_specdec", "path": toy.v, "beam": 1, "batch_size": 16}
-        given.update(flags)
-        with pytest.raises(Exception) as caught:
-            run_here(command, data, log=log, **given)
-        assert not isinstance(caught.value, (AssertionError, KeyError, TypeError)), caught.value
-        return str(caught.value)
-
-    return run

@@ -48,7 +48,7 @@ FAMILIES = {
     "separate": (
         "multilingual_translation", "multilingual_transformer",
         {"lang_pairs": PAIRS, "encoder_langtok": "tgt", "decoder_langtok": True},
-        {"share_encoders": True},
+        {"share_encoders": True, "max_update": 200},
     ),
     "one_decoder": (
         "multilingual_translation", "multilingual_transformer",
@@ -80,11 +80,11 @@ def write_corpus(folder, fairseq_command):
         joined = ["--srcdict", folder / "bin" / "dict.en.txt"]
 
 
-def train_family(name, corpus, folder):
+def train_family(name, corpus, folder, **changes):
     """A family's toy, trained once: its task, its checkpoint, the flags of its languages."""
     task, arch, languages, shape = FAMILIES[name]
     pair = {"source_lang": "en", "target_lang": "de"} if name == "mbart25" else {}
-    flags = {**SHAPE, **NARROW, **TRAINING, **shape, **languages, **pair}
+    flags = {**SHAPE, **NARROW, **TRAINING, **shape, **languages, **pair, **changes}
     cached_folder(
         folder, key(("families", name, sorted(flags.items())), (EVERYTHING,), [__file__]),
         lambda to: run_here("train", corpus, task=task, arch=arch, save_dir=to, **flags),

@@ -1,11 +1,14 @@
-"""fairseq's other families of models, trained by its own tasks, decode as stock decodes them."""
+"""fairseq's other families of models, trained by its own tasks, decode as stock decodes them:
+by fairseq-generate, and by fairseq's own hub with either task."""
 
 import pytest
 from attempts import assert_same_ranked, ranked_hypotheses
-from families_toys import FAMILIES
+from fairseq.models.transformer import TransformerModel
+from families_toys import FAMILIES, pair_of
 from in_process import run_here
-from toy_translation import assert_diverse
+from toy_translation import assert_diverse, sentences
 
+TEXTS = [" ".join(f"w{word}" for word in words) for words in sentences(30, seed=9)]
 FLAGS = {"no_repeat_ngram_size": 3, "lenpen": 0.6}
 # One of each task; the others differ in their flags, and are for nightly runs.
 COMMON = ("m2m", "separate")
@@ -13,7 +16,7 @@ COMMON = ("m2m", "separate")
 
 def decoded(languages, model, task, **flags):
     """Of fairseq-generate from English to German: {sentence: [(words, score), ...], best first}."""
-    given = {"source_lang": "en", "target_lang": "de", "batch_size": 16, **flags}
+    given = {**pair_of("de"), "batch_size": 16, **flags}
     out, _ = run_here("generate", languages, task=task, path=model.path, **model.languages, **given)
     return ranked_hypotheses(out)
 
@@ -46,3 +49,21 @@ def test_equals_stock(languages, family, name, beam, backend):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_equals_stock(languages, family, name, beam, strategy, backend):
     compare(languages, family(name), beam, strategy=strategy, backend=backend)
+
+
+@pytest.mark.parametrize(
+    "name, beam", [("m2m", 1), pytest.param("mbart25", 5, marks=pytest.mark.slow), ("separate", 5)]
+)
+def test_the_hub_translates_as_stock_does(languages, family, name, beam):
+    model = family(name)
+
+    def hub(**flags):
+        place = (str(model.path.parent), model.path.name, str(languages))
+        return TransformerModel.from_pretrained(*place, **pair_of("de"), **flags)
+
+    stock = hub().translate(TEXTS, beam=beam)
+    assert len(set(stock)) > 20
+    for form in (model.task + "_specdec", {"_name": model.task + "_specdec", "strategy": "iad"}):
+        ours = hub(task=form)
+        assert type(ours.task).__name__.startswith("SpecDec")
+        assert ours.translate(TEXTS, beam=beam) == stock

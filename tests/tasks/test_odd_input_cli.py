@@ -26,20 +26,9 @@ def decoded(files, content, strategy=None, **flags):
     return lines_of("S", out), {number: words for number, (words, _, _) in hypotheses(out).items()}
 
 
-def as_file(lines):
-    return "".join(line + "\n" for line in lines).encode("utf-8", "replace")
-
-
-def test_odd_lines(files):
-    """Of every strategy: hub/test_hub_translator_fuzz.py."""
-    content = as_file(LINES.values())
-    sources, expected = decoded(files, content)
-    assert len(expected) >= len(LINES)
-    assert decoded(files, content, "gad") == (sources, expected)
-
-
-def test_a_last_line_without_an_end_and_no_line_at_all(files):
-    for content in (b"w1 w2\nw3", b"", b"\n", b"\n\n\n"):
+def test_odd_lines_a_last_one_without_an_end_and_none_at_all(files):
+    odd = "".join(line + "\n" for line in LINES.values()).encode("utf-8", "replace")
+    for content in (odd, b"w1 w2\nw3", b"", b"\n", b"\n\n\n"):
         assert decoded(files, content, "gad") == decoded(files, content)
 
 

@@ -64,7 +64,7 @@ def test_fp16_on_a_cpu(toy, backend):
     ],
 )  # fmt: skip
 def test_tokens_of_languages_as_in_training(languages, family, name, changes, messages):
-    model = family(name)
+    model = family(name, max_update=1) if name == "mbart25" else family(name)
     flags = {**model.languages, "source_lang": "en", "target_lang": "de", **changes}
     task, place = model.task + "_specdec", {"path": model.path, "batch_size": 16}
     lines = warned("generate", languages, task=task, **place, **flags)

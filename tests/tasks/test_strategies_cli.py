@@ -1,0 +1,316 @@
+"""Every strategy through fairseq-generate: all lines that it prints are those that stock prints.
+
+Models and drafters are trained by fairseq-train's own command line.
+"""
+
+import functools
+import os
+import re
+import shutil
+
+import pytest
+import torch
+from attempts import SENTENCES, SUMMARY, accepted, assert_same, generate, printed, words_of
+from in_process import PLUGIN, SHAPE, hypotheses, lines_of
+from toy_translation import assert_diverse
+
+from fairseq_specdec.criterions.blockwise_loss import draw_head
+
+SMALL = {"arch": "transformer", "criterion": "cross_entropy", "disable_validation": True}
+HEADS = {"arch": "blockwise_transformer_tiny", "criterion": "blockwise_loss", "block_size": 3}
+EXIT = {"arch": "early_exit_transformer", "exit_layer": 1, "criterion": "early_exit_loss"}
+NO_SMOOTHING = {"label_smoothing": 0.0, "dropout": 0.0}
+WHOLE = {"draft_budget": 0}
+BEAM = {"beam": 5, "nbest": 5, "batch_size": 8}
+LENGTHS = {"lenpen": 0.2, "min_len": 9, "nbest": 2}
+
+
+@pytest.fixture(scope="module")
+def trained(toy, other, train_here, tmp_path_factory):
+    """(path, log of the training) of a model by its name."""
+
+    @functools.cache
+    def of(name):
+        if name in ("v", "d"):
+            return getattr(toy, name), ""
+        if name == "other":
+            return str(other[0] / "checkpoint_last.pt"), other[1]
+        if name == "small":
+            flags = {**SMALL, **SHAPE, "decoder_layers": 1, "max_update": 120}
+        elif name == "exit":
+            flags = {**EXIT, **SHAPE, "finetune_from_model": toy.v, "label_smoothing": 0.0}
+            flags.update(max_update=60, validate_interval_updates=60)
+        elif name == "heads":  # on a verifier whose file is gone by now
+            base = tmp_path_factory.mktemp("base") / "verifier.pt"
+            shutil.copy(toy.v, str(base))
+            flags = {**HEADS, **NO_SMOOTHING, "init_from": base, "freeze_base": True}
+            flags.update(max_update=150, max_epoch=1, validate_interval_updates=150)
+        else:
+            flags = {"arch": "attached_drafter_tiny", "criterion": "glancing_block_loss"}
+            flags.update(attach_to=toy.v, init_decoder_from=toy.v, encoder_embed_dim=32)
+            flags.update(encoder_ffn_embed_dim=64, encoder_attention_heads=4, chain_width=16)
+            flags.update(decoder_attention_heads=8, block_size=4, num_cuts=4, dropout=0.0)
+            flags.update(glancing_start=0.0, glancing_stop=0.0, max_update=160)
+            flags.update(eval_verifier=toy.v, eval_sentences=60, validate_interval_updates=160)
+        folder, log = train_here(task="translation", keep=True, **flags)
+        if name == "heads":
+            base.unlink()
+        return str(folder / "checkpoint_last.pt"), log
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def decode(toy, trained):
+    """(stdout, log) of fairseq-generate with models by name, joined by +; each run once."""
+
+    @functools.cache
+    def run(path, drafter, flags):
+        given = dict(flags)
+        if drafter:
+            given["drafter_path"] = trained(drafter)[0]
+        models = os.pathsep.join(trained(name)[0] for name in path.split("+"))
+        return generate(toy, path=models, **given)
+
+    def decoded(path="v", drafter=None, **flags):
+        return run(path, drafter, tuple(sorted(flags.items())))
+
+    return decoded
+
+
+# Models, strategy, drafter, flags of both, flags of ours alone, fewest accepted tokens.
+EXACT = [
+    ("v", "greedy", None, {}, {}, 1.0),
+    ("v", "iad", None, {"batch_size": 1}, WHOLE, 1.0),
+    ("v", "iad", None, {"min_len": 9, "no_repeat_ngram_size": 2}, {}, 1.0),
+    ("v", "gad", "d", {}, WHOLE, 1.1),
+    ("v", "gad", "d", {"batch_size": 1}, WHOLE, 1.1),
+    ("v", "gad", "d", {"prefix_size": 2}, {}, 1.0),
+    ("v", "gad", "d", {}, {"task": "translation_lev_modified"}, 1.0),
+    ("v", "gad", "attached", {}, WHOLE, 1.2),
+    ("v", "gad", "attached", {}, {**WHOLE, "block_size": 2}, 1.2),
+    ("v", "sps", "other", {}, {"block_size": 7, "drafter_dtype": "bf16"}, 1.2),
+    ("v", "bild", "small", {}, {"alpha_rb": 0}, 1.0),
+    ("v", "bild", "small", {}, {"alpha_fb": 1}, 1.0),
+    ("exit", "bild-early-exit", None, {}, {"alpha_rb": 0}, 1.0),
+    ("heads", "blockwise", None, {}, WHOLE, 1.1),
+    ("heads", "blockwise", None, {}, {**WHOLE, "block_size": 2}, 1.1),
+    ("heads", "gad", "d", {}, {}, 1.0),
+    ("v+other", "greedy", None, {}, {}, 1.0),
+    ("v+other", "gad", "d", {}, {}, 1.0),
+    ("v", "none", None, BEAM, {}, 1.0),
+    ("v", "greedy", None, BEAM, {}, 1.0),
+    ("v", "iad", None, BEAM, {}, 1.0),
+    ("v", "iad", None, {**BEAM, "prefix_size": 2}, {}, 1.0),
+    ("v", "none", None, {**BEAM, **LENGTHS}, {}, 1.0),
+    ("v", "gad", "d", BEAM, {}, 1.0),
+]
+
+
+@pytest.mark.parametrize("path, strategy, drafter, flags, own, least", EXACT, ids=str)
+def test_prints_what_stock_prints(decode, path, strategy, drafter, flags, own, least):
+    reference, _ = decode(path, task="translation", **flags)
+    out, log = decode(path, drafter, strategy=strategy, **{**flags, **own})
+    assert_same(out, reference, SENTENCES * flags.get("nbest", 1))
+    assert_diverse(words_of(reference).values())
+    assert "cannot be honoured" not in log and (least == 1.0 or accepted(log) > least)
+    changing = {"prefix_size", "min_len"} & set(flags)
+    plain = {name: value for name, value in flags.items() if name in BEAM}
+    same = printed(reference) == printed(decode(path, task="translation", **plain)[0])
+    assert same != bool(changing), "the flag changed nothing"
+
+
+def test_a_frozen_base_is_stocks_model(decode):
+    assert_same(decode("heads", task="translation", user_dir=PLUGIN)[0],
+                decode(task="translation")[0], SENTENCES)  # fmt: skip
+
+
+def test_the_default_width_is_that_of_stock(decode):
+    """fairseq's --beam is 5 where nobody says another."""
+    reference, _ = decode(task="translation", **{**BEAM, "nbest": 1})
+    assert_same(decode(beam=None, batch_size=8, strategy=None)[0], reference, SENTENCES)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad++"])
+def test_steps_histories_and_the_summary_agree(decode, strategy):
+    drafter = "d" if strategy == "gad++" else None
+    flags = {"print_step": True, "retain_iter_history": True, **WHOLE}
+    flags = flags if strategy != "greedy" else {**flags, "draft_budget": None}
+    out, log = decode("v", drafter, strategy=strategy, **flags)
+    name, sentences, iterations, each, mean, _, drafted = SUMMARY.search(log).groups()
+    steps = {number: int(step) for number, step in lines_of("I", out).items()}
+    assert (name, int(sentences), sum(steps.values())) == (strategy, len(steps), int(iterations))
+    found, history = hypotheses(out), lines_of("E", out)
+    emitted = sum(len(words) + 1 for words, _, _ in found.values())
+    assert float(mean) == pytest.approx(emitted / int(iterations), abs=0.006)
+    assert float(each) == pytest.approx(int(iterations) / SENTENCES, abs=0.006)
+    drafts = 0
+    for number, (words, _, _) in found.items():
+        assert f"{number}_{2 * steps[number]}" not in history
+        rounds = [history[f"{number}_{i}"].split() for i in range(2 * steps[number])]
+        assert sum(rounds[1::2], []) == words
+        drafts += sum(map(len, rounds[::2]))
+    assert (drafts > 0) == (strategy != "greedy") == (int(drafted) > 0)
+
+
+def test_a_history_is_that_of_the_best_hypothesis(decode):
+    out, _ = decode(strategy="none", retain_iter_history=True, print_step=True, **BEAM)
+    assert_same(out, decode(task="translation", **BEAM)[0], 5 * SENTENCES)
+    best, steps, emitted = {}, {}, {}
+    for kind, number, place, rest in re.findall(r"^([HIE])-(\d+)(?:_(\d+))?\t(.*)$", out, re.M):
+        if kind == "H":
+            best.setdefault(number, rest.split("\t")[1].split())
+        elif kind == "I":
+            steps[number] = int(rest)
+        elif int(place) % 2:
+            emitted.setdefault(number, []).append(rest.split())
+        else:
+            assert rest == "", "nothing is drafted"
+    assert len(best) == SENTENCES
+    for number, words in best.items():
+        assert len(emitted[number]) == steps[number] and sum(emitted[number], []) == words
+
+
+def test_as_a_user_runs_it(toy, decode, tmp_path, fairseq_command):
+    """A process of its own, drafting: the same output, and the summary once. With
+    ``--results-path`` fairseq may log to that file, closed before the process ends."""
+    _, log = fairseq_command(
+        "generate", toy.data, "--user-dir", PLUGIN, "--task", "translation_specdec", "--path",
+        toy.v, "--beam", 1, "--batch-size", 16, "--cpu", "--strategy", "gad", "--drafter-path",
+        toy.d, "--block-size", 4, "--results-path", tmp_path,
+    )  # fmt: skip
+    assert "Logging error" not in log
+    text = (tmp_path / "generate-test.txt").read_text(encoding="utf-8")
+    assert_same(text, decode(task="translation")[0], SENTENCES)
+    assert [match[1] for match in SUMMARY.findall(text + log)] == [str(SENTENCES)]
+
+
+# ---- sampling and relaxed rules ------------------------------------------------------------------
+
+
+def test_samples_follow_the_seed(decode):
+    def samples(**flags):
+        given = {"sampling": True, "temperature": 1.5, "max_len_b": 30, "seed": 3, **flags}
+        return lines_of("H", decode("v", "other", strategy="sps", **given)[0])
+
+    first = samples()
+    assert first == samples(no_progress_bar=True) != samples(seed=4)
+    greedy = words_of(decode(task="translation", max_len_b=30)[0])
+    for flags in ({"sampling_topk": 1}, {"sampling_topp": 1e-6}):
+        ours = samples(temperature=None, **flags)
+        assert {int(n): rest.split("\t")[1].split() for n, rest in ours.items()} == greedy
+
+
+def test_a_command_draws_what_stock_draws(decode):
+    """With the same seed, which stock sets before it draws the weights of a model."""
+    flags = {"seed": 3, "sampling": True}
+    stock, ours = decode(task="translation", **flags)[0], decode(strategy="greedy", **flags)[0]
+    assert_same(ours, stock, SENTENCES)
+
+
+@pytest.mark.parametrize(
+    "path, strategy, drafter, flags, least",
+    [
+        ("exit", "bild-early-exit", None, {"alpha_fb": 0.5, "alpha_rb": 1.0}, 20),
+        ("v", "bild", "small", {"alpha_fb": 0.5, "alpha_rb": 2.0, "block_size": 5}, 20),
+        ("v", "bild", "small", {"sampling": True, "sampling_topp": 0.8, "seed": 3}, 0),
+    ],
+)
+def test_relaxed_rules_keep_most_sentences(decode, path, strategy, drafter, flags, least):
+    stock = words_of(decode(path, task="translation")[0])
+    out, log = decode(path, drafter, strategy=strategy, **flags)
+    ours = words_of(out)
+    assert ours.keys() == stock.keys() and f"strategy {strategy}: {SENTENCES} sentences" in log
+    assert sum(ours[n] == stock[n] for n in stock) >= least
+
+
+def test_approximate_blocks_accept_more(decode):
+    exact, among, fewest = (
+        accepted(decode("heads", strategy="blockwise", **flags)[1])
+        for flags in ({}, {"accept_top_k": 3}, {"min_block_size": 3})
+    )
+    assert exact < among < fewest
+
+
+def test_swapped_models_are_noticed(decode):
+    _, log = decode("small", "v", strategy="bild")
+    assert "--drafter-path" in log and "swapped" in log
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+
+def test_heads_report_each_and_take_a_verifier_over(trained):
+    path, log = trained("heads")
+    assert "--init-from" in log and "its shape and all its weights taken over" in log
+    valid = [line for line in log.splitlines() if "valid on 'valid' subset" in line][-1]
+    assert all(f"head_{head}_accuracy" in valid for head in (1, 2, 3))
+    assert float(re.search(r"accepted[ |]+([\d.]+)", valid).group(1)) > 1.1
+    model = torch.load(path, weights_only=False)["cfg"]["model"]
+    assert model.init_from is None and model.freeze_base is True
+
+
+def test_an_early_exit_starts_from_a_plain_checkpoint(toy, trained):
+    path, log = trained("exit")
+    assert "exit_nll_loss" in log and "agreement" in log
+    plain, ours = (torch.load(each, weights_only=False)["model"] for each in (toy.v, path))
+    name = "decoder.layers.1.fc1.weight"
+    assert plain.keys() == ours.keys()
+    assert (ours[name] - plain[name]).norm() < 0.5 * plain[name].norm()
+
+
+def test_an_attached_drafter_holds_no_verifier_and_fits_its_own(toy, trained, train_here):
+    path, log = trained("attached")
+    assert float(re.findall(r"accepted_tokens ([\d.]+)", log)[-1]) > 1.2
+    state = torch.load(path, weights_only=False)
+    assert all(name.startswith("decoder.") for name in state["model"])
+    assert state["cfg"]["model"].attach_to is None
+    for shape, message in (
+        ({"encoder_embed_dim": 16, "decoder_layers": 2}, "16 wide"),
+        ({"encoder_embed_dim": 32, "decoder_layers": 1}, "has 1 decoder layers"),
+    ):
+        folder, _ = train_here(
+            task="translation", max_update=1, encoder_ffn_embed_dim=16, encoder_attention_heads=2,
+            encoder_layers=1, share_all_embeddings=True, keep=True, **SMALL, **shape,
+        )  # fmt: skip
+        with pytest.raises(ValueError, match=f"trained with.*{message}|{message}.*trained with"):
+            generate(toy, path=folder / "checkpoint_last.pt", strategy="gad", drafter_path=path)
+
+
+def test_validation_decodes_with_a_beam(toy, train_here):
+    def scores(task, **more):
+        _, log = train_here(
+            task=task, arch="transformer", criterion="cross_entropy", finetune_from_model=toy.v,
+            max_update=2, validate_interval_updates=1, eval_bleu=True, keep=True,
+            eval_bleu_args='{"beam": 5, "max_len_b": 20}', **SHAPE, **more,
+        )  # fmt: skip
+        return re.findall(r"valid.*\| bleu ([\d.]+)", log)
+
+    ours = scores("translation_specdec", strategy="none")
+    assert len(ours) >= 2 and ours == scores("translation")
+
+
+def test_two_processes_draw_the_same_heads(toy, tmp_path, fairseq_command):
+    """Different heads in the two processes would leave their logs without a common sum."""
+    command = [
+        toy.data, "--cpu", "--user-dir", PLUGIN, "--task", "translation",
+        "--arch", HEADS["arch"], "--criterion", "blockwise_loss", "--block-size", 3,
+        "--init-from", toy.v, "--freeze-base", "--optimizer", "adam", "--lr", 1e-3,
+        "--batch-size", 8, "--max-update", 5, "--save-dir", tmp_path, "--num-workers", 0,
+        "--log-format", "simple", "--log-interval", 1, "--disable-validation",
+        "--distributed-world-size", 2, "--distributed-backend", "gloo",
+        "--ddp-backend", "pytorch_ddp", "--no-epoch-checkpoints",
+    ]  # fmt: skip
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
+    log, _ = fairseq_command("train", *command, launcher=launcher)
+    assert "training on 2 devices" in log
+    for update in range(1, 6):
+        (line,) = [line for line in log.splitlines() if f"num_updates={update}," in line]
+        head = draw_head([2, 3], 1, update - 1, 0)  # drawn before the update is counted
+        assert re.findall(r"head_(\d)_accuracy=\d", line) == [str(head)]
+    model = torch.load(str(tmp_path / "checkpoint_last.pt"), weights_only=False)["model"]
+    base = torch.load(toy.v, weights_only=False)["model"]
+    # The other one tells device and dtype, and holds what was in memory.
+    weights = [name for name in base if not name.endswith("._float_tensor")]
+    assert all(torch.equal(model[n], base[n]) for n in weights)
+    assert model["decoder.block_heads.output.weight"].abs().sum() > 0
