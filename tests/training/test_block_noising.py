@@ -96,14 +96,3 @@ def test_fixed_cuts_are_multiples_of_the_golden_ratio_and_spread_evenly():
     ]
     cuts = fixed_cuts(torch.tensor(ids), torch.full((len(ids),), length), 4)
     assert cuts.tolist() == expected
-
-
-def test_cuts_and_blocks_are_made_on_the_device_of_the_targets():
-    """ "meta" has shapes and no numbers, and mixes with no other device."""
-    lengths = torch.ones(3, dtype=torch.long, device="meta")
-    target = torch.zeros(3, 5, dtype=torch.long, device="meta")
-    cuts = draw_cuts(lengths, 1)
-    tensors = [cuts, fixed_cuts(lengths, lengths, 2), block_targets(target, cuts, 4, 1)]
-    tensors += [block_positions(cuts, 4), block_attention(cuts, 5, 4)]
-    tensors += [block_attention(cuts, 5, 4, bidirectional=True)]
-    assert {each.device.type for each in tensors} == {"meta"}

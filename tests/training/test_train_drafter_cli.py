@@ -8,30 +8,17 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from in_process import PLUGIN, command_line, run_here
 from toy_drafter import ToyTask, make_batch, save_verifier
 
-import fairseq_specdec
-
-PLUGIN = pathlib.Path(fairseq_specdec.__path__[0]).resolve()
-CONFIGS = PLUGIN.parent / "configs"
-
-
-def train_flags(data, save_dir, **flags):
-    """The command line; flags given override, None removes, True is a bare flag."""
-    given = {
-        "cpu": True, "user-dir": PLUGIN, "task": "translation", "arch": "spec_drafter_tiny",
-        "criterion": "glancing_block_loss", "block-size": 3, "num-cuts": 2, "optimizer": "adam",
-        "lr": 1e-3, "max-tokens": 200, "max-update": 3, "glancing-updates": 10,
-        "save-dir": save_dir, "num-workers": 0, "log-format": "simple", "log-interval": 1,
-        "no-epoch-checkpoints": True, "best-checkpoint-metric": "accepted",
-        "maximize-best-checkpoint-metric": True,
-    }  # fmt: skip
-    given.update({name.replace("_", "-"): value for name, value in flags.items()})
-    command = [data]
-    for name, value in given.items():
-        if value is not None:
-            command += [f"--{name}"] if value is True else [f"--{name}", value]
-    return command
+CONFIGS = pathlib.Path(PLUGIN).parent / "configs"
+FLAGS = {
+    "task": "translation", "arch": "spec_drafter_tiny", "criterion": "glancing_block_loss",
+    "block_size": 3, "num_cuts": 2, "optimizer": "adam", "lr": 1e-3, "max_tokens": 200,
+    "max_update": 3, "glancing_updates": 10, "log_format": "simple", "log_interval": 1,
+    "no_epoch_checkpoints": True, "best_checkpoint_metric": "accepted",
+    "maximize_best_checkpoint_metric": True, "data_buffer_size": 0,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -40,33 +27,27 @@ def verifier(reversal_data, tmp_path):
     task = ToyTask()
     dictionary = Dictionary.load(str(reversal_data / "dict.src.txt"))
     task.source_dictionary = task.target_dictionary = dictionary
-    path = tmp_path / "verifier.pt"
-    sides = ("encoder", "decoder")
-    before = {f"{side}_normalize_before": True for side in sides}
-    save_verifier(path, task, share_all_embeddings=True, **before)
-    return path
+    before = {f"{side}_normalize_before": True for side in ("encoder", "decoder")}
+    save_verifier(tmp_path / "verifier.pt", task, share_all_embeddings=True, **before)
+    return tmp_path / "verifier.pt"
 
 
-def test_train_resume_and_load_without_the_verifier(
-    reversal_data, verifier, tmp_path, fairseq_command
-):
+def state_of(folder):
+    return torch.load(str(folder / "checkpoint_last.pt"), weights_only=False)
+
+
+def test_train_resume_and_load_without_the_verifier(reversal_data, verifier, tmp_path):
     out = tmp_path / "out"
-    shape = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-    shape.update(encoder_layers=4, source_copy=True, max_update=3)
+    given = {**FLAGS, "encoder_normalize_before": True, "decoder_normalize_before": True}
+    given.update(encoder_layers=4, source_copy=True, save_dir=out)
     origin = {"init_encoder_from": verifier, "init_decoder_from": verifier}
-    origin["init_decoder_layers"] = "1"
-    log, _ = fairseq_command("train", *train_flags(reversal_data, out, **shape, **origin))
+    _, log = run_here("train", reversal_data, init_decoder_layers=1, **origin, **given)
     assert "--init-encoder-from" in log and "set to the identity: encoder.layers.1" in log
     assert "valid on 'valid' subset" in log and "accepted" in log and "block_accuracy" in log
 
     verifier.unlink()
-    first = torch.load(str(out / "checkpoint_last.pt"), weights_only=False)["cfg"]["model"]
-    assert (first.init_encoder_from, first.init_decoder_from) == (None, None)
-    checkpoint_utils.load_model_ensemble([str(out / "checkpoint_last.pt")])
-    shape["max_update"] = 5
-    log, _ = fairseq_command("train", *train_flags(reversal_data, out, **shape))
-    assert "num_updates=4" in log and "num_updates=5" in log and "num_updates=1," not in log
-
+    _, log = run_here("train", reversal_data, **{**given, "max_update": 5})
+    assert re.findall(r"num_updates=(\d+),", log) == ["4", "5"]
     for name in ("checkpoint_last.pt", "checkpoint_best.pt"):
         models, cfg = checkpoint_utils.load_model_ensemble([str(out / name)])
         assert models[0].decoder.block_size == 3 and models[0].decoder.num_cuts == 2
@@ -92,14 +73,13 @@ def test_hydra_train_resume_and_load(reversal_data, verifier, tmp_path, fairseq_
             cwd=tmp_path,
         )  # fmt: skip
 
-    last = str(tmp_path / "out/checkpoint_last.pt")
     train("optimization.max_update=2", added(f"model.init_encoder_from={verifier}"))
-    assert torch.load(last, weights_only=False)["cfg"]["model"]["init_encoder_from"] is None
+    assert state_of(tmp_path / "out")["cfg"]["model"]["init_encoder_from"] is None
     verifier.unlink()
-    checkpoint_utils.load_model_ensemble([last])
     train("optimization.max_update=3")
+    last = str(tmp_path / "out/checkpoint_last.pt")
     models, cfg = checkpoint_utils.load_model_ensemble([last])
-    assert torch.load(last, weights_only=False)["optimizer_history"][-1]["num_updates"] == 3
+    assert state_of(tmp_path / "out")["optimizer_history"][-1]["num_updates"] == 3
     assert models[0].decoder.block_size == 5 and cfg.model.encoder_embed_dim == 64
     assert models[0].encoder.layers[0].normalize_before
     batch = make_batch(words=4)["net_input"]
@@ -115,9 +95,11 @@ loss.draw_cuts = lambda lengths, cuts: fixed_cuts(lengths, lengths, cuts)
 """
 KINDS = {
     "separate": {"source_copy": True},
-    "attached": {"arch": "attached_drafter_tiny", "chain_width": 8, "chain_dropout": 0},
-}
-WEIGHTS = {"separate": {}, "attached": {"soft_targets": 0.5, "block_loss_decay": 0.5}}
+    "attached": {
+        "arch": "attached_drafter_tiny", "chain_width": 8, "chain_dropout": 0, "soft_targets": 0.5,
+        "block_loss_decay": 0.5,
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [pytest.param("separate", marks=pytest.mark.slow), "attached"])
@@ -128,25 +110,22 @@ def test_two_processes_train_as_one_of_twice_the_batches(
     plugin = tmp_path / "fixed_cuts"
     plugin.mkdir()
     (plugin / "__init__.py").write_text(FIXED_CUTS, encoding="utf-8")
-    flags = {"user_dir": plugin, "optimizer": "sgd", "lr": 0.05, "dropout": 0, **KINDS[kind]}
-    flags.update(WEIGHTS[kind], glancing_start=0, glancing_stop=0, glancing_updates=None)
-    flags.update(attach_to=verifier if kind == "attached" else None, max_update=4)
+    given = {**FLAGS, "user_dir": plugin, "cpu": True, "num_workers": 0, "max_update": 4}
+    given.update(optimizer="sgd", lr=0.05, dropout=0, glancing_start=0, glancing_stop=0)
+    given.update(KINDS[kind], glancing_updates=None)
+    given["attach_to"] = verifier if kind == "attached" else None
     launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
     runs = {"one": ({"update_freq": 2}, ()), "two": ({"ddp_backend": "pytorch_ddp"}, launcher)}
-    logs, weights = {}, {}
+    logs, models = {}, {}
     for name, (more, launched) in runs.items():
-        command = train_flags(reversal_data, tmp_path / name, **flags, **more)
-        path = {"PYTHONPATH": str(PLUGIN.parent)}
-        logs[name], _ = fairseq_command("train", *command, launcher=launched, env=path)
-        weights[name] = torch.load(str(tmp_path / name / "checkpoint_last.pt"), weights_only=False)[
-            "model"
-        ]
+        words = command_line(**given, **more, save_dir=tmp_path / name)
+        path = {"PYTHONPATH": str(CONFIGS.parent)}
+        logs[name], _ = fairseq_command("train", reversal_data, *words, launcher=launched, env=path)
+        models[name] = state_of(tmp_path / name)["model"]
     assert "training on 2 devices" in logs["two"]
     figures = re.compile(r" (loss|accepted|gnorm)=([\d.]+)")
-    one, two = (
-        [(name, float(value)) for name, value in figures.findall(logs[run])] for run in runs
-    )
+    one, two = ([(n, float(value)) for n, value in figures.findall(logs[run])] for run in runs)
     assert len(one) == 3 * 4
     assert two == [(name, pytest.approx(value, abs=2e-3)) for name, value in one]
-    for name, tensor in weights["one"].items():
-        torch.testing.assert_close(weights["two"][name], tensor, rtol=0, atol=1e-6)
+    for name, tensor in models["one"].items():
+        torch.testing.assert_close(models["two"][name], tensor, rtol=0, atol=1e-6)
