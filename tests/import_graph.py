@@ -4,6 +4,7 @@ Imports count wherever they stand: in functions and under ``TYPE_CHECKING`` too.
 """
 
 import ast
+import graphlib
 from collections import defaultdict
 
 
@@ -65,25 +66,10 @@ def between_packages(graph):
     return dict(targets_of)
 
 
-def cycles(graph):
-    """Sets of nodes that reach each other (Tarjan 1972), each sorted; empty without a cycle."""
-    number, low, stack, components = {}, {}, [], []
-
-    def visit(node):
-        number[node] = low[node] = len(number)
-        stack.append(node)
-        for target in sorted(graph.get(node, ())):
-            if target not in number:
-                visit(target)
-                low[node] = min(low[node], low[target])
-            elif target in stack:
-                low[node] = min(low[node], number[target])
-        if low[node] == number[node]:
-            at = stack.index(node)
-            components.append(sorted(stack[at:]))
-            del stack[at:]
-
-    for node in sorted(graph):
-        if node not in number:
-            visit(node)
-    return sorted(each for each in components if len(each) > 1)
+def cycle(graph):
+    """Names of nodes that reach each other, in order; empty without a cycle."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []

@@ -35,72 +35,49 @@ LENGTHS = torch.tensor([3, 5])
 TARGETS = torch.tensor([[EOS, 4, 9, 5, 8, 6], [EOS, 7, 6, 6, 4, 9]])
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-CHECKPOINTED = {"checkpoint_activations": True}
 XFORMERS = "{'name': 'scaled_dot_product'}"
 ADAPTIVE = {"adaptive_softmax_cutoff": "6,8"}
 
+# Settings of one flag, and settings of both sides: a value that a model uses.
+ONE_FLAG = {
+    "activation_fn": "gelu", "dropout": 0.5, "attention_dropout": 0.5, "activation_dropout": 0.5,
+    "relu_dropout": 0.5, "share_decoder_input_output_embed": True, "share_all_embeddings": True,
+    "merge_src_tgt_embed": True, "no_token_positional_embeddings": True,
+    "tie_adaptive_weights": True, "layernorm_embedding": True, "no_scale_embedding": True,
+    "checkpoint_activations": True,
+    "offload_activations": True, "no_cross_attention": True, "cross_self_attention": True,
+    "min_params_to_wrap": 1, "char_inputs": True, "base_layers": 1, "export": True,
+    "scale_attn": True, "scale_fc": True, "scale_heads": True, "scale_resids": True,
+    "adaptive_softmax_cutoff": "6,8",
+}  # fmt: skip
+BOTH_SIDES = {
+    "embed_path": "table.txt", "embed_dim": 24, "ffn_embed_dim": 40, "layers": 3,
+    "attention_heads": 4, "normalize_before": True, "learned_pos": True, "layerdrop": 0.5,
+    "layers_to_keep": "0,2", "xformers_att_config": XFORMERS,
+}  # fmt: skip
 # Setting to the flags of a model that uses it, by their flat names. What can only be used with a
 # setting that is refused stands beside it.
 EXAMPLES = {
-    "activation_fn": {"activation_fn": "gelu"},
-    "dropout": {"dropout": 0.5},
-    "attention_dropout": {"attention_dropout": 0.5},
-    "activation_dropout": {"activation_dropout": 0.5},
-    "relu_dropout": {"relu_dropout": 0.5},
+    **{name: {name: value} for name, value in ONE_FLAG.items()},
+    **{
+        f"{side}.{name}": {f"{side}_{name}": value}
+        for name, value in BOTH_SIDES.items()
+        for side in ("encoder", "decoder")
+    },
     "adaptive_input": {"adaptive_input": True, "quant_noise_pq": 0.1},
-    "encoder.embed_path": {"encoder_embed_path": "table.txt"},
-    "decoder.embed_path": {"decoder_embed_path": "table.txt"},
-    "encoder.embed_dim": {"encoder_embed_dim": 24},
-    "decoder.embed_dim": {"decoder_embed_dim": 24},
-    "encoder.ffn_embed_dim": {"encoder_ffn_embed_dim": 40},
-    "decoder.ffn_embed_dim": {"decoder_ffn_embed_dim": 40},
-    "encoder.layers": {"encoder_layers": 3},
-    "decoder.layers": {"decoder_layers": 3},
-    "encoder.attention_heads": {"encoder_attention_heads": 4},
-    "decoder.attention_heads": {"decoder_attention_heads": 4},
-    "encoder.normalize_before": {"encoder_normalize_before": True},
-    "decoder.normalize_before": {"decoder_normalize_before": True},
-    "encoder.learned_pos": {"encoder_learned_pos": True},
-    "decoder.learned_pos": {"decoder_learned_pos": True},
-    "encoder.layerdrop": {"encoder_layerdrop": 0.5},
-    "decoder.layerdrop": {"decoder_layerdrop": 0.5},
-    "encoder.layers_to_keep": {"encoder_layers_to_keep": "0,2"},
-    "decoder.layers_to_keep": {"decoder_layers_to_keep": "0,2"},
-    "encoder.xformers_att_config": {"encoder_xformers_att_config": XFORMERS},
-    "decoder.xformers_att_config": {"decoder_xformers_att_config": XFORMERS},
     "decoder.input_dim": {"decoder_input_dim": 8},
     "decoder.output_dim": {"decoder_output_dim": 8},
     "max_source_positions": {"max_source_positions": 9, "encoder_learned_pos": True},
     "max_target_positions": {"max_target_positions": 9, "decoder_learned_pos": True},
-    "share_decoder_input_output_embed": {"share_decoder_input_output_embed": True},
-    "share_all_embeddings": {"share_all_embeddings": True},
-    "merge_src_tgt_embed": {"merge_src_tgt_embed": True},
-    "no_token_positional_embeddings": {"no_token_positional_embeddings": True},
-    "adaptive_softmax_cutoff": ADAPTIVE,
     "adaptive_softmax_dropout": dict(ADAPTIVE, adaptive_softmax_dropout=0.5),
     "adaptive_softmax_factor": dict(ADAPTIVE, adaptive_softmax_factor=2),
-    "tie_adaptive_weights": {"tie_adaptive_weights": True},
     "tie_adaptive_proj": dict(ADAPTIVE, tie_adaptive_proj=True),
-    "layernorm_embedding": {"layernorm_embedding": True},
-    "no_scale_embedding": {"no_scale_embedding": True},
-    "checkpoint_activations": CHECKPOINTED,
-    "offload_activations": {"offload_activations": True},
-    "no_cross_attention": {"no_cross_attention": True},
-    "cross_self_attention": {"cross_self_attention": True},
     "quant_noise.pq": {"quant_noise_pq": 0.1},
     "quant_noise.pq_block_size": {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
     "quant_noise.scalar": {"quant_noise_scalar": 0.1},
-    "min_params_to_wrap": {"min_params_to_wrap": 1},
-    "char_inputs": {"char_inputs": True},
-    "base_layers": {"base_layers": 1},
     "base_sublayers": {"base_layers": 1, "base_sublayers": 2},
     "base_shuffle": {"base_layers": 1, "base_shuffle": 0},
-    "export": {"export": True},
     "no_decoder_final_norm": dict(PRE_NORM, no_decoder_final_norm=True),
-    "scale_attn": {"scale_attn": True},
-    "scale_fc": {"scale_fc": True},
-    "scale_heads": {"scale_heads": True},
-    "scale_resids": {"scale_resids": True},
 }
 # Models that use several.
 TOGETHER = {

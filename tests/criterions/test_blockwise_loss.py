@@ -10,7 +10,7 @@ from toy_blockwise import make_batch, make_blockwise, teach
 from toy_translation import PAD, make_task, sentences
 
 from fairseq_specdec.criterions import BlockwiseLoss, BlockwiseLossConfig
-from fairseq_specdec.criterions.blockwise_loss import draw_head, head_targets
+from fairseq_specdec.criterions.blockwise_loss import draw_head
 
 SOURCES = sentences(7, seed=5) + [[3]]
 BATCH = make_batch(SOURCES)
@@ -137,21 +137,6 @@ def test_sentences_too_short_for_a_head():
     loss.backward()
     assert int(log["n_head_6"]) == 0 and torch.isfinite(loss)
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
-
-
-@pytest.mark.parametrize("left", [False, True])
-def test_targets_look_ahead(left):
-    rows = [[5, 6, 7, 2], [8, 2]]
-    target = torch.full((2, 4), PAD)
-    for i, row in enumerate(rows):
-        target[i, slice(4 - len(row), None) if left else slice(len(row))] = torch.tensor(row)
-    ahead = head_targets(target, 2, PAD).tolist()
-    assert [[t for t in row if t != PAD] for row in ahead] == [[6, 7, 2], [2]]
-    for i, row in enumerate(target.tolist()):
-        for t, token in enumerate(row):
-            expected = row[t + 1] if token != PAD and t < 3 else PAD
-            assert ahead[i][t] == expected
-    assert head_targets(target, 9, PAD).eq(PAD).all()
 
 
 def test_logs_of_workers_add_up():

@@ -143,11 +143,6 @@ def test_logs_percentages(verifier):
     assert values["own_targets"] == 0 and values["loss"] > 0
 
 
-def test_a_sentence_average_and_positions_apart(verifier):
-    loss, size, log = make(verifier, sentence_avg=True)(student(), batch(), reduce=False)
-    assert size == len(SOURCES) and loss.shape == (log["ntokens"],)
-
-
 @pytest.mark.parametrize(
     "settings, message",
     [

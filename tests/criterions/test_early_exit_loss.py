@@ -52,14 +52,6 @@ def test_is_the_average_of_both_depths(epsilon):
         assert float(mine.abs().sum()) > 0
 
 
-def test_may_average_over_sentences_and_keep_positions_apart():
-    torch.manual_seed(1)
-    model, sample = build(), batch()
-    loss, size, _ = make_criterion(sentence_avg=True)(model, sample, reduce=False)
-    assert size == len(SOURCES)
-    assert loss.shape == (sample["ntokens"],)
-
-
 def test_logs_both_losses_and_how_often_both_agree():
     torch.manual_seed(1)
     model, sample = build(), batch()

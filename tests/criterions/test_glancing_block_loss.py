@@ -140,18 +140,6 @@ def test_everything_revealed_is_no_division_by_zero(monkeypatch):
     assert values["loss"] == 0.0 and math.isfinite(values["ppl"]) and values["accepted"] >= 1.0
 
 
-def test_metrics_are_averages_over_workers():
-    log = {"loss": 6.0, "nll_loss": 3.0, "sample_size": 2.0, "n_right": 1, "n_learnt": 3}
-    log.update(n_accepted=torch.tensor(5), n_blocks=2, glancing_ratio=0.8)
-    with metrics.aggregate(new_root=True) as logged:
-        GlancingBlockLoss.reduce_metrics([log, dict(log, n_accepted=torch.tensor(9), n_right=2)])
-    assert dict(logged.get_smoothed_values()) == {
-        "loss": round(12 / 4 / math.log(2), 3), "nll_loss": round(1 / math.log(2), 3),
-        "ppl": pytest.approx(math.e, abs=0.01), "block_accuracy": 50.0, "accepted": 3.5,
-        "glancing_ratio": 0.4,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_number_formats_train_and_keep_an_fp32_loss(dtype):
     torch.manual_seed(0)

@@ -11,7 +11,6 @@ from fairseq.tasks.translation import TranslationConfig
 from in_process import PLUGIN
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.environment import cli
 from fairseq_specdec.version import __version__
@@ -92,14 +91,6 @@ def test_all_flags_of_the_task_are_listed():
     own = {field.name for field in dataclasses.fields(TranslationSpecDecConfig)}
     own -= set(TranslationConfig.__dataclass_fields__)
     assert flags_in(cli.listed()) == {"--" + name.replace("_", "-") for name in own}
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_strategy_lists_what_it_reads(strategy):
-    flags = flags_in(cli.listed(strategy))
-    for name, owners in OWN_FLAGS.items():
-        assert ("--" + name.replace("_", "-") in flags) == (strategy in owners)
-    assert ("--drafter-path" in flags) == STRATEGIES[strategy].needs_drafter
 
 
 def test_the_command_prints_them(capsys):

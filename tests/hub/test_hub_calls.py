@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-import sys
+import re
 import threading
 import weakref
 
@@ -12,9 +12,12 @@ from toy_pair import text_of
 from toy_strategies import flags, stock_beams
 from toy_translation import make_sample, make_task, sentences, toy_model, translate
 
+from fairseq_specdec.commands.in_fairseq import hydra_field
 from fairseq_specdec.decoding.greedy import Batch
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.decoding import Decoding
+from fairseq_specdec.hub.flags import in_python, split_flags
 
 SOURCES = sentences(12, seed=9)
 TEXTS = [text_of(line) for line in SOURCES]
@@ -64,18 +67,6 @@ def test_what_other_strategies_do_not_use_is_left_out(pair):
     ]
     with pytest.raises(ValueError, match="^tau: strategy gad does not use it"):
         relaxed.translate(TEXTS, strategy="gad", tau=2.0)
-
-
-def test_one_generator_for_a_choice_of_flags(translator, monkeypatch):
-    made = []
-    build = "fairseq_specdec.hub.decoding.build_generator"
-    original = sys.modules["fairseq_specdec.hub.decoding"].build_generator
-    monkeypatch.setattr(build, lambda *a, **named: made.append(1) or original(*a, **named))
-    for _ in range(3):
-        translator.translate(TEXTS[0], beam=4, nbest=2)
-        translator.translate(TEXTS[0], nbest=2, beam=4)
-        translator.translate(TEXTS[0], strategy="gad")  # the translator's own
-    assert len(made) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,3 +199,36 @@ def test_a_closed_translator_frees_its_models_and_is_refused_by_name(pair):
     closed.close()
     gc.collect()
     assert model() is None and "gad" in repr(closed)
+
+
+# ---- flags by name -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("top_betta", 5, "no such decoding flag; did you mean top_beta?"),
+        ("xyzzy", 5, "no such decoding flag; there are accept_epsilon, "),
+        ("tau", "1", "expected float, got '1'"),
+        ("top_beta", 2.5, "expected int, got 2.5"),
+        ("block_size", True, "expected int, got True"),
+        ("drafter_dtype", None, "expected str, got None"),
+    ],
+)
+def test_other_names_and_types_are_refused(name, value, message):
+    with pytest.raises(TypeError, match=re.escape(f"{name}: {message}")):
+        split_flags("gad", None, {name: value})
+
+
+def test_mistakes_are_reworded():
+    said = "--drafter-path: --strategy iad wants --top-beta 1 of --path; fairseq-preprocess --foo"
+    with pytest.raises(UsageError) as caught, in_python():
+        raise UsageError(*said.replace("; ", ": ").split(": "))
+    assert str(caught.value) == (
+        "drafter: strategy iad wants top_beta 1 of verifier; fairseq-preprocess --foo"
+    )
+    assert str(caught.value.original) == said
+    hydra = UsageError("--top-beta 0", "not --arch, --dropout, --no-such-flag")
+    assert str(hydra.reworded(hydra_field)) == (
+        "task.top_beta 0: not model._name, model.dropout, --no-such-flag"
+    )

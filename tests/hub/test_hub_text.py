@@ -32,15 +32,7 @@ def make_codec(codes, language="de", tokenizer="moses"):
     return TextCodec(chosen, bpe, ("en", language), words, words)
 
 
-def test_there_and_back(codes):
-    codec = make_codec(codes)
-    ids = codec.encode("  haus-Haus. \n")
-    assert codec.words(ids) == ["haus", "@-@", "H@@", "a@@", "us", "."]
-    assert ids[-1] == codec.src_dict.eos()
-    assert codec.join(codec.words(ids)) == "haus-Haus."
-
-
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.data())
 def test_what_is_certain_begins_the_text(codes, data):
     language = data.draw(st.sampled_from(["de", "en", "fr", "it", "fi", "zh", "cs", "ga"]))
@@ -57,12 +49,6 @@ def test_what_is_certain_begins_the_text(codes, data):
 
 
 CODECS = {}
-
-
-def test_words_come_early(codes):
-    codec = make_codec(codes)
-    whole = ["haus", "H@@", "aus", "."]
-    assert [codec.certain(whole[:n]) for n in range(1, 5)] == ["", "", "haus", "haus Haus"]
 
 
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 5), st.integers(1, 60))

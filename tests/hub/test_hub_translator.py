@@ -1,14 +1,13 @@
 """``SpeculativeTranslator`` on the toy pair: the same output as the engine, in any order."""
 
-import dataclasses
 import shutil
 import threading
 from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.dataclass.configs import GenerationConfig
 from toy_pair import text_of
+from toy_strategies import flags, stock_beams
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.hub import Piece, SpeculativeTranslator, Translation
@@ -38,19 +37,20 @@ def test_batches_are_small_where_their_size_changes_the_text(pair, strategy, siz
     assert load(pair, strategy, batch_size=3).batch_size == 3
 
 
-def stock(sources, beam=1, nbest=1, **flags):
+def stock(sources, beam=1, nbest=1, **more):
     """(words, score) of the best hypotheses of each sentence, as fairseq says."""
-    task, models = make_task(), [toy_model()]
-    args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=beam, **flags))
-    generator, words = task.build_generator(models, args), task.target_dictionary
-    found = []
-    for source in sources:
-        (ranked,) = task.inference_step(generator, models, make_sample([source]))
-        found.append([
+    words = make_task().target_dictionary
+    ranked = (
+        stock_beams([toy_model()], make_sample([source]), flags(beam, **more))[0]
+        for source in sources
+    )
+    return [
+        [
             ([words[t] for t in one["tokens"].tolist()[:-1]], float(one["score"]))
-            for one in ranked[:nbest]
-        ])  # fmt: skip
-    return found
+            for one in best[:nbest]
+        ]
+        for best in ranked
+    ]
 
 
 def test_batches_give_back_the_order(gad):
@@ -68,17 +68,6 @@ def test_batches_give_back_the_order(gad):
     assert results[3].text == gad.translate(TEXTS[3]).text
     assert [results[3].text] == [each.text for each in gad.translate(iter(TEXTS[3:4]))]
     assert sum(r.iterations for r in results) < sum(len(r.tokens) + 1 for r in results)
-
-
-def test_traces(gad):
-    results = gad.translate(["", *TEXTS[:5]], return_trace=True)
-    for i, (result, text) in enumerate(zip(results, ["", *TEXTS])):
-        trace = result.trace
-        assert (trace.id, trace.strategy, trace.source_text) == (i, "gad", text)
-        assert trace.output_text == result.text
-        assert sum((part.emitted for part in trace.iterations), [])[:-1] == result.tokens
-        assert [part.accepted for part in trace.iterations] == result.accepted
-        assert trace.settings["block_size"] == 4
 
 
 def test_nothing_is_translated_to_nothing(gad):
@@ -133,8 +122,9 @@ def test_an_abandoned_stream_gives_way(gad):
     assert not [t for t in threading.enumerate() if t.name.startswith("specdec-stream")]
 
 
-@pytest.mark.parametrize("flags", [{}, {"unnormalized": True, "max_len_b": 6}], ids=str)
-@pytest.mark.parametrize("strategy", ["none", "gad"])
+@pytest.mark.parametrize(
+    "strategy, flags", [("none", {"unnormalized": True, "max_len_b": 6}), ("gad", {})]
+)
 def test_a_beam_gives_the_hypotheses_of_fairseq(pair, strategy, flags):
     wide = load(pair, strategy, beam=5, nbest=3, batch_size=7, **flags)
     results = wide.translate(TEXTS[:16], return_trace=True)

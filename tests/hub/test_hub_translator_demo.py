@@ -1,6 +1,5 @@
 """The demo pair by its name: real text in, real text out."""
 
-import hashlib
 import pathlib
 
 import pytest
@@ -47,22 +46,3 @@ def test_the_packed_drafter_is_as_good_as_it_was(demo):
 def test_the_other_direction_is_refused():
     with pytest.raises(ValueError, match="source_lang de, target_lang en: .* exchange them"):
         SpeculativeTranslator.from_pretrained("demo_ende", source_lang="de", target_lang="en")
-
-
-# gad++ with --top-beta 5 --tau 2, the first 40 held-out sentences: draft tokens and the text.
-RELAXED = {
-    ("fp32", 1): (1048, "db642397b1b0eed9"),
-    ("fp32", 8): (0, "c911fb10dc767e85"),
-    ("int8", 1): (0, "6f161d60ae2061fb"),
-}
-
-
-@pytest.mark.parametrize("number_format, rows", RELAXED)
-def test_the_text_of_a_relaxed_rule_is_the_same_on_every_machine(demo, number_format, rows):
-    translator = SpeculativeTranslator.from_pretrained(
-        demo, strategy="gad++", verifier_dtype=number_format, batch_size=rows, tau=2.0, top_beta=5
-    )
-    lines = (pathlib.Path(demo) / "heldout.en").read_text("utf-8").splitlines()[:40]
-    text = "\n".join(each.text for each in translator.translate(lines))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    assert (translator.stats.drafted, digest) == RELAXED[number_format, rows]

@@ -5,10 +5,8 @@ import math
 import pytest
 from served import TEXTS, serving
 
-from fairseq_specdec.decoding.pace import AcceptanceHistory, Planner
-from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.serve import service
-from fairseq_specdec.serve.batching import choose, paying, smallest_batch
+from fairseq_specdec.serve.batching import choose, paying
 
 
 @pytest.mark.parametrize(
@@ -23,24 +21,6 @@ from fairseq_specdec.serve.batching import choose, paying, smallest_batch
 )
 def test_a_batch_pays_by_what_a_row_adds(column, widest, smallest):
     assert paying(lambda live: 1 + column * (live - 1), widest) == smallest
-
-
-@pytest.mark.parametrize(
-    "settings, rejected, accepted",
-    [({}, 2, 7), ({"strategy": "greedy"}, 2, 2), ({"beam": 2}, 3, 3)],
-)
-def test_the_figures_of_a_translator_are_asked(pair, settings, rejected, accepted):
-    """Where drafts of one row are accepted, small batches, which draft less, do not pay."""
-    translator = SpeculativeTranslator.from_pretrained(pair, device="cpu", **settings)
-    generator = translator.generator
-    parts = generator.parts()
-    longest = 0 if parts.planning is None else 4
-    planner, sizes = Planner(longest, column=0.5, share=0.05, measured=False), []
-    for chance in (0.01, 0.95):
-        history = AcceptanceHistory(chance)
-        generator._parts = parts._replace(planning=planner, history=history)
-        sizes.append(smallest_batch(translator, 16)())
-    assert sizes == [rejected, accepted]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,9 @@ def test_a_taken_port_is_refused_before_a_model_loads(capsys):
         (["/nowhere"], "MODEL: no such file"),
         (["PAIR", "--path", "PAIR", "--data", "x"], "--data x: .* is the data already"),
         (["--token-file", "/nowhere"], "/nowhere"),
+        (["--config", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["--config", "x", "--beam", "2"], "--beam: with --config it is a field"),
+        (["demo_ende", "--config", "x"], "--config: names the models"),
     ],
 )
 def test_mistakes_are_one_line(pair, words, says, capsys):

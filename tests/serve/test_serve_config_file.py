@@ -49,19 +49,6 @@ def test_mistakes_name_file_entry_and_field(pair, tmp_path, text, says):
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        (["--config", "/nowhere.yaml"], "/nowhere.yaml"),
-        (["--config", "x", "--beam", "2"], "--beam: with --config it is a field"),
-        (["demo_ende", "--config", "x"], "--config: names the models"),
-    ],
-)
-def test_other_mistakes(words, says):
-    with pytest.raises(SystemExit, match=says):
-        cli.cli_main([*words, "--port", "0"])
-
-
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
     """(client of en-tgt, de-tgt and en-xx, the folder of their models)."""

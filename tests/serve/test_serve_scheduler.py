@@ -85,16 +85,6 @@ def test_the_pace_is_learnt(make, decoder):
     assert 700 < scheduler.pace < 860 and scheduler.expected_wait() == 0
 
 
-def test_who_is_too_late_or_cancels_is_not_decoded(make, decoder):
-    scheduler, _ = make(pace=0.0)
-    late, gone, other = submit(scheduler, [1], within=-1.0) + submit(scheduler, [4], [2])
-    assert gone.cancel()
-    decoder.go_on.set()
-    with pytest.raises(HTTPException, match="504"):
-        late.result(60)
-    assert other.result(60) == 2 and decoder.batches[1:] == [[[2]]]
-
-
 def test_a_failure_reaches_nobody_else(make, decoder):
     """The others of its batch are decoded one at a time."""
     scheduler, _ = make()
@@ -142,27 +132,6 @@ def test_answers_leave_as_their_rows_end(make, decoder):
     assert first.result(60) == "first" and not last.done()
     second.set()
     assert last.result(60) == "second"
-
-
-def test_a_batch_that_nobody_waits_for_ends(make, decoder):
-    ended = threading.Event()
-
-    def decode(rows):
-        try:
-            yield from decoder(rows)
-        finally:
-            if len(rows) > 1:
-                ended.set()
-
-    scheduler, _ = make(smallest=lambda: 2)
-    scheduler.decode = decode
-    first, *others = submit(scheduler, [1], [2], [13])
-    for other in others:  # the second is in the batch and would fail
-        assert other.cancel()
-    again = submit(scheduler, [5], [6])
-    decoder.go_on.set()
-    assert first.result(60) == 1 and [each.result(60) for each in again] == [5, 6]
-    assert ended.wait(60)
 
 
 def test_the_end_finishes_what_was_accepted(make, decoder):
