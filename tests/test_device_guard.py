@@ -1,94 +1,59 @@
-"""Decoding as on a GPU: one device, one wait an iteration, no more launches than before."""
+"""Decoding and training as on a GPU: one device, one wait per iteration, few launches.
 
-import gc
+With recorded passes and drafts (CUDA graphs) nothing waits inside a recording.
+"""
+
+import copy
 
 import pytest
 import torch
-from device_decoding import BATCHES, device_generator, guarded
-from device_guard import DeviceGuard, MixedDevicesError, PretendedEvent
+from device_guard import DeviceGuard, MixedDevicesError, on_device
 from device_systems import SYSTEMS, count
+from device_training import CASES, batch
 from pairwise import half
-from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
-from toy_translation import make_task
+from plain_graphs import GuardedRecorder, plain_graphs
+from toy_strategies import TOYS, decode, flags, make_generator, stock, stock_beams, tokens
+from toy_translation import make_sample, sentences
 
 from fairseq_specdec.acceptance import ExactRule
-from fairseq_specdec.engine.state import to_device
+from fairseq_specdec.decoding import generator as generator_module
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch.Tensor, "untyped_storage"), reason="needs the modes of torch 2"
-)
-
-
-# ---- the guard itself --------------------------------------------------------------------------
-
-
-def test_tensors_name_the_device_they_were_put_on():
-    with DeviceGuard():
-        there, here = torch.zeros(3, 4, device="cuda"), torch.ones(3, 4)
-        assert there.is_cuda and there.device.type == "cuda" and not here.is_cuda
-        assert (there + 1).is_cuda and there.view(-1)[2:].is_cuda and there.new_ones(2).is_cuda
-        assert torch.arange(3, device=there.device).is_cuda and here.to(there).is_cuda
-        layer = torch.nn.Linear(4, 5).to("cuda")
-        layer(there).sum().backward()
-        assert layer.weight.is_cuda and layer.weight.grad.is_cuda
-        assert not there.cpu().is_cuda
-
-
-def test_tensors_of_two_devices_are_refused():
-    with DeviceGuard() as guard:
-        there, here = torch.zeros(3, device="cuda"), torch.ones(3)
-        with pytest.raises(MixedDevicesError, match=r"add of cuda \[3\], cpu \[3\]"):
-            there + here
-        assert sum(guard.mixed.values()) == 1
-        there + torch.ones(())  # a number may come from anywhere
-
-
-WAITING = {
-    "item": lambda x: x.sum().item(),
-    "bool": lambda x: bool((x > 0).any()),
-    "int": lambda x: int(x.argmax()),
-    "tolist": lambda x: x.tolist(),
-    "cpu": lambda x: x.cpu(),
-    "nonzero": lambda x: x.nonzero(),
-    "bool mask": lambda x: x[x > 0],
-    "tensor": lambda x: torch.tensor([1], device=x.device),
-    "to": lambda x: torch.ones(2).to(x.device),
-    "index": lambda x: x[torch.zeros(2, dtype=torch.long)],
-}
-
-
-@pytest.mark.parametrize("way", WAITING)
-def test_waiting_is_noticed(way):
-    with DeviceGuard() as guard:
-        there = torch.ones(3, device="cuda")
-        guard.clear()
-        WAITING[way](there)
-        assert sum(guard.waits.values()) == 1
-
-
-def test_what_does_not_wait():
-    with DeviceGuard() as guard:
-        there = torch.ones(3, 4, device="cuda")
-        guard.clear()
-        there.masked_fill(there > 0, 2.0).topk(2)
-        moved = to_device([1, 2], there.device)
-        assert moved.is_cuda and not guard.waits and sum(guard.copies.values()) == 1
-
-
-def test_launches_are_counted_and_views_are_not():
-    with DeviceGuard() as guard:
-        there = torch.ones(3, 4, device="cuda")
-        guard.clear()
-        there.view(4, 3).t().unsqueeze(0)[0].contiguous().contiguous()
-        assert guard.launches == 1
-        (line, operator), count = guard.kernels.popitem()
-        assert "test_device_guard.py:" in line and operator == "clone" and count == 1
-
-
-# ---- decoding ----------------------------------------------------------------------------------
-
-
+BATCHES = {1: make_sample(sentences(1, seed=6)), 8: make_sample(sentences(8, seed=5))}
 LOSSLESS = [case for case, toys in TOYS.items() if toys.lossless is not None]
+# Copies of an iteration: what is left of the rows; which prefixes to score, and what was found.
+COPIES = {1: 1, 5: 5}
+
+
+def device_generator(case, fp16=False, beam=1, **options):
+    """The generator of a case of ``TOYS``, its verifier on the pretended device."""
+    verifier = copy.deepcopy(TOYS[case].verifier())
+    verifier = (verifier.half() if fp16 else verifier).to("cuda")
+    return make_generator(case, flags(beam), models=[verifier], **options)
+
+
+def guarded(generator, guard, sample):
+    """Hypotheses of a batch, decoded after one that filled tables; no more waits and copies than
+    there may be.
+
+    Raises:
+        AssertionError: what waited or was copied, by line.
+    """
+    sample, beam = on_device(sample), generator.options.beam
+    generator.generate(generator.models, sample)
+    guard.clear()
+    with generator.batch(generator.models, sample) as decoded:
+        copying = generator.strategy in ("iad", "lookup")  # drafts are made on the host
+        assert sum(guard.waits.values()) <= 1 + copying, dict(guard.waits)
+        while decoded.live:
+            guard.clear()
+            ended = sum(map(len, filter(None, decoded.finished)))
+            decoded.iterate()
+            ended = sum(map(len, filter(None, decoded.finished))) - ended
+            most = COPIES[beam] + (2 * ended if beam > 1 else copying)  # each is put on the device
+            assert sum(guard.waits.values()) <= 1, dict(guard.waits)
+            assert sum(guard.copies.values()) <= most, dict(guard.copies)
+    assert all(h["tokens"].is_cuda and h["score"].is_cuda for h, *_ in decoded.finished)
+    return decoded.finished
 
 
 @pytest.mark.parametrize("case, rows", half(LOSSLESS, [*BATCHES]))
@@ -111,106 +76,137 @@ def test_relaxed_strategies_give_what_they_give_on_a_cpu(case):
 @pytest.mark.parametrize("case, rows", half([*TOYS], [8, 1]))
 def test_strategies_in_half_precision(case, rows):
     with DeviceGuard() as guard:
-        outputs = guarded(device_generator(case, half=True), guard, BATCHES[rows])
+        outputs = guarded(device_generator(case, True), guard, BATCHES[rows])
         assert all(h["tokens"].tolist()[-1] == 2 for h, *_ in outputs)
 
 
-@pytest.mark.parametrize("case, rows, is_half", half(["greedy", "iad"], [*BATCHES], [False, True]))
-def test_beams_equal_stock(case, rows, is_half):
-    args = flags()
-    args.beam = 5
-    task = make_task()
-    model = TOYS[case].verifier()
-    want = task.inference_step(task.build_generator([model], args), [model], BATCHES[rows])
+@pytest.mark.parametrize("case, rows, fp16", half(["greedy", "iad"], [*BATCHES], [False, True]))
+def test_beams_equal_stock(case, rows, fp16):
+    want = stock_beams([TOYS[case].verifier()], BATCHES[rows], flags(5))
     with DeviceGuard() as guard:
-        outputs = guarded(device_generator(case, is_half, beam=5), guard, BATCHES[rows])
-        if not is_half:
+        outputs = guarded(device_generator(case, fp16, beam=5), guard, BATCHES[rows])
+        if not fp16:
             assert [tokens(each) for each in outputs] == [tokens(each) for each in want]
 
 
-def test_beams_of_several_sentences_are_not_drafted_for():
+@pytest.mark.parametrize("rows, drafts", [(8, False), (1, True)])
+def test_beams_of_several_sentences_are_not_drafted_for(rows, drafts):
     """On a GPU, unless a budget asks for it."""
     with DeviceGuard() as guard:
         generator = device_generator("iad", beam=5, draft_budget=None)
-        guarded(generator, guard, BATCHES[8])
-        assert generator.stats.drafted == 0
-        guarded(generator, guard, BATCHES[1])
-        assert generator.stats.drafted > 0
+        guarded(generator, guard, BATCHES[rows])
+        assert (generator.stats.drafted > 0) == drafts
 
 
-def test_events_do_not_pile_up():
-    gc.collect()  # what other tests have left
-    before = PretendedEvent.live
-    with DeviceGuard() as guard:
-        generator = device_generator("gad")
-        for _ in range(2):
-            guarded(generator, guard, BATCHES[8])
-        assert PretendedEvent.live <= before and generator.stats.times()["verifier"] > 0
+# ---- what the guard notices ----------------------------------------------------------------------
 
 
-# ---- what the guard must notice ----------------------------------------------------------------
-
-
-def reading_rule(self, draft, scores, accept=ExactRule.accept):
-    verdict = accept(self, draft, scores)
-    verdict.counts.sum().item()
-    return verdict
-
-
-def picking_rule(self, draft, scores, accept=ExactRule.accept):
-    verdict = accept(self, draft, scores)
-    draft.sizes[draft.sizes > 0]
-    return verdict
-
-
-def host_rule(self, draft, scores, accept=ExactRule.accept):
-    verdict = accept(self, draft, scores)
-    return verdict._replace(counts=verdict.counts + torch.zeros(draft.sizes.size(0)).long())
-
-
-def fetching_rule(self, draft, scores, accept=ExactRule.accept):
-    verdict = accept(self, draft, scores)
-    return verdict._replace(counts=verdict.counts.cpu().to(draft.tokens.device))
-
-
-@pytest.mark.parametrize("rule", [reading_rule, picking_rule, host_rule, fetching_rule])
-def test_a_rule_that_breaks_the_rules_is_noticed(rule, monkeypatch):
-    monkeypatch.setattr(ExactRule, "accept", rule)
-    with DeviceGuard() as guard:
-        with pytest.raises((AssertionError, MixedDevicesError)):
-            guarded(device_generator("gad"), guard, BATCHES[8])
-
-
-def test_a_selection_that_waits_is_noticed(monkeypatch):
-    waiting = lambda numbers, device: torch.tensor(numbers, device=device)  # noqa: E731
-    monkeypatch.setattr("fairseq_specdec.engine.state.to_device", waiting)
-    with DeviceGuard() as guard, pytest.raises(AssertionError, match="on the device"):
-        guarded(device_generator("greedy"), guard, BATCHES[8])
-
-
-# ---- launches ----------------------------------------------------------------------------------
-
-# Most launches of an iteration, of 8 rows, at the papers' depth: the table of device_systems.py.
-MOST_LAUNCHES = {
-    "greedy": 110,
-    "iad": 110,
-    "gad attached with chain, k = 10": 256,
-    "gad++ attached with chain, k = 10": 274,
-    "gad 12+2, k = 25": 192,
-    "gad++ 12+2, k = 25": 210,
-    "gad 6+6 bidirectional, k = 25": 251,
-    "sps 6+1": 298,
-    "sps 6+1 sampled": 392,
-    "bild 6+1": 485,
-    "bild-early-exit, layer 1": 485,
-    "blockwise, k = 8": 155,
-    "beam 5": 114,
-    "beam 5, iad": 114,
+RULES = {
+    "reads a number": lambda verdict, draft: verdict.counts.sum().item(),
+    "picks by a mask": lambda verdict, draft: draft.sizes[draft.sizes > 0],
+    "adds a tensor of the host": lambda verdict, draft: verdict.counts + torch.zeros(8).long(),
+    "fetches and returns": lambda verdict, draft: verdict.counts.cpu().to(draft.tokens.device),
 }
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_launches_of_an_iteration(name):
-    counted, kernels = count(SYSTEMS[name], rows=8)
-    assert counted.launches <= MOST_LAUNCHES[name], kernels.most_common(20)
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_that_waits_or_mixes_devices_is_noticed(name, monkeypatch):
+    accept = ExactRule.accept
+
+    def faulty(self, draft, scores):
+        verdict = accept(self, draft, scores)
+        RULES[name](verdict, draft)
+        return verdict
+
+    monkeypatch.setattr(ExactRule, "accept", faulty)
+    with DeviceGuard() as guard, pytest.raises((AssertionError, MixedDevicesError)):
+        guarded(device_generator("gad"), guard, BATCHES[8])
+
+
+# ---- recordings ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "case, fp16",
+    [("greedy", False), ("iad", False), ("gad", True), ("gad-attached", False),
+     ("gad++-budget", False), ("sps", True), ("blockwise", False)],
+)  # fmt: skip
+def test_nothing_waits_in_a_recording(case, fp16, monkeypatch):
+    chosen = plain_graphs(GuardedRecorder)
+    monkeypatch.setattr(generator_module, "graphs_for", chosen)
+    with DeviceGuard() as guard:
+        GuardedRecorder.clear(guard)
+        outputs = guarded(device_generator(case, fp16), guard, BATCHES[8])
+        assert sum(GuardedRecorder.kernels.values()) > 0 and not chosen.made[0].broken
+        assert not GuardedRecorder.waits and not GuardedRecorder.copies
+        outputs = tokens(h[0] for h in outputs)
+    if not fp16:
+        assert outputs == tokens(stock([TOYS[case].verifier()], BATCHES[8], flags()))
+
+
+# ---- launches ------------------------------------------------------------------------------------
+
+# Most launches of an iteration of 8 rows at the papers' depth, and with graphs, each of which is
+# one: the tables of benchmarks/launches.md.
+MOST_LAUNCHES = {
+    "greedy": (110, 18),
+    "iad": (110, 18),
+    "gad attached with chain, k = 10": (256, 46),
+    "gad++ attached with chain, k = 10": (274, 64),
+    "gad 12+2, k = 25": (192, 43),
+    "gad++ 12+2, k = 25": (210, 61),
+    "gad 6+6 bidirectional, k = 25": (251, 155),
+    "sps 6+1": (298, 117),
+    "sps 6+1 sampled": (392, None),
+    "bild 6+1": (485, None),
+    "bild-early-exit, layer 1": (485, None),
+    "blockwise, k = 8": (155, 49),
+    "beam 5": (114, None),
+    "beam 5, iad": (114, None),
+}
+COUNTED = [
+    (name, graphs)
+    for name, most in MOST_LAUNCHES.items()
+    for graphs in (False, True)
+    if most[graphs] is not None
+]
+
+
+@pytest.mark.parametrize("name, graphs", COUNTED)
+def test_launches_of_an_iteration(name, graphs):
+    counted, kernels = count(SYSTEMS[name], rows=8, graphs=graphs)
+    assert 0 < counted.launches <= MOST_LAUNCHES[name][graphs], kernels.most_common(20)
     assert counted.waits <= 1 and counted.start_waits <= 2
+    if graphs:
+        assert not GuardedRecorder.waits and not GuardedRecorder.copies
+        assert counted.copies == (name == "iad")  # its draft, made on the host
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+# Of a step: choosing places by a mask, and asking for padding, in fairseq's layers too.
+MOST_WAITS, OF_ALL_HEADS = 15, 23
+
+
+@pytest.mark.parametrize("fp16", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_a_training_step(case, fp16):
+    torch.manual_seed(0)
+    make, criterion = CASES[case]
+    with DeviceGuard() as guard:
+        trained, judge, given = make(), criterion(), batch()
+        (trained.half() if fp16 else trained).to("cuda").train()
+        trained.set_num_updates(3)
+        for _ in range(2):  # the first one moves tables and the verifier
+            trained.zero_grad()
+            guard.clear()
+            loss, _, log = judge(trained, given)
+            (loss * (128.0 if fp16 else 1.0)).backward()
+        waits = dict(guard.waits)
+        assert loss.is_cuda and bool(torch.isfinite(loss))
+        missing = [n for n, p in trained.named_parameters() if p.requires_grad and p.grad is None]
+        assert not missing, "data-parallel training would wait for these gradients"
+        assert all(p.grad.is_cuda for p in trained.parameters() if p.grad is not None)
+        assert all(x.is_cuda for x in log.values() if isinstance(x, torch.Tensor))
+        most = OF_ALL_HEADS if case == "blockwise, all heads" else MOST_WAITS
+        assert sum(waits.values()) <= most, waits
