@@ -2,11 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
+from distilled import KEEP, same_corpus
 
 from fairseq_specdec.data import cluster
 
@@ -23,18 +21,18 @@ def shared():
 
 
 @pytest.fixture
-def on_cluster(distill, reversal_data, teacher, tmp_path, shared, monkeypatch, toy):
+def on_cluster(distill, tmp_path, shared, monkeypatch):
     """Distil over the shared cluster; the test ends it, not the command."""
     monkeypatch.setattr(ray, "shutdown", lambda: None)
 
     def run(*flags):
-        distill(reversal_data, tmp_path / "out", teacher, *toy.keep, "--ray", shared, *flags)
+        distill(*KEEP, "--ray", shared, *flags)
         return tmp_path / "out"
 
     return run
 
 
-def test_workers_leave_the_files_of_one_process(on_cluster, undisturbed, same_corpus):
+def test_workers_leave_the_files_of_one_process(on_cluster, undisturbed):
     assert same_corpus(on_cluster("--ray-workers", 3), undisturbed)
 
 
@@ -59,24 +57,10 @@ def mark(tmp_path):
 
 
 def test_the_chunk_of_a_worker_that_dies_is_decoded_again(
-    on_cluster, undisturbed, mark, monkeypatch, same_corpus
+    on_cluster, undisturbed, mark, monkeypatch
 ):
     monkeypatch.setattr(cluster, "Worker", dying(mark, 1))
     assert same_corpus(on_cluster("--ray-workers", 1), undisturbed) and len(os.listdir(mark)) == 1
-
-
-def test_a_chunk_that_ends_every_worker_ends_the_command_and_the_rest_is_kept(
-    on_cluster, undisturbed, mark, monkeypatch, distill, reversal_data, teacher, tmp_path,
-    same_corpus, toy,
-):  # fmt: skip
-    monkeypatch.setattr(cluster, "Worker", dying(mark, 99))
-    monkeypatch.setattr(cluster, "RETRIES", 1)
-    with pytest.raises(ray.exceptions.RayError):
-        on_cluster("--ray-workers", 1)
-    kept = sorted(path.name for path in (tmp_path / "out.parts").rglob("chunk-*"))
-    assert [name.split("-")[1] for name in kept] == [f"{chunk:06d}" for chunk in range(CHUNK)]
-    distill(reversal_data, tmp_path / "out", teacher, *toy.keep)  # goes on without a cluster
-    assert same_corpus(tmp_path / "out", undisturbed)
 
 
 @pytest.mark.parametrize(
@@ -96,24 +80,7 @@ def test_a_machine_with_other_files_is_named(on_cluster, monkeypatch, folder, di
         on_cluster("--ray-workers", 1)
 
 
-def test_a_killed_driver_goes_on(
-    reversal_data, teacher, undisturbed, tmp_path, distill, same_corpus, toy
-):
-    words = [reversal_data, "--path", teacher, "--dest", tmp_path / "out", "--num-workers", 0]
-    words += [*toy.keep, "--ray", "--ray-workers", 1]
-    command = [sys.executable, "-m", "fairseq_specdec.data.distill", *map(str, words)]
-    parts = tmp_path / "out.parts"
-    with open(tmp_path / "log", "w") as log, subprocess.Popen(command, stderr=log) as driver:
-        while not list(parts.rglob("chunk-*.npz")) and driver.poll() is None:
-            time.sleep(0.02)
-        driver.kill()
-    assert driver.returncode == -signal.SIGKILL, (tmp_path / "log").read_text()
-    assert list(parts.rglob("chunk-*.npz"))
-    distill(reversal_data, tmp_path / "out", teacher, *toy.keep)
-    assert same_corpus(tmp_path / "out", undisturbed)
-
-
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "somewhere:x"])
-def test_no_cluster_at_the_address(distill, reversal_data, teacher, tmp_path, address, toy):
+def test_no_cluster_at_the_address(distill, address):
     with pytest.raises(ValueError, match=f"--ray {address}: no cluster answers .*ray start"):
-        distill(reversal_data, tmp_path / "out", teacher, *toy.keep, "--ray", address)
+        distill(*KEEP, "--ray", address)

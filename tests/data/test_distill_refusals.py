@@ -4,39 +4,34 @@ import os
 import shutil
 
 import pytest
+from distilled import KEEP, killed_at, same_corpus
+from in_process import refused
 
-from fairseq_specdec.data import distill as command
 
-
-def test_other_settings_are_refused_by_name(
-    reversal_data, teacher, undisturbed, distill, tmp_path, killed_at, same_corpus, toy
-):
-    given = (reversal_data, tmp_path / "out", teacher, *toy.keep)
-    killed_at(os, "replace", "chunk-", 2, lambda: distill(*given, "--beam", 2))
-    distill(*given)
+def test_other_settings_are_refused_by_name(undisturbed, distill, tmp_path):
+    killed_at(os, "replace", "chunk-", 2, lambda: distill(*KEEP, "--beam", 2))
+    distill(*KEEP)
     assert same_corpus(tmp_path / "out", undisturbed)
     assert list(tmp_path.glob("out.parts/*/chunk-*.npz")), "the work of other settings is lost"
     with pytest.raises(ValueError, match=r"--beam: was 5, now is 2.*or delete it"):
-        distill(*given, "--beam", 2)
+        distill(*KEEP, "--beam", 2)
     with pytest.raises(ValueError, match="--on-length-limit: was keep, now is drop"):
-        distill(*given, "--on-length-limit", "drop")
+        distill(*KEEP, "--on-length-limit", "drop")
     assert same_corpus(tmp_path / "out", undisturbed)
 
 
 def test_a_changed_corpus_or_teacher_is_refused(
-    reversal_data, teacher, undisturbed, distill, tmp_path, toy
+    reversal_data, teacher, undisturbed, distill, tmp_path
 ):
     shutil.copytree(str(undisturbed), str(tmp_path / "out"))
     shutil.copytree(str(reversal_data), str(tmp_path / "data"))
     with open(str(tmp_path / "data" / "train.src-tgt.src.bin"), "r+b") as stream:
         stream.write(b"\x05")
     with pytest.raises(ValueError, match=r"DATA/train\.src-tgt\.src\.bin: was"):
-        distill(tmp_path / "data", tmp_path / "out", teacher, *toy.keep)
-    shutil.copyfile(str(teacher), str(tmp_path / "other.pt"))
-    with open(str(tmp_path / "other.pt"), "ab") as stream:
-        stream.write(b"\0")
+        distill(*KEEP, data=tmp_path / "data")
+    (tmp_path / "other.pt").write_bytes(teacher.read_bytes() + b"\0")
     with pytest.raises(ValueError, match="--path: was"):
-        distill(reversal_data, tmp_path / "out", tmp_path / "other.pt", *toy.keep)
+        distill(*KEEP, path=tmp_path / "other.pt")
 
 
 @pytest.mark.parametrize(
@@ -56,18 +51,16 @@ def test_a_changed_corpus_or_teacher_is_refused(
         (["."], "^.*: holds no binarised text"),
     ],
 )
-def test_what_cannot_be_honoured(
-    flags, message, reversal_data, teacher, distill, tmp_path, monkeypatch
-):
+def test_what_cannot_be_honoured(flags, message, reversal_data, distill, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").symlink_to(reversal_data)
     (tmp_path / "file").write_text("mine")
     data = flags.pop(0) if not str(flags[0]).startswith("-") else "data"
     with pytest.raises((ValueError, OSError), match=message):
-        distill(data, "out", teacher, *flags)
+        distill(*flags, data=data, dest="out")
     assert (tmp_path / "file").read_text() == "mine" and not (tmp_path / "out").exists()
 
 
 def test_command_line_errors_are_one_line(reversal_data, tmp_path):
-    with pytest.raises(SystemExit, match="^specdec-distill: error: --path: "):
-        command.cli_main([str(reversal_data), "--dest", str(tmp_path / "out"), "--path", "none.pt"])
+    line = refused("specdec-distill", [reversal_data, "--dest", tmp_path, "--path", "none.pt"])
+    assert line.startswith("specdec-distill: error: --path: ")

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from distilled import KEEP, SIZE, same_corpus
 
 from fairseq_specdec.data import work
 from fairseq_specdec.data.work import resolve_shard
@@ -36,18 +37,18 @@ def test_shard_comes_from_flag_torchrun_or_slurm(flag, environment, expected):
 
 @pytest.mark.parametrize("name", ["write_corpus", "joined"])
 def test_of_two_that_see_the_last_chunk_finished_one_publishes(
-    name, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch, same_corpus, toy
+    name, undisturbed, distill, tmp_path, monkeypatch
 ):
     """The second finds its result, and removes nothing."""
-    given, real = (reversal_data, tmp_path / "out", teacher, *toy.keep), getattr(work, name)
+    real = getattr(work, name)
 
     def overtaken(*args):
         made = real(*args)
         monkeypatch.setattr(work, name, real)
-        assert distill(*given, "--shard", "1/2")["counts"]["kept"] == toy.size
+        assert distill(*KEEP, "--shard", "1/2")["counts"]["kept"] == SIZE
         return made
 
-    assert distill(*given, "--shard", "1/2") is None
+    assert distill(*KEEP, "--shard", "1/2") is None
     monkeypatch.setattr(work, name, overtaken)
-    assert distill(*given, "--shard", "0/2")["counts"]["kept"] == toy.size
+    assert distill(*KEEP, "--shard", "0/2")["counts"]["kept"] == SIZE
     assert same_corpus(tmp_path / "out", undisturbed) and os.listdir(tmp_path) == ["out"]
