@@ -10,7 +10,6 @@ import pytest
 
 from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
 from fairseq_specdec.trace import Trace, TracedIteration, cli, write_traces
-from fairseq_specdec.trace.compare import systems_of
 
 EVIL = '</script><img src=x onerror="alert(1)"><!-- <script>alert(2)</script>\u2028'
 STEER = "a\x1b]0;owned\x07b\u202ec\nd"
@@ -130,26 +129,6 @@ def test_text_from_a_corpus_cannot_become_markup(page):
         (part,) = re.findall(f"<{kind}>(.*?)</{kind}>", text, re.S)
         digest = base64.b64encode(hashlib.sha256(part.encode("utf-8")).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in policy
-
-
-def test_strategies_side_by_side(page):
-    _, data = page(trace(), trace(number=4), b=[trace("gad", own="bites")], c=[beam_trace(4)])
-    assert [s["id"] for s in data["sentences"]] == [3, 4]
-    names = [[run["name"] for run in s["runs"]] for s in data["sentences"]]
-    assert names == [["gad++", "gad"], ["gad++", "none"]]
-    run = data["sentences"][1]["runs"][1]
-    assert run["settings"] == "beam 5" and [p["live"] for p in run["iterations"]] == [5, 4, 0]
-    beam = run["iterations"][0]["beam"]
-    assert [one["waits"] for one in beam["hypotheses"]] == [False, True]
-    assert beam["draft"] == [{"tokens": ["The", "dog", "."], "known": 1, "kept": 1}]
-
-
-def test_names_distinguish_systems():
-    def names(*files):
-        return list(systems_of(files))
-
-    assert names(("a", [trace(), trace("gad")])) == ["gad++", "gad"]
-    assert names(("x/a", [trace()]), ("b", [trace()])) == ["gad++, x/a", "gad++, b"]
 
 
 def test_which_sentences(files):

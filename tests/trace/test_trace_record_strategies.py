@@ -1,77 +1,46 @@
 """Every strategy's trace tells what happened: its tokens, verdicts, places, times."""
 
-from argparse import Namespace
-
 import pytest
 import torch
-from toy_blockwise import toy_blockwise
-from toy_early_exit import toy_early_exit
-from toy_translation import (
-    EOS,
-    assert_diverse,
-    make_sample,
-    make_task,
-    sentences,
-    toy_drafter,
-    toy_model,
-)
+from toy_strategies import flags, make_generator
+from toy_translation import EOS, assert_diverse, make_sample, make_task, sentences
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
+LOOSE = {"top_beta": 8, "tau": 9.0}
 RELAXED = {
-    "gad++": {"top_beta": 8, "tau": 9.0},
-    "specdec": {"top_beta": 8, "tau": 9.0},
-    "specdec-heads": {"top_beta": 8, "tau": 9.0},
+    "gad++": LOOSE,
+    "specdec": LOOSE,
+    "specdec-heads": LOOSE,
     "bild": {"alpha_fb": 0.3, "alpha_rb": 6.0},
     "bild-early-exit": {"alpha_fb": 0.2, "alpha_rb": 4.0},
 }
 SAMPLED = {"sampling": True, "temperature": 1.5}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("models")
-
-
-def decode(folder, strategy, keep_trace=True, models=None, flags=None, **settings):
-    """(traces, models, generator) of 12 sentences in one batch."""
-    words = make_task().tgt_dict
-    if models is None:
-        models = [toy_model()]
-        if strategy in ("blockwise", "specdec-heads"):
-            models = [toy_blockwise(folder)]
-        elif strategy == "bild-early-exit":
-            models = [toy_early_exit()]
-    if STRATEGIES[strategy].needs_drafter:
-        path = folder / "named"
-        path.write_bytes(b"a test loads none")
-        settings["drafter_path"] = str(path)
-    chosen = decoding_settings(strategy=strategy, **settings)
-    args = Namespace(max_len_b=20, **(flags or {}))
-
-    def load(path, src_dict, tgt_dict, read, dtype):
-        small = read.__name__ == "load_small_model"
-        return toy_model(seed=2, updates=150) if small else toy_drafter()
-
-    generator = builder.build_generator(
-        models, words, words, args, chosen, load=load,
-        overrides=builder.Overrides(always_draft=True, keep_trace=keep_trace),
-    )  # fmt: skip
+def decode(strategy, keep_trace=True, **generation):
+    """(traces, generator) of 12 sentences in one batch."""
+    args, settings = flags(max_len_b=20, **generation), RELAXED.get(strategy, {})
+    overrides = Overrides(keep_trace=keep_trace)
+    generator = make_generator(strategy, args, overrides=overrides, **settings)
     sample = make_sample(sentences(12, seed=5))
     torch.manual_seed(3)
-    hypotheses = generator.generate(models, sample)
-    facts = settings_of(chosen, args, generator)
-    trace_builder = TraceBuilder(strategy, facts, words, words)
+    hypotheses = generator.generate(generator.models, sample)
+    if STRATEGIES[strategy].needs_drafter:
+        settings = {**settings, "drafter_path": __file__}
+    facts = settings_of(decoding_settings(strategy=strategy, **settings), args, generator)
+    words = make_task().tgt_dict
+    builder = TraceBuilder(strategy, facts, words, words)
     sources = sample["net_input"]["src_tokens"].tolist()
     traces = [
-        trace_builder.sentence(i, source, hypothesis)
+        builder.sentence(i, source, hypothesis)
         for i, (source, (hypothesis,)) in enumerate(zip(sources, hypotheses))
     ]
-    return traces, models, generator
+    return traces, generator
 
 
 def stock_log_probs(models, traces):
@@ -89,7 +58,7 @@ def stock_log_probs(models, traces):
     return log_probs
 
 
-def check(traces, models, greedy=True):
+def check(traces, models):
     words = make_task().tgt_dict
     with torch.no_grad():
         reference = stock_log_probs(models, traces)
@@ -107,7 +76,7 @@ def check(traces, models, greedy=True):
                     assert words[int(row.argmax())] == choice
                 if i < part.accepted:
                     assert (part.verdicts[i] == "own") == (part.draft[i] == choice)
-                elif greedy and part.own is not None:
+                elif part.own is not None:
                     assert part.own == choice
             assert part.ms >= part.drafter_ms + part.verifier_ms - 1e-3 > 0
             assert 1 <= part.rows <= len(traces)
@@ -126,10 +95,10 @@ def most_drafted(drafter):
 
 
 @pytest.mark.parametrize("strategy", [name for name, s in STRATEGIES.items() if s.verifies])
-def test_a_trace_agrees_with_stock(folder, strategy):
-    traces, models, generator = decode(folder, strategy, **RELAXED.get(strategy, {}))
+def test_a_trace_agrees_with_stock(strategy):
+    traces, generator = decode(strategy)
     assert_diverse([t.output for t in traces])
-    seen = check(traces, models)
+    seen = check(traces, generator.models)
     if strategy in ("greedy", "none"):
         assert seen == set()
     elif strategy in RELAXED:
@@ -153,8 +122,8 @@ def test_a_trace_agrees_with_stock(folder, strategy):
 
 
 @pytest.mark.parametrize("strategy", ["sps", "greedy", "bild"])
-def test_sampling(folder, strategy):
-    traces, _, _ = decode(folder, strategy, flags=SAMPLED)
+def test_sampling(strategy):
+    traces, _ = decode(strategy, **SAMPLED)
     seen, sampled_own = set(), 0
     for trace in traces:
         assert sum((part.emitted for part in trace.iterations), []) == trace.output
@@ -167,17 +136,10 @@ def test_sampling(folder, strategy):
     assert "relaxed" not in seen or strategy == "bild"
 
 
-def test_an_ensemble(folder):
-    models = [toy_model(), toy_model(seed=2, updates=150)]
-    traces, models, _ = decode(folder, "gad", models=models)
-    check(traces, models)
-    assert traces[0].settings["ensemble"] == 2
-
-
-def test_off_it_costs_nothing(folder, monkeypatch):
+def test_off_it_costs_nothing(monkeypatch):
     def forbidden(self):
         raise AssertionError("the clock was read")
 
     monkeypatch.setattr(Stopwatch, "lap", forbidden)
-    traces, _, _ = decode(folder, "gad", keep_trace=False)
+    traces, _ = decode("gad", keep_trace=False)
     assert all(trace.iterations == [] for trace in traces)
