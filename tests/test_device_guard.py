@@ -147,7 +147,7 @@ def test_nothing_waits_in_a_recording(case, fp16, monkeypatch):
 # ---- launches ------------------------------------------------------------------------------------
 
 # Most launches of an iteration of 8 rows at the papers' depth, and with graphs, each of which is
-# one: the tables of benchmarks/launches.md.
+# one: the table of device_systems.py.
 MOST_LAUNCHES = {
     "greedy": (110, 18),
     "iad": (110, 18),

@@ -10,6 +10,8 @@ from sacrebleu.metrics import BLEU
 from fairseq_specdec.acceptance import Acceptance, ExactRule
 from fairseq_specdec.io.provenance import sha256
 
+IAD = ("--system", "a: --strategy iad")
+
 
 def gad(pair, *more):
     return " ".join(["gad: --strategy gad --drafter-path", pair.d, *more])
@@ -186,6 +188,18 @@ def test_the_limit_keeps_all_lengths_and_prefixes_are_forced(bench, pair):
             "--system 'a': unrecognized arguments: --threads 3",
         ),
         (["--sweep", "tau=1"], "--sweep 'tau=1': there are 0 systems"),
+        ([*IAD, "--sweep", "block_size"], "expected FLAG=VALUE"),
+        ([*IAD, "--sweep", "b: block_size=5"], "no --system 'b'"),
+        ([*IAD, "--sweep", "colour=5"], "no decoding flag 'colour'"),
+        ([*IAD, "--sweep", "block_size=5", "--sweep", "block-size=6"], "swept already"),
+        ([*IAD, "--sweep", "block_size=5,7,5"], "a row of this name too"),
+        ([*IAD, "--sweep", "beam=4,0"], "--system 'a beam=0': --beam 0: must be 1 or more"),
+        (
+            [*IAD, "--sweep", "a:block_size=5", "--system", "a block_size=5: --strategy iad"],
+            "--system 'a block_size=5': --sweep makes a row of this name too",
+        ),
+        ([*IAD, "--sweep", "collapse_repeats=2"], "expected true or false"),
+        ([*IAD, "--sweep", "block_size=5", "--system", "b: --strategy iad"], "2 systems; name one"),
         (["--max-tokens", "9"], "--max-tokens"),
         (["--gen-subset", "none"], "has no split none for src-tgt"),
     ],

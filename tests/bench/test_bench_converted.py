@@ -35,7 +35,7 @@ def run(folder, *words):
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("family", ["marian", "m2m_100", "mbart25", "bart"])
+@pytest.mark.parametrize("family", ["m2m_100", "bart"])
 def test_a_converted_folder(folders, family):
     """Its task, languages, settings and verifier need no flags. The outputs are transformers'."""
     folder = folders(family)

@@ -8,13 +8,11 @@ from fairseq_specdec.bench import figures, tables, timing
 from fairseq_specdec.bench.systems import Plan
 from fairseq_specdec.decoding import batch, greedy, stats
 from fairseq_specdec.drafting import nar_block
-from fairseq_specdec.engine.backend import Backend
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
-from fairseq_specdec.engine.torch_decoder import TorchDecoder
 from fairseq_specdec.engine.transformer import Ensemble, Verifier
 
 # Seconds that each call takes by the clock of these tests.
-ENCODE, DRAFTER_ENCODE, DRAFT, SCORE, OPEN, FINISH = 2.0, 3.0, 5.0, 7.0, 11.0, 13.0
+ENCODE, DRAFT, SCORE, OPEN, FINISH = 2.0, 5.0, 7.0, 11.0, 13.0
 
 
 class Clock:
@@ -43,7 +41,6 @@ def clock(monkeypatch, on_torch):
     made = Clock()
     for module in (stats, batch, timing):
         monkeypatch.setattr(module, "time", made)
-    made.takes(monkeypatch, Verifier, "encode", ENCODE)
     made.takes(monkeypatch, Verifier, "open", OPEN)
     made.takes(monkeypatch, Ensemble, "score", SCORE)
     made.takes(monkeypatch, greedy, "hypothesis", FINISH)
@@ -61,11 +58,17 @@ def measured(case):
     return row, made.stats.iterations / 2
 
 
-def check(row, iterations, drafter_encoder, opening):
+@pytest.mark.parametrize("case", ["gad", "gad-attached"])
+def test_each_part_has_its_time(clock, monkeypatch, case):
+    """A drafter that has an encoder of its own shows its time apart."""
+    clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
+    clock.takes(monkeypatch, EncoderWeights, "__call__", ENCODE)
+    row, iterations = measured(case)
+    own = ENCODE if case == "gad" else 0.0
     seconds = {
         "encoder": ENCODE,
-        "drafter_encoder": drafter_encoder,
-        "drafter": DRAFT * iterations + opening,
+        "drafter_encoder": own,
+        "drafter": DRAFT * iterations,
         "verifier": SCORE * iterations + OPEN,
         "rest": FINISH,
     }
@@ -75,40 +78,3 @@ def check(row, iterations, drafter_encoder, opening):
     for name, spent in seconds.items():
         text = f"{1000 * spent:.2f} ({100 * spent / whole:.0f}%)"
         assert shown[name.replace("_", " ")] == text
-
-
-def test_a_drafter_s_encoder_is_timed_apart(clock, monkeypatch):
-    clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
-
-    class Encoder(EncoderWeights):
-        def __call__(self, *given):
-            clock.now += DRAFTER_ENCODE
-            return super().__call__(*given)
-
-    class Decoder(TorchDecoder):
-        def open(self, *args):
-            clock.now += OPEN
-            return super().open(*args)
-
-    class Slow(Backend):
-        def encoder(self, *args, **more):
-            return Encoder(*args, **more)
-
-        def decoder(self, decoder, read_layers=(), encoder=None):
-            return Decoder(decoder, read_layers)
-
-    prepare = nar_block.NarBlockDrafter.prepare
-    monkeypatch.setattr(
-        nar_block.NarBlockDrafter,
-        "prepare",
-        lambda self, verifier, backend: prepare(self, verifier, Slow()),
-    )
-    row, iterations = measured("gad")
-    assert 1 < iterations < row["output_tokens"]
-    check(row, iterations, DRAFTER_ENCODE, OPEN)
-
-
-def test_a_drafter_without_an_encoder_has_no_such_time(clock, monkeypatch):
-    clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
-    row, iterations = measured("gad-attached")
-    check(row, iterations, 0.0, 0.0)
