@@ -7,11 +7,6 @@ from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, Live
 LIVE = [([5, 6], True, True), ([5, 7], False, True)]
 
 
-def test_counts_and_hypotheses_are_those_of_the_pass():
-    live = [LiveHypothesis([5, 6], False), LiveHypothesis([5, 7], True)]
-    assert BeamPass.of([2, 7, 4, 3], LIVE, [], []) == BeamPass(2, 7, 4, 3, live, [])
-
-
 @pytest.mark.parametrize("draft, ended, live, expected", [
     # The longest prefixes hold those before them.
     (
@@ -30,6 +25,7 @@ def test_counts_and_hypotheses_are_those_of_the_pass():
 ])  # fmt: skip
 def test_drafts_and_what_became_of_them(draft, ended, live, expected):
     scored = [(tokens, True, kept) for tokens, kept in draft]
-    seen = BeamPass.of([0, 0, 0, 0], live, scored, ended)
-    assert seen.draft == [DraftedPrefix(*one) for one in expected]
-    assert len(seen.hypotheses) == len(live)
+    hypotheses = [LiveHypothesis(*one) for one in [([5, 6], False), ([5, 7], True)][: len(live)]]
+    drafts = [DraftedPrefix(*one) for one in expected]
+    seen = BeamPass.of([2, 7, 4, 3], live, scored, ended)
+    assert seen == BeamPass(2, 7, 4, 3, hypotheses, drafts)

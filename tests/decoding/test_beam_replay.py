@@ -119,23 +119,6 @@ def ended(sentence):
     return [(one.tokens, one.totals[-1]) for one in sentence.ended]
 
 
-def test_slots_of_dropped_prefixes_are_given_again_lowest_first():
-    tree = Sentence(BeamRules(2, EOS, 9), START)
-    kept, dropped = tree.root.child(5), tree.root.child(6)
-    assert tree.root.child(5) is kept and tree.root.tokens == [] and dropped.slot == -1
-    below, later, unplaced = dropped.child(7), kept.child(8), kept.child(4)
-    tree.place([tree.root, dropped, below, kept, later])
-    assert [node.slot for node in (tree.root, dropped, below, kept, later)] == [0, 1, 2, 3, 4]
-    assert tree.slots == 5 and later.seen == 0b11001
-    tree.follow([tree.root], [kept])
-    assert (dropped.slot, below.slot, kept.slot) == (-1, -1, 3)
-    assert tree.root.children == {5: kept}
-    tree.place([kept.child(9)])
-    assert kept.child(9).slot == 1 and kept.child(9).seen == 0b1011 and tree.slots == 5
-    tree.place([unplaced, kept.child(10)])
-    assert (unplaced.slot, kept.child(10).slot, tree.slots) == (2, 5, 6)
-
-
 def test_a_step_is_done_once_the_rest_cannot_matter():
     """Two hypotheses, of which the first is scored and likelier than the second can be."""
     for most, decided in ((0.0, True), (0.9, True), (1.1, False)):
@@ -154,17 +137,6 @@ def test_a_step_is_done_once_the_rest_cannot_matter():
         )
         assert sentence.waiting() == (sentence.live if decided else [second])
         assert sentence.passes == 2
-
-
-def test_of_equal_candidates_those_of_the_better_hypothesis_come_first():
-    sentence = Sentence(BeamRules(2, EOS, 9), START)
-    sentence.root.best = np.float32([-1, -1, -1]), np.array([6, 5, 4])
-    sentence.advance()
-    assert [node.token for node in sentence.live] == [6, 5]
-    for node in sentence.live:
-        node.best = np.float32([-1, -1]), np.array([8, 7])
-    sentence.advance()
-    assert [node.tokens for node in sentence.live] == [[6, 8], [6, 7]]
 
 
 @pytest.mark.parametrize(
@@ -186,14 +158,6 @@ def test_forced_tokens_lead_and_a_forced_end_is_the_end_of_all(beam, max_len, fo
     else:
         assert hypotheses == plain(model, rules)
         assert all(tokens[: len(forced)] == list(forced[:max_len]) for tokens, _ in hypotheses)
-
-
-def test_what_is_forced_after_a_free_token_follows_every_hypothesis():
-    rules, forced = BeamRules(3, EOS, 9), (5, -1, 6, 7, -1, 8)
-    model = functools.partial(follows, 4, max_len=9, forced=forced)
-    sentence, drafted_for = replay(model, rules, forced=forced), replay(model, rules, 3, forced)
-    assert ended(sentence) == ended(drafted_for) == plain(model, rules)
-    assert sentence.passes == sentence.steps - 4
 
 
 def test_no_token_and_no_number_are_distinguished():

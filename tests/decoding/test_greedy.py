@@ -1,13 +1,11 @@
 """The loop's book-keeping: what an iteration adds, counts, cuts, traces, and who leaves."""
 
 import copy
-import dataclasses
 from collections import Counter
 
 import pytest
 import torch
-from scripted_drafter import ScriptedDrafter, ScriptedSession
-from toy_hypotheses import chain_layout
+from scripted_drafter import ScriptedDrafter
 from toy_strategies import flags, stock, tokens
 from toy_translation import (
     EOS,
@@ -16,23 +14,18 @@ from toy_translation import (
     make_sample,
     make_task,
     sentences,
-    toy_attached_drafter,
     toy_drafter,
     toy_model,
 )
 
-from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.greedy import emitted_sizes
-from fairseq_specdec.decoding.iteration import Iteration
-from fairseq_specdec.decoding.pace import AcceptanceHistory, DraftBudget, FewRejections, Planner
+from fairseq_specdec.decoding.pace import Planner
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.engine.native.library import load
-from fairseq_specdec.engine.transformer import Verifier
 
 SENTENCES = sentences(8, seed=7)
-LAYERS = (1, 2)
 BACKENDS = ["torch"] + ["native"] * (load() is not None)
 
 
@@ -75,10 +68,6 @@ def judged(part, output):
     return compared, part.accepted
 
 
-def untimed(trace):
-    return [dataclasses.replace(one, ms=0, drafter_ms=0, verifier_ms=0) for one in trace]
-
-
 def check_trace(parts, output, live, longest):
     """The iterations of one sentence, whose rounds had so many ``live`` rows and took ``longest``
     seconds at most."""
@@ -103,9 +92,7 @@ def check_trace(parts, output, live, longest):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "kind", ["perfect", "noisy", "wrong", "sometimes", "empty", "junk behind", "past the end"]
-)
+@pytest.mark.parametrize("kind", ["noisy", "sometimes", "empty", "junk behind", "past the end"])
 def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     generator = make(ScriptedDrafter(expected, kind, WORDS, 3), backend=backend)
     outputs = decode(generator)
@@ -138,105 +125,11 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     )
     assert (drafted > 0) == (kind != "empty")
     assert len(set(live)) == 1 if kind == "past the end" else len(set(live)) > 1
-    drafter = ScriptedDrafter(expected, kind, WORDS, 3)
-    untraced = make(drafter, keep_trace=False, backend=backend)
+    untraced = make(ScriptedDrafter(expected, kind, WORDS, 3), keep_trace=False, backend=backend)
     again = decode(untraced)
     assert tokens(again) == expected and figures(untraced.stats) == figures(generator.stats)
     assert [one["steps"] for one in again] == [one["steps"] for one in outputs]
     assert all(len(one["iterations"]) == 0 for one in again)
-    assert untraced.stats.total_seconds > 0
-    assert untraced.stats.stopwatch.seconds["verifier"] > 0
-
-
-def never_right():
-    """A drafter that finds the least likely words likeliest."""
-    model = copy.deepcopy(toy_drafter())
-    projection = model.decoder.output_projection
-    projection.weight = torch.nn.Parameter(-projection.weight.detach())
-    return model
-
-
-@pytest.mark.skipif(load() is None, reason="no native library here")
-@pytest.mark.parametrize("always_draft", [True, False])
-@pytest.mark.parametrize(
-    "drafter, pauses",
-    [(toy_drafter, False), (never_right, True), (toy_attached_drafter, False)],
-    ids=["good", "bad", "attached"],
-)
-def test_both_turns_in_one_call_are_recorded_one_by_one(drafter, pauses, always_draft, expected):
-    # A long output has time for pauses.
-    chosen = max(range(len(SENTENCES)), key=lambda i: len(expected[i])) if pauses else 1
-
-    def run(backend, keep_trace=True):
-        generator = make(
-            block_drafter(drafter()), None, always_draft, keep_trace, backend,
-            planning=Planner(4, column=0.3, share=0.3, measured=False),
-        )  # fmt: skip
-        return decode(generator, chosen=[SENTENCES[chosen]]), generator.stats
-
-    (output,), stats = run("native")
-    (other,), wanted = run("torch")
-    assert output["tokens"].tolist() == other["tokens"].tolist() == expected[chosen]
-    assert figures(stats) == figures(run("native", False)[1])
-    if always_draft or not pauses:  # within a call of the library there is no pause
-        assert figures(stats) == figures(wanted) and stats.judged == wanted.judged
-        assert untimed(output["iterations"]) == untimed(other["iterations"])
-    assert (wanted.undrafted > 0) == (pauses and not always_draft)
-    for part in output["iterations"]:
-        whole, drafting, verifying = part.ms, part.drafter_ms, part.verifier_ms
-        assert verifying > 0 and drafting >= 0
-        # Where nothing is drafted, the turns are taken one by one, with a clock around both.
-        joined = whole == pytest.approx(drafting + verifying, abs=2e-4)
-        assert joined or (pauses and not always_draft)
-    spent = stats.stopwatch.seconds
-    assert spent["drafter"] > 0 and spent["verifier"] > 0
-    assert sum(spent.values()) < stats.total_seconds
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_output_may_begin_after_another_symbol(backend, expected):
-    sample, symbol = make_sample(SENTENCES), 9
-    fairseqs = make_task().build_generator([toy_model()], flags())
-    wanted = [h[0] for h in fairseqs.generate([toy_model()], sample, bos_token=symbol)]
-    generator = make(ScriptedDrafter(expected, "noisy", WORDS, 3), backend=backend)
-    outputs = generator.generate(generator.models, sample, bos_token=symbol)
-    assert [h["tokens"].tolist() for (h,) in outputs] == tokens(wanted) != expected
-
-
-class Noted(ScriptedDrafter):
-    """Notes the budgets that it is given."""
-
-    def open(self, source):
-        session = ScriptedSession(self, len(source.net_input["src_tokens"]), source.max_len)
-        propose, self.budgets = session.propose, []
-
-        def noted(rows, budget=None):
-            self.budgets.append(budget)
-            return propose(rows, budget)
-
-        session.propose = noted
-        return session
-
-
-@pytest.mark.parametrize("kind, size", [("noisy", 4), ("wrong", 4), ("wrong", 1)])
-def test_drafts_keep_to_the_budget_which_learns_from_them(kind, size, expected):
-    drafter = Noted(expected, kind, WORDS, size)
-    planning = FewRejections(18)
-    outputs = decode(make(drafter, always_draft=False, backend="torch", planning=planning))
-    assert tokens(outputs) == expected
-    rounds = [one["iterations"] for one in outputs]
-    budget, sizes = DraftBudget(planning, AcceptanceHistory(drafter.first_chance)), []
-    for number in range(max(map(len, rounds))):
-        parts = [some[number] for some in rounds if len(some) > number]
-        sizes.append(budget.plan(len(parts)).size)
-        if sizes[-1] is not None:
-            assert all(len(part.draft) <= sizes[-1] for part in parts)
-        columns = [
-            (len(part.emitted), part.emitted[-1] == EOS, part.accepted, 0, len(part.draft))
-            for part in parts
-        ]
-        budget.learn(Iteration(*zip(*columns)))
-    assert drafter.budgets == sizes and len(set(sizes)) > 1
 
 
 PREFIX = torch.tensor([[5, 6, PAD], [7, PAD, PAD], [PAD, PAD, PAD], [8, 9, 10]])
@@ -325,98 +218,6 @@ def test_a_sentence_without_a_possible_token_is_named(backend, kind):
     drafter = ScriptedDrafter([[EOS], [5, 6, 3, 7]], kind, WORDS, 4)
     with pytest.raises(ValueError, match="no possible token at position 2 of sentence 1 in"):
         decode(make(drafter, args, backend=backend), prefix, SENTENCES[:2])
-
-
-class Reader(ScriptedDrafter):
-    """Drafts by script, and keeps what it is shown of the verifier's states."""
-
-    read_layers = LAYERS
-
-    def open(self, source):
-        self.session = ReaderSession(self, len(source.net_input["src_tokens"]), source.max_len)
-        self.session.verifier = source.verifier
-        return self.session
-
-
-def true_states(sentence, prefix):
-    """[T, n C], those of the verifier that predict the tokens of a prefix."""
-    verifier = Verifier([toy_model()], read_layers=LAYERS)
-    net_input = make_sample([sentence])["net_input"]
-    session = verifier.open(verifier.encode(net_input), len(prefix) + 1, len(prefix) + 1)
-    session.score(torch.tensor([[EOS, *prefix[:-1]]]), chain_layout([0], len(prefix)))
-    return session.sessions[0].states[0, 1 : len(prefix) + 1]
-
-
-class ReaderSession(ScriptedSession):
-    def __init__(self, script, rows, max_len):
-        super().__init__(script, rows, max_len)
-        self.states = {}  # of each sentence, when it was last drafted for
-        self.calls = []
-
-    def propose(self, rows, budget=None):
-        if rows.shortest > 0:
-            for i, (row, length) in enumerate(zip(rows.origin, rows.lengths_cpu)):
-                self.states[row] = self.verifier.states[i, 1 : length + 1].clone()
-        return super().propose(rows, budget)
-
-    def keep(self, rows, kept):
-        super().keep(rows, kept)
-        self.calls.append((rows.tolist(), kept))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["noisy", "empty"])
-def test_a_drafter_is_given_the_states_that_predicted_what_was_added(kind, backend, expected):
-    drafter = Reader(expected, kind, WORDS, 3)
-    generator = make(drafter, keep_trace=False, backend=backend)
-    outputs = decode(generator)
-    assert tokens(outputs) == expected
-    for row, states in drafter.session.states.items():
-        wanted = true_states(SENTENCES[row], expected[row][: len(states)])
-        assert len(states) > 0 and torch.allclose(states, wanted, atol=1e-4)
-    assert len(drafter.session.states) == len(SENTENCES)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_drafts_keep_to_the_limit_where_rows_are_uneven(backend, expected):
-    """The drafter knows longer outputs, and proposes 30 columns."""
-    args = flags(max_len_b=6)
-    wanted = tokens(stock([toy_model()], make_sample(SENTENCES), args))
-    drafter = Reader(expected, "noisy", WORDS, 30)
-    outputs = decode(make(drafter, args, backend=backend))
-    assert tokens(outputs) == wanted
-    parts = [part for one in outputs for part in one["iterations"]]
-    assert max(part.position + len(part.draft) for part in parts) == 6
-    assert any(part.position > 2 and part.draft for part in parts)
-
-
-class PerBatch(ExactRule):
-    """Opens one of its own for a batch, and writes down what each is given."""
-
-    def __init__(self):
-        self.calls = []
-
-    def open(self, rows, device):
-        self.opened = PerBatch()
-        self.calls.append((rows, device))
-        return self.opened
-
-    def select(self, rows):
-        self.calls.append(rows.tolist())
-
-
-def test_drafter_and_rule_are_given_the_rows_that_stay(expected):
-    drafter, rule = Reader(expected, "noisy", WORDS, 3), PerBatch()
-    outputs = decode(make(drafter, rule=rule))
-    assert tokens(outputs) == expected
-    left, live, stays = [len(one["iterations"]) for one in outputs], list(range(len(outputs))), []
-    for done in range(1, max(left)):
-        keep = [at for at, row in enumerate(live) if left[row] > done]
-        if len(keep) < len(live):
-            stays.append(keep)
-            live = [live[at] for at in keep]
-    assert len(stays) > 1 and drafter.session.calls == [(keep, keep) for keep in stays]
-    assert rule.calls == [(len(SENTENCES), torch.device("cpu"))] and rule.opened.calls == stays
 
 
 def test_an_end_behind_the_bonus_token_is_none():

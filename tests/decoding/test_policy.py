@@ -46,11 +46,6 @@ def test_ngrams_equal_the_definition():
         assert found_any
 
 
-def test_the_last_token_of_a_full_row_counts():
-    full = torch.tensor([[5, 6, 7]])
-    assert forbidden_by_ngrams(full, torch.tensor([[2]]), 1).tolist() == [[[5, 6, 7]]]
-
-
 def test_minimum_length_does_not_reach_into_the_prefix():
     prefix = torch.tensor([[5, EOS], [5, PAD]])
     out = apply(policy(min_len=6), torch.zeros(2, 3, 8), [0, 0], prefix=prefix)
@@ -59,15 +54,6 @@ def test_minimum_length_does_not_reach_into_the_prefix():
         assert out[row, 2, EOS] == float("-inf")
     assert torch.isfinite(out[0, 1]).nonzero().flatten().tolist() == [EOS]
     assert out[1, 1, EOS] == 0  # as stock: a padded prefix column lifts the minimum length
-
-
-def test_edits_are_made_on_the_device_of_the_rows():
-    """ "meta" has shapes and no numbers, and mixes with no other device."""
-    rows = Rows(2, 30, 0, PAD, torch.zeros(0, device="meta"))
-    prefix = torch.zeros(2, 2, dtype=torch.long, device="meta")
-    edits = policy(no_repeat_ngram_size=3).edits(rows, 3, LengthLimits(2, 2), prefix)
-    tensors = (edits.banned, edits.listed, edits.forced)
-    assert [tensor.device.type for tensor in tensors] == ["meta"] * 3
 
 
 def rows_of(lengths):
