@@ -84,9 +84,8 @@ def slow(model, words, limit=30, size=4):
         block, scores = slow_block(model, words, output, limit)
         done += 1
         length = block.index(EOS) + 1 if EOS in block else size
-        kept = [j for j in range(length) if not collapse or j == 0 or block[j] != block[j - 1]]
-        output += [block[j] for j in kept]
-        sure += [scores[j] for j in kept]
+        output += block[:length]
+        sure += scores[:length]
     return output, sure, done
 
 

@@ -1,4 +1,5 @@
-"""Big Little Decoder against Algorithm 1 of Kim et al. 2023, without cache or batch."""
+"""Big Little Decoder, with a small model and with the verifier's first layers, against Algorithm 1
+of Kim et al. 2023, without cache or batch."""
 
 import dataclasses
 from argparse import Namespace
@@ -6,9 +7,11 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
-from slow_bild import INFINITY, THRESHOLDS, big_little, whole
+from slow_bild import INFINITY, THRESHOLDS, big_little, first_layers, whole
 from slow_bild import check as check_slow
+from toy_early_exit import toy_early_exit
 from toy_strategies import flags, stock
+from toy_strategies import make_generator as make_toy
 from toy_strategies import tokens as tokens_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
@@ -52,34 +55,46 @@ def greedy(model):
     return tokens_of(stock([model], make_sample(SENTENCES), flags()))
 
 
+def check_early_exit(model, alpha_fb, alpha_rb, size=None, chosen=SENTENCES):
+    slow = [
+        big_little(first_layers(model), whole(model), s, alpha_fb, alpha_rb, size or 10)
+        for s in chosen
+    ]
+    given = {"alpha_fb": alpha_fb, "alpha_rb": alpha_rb, "block_size": size}
+    generator = make_toy("bild-early-exit", models=[model], **given)
+    return check_slow(generator, slow, make_sample(chosen))
+
+
+@pytest.mark.parametrize("early_exit", [False, True])
 @pytest.mark.parametrize("alpha_fb, alpha_rb", THRESHOLDS)
-def test_equals_algorithm_1(alpha_fb, alpha_rb):
-    tokens, stats = check(alpha_fb, alpha_rb)
+def test_equals_algorithm_1(alpha_fb, alpha_rb, early_exit):
+    verifier = toy_early_exit() if early_exit else big()
+    tokens, stats = (
+        check_early_exit(verifier, alpha_fb, alpha_rb) if early_exit else check(alpha_fb, alpha_rb)
+    )
     assert_diverse(tokens)
     if alpha_fb == 1:  # always fall back
         assert stats.drafted == 0
     if alpha_fb == 1 or alpha_rb == 0:  # roll back everything
-        assert tokens == greedy(big())
+        assert tokens == greedy(verifier)
     if (alpha_fb, alpha_rb) == (0.0, INFINITY):  # never fall back, never roll back
         assert stats.rollbacks == 0
-        assert stats.mean_iterations < 2 and stats.unverified > 0
-    if (alpha_fb, alpha_rb) == (0.6, 2.0):
+        assert early_exit or (stats.mean_iterations < 2 and stats.unverified > 0)
+    if (alpha_fb, alpha_rb) == (0.6, 0.2 if early_exit else 2.0):
         assert 0 < stats.rollback_share < stats.fallback_share < 0.7
 
 
-@pytest.mark.parametrize("size", [1, 4])
-def test_equals_algorithm_1_sentence_by_sentence(size):
-    for sentence in SENTENCES[:5]:
-        check(0.5, 1.0, size, chosen=[sentence])
+def test_a_deeper_early_exit_equals_algorithm_1():
+    """Of a batch, and of sentences alone."""
+    model = toy_early_exit("pre_norm", 2, updates=120)
+    assert check_early_exit(model, 0.3, 2.0)[1].accepted > 0
+    for sentence in SENTENCES[:4]:
+        check_early_exit(model, 0.5, 1.0, 3, [sentence])
+    with pytest.raises(ValueError, match="--path.*early_exit_transformer"):
+        check_early_exit(toy_model(), 0.6, 2.0, chosen=[])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", ["learned", "separate_embeddings", "pre_norm"])
-def test_equals_algorithm_1_with_small_models_of_other_shapes(shape):
-    assert_diverse(check(0.6, 1.0, 6, shape, left=False)[0])
-
-
-@pytest.mark.parametrize("limit", [1, 3, 6])
+@pytest.mark.parametrize("limit", [1, 6])
 def test_the_length_limit_ends_drafts_too(limit):
     tokens, _ = check(0.3, 3.0, max_len_b=limit)
     assert max(map(len, tokens)) == limit + 1

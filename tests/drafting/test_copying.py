@@ -5,14 +5,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from on_gpu import on_gpu
 from toy_hypotheses import open_drafter, rows_of
 
-from fairseq_specdec.decoding.stats import Stopwatch
-from fairseq_specdec.drafting import InputCopyDrafter, LookupDrafter, Source
+from fairseq_specdec.drafting import InputCopyDrafter, LookupDrafter
 from fairseq_specdec.drafting.copying import MAX_SUFFIX, unique_place
 from fairseq_specdec.drafting.edit_table import Edit, EditTable
-from fairseq_specdec.engine.state import Rows
 
 PAD, EOS = 1, 2
 
@@ -75,43 +72,11 @@ def test_long_repetitions_are_distinguished(shared):
     source = [8, *repeated, 5, 9, *repeated, 6, EOS]
     drafter = InputCopyDrafter(PAD, EOS, max_suffix=None)
     assert propose(drafter, [source, [7, EOS]], [[9, *repeated], [5]]) == [[6, EOS], []]
-    assert propose(drafter, [source], [[9, *repeated]]) == [[6, EOS]]
-    assert propose(drafter, [source], [repeated]) == [[]]
     limited = InputCopyDrafter(PAD, EOS, max_suffix=shared)
     assert propose(limited, [source], [[9, *repeated]]) == [[]]
 
 
-def test_drafts_can_be_kept_short():
-    assert propose(InputCopyDrafter(PAD, EOS, 2), [[5, 6, 7, EOS]], [[]]) == [[5, 6]]
-
-
-def test_where_nothing_is_copied_nothing_is_verified():
-    drafter = InputCopyDrafter(PAD, EOS)
-    session = open_session(drafter, [[7, 8, 7, EOS], [4, 5, 6, EOS]])
-    assert session.propose(rows_of([[9], [4, 9]], 3)).tokens.shape == (2, 0)
-    assert session.propose(rows_of([[9], [4, 5]], 3)).tokens.tolist()[1] == [6, EOS]
-
-
-def test_a_gpu_is_not_asked_for_the_output():
-    """It is what the host has read after each iteration."""
-    rows = on_gpu(torch.tensor([[7, 8, 7, EOS], [4, 5, 6, EOS]]))
-    session = InputCopyDrafter(PAD, EOS).open(Source({"src_tokens": rows}, {}, 9, Stopwatch()))
-    outputs = Rows(2, 12, EOS, PAD, rows)
-    outputs.tokens = outputs.tokens.to("meta")  # has no numbers to ask for
-    for emitted, drafts in (
-        ([[], []], [[7, 8, 7, EOS], [4, 5, 6, EOS]]),
-        ([[9], [4, 5]], [[], [6, EOS]]),
-    ):
-        sizes = list(map(len, emitted))
-        outputs.grow(torch.tensor(sizes), sizes, emitted)
-        draft = session.propose(outputs)
-        proposed = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
-        assert proposed == drafts
-    outputs.tokens, outputs.scores = torch.zeros(2, 12), torch.zeros(2, 12)
-    outputs.keep([1])
-    assert outputs.outputs() == [[EOS, 4, 5]]
-
-
+@pytest.mark.timeout(20)
 def test_a_long_text_of_one_word():
     """In linear time: comparing each place with all of the output takes 100 times as long."""
     text = [EOS] + [5] * 50_000
@@ -158,11 +123,6 @@ def test_rows_that_stay_keep_their_source():
     assert drafted(session, [[4, 99, 6], [10, 11]], [0, 2]) == [[7, 8, EOS], [12, 13, EOS]]
 
 
-def test_what_the_loop_can_use_is_cut_by_the_loop():
-    session = open_session(InputCopyDrafter(PAD, EOS), [[5, 6, EOS]])
-    for budget, sizes in ((0, [0]), (1, [3]), (None, [3])):
-        draft = session.propose(rows_of([[]]), budget)
-        assert draft.sizes.tolist() == sizes and draft.width == sizes[0]
 
 
 # ---- lookup --------------------------------------------------------------------------------------
@@ -213,12 +173,3 @@ def test_lookup_equals_a_slow_search(rows, left, reads_source, limit, most):
         for source, (_, steps) in zip(sources, rows)
     ]
     assert [list(row) for row in zip(*proposed)] == wanted
-
-
-def test_rows_that_stay_keep_their_text():
-    sources = [[4, 5, 6, EOS], [9, EOS], [10, 11, 4, 11, 13, EOS]]
-    session = open_session(LookupDrafter(PAD, EOS, 32), padded(sources))
-    drafted(session, [[], [], []])
-    assert [session.likely_copied(row) for row in (0, 1)] == [[4, 5, 6], [9]]
-    assert drafted(session, [[5], [10, 11]], [0, 2]) == [[6, EOS], [4, 11, 13, EOS]]
-    assert drafted(session, [[5, 6], [10, 11, 4, 11]], [0, 2]) == [[EOS], [13, EOS]]

@@ -5,8 +5,7 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_strategies import EDITS
-from toy_translation import EOS, dictionary, ids, translate
+from toy_translation import EOS, dictionary
 
 from fairseq_specdec.drafting.edit_table import COLUMNS, Edit, EditTable, read_edits, write_edits
 
@@ -48,12 +47,6 @@ def test_of_several_edits_the_likeliest_is_made(order):
     assert len(edits) == 2  # of the same place only one
 
 
-def test_the_toys_edits_are_most_of_what_the_toys_do():
-    words = dictionary()
-    source = [1, 2, 5, 3]
-    assert edited(read_edits(EDITS, words), *ids(source)[:-1]) == ids(translate(source))[:-1]
-
-
 tokens = st.lists(st.integers(4, 27), max_size=2).map(tuple)
 shares = st.integers(1, 1000).map(lambda n: n / 1000) | st.just(1e-5)
 some_edits = st.lists(st.tuples(tokens, st.integers(4, 27), tokens, tokens, shares), max_size=9)
@@ -81,14 +74,11 @@ MISTAKES = [
     (HEADER + "\n\tw1\t\tw2\n", "line 2: has 4 columns instead of 5"),
     (HEADER + "\n\tw1\t\tw2\t1\n\tfoo\t\tw2\t1\n", "line 3: 'foo' is not in the model's"),
     (HEADER + "\n\tw1 w2\t\tw2\t1\n", "line 2: 'w1 w2' is not one token"),
-    (HEADER + "\n\t\t\tw2\t1\n", "line 2: '' is not one token"),
     (HEADER + "\n\tw1\t\tw2\tmany\n", "line 2: share 'many': must be a number above 0"),
-    (HEADER + "\n\tw1\t\tw2\tnan\n", "line 2: share 'nan': must be a number above 0"),
     (HEADER + "\n\tw1\t\tw2\t1.1\n", "line 2: share '1.1': must be a number above 0"),
     (HEADER + "\n\tw1\t\tw2\t0\n", "line 2: share '0': must be a number above 0"),
     (HEADER + "\n\tw1\t\tw2 </s>\t1\n", "line 2: 'w1' cannot become 'w2 </s>'"),
     (HEADER + "\n\t</s>\t\tw2\t1\n", "line 2: '</s>' cannot become 'w2'"),
-    (HEADER + "\n\t</s>\t\tw2 </s>\t1\n", "line 2: '</s>' cannot become 'w2 </s>'"),
     (HEADER + "\nw1 </s>\tw2\t\tw2\t1\n", "line 2: </s> stands at the ends of a sentence only"),
     (HEADER + "\n\tw2\t</s> w1\tw2\t1\n", "line 2: </s> stands at the ends of a sentence only"),
 ]
