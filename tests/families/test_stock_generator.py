@@ -29,16 +29,12 @@ def test_decisions_replace_the_command_line():
     assert extra == {"eos": 9, "symbols_to_strip_from_output": {5, 9}}
 
 
-def test_the_defaults_of_a_generator():
-    args, extra = decided(stock(), Namespace(), "a_task")
+def test_without_decisions_all_is_as_stock_has_it():
+    search = Sampling(dictionary(), 4, -1.0)
+    args, extra = decided(stock(search_strategy=search), Namespace(sampling_topk=4), "a_task")
+    assert args.sampling and args.sampling_topk == 4
     assert (args.beam, args.no_repeat_ngram_size, args.unnormalized) == (1, 0, False)
     assert extra == {"eos": EOS, "symbols_to_strip_from_output": {EOS}}
-
-
-def test_sampling_is_seen():
-    search = Sampling(dictionary(), 4, -1.0)
-    args, _ = decided(stock(search_strategy=search), Namespace(sampling_topk=4), "a_task")
-    assert args.sampling and args.sampling_topk == 4
 
 
 class Another(SequenceGenerator):

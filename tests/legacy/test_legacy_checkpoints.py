@@ -67,11 +67,6 @@ def test_their_pickled_config_passes_the_check_and_a_call_does_not(tmp_path):
         checkpoint_utils.load_checkpoint_to_cpu(path)
 
 
-def test_it_is_not_trained_here():
-    with pytest.raises(ValueError, match="--bidirectional-prefix"):
-        authors_drafter(updates=0).decoder()
-
-
 @pytest.mark.parametrize("name", ["layernorm_embedding", "chain_width"])
 def test_settings_that_no_such_drafter_has_are_refused(name):
     args = argparse.Namespace(**dict(SETTINGS, **{name: 1}))

@@ -56,26 +56,6 @@ def test_a_block_depends_on_its_prefix_and_on_nothing_after_it(bidirectional):
     assert not torch.allclose(features(model, later, cuts), before, atol=1e-3)
 
 
-def test_padding_and_batch_do_not_matter():
-    torch.manual_seed(4)
-    model = make_drafter(num_cuts=2, source_copy=True).eval()
-    batch = make_batch(rows=4)
-    cuts = random_cuts(batch, 2)
-    together = features(model, batch, cuts)
-    for row in range(4):
-        source = batch["net_input"]["src_tokens"][row]
-        source = source[source.ne(PAD)][None]
-        previous = batch["net_input"]["prev_output_tokens"][row]
-        previous = previous[previous.ne(PAD)][None]
-        net_input = {
-            "src_tokens": source,
-            "src_lengths": torch.tensor([source.size(1)]),
-            "prev_output_tokens": previous,
-        }
-        alone = features(model, {"net_input": net_input}, cuts[row : row + 1])
-        assert torch.allclose(together[row], alone[0], atol=1e-5)
-
-
 def test_a_revealed_target_takes_the_place_of_its_mask():
     torch.manual_seed(5)
     model = make_drafter().eval()
@@ -97,25 +77,6 @@ def test_a_revealed_target_takes_the_place_of_its_mask():
     other[:, :, 2] = 30  # hidden: must not leak into the features
     assert torch.equal(features(model, batch, cuts, targets=other, revealed=one), shown)
     assert decoder.mask_embedding.requires_grad
-
-
-def test_embeddings_equal_those_of_a_stock_decoder():
-    """Position i is the table's row that a stock decoder gives the i-th token."""
-    torch.manual_seed(6)
-    model = make_drafter(decoder_learned_pos=True, layernorm_embedding=True).eval()
-    decoder = model.decoder
-    tokens = torch.tensor([[EOS, 5, 6, 7]])
-    steps = torch.arange(4)[None]
-    stock = decoder.embed_scale * decoder.embed_tokens(tokens) + decoder.embed_positions(tokens)
-    expected = decoder.layernorm_embedding(stock)
-    assert torch.allclose(decoder.embed_prefix(tokens, steps), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("learned", [False, True])
-def test_positions_past_a_table_take_its_last_row(learned):
-    decoder = make_drafter(max_target_positions=8, decoder_learned_pos=learned).decoder
-    last, past = torch.tensor([[11]]), torch.tensor([[15]])
-    assert torch.equal(decoder.position_table(past), decoder.position_table(last))
 
 
 def test_source_copy_follows_its_formula_and_ignores_padding():

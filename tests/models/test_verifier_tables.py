@@ -15,7 +15,7 @@ from fairseq_specdec.decoding.drafter_file import check_reading
 from fairseq_specdec.decoding.strategies.gad import check_rounding
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.models import AttachedDrafter
-from fairseq_specdec.models.verifier_tables import TABLES, VerifierTable, with_tables
+from fairseq_specdec.models.verifier_tables import TABLES, VerifierTable
 from fairseq_specdec.training.block_noising import block_targets
 
 ARCH = "attached_drafter_tiny"
@@ -65,18 +65,6 @@ def test_drafts_are_those_of_a_drafter_with_the_same_tables(backend, frees, numb
     assert counts[0] == counts[1] and counts[0][1] > 0
 
 
-def test_the_models_given_stay_as_they_are():
-    """Generators of two verifiers may share a drafter's model."""
-    verifier, _, user = with_and_without("post_norm")
-    other = copy.deepcopy(verifier)
-    first, second = with_tables(user, verifier), with_tables(user, other)
-    assert first.decoder.embed_tokens is verifier.decoder.embed_tokens
-    assert second.decoder.output_projection is other.decoder.output_projection
-    assert second.decoder.layers is user.decoder.layers
-    assert type(user.decoder.embed_tokens) is VerifierTable
-    assert not [name for name, _ in user.named_parameters() if TABLES[0] in name]
-
-
 def test_training_leaves_the_tables_and_stores_none(verifier):
     model = made(verifier, chain_width=8)
     theirs = model.encoder._verifier[0].decoder
@@ -90,13 +78,6 @@ def test_training_leaves_the_tables_and_stores_none(verifier):
     assert not [name for name in model.state_dict() if "embed_tokens" in name]
     assert not [name for name in model.state_dict() if "output_projection" in name]
     made(verifier, chain_width=8).load_state_dict(model.state_dict())
-
-
-def test_it_starts_from_the_layers_alone(verifier):
-    settings = {"encoder_ffn_embed_dim": 128, "decoder_attention_heads": 2}
-    model = made(verifier, init_decoder_from=verifier, share_all_embeddings=False, **settings)
-    theirs = model.encoder._verifier[0].decoder
-    assert torch.equal(model.decoder.layers[0].fc1.weight, theirs.layers[1].fc1.weight)
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,6 @@ def test_a_list_is_the_union_of_translations_and_frequent_words():
     assert lists(find(), [[7, EOS], [5, 6]]) == [[EOS, 4, 7, 8], [EOS, 4, 6, 11]]
 
 
-def test_a_checkpoint_without_a_list_has_none():
-    assert WordList.find({}, SOURCE, TARGET) == {}
-
-
 def test_the_padding_of_a_batch_lists_nothing():
     """Else a sentence's drafts depend on the sentences beside it."""
     table = torch.tensor(TABLE)
@@ -45,18 +41,14 @@ def test_the_padding_of_a_batch_lists_nothing():
     "name, value, message",
     [
         (TRANSLATIONS, torch.tensor([[len(TARGET)]] * 10), "12, no index"),
-        (TRANSLATIONS, torch.tensor([[-1]] * 10), "-1, no index"),
         (FREQUENT, torch.tensor([99]), "99, no index"),
         (TRANSLATIONS, torch.zeros(10, 2), "float32 of shape [10, 2]"),
-        (TRANSLATIONS, torch.zeros(10, 2, dtype=torch.bool), "bool of shape"),
         (TRANSLATIONS, torch.zeros(10, dtype=torch.long), "not whole numbers in 2 dimensions"),
         (TRANSLATIONS, torch.zeros(10, 0, dtype=torch.long), "of shape [10, 0]"),
         (TRANSLATIONS, torch.zeros(9, 2, dtype=torch.long), "9 x 2 for a source dictionary of 10"),
         (TRANSLATIONS, torch.zeros(10, 1001, dtype=torch.long), "at most 1000 translations"),
-        (FREQUENT, torch.zeros(1, 1, dtype=torch.long), "not whole numbers in 1 dimensions"),
         (FREQUENT, torch.tensor([PAD]), "names no word"),
         (FREQUENT, "the", "is missing or no tensor"),
-        (FREQUENT, None, "is missing or no tensor"),
         (TRANSLATIONS, None, "is missing or no tensor"),
     ],
 )
