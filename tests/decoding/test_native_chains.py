@@ -197,7 +197,7 @@ def decoded_three_ways(generator, sources, monkeypatch):
 # Sources that repeat themselves.
 FEW = [[4 + i * i % 3 for i in range(size)] + [EOS] for size in range(2, 14)]
 COPYING = [
-    {}, {"realign": True}, {"max_suffix": None, "realign": True}, {"block_size": 3, "max_suffix": 1}
+    {}, {"max_suffix": None}, {"block_size": 3, "max_suffix": 1}
 ]  # fmt: skip
 
 
@@ -249,7 +249,7 @@ def test_a_sentence_is_decoded_in_one_call(kind, monkeypatch):
     calls = counted_by(monkeypatch, "_verify" if kind == "greedy" else "_speculate")
     model, drafter = toy_model("pre_norm"), None
     if kind == "copied":
-        drafter = InputCopyDrafter(PAD, EOS, realign=True)
+        drafter = InputCopyDrafter(PAD, EOS)
     elif kind != "greedy":
         drafter = block_drafter(model, kind)
     generator = generator_for(model, drafter=drafter)

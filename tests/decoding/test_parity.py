@@ -214,7 +214,6 @@ def greedy(name):
 
 # More flags of a drafter.
 VARIANTS = {
-    "gad, collapsed": ("gad", {"collapse_repeats": True}),
     "gad, unsure": ("gad", {"draft_confidence": 0.4}),
     "gad, bf16": ("gad", {"drafter_dtype": "bf16"}),
     "gad, as packed": ("gad", {"drafter_dtype": "auto"}),
@@ -267,7 +266,7 @@ def known():
 def test_drafters(row, name, backend, known):
     """Outputs are fairseq's, and each draft and verdict is that of torch's operators."""
     one, (sample, prefix) = SITUATIONS[name], SITUATIONS[name].batch()
-    if one.models and row in READING or (row, name) == ("gad++-budget", "ties"):
+    if one.models and row in READING or name == "ties" and row.startswith("gad++"):
         pytest.skip("reads the model as it is, or has no regret about equal words")
     if (name, backend) == ("double precision", "native"):
         backend = "auto"
@@ -472,7 +471,11 @@ def test_beams(beam, reach, backend, monkeypatch):
 # Which of two equal words is in a beam is left open.
 @pytest.mark.parametrize(
     "case, name, backend",
-    half(["greedy", "iad"], [name for name in SITUATIONS if name != "ties"], BOTH),
+    half(
+        ["greedy", "iad"],
+        [name for name in SITUATIONS if name not in ("ties", "two ends forced")],
+        BOTH,
+    ),
     indirect=["backend"],
 )
 def test_beams_under_constraints(case, name, backend, monkeypatch):

@@ -93,7 +93,7 @@ def test_layers_are_spread_from_a_third_to_the_last():
     [
         ({"attach_to": None}, "--attach-to"),
         ({"attach_to": "nowhere.pt"}, "nowhere.pt"),
-        *(({"read_layers": layers}, "--read-layers") for layers in ("1,3", "", "0,1", "1,1", "a")),
+        *(({"read_layers": layers}, "--read-layers") for layers in ("1,3", "0,1", "1,1", "a")),
         ({"encoder_embed_dim": 32}, "--encoder-embed-dim"),
         ({"source_copy": True}, "--source-copy"),
         ({"bidirectional_prefix": True}, "--bidirectional-prefix"),

@@ -36,7 +36,7 @@ def made(verifier, **settings):
 def with_and_without(shape):
     """(verifier, a drafter that has its tables as its own, the same that uses the verifier's)."""
     verifier = copy.deepcopy(toy_model(shape))
-    owner = copy.deepcopy(toy_attached_drafter("post_norm", 4, 80, chain_width=16))
+    owner = copy.deepcopy(toy_attached_drafter("post_norm", 4, 200, chain_width=16))
     for name in TABLES:
         setattr(owner.decoder, name, copy.deepcopy(getattr(verifier.decoder, name)))
     user = copy.deepcopy(owner)
