@@ -27,7 +27,10 @@ import urllib.parse
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
-import yaml
+try:
+    import yaml
+except ImportError:
+    raise SystemExit("scripts/run needs PyYAML: pip install -e . installs all of it") from None
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 NAME = "recipe.yaml"

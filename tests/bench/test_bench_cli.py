@@ -198,7 +198,7 @@ def test_the_limit_keeps_all_lengths_and_prefixes_are_forced(bench, pair):
             [*IAD, "--sweep", "a:block_size=5", "--system", "a block_size=5: --strategy iad"],
             "--system 'a block_size=5': --sweep makes a row of this name too",
         ),
-        ([*IAD, "--sweep", "collapse_repeats=2"], "expected true or false"),
+        ([*IAD, "--sweep", "keep_weights=2"], "expected true or false"),
         ([*IAD, "--sweep", "block_size=5", "--system", "b: --strategy iad"], "2 systems; name one"),
         (["--max-tokens", "9"], "--max-tokens"),
         (["--gen-subset", "none"], "has no split none for src-tgt"),

@@ -22,13 +22,13 @@ def test_a_sweep_crosses_the_flags_of_one_system(bench, pair, tmp_path):
         "--system", system.format("loose", "gad++"), "--system", system.format("g", "gad"),
         "--limit", 2, "--warmup", 0,
         "--sweep", "loose: block_size=2,4", "--sweep", "loose: --tau=0,1,2",
-        "--sweep", "g: collapse_repeats=true,false",
+        "--sweep", "g: keep_weights=true,false",
     )  # fmt: skip
     rows = {row["system"]: row for row in result["runs"][0]["rows"]}
     names = [f"loose block_size={k} tau={tau}" for k in (2, 4) for tau in (0, 1, 2)]
-    others = ["g collapse_repeats=true", "g collapse_repeats=false"]
+    others = ["g keep_weights=true", "g keep_weights=false"]
     assert list(rows) == ["fairseq beam 5", "fairseq beam 1", "greedy", *names, *others]
-    assert [result["systems"][i]["settings"]["collapse_repeats"] for i in (-2, -1)] == [True, False]
+    assert [result["systems"][i]["settings"]["keep_weights"] for i in (-2, -1)] == [True, False]
     assert rows[names[5]]["sweep"] == {"block_size": "4", "tau": "2"}
     assert rows[names[5]]["base"] == "loose" and rows["fairseq beam 5"]["sweep"] == {}
     described = {system["name"]: system for system in result["systems"]}

@@ -40,10 +40,6 @@ MISTAKES = [
     (PLAIN + "--strategy gadd", "--strategy gadd"),
     (SAMPLED + "--temperature 0", "--temperature"),
     (PLAIN + "--strategy gad++ --drafter-path drafter.pt --sampling", "--sampling:"),
-    (
-        GAD + "--drafter-path drafter.pt --sampling --collapse-repeats",
-        "--collapse-repeats.*--sampling",
-    ),
     (PLAIN + "--constraints", "--constraints:"),
     (INTERACTIVE + "--constraints --buffer-size 16", "--constraints:"),
     (PLAIN + "--sampling-topk 5", "--sampling-topk:"),

@@ -27,7 +27,7 @@ from fairseq_specdec.hub.translator import SpeculativeTranslator
 CALLS = 150
 FIELDS = {**GenerationConfig.__dataclass_fields__, **SpecDecConfig.__dataclass_fields__}
 # max_len_b varies in every call; accept_epsilon wants a vocabulary of numbers.
-VARIED = sorted({*OWN, *GENERATION} - SETTLED - {"max_len_b", "accept_epsilon"})
+VARIED = sorted({*OWN, *GENERATION} - SETTLED - {"max_len_b", "accept_epsilon", "vocabulary_list"})
 TEXT = text_of(sentences(1, seed=9)[0])
 
 

@@ -7,7 +7,7 @@ from in_process import run_here
 
 SENTENCES = 40  # of the corpus, in its split test
 SUMMARY = re.compile(
-    r"strategy (\S+): (\d+) sentences, (\d+) iterations \(([\d.]+) a sentence\), ([\d.]+) mean "
+    r"strategy (\S+): (\d+) sentences, (\d+) iterations \(([\d.]+) per sentence\), ([\d.]+) mean "
     r"accepted tokens, ([\d.]+)% of (\d+) drafted tokens accepted; [\d.]+ s: encoder [\d.]+ s / "
     r"drafter encoder [\d.]+ s / drafter [\d.]+ s / verifier [\d.]+ s / rest [\d.]+ s"
 )

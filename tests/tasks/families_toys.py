@@ -102,7 +102,7 @@ def drafter_flags(model, **flags):
     return {
         **SHAPE, **TRAINING, **model.languages, "arch": "attached_drafter_tiny",
         "criterion": "glancing_block_loss", "glancing_start": 0.0, "glancing_stop": 0.0,
-        "chain_width": 16, "block_size": 4, "num_cuts": 4, "max_update": 180, "lr": 8e-3,
+        "chain_width": 16, "block_size": 4, "num_cuts": 4, "max_update": 300, "lr": 8e-3,
         "soft_targets": 0.9, "decoder_layers": 1, "decoder_attention_heads": 4,
         "encoder_normalize_before": True, "decoder_normalize_before": True, "task": model.task,
         "verifier_embeddings": True, **flags,

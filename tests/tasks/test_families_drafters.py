@@ -53,7 +53,7 @@ def test_training_measures_what_decoding_accepts(languages, family, drafter, tmp
     model = family("m2m")
     flags = drafter_flags(
         model, task=model.task + "_specdec", attach_to=model.path, restore_file=drafter,
-        reset_dataloader=True, max_update=181, eval_verifier=model.path, eval_sentences=40,
+        reset_dataloader=True, max_update=301, eval_verifier=model.path, eval_sentences=40,
         disable_validation=None,
     )  # fmt: skip
     _, log = run_here("train", languages, save_dir=tmp_path, **flags)

@@ -15,7 +15,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 
-from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.engine.memory import give_back_freed_memory
 
@@ -28,12 +28,15 @@ def resident():
     return int(line.split()[1]) / 1024
 
 
-def decoding(number_format, width, count, halves):
-    """A generator that has decoded something with a random model of 2 + 2 layers and one table of
-    embeddings, and that model's numbers of weights and of embeddings."""
+def dictionary(count):
     words = Dictionary()
     for word in range(count - len(words)):
         words.add_symbol(f"w{word}")
+    return words
+
+
+def random_model(width, words, halves):
+    """2 + 2 layers, and one table of embeddings."""
     sides = {
         f"{side}_{name}": value
         for side in ("encoder", "decoder")
@@ -43,23 +46,34 @@ def decoding(number_format, width, count, halves):
     base_architecture(args)
     task = Namespace(source_dictionary=words, target_dictionary=words)
     model = TransformerModel.build_model(args, task).eval()
-    model = model.half().float() if halves else model
-    counts = sum(parameter.numel() for parameter in model.parameters()), count * width
-    settings = decoding_settings(strategy="greedy", backend="native", verifier_dtype=number_format)
-    flags = Namespace(beam=1, max_len_b=8)
-    generator = build_generator([model], words, words, flags, settings, free_unpacked=True)
-    sample = {"src_tokens": torch.tensor([[5, 6, 7, 2]]), "src_lengths": torch.tensor([4])}
-    generator.generate([model], {"net_input": sample})
-    return generator, counts
+    return model.half().float() if halves else model
+
+
+def decoding(number_format, model, words):
+    """A generator that has decoded something."""
+    settings = TranslationSpecDecConfig(
+        strategy="greedy", backend="native", verifier_dtype=number_format
+    )
+    generator = build_generator(
+        [model], words, words, Namespace(beam=1, max_len_b=8), settings, free_unpacked=True
+    )
+    tokens = torch.tensor([[5, 6, 7, 2]])
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([4])}}
+    generator.generate([model], sample)
+    return generator
 
 
 def main(number_format, halves):
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    kept = [decoding(number_format, 64, 100, halves)]
+    few, many = dictionary(100), dictionary(16_000)
+    kept = [decoding(number_format, random_model(64, few, halves), few)]
     before = resident()
-    kept.append(decoding(number_format, 512, 16_000, halves))
-    sys.stdout.write(" ".join(map(str, (resident() - before, *kept[1][1]))))
+    model = random_model(512, many, halves)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    kept.append(decoding(number_format, model, many))
+    figures = resident() - before, count, model.decoder.embed_tokens.num_embeddings * 512
+    sys.stdout.write(" ".join(map(str, figures)))
 
 
 if __name__ == "__main__":
