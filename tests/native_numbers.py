@@ -18,7 +18,7 @@ CALLERS = re.compile(
 # Numbers of which any will do.
 FREE = re.compile(
     r"specdec_(stack_new\.0\.(decoder|cross|pre_norm)|beams_run\.1|beams_new\.1\.start)"
-    r"|\.(min_len|max_len|top_beta|realign|done|windows?|candidates|positions)$"
+    r"|\.(min_len|max_len|top_beta|done|windows?|candidates|positions)$"
 )
 NOT_ZERO = re.compile(
     r"specdec_(set_threads\.0|matrix_new\.[01]|encode\.[123]|session_open\.[126]|session_list\.[13]|drafter_chain\.1)$"
@@ -35,7 +35,7 @@ FIELDS = {
     structures.Rules: ("prefix", "limits"),
     structures.Drafts: ("sizes",),
     structures.Hypotheses: ("tokens", "lengths"),
-    structures.SourceCopy: ("origin", "ends", "begin", "seen"),
+    structures.SourceCopy: ("origin", "ends"),
 }
 # Fields that are read only where another is set.
 READ_WITH = {

@@ -159,12 +159,9 @@ class InputCopySession(HostSession):
     def _copy(self) -> SourceCopy:
         """The sources for the library."""
         tokens = [token for source in self.sources for token in source]
-        count = ctypes.c_int64 * len(self.sources)
-        ends = count(*accumulate(map(len, self.sources)))
-        kept = (ctypes.c_int64 * len(tokens))(*tokens), ends, count()
-        tokens_at, ends_at, zeros = map(ctypes.addressof, kept)
-        limit = self.settings.max_suffix or 0
-        copy = SourceCopy(0, None, tokens_at, ends_at, limit, False, zeros, zeros)
+        ends = (ctypes.c_int64 * len(self.sources))(*accumulate(map(len, self.sources)))
+        kept = (ctypes.c_int64 * len(tokens))(*tokens), ends
+        copy = SourceCopy(0, None, *map(ctypes.addressof, kept), self.settings.max_suffix or 0)
         copy.kept = kept
         return copy
 

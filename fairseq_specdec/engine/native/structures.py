@@ -69,8 +69,7 @@ class Drafting(Structure):
 
 class SourceCopy(Structure):
     _fields_ = _fields(
-        ("rows", c_int64), ("origin tokens ends", c_void_p), ("max_suffix realign", c_int64),
-        ("begin seen", c_void_p),
+        ("rows", c_int64), ("origin tokens ends", c_void_p), ("max_suffix", c_int64),
     )  # fmt: skip
 
 

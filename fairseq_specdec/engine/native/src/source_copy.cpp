@@ -9,8 +9,6 @@ namespace specdec {
 
 namespace {
 
-constexpr int64_t kMostDeleted = 3;  // as MOST_DELETED
-
 struct Text {
   const int64_t* tokens;
   int64_t size;
@@ -61,14 +59,6 @@ int64_t unique_place(Text source, Text suffix) {
   return longest > 0 && alone ? place : -1;
 }
 
-// As realigned_place.
-int64_t realigned_place(Text source, int64_t expected, int64_t token) {
-  const int64_t end = std::min(expected + kMostDeleted + 1, source.size - 1);
-  for (int64_t at = expected; at < end; at++)
-    if (source.tokens[at] == token) return at + 1;
-  return expected + 1;
-}
-
 }  // namespace
 
 void SourceCopy::check(int batch) const {
@@ -78,8 +68,6 @@ void SourceCopy::check(int batch) const {
     const int row = bounded(origin[live], 0, "a row of an impossible number");
     const int first = row == 0 ? 0 : bounded(ends[row - 1], 0, "a source of impossible length");
     bounded(ends[row], first + 1, "a source of impossible length");
-    require(begin[row] >= 0 && begin[row] < kMost && seen[row] >= 0 && seen[row] < kMost,
-            "a draft that began at an impossible place");
   }
 }
 
@@ -93,14 +81,7 @@ void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t m
     const int64_t* output = hypotheses.tokens + live * hypotheses.columns;
     int64_t size = length + 1;
     if (copy.max_suffix > 0) size = std::min(size, copy.max_suffix);
-    int64_t place = unique_place(source, Text{output + length + 1 - size, size});
-    if (copy.realign) {
-      // All that came since was copied, but for the verifier's own token at its end.
-      const int64_t copied = std::max<int64_t>(length - 1 - copy.seen[row], 0);
-      if (place < 0) place = realigned_place(source, copy.begin[row] + copied, output[length]);
-      copy.begin[row] = place;
-      copy.seen[row] = length;
-    }
+    const int64_t place = unique_place(source, Text{output + length + 1 - size, size});
     sizes[live] = place < 0 ? 0 : std::max<int64_t>(0, std::min(source.size - place, max_tokens));
     if (sizes[live] > 0) std::copy_n(source.tokens + place, sizes[live], drafts);
   }

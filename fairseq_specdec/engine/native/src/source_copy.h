@@ -14,11 +14,8 @@ struct SourceCopy {
   const int64_t* tokens;  // of each row of the batch the start symbol, the sentence and its </s>
   const int64_t* ends;    // of each row of the batch: where these end
   int64_t max_suffix;     // longest suffix matched, in tokens; 0 for any
-  int64_t realign;
-  int64_t* begin;  // of each row of the batch: where the last draft began, before and after
-  int64_t* seen;   // and the tokens that were accepted before it, likewise
 
-  void check(int rows) const;  // throws std::invalid_argument for what no draft begins with
+  void check(int rows) const;  // throws std::invalid_argument for impossible sizes
 };
 
 // As InputCopySession.draft, for every row: drafts[B][max_tokens], sizes[B].
