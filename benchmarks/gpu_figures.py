@@ -10,7 +10,7 @@ import tempfile
 from typing import Any
 
 import random_pair
-import results
+import result_tables
 import torch
 
 from fairseq_specdec.bench.timing import generation_flags
@@ -140,7 +140,7 @@ def iterations(given: argparse.Namespace) -> int:
         table.update(measured(pair, precision, small))
     (given.folder / "iterations.json").write_text(json.dumps(table, indent=1) + "\n")
     title = "Transformer-base, 6+6 layers; drafter 12+2, k = 25; milliseconds per iteration"
-    (given.folder / "iterations.md").write_text(f"{title}\n\n{results.iterations(table)}\n")
+    (given.folder / "iterations.md").write_text(f"{title}\n\n{result_tables.iterations(table)}\n")
     return 0
 
 

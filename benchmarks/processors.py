@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-import results
+import result_tables
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIGURES = ("ms", "cpu", "identical")
@@ -99,11 +99,11 @@ def main():
     name = "-".join([args.name, *held[1:]])
     for run, arguments in commands(args.limit).items():
         if run.startswith(args.only):
-            found = results.record(measured([*arguments, *held], args.repeats), *FIGURES)
-            summary = results.read(results.CPU)
+            found = result_tables.record(measured([*arguments, *held], args.repeats), *FIGURES)
+            summary = result_tables.read(result_tables.CPU)
             summary["processors"].setdefault(name, {})[run] = found
-            results.save(results.CPU, summary)
-            results.write()
+            result_tables.save(result_tables.CPU, summary)
+            result_tables.write()
             sys.stderr.write(f"{run}: done\n")
 
 

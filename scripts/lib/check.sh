@@ -13,6 +13,6 @@ python=${PYTHON:-python}
 "$python" -m ruff check .
 "$python" -m ruff format --check .
 "$python" scripts/lib/plain_english.py
-"$python" benchmarks/results.py --check
+"$python" benchmarks/result_tables.py --check
 "$python" -m mypy
 find scripts -name '*.sh' -exec shellcheck .ci/run scripts/run {} +

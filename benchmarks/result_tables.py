@@ -1,9 +1,9 @@
 """The generated tables of RESULTS.md, from cpu.json and gpu.json; standard library only.
 
-    python benchmarks/results.py                           # write the tables anew
-    python benchmarks/results.py --check                   # exit 1 if a table differs from its JSON
-    python benchmarks/results.py --strategies FILE         # results of scripts/run comparison
-    python benchmarks/results.py --gpu NAME gpu-figures    # the folder that make gpu wrote
+    python benchmarks/result_tables.py                           # write the tables anew
+    python benchmarks/result_tables.py --check                   # exit 1 if a table is stale
+    python benchmarks/result_tables.py --strategies FILE         # results of scripts/run comparison
+    python benchmarks/result_tables.py --gpu NAME gpu-figures    # the folder that make gpu wrote
 
 ``processors.py`` adds a processor. A table's place is below its comment ``<!-- table: NAME -->``.
 """
@@ -303,7 +303,9 @@ def main(arguments):
     if given.gpu:
         add_gpu(*given.gpu)
     if given.check and page() != PAGE.read_text("utf-8"):
-        sys.exit("benchmarks/RESULTS.md: a table differs from its JSON; run benchmarks/results.py")
+        sys.exit(
+            "benchmarks/RESULTS.md: a table differs from its JSON; run benchmarks/result_tables.py"
+        )
     if not given.check:
         write()
 

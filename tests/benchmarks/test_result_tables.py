@@ -3,7 +3,7 @@
 import json
 
 import pytest
-import results
+import result_tables
 
 
 def batch(**cpu_ms):
@@ -15,7 +15,7 @@ def test_gains_are_over_greedy_in_the_same_precision():
         "1": batch(greedy=12.0, gad=8.0, greedy_int8=7.0, gad_int8=10.0),
         "32": batch(greedy=3.0, gad=4.0, greedy_int8=1.0, gad_int8=2.0),
     }
-    assert results.gains(runs) == {
+    assert result_tables.gains(runs) == {
         "gad": {"1": pytest.approx(1.5), "32": pytest.approx(0.75)},
         "gad, int8": {"1": pytest.approx(0.7), "32": pytest.approx(0.5)},
     }
@@ -25,21 +25,21 @@ def test_gains_are_over_greedy_in_the_same_precision():
 def copies(tmp_path, monkeypatch):
     """The page and its summaries, copied."""
     for name in ("PAGE", "CPU", "GPU"):
-        path = getattr(results, name)
+        path = getattr(result_tables, name)
         (tmp_path / path.name).write_bytes(path.read_bytes())
-        monkeypatch.setattr(results, name, tmp_path / path.name)
+        monkeypatch.setattr(result_tables, name, tmp_path / path.name)
 
 
 def test_a_table_that_differs_from_its_summary_is_found_and_mended(copies):
-    before = results.PAGE.read_text("utf-8")
-    summary = results.read(results.CPU)
+    before = result_tables.PAGE.read_text("utf-8")
+    summary = result_tables.read(result_tables.CPU)
     summary["processors"]["zen5"]["translation"]["batches"]["1"]["greedy"]["ms"] = 1234.5
-    results.save(results.CPU, summary)
-    with pytest.raises(SystemExit, match=r"differs from its JSON; run benchmarks/results\.py"):
-        results.main(["--check"])
-    results.main([])
-    results.main(["--check"])
-    lines = zip(before.splitlines(), results.PAGE.read_text("utf-8").splitlines())
+    result_tables.save(result_tables.CPU, summary)
+    with pytest.raises(SystemExit, match="differs from its JSON; run benchmarks/"):
+        result_tables.main(["--check"])
+    result_tables.main([])
+    result_tables.main(["--check"])
+    lines = zip(before.splitlines(), result_tables.PAGE.read_text("utf-8").splitlines())
     assert [b.split(" | ")[1] for a, b in lines if a != b] == ["1234.50 / 2.49"]
 
 
@@ -51,8 +51,8 @@ def test_results_of_a_card_are_kept(copies, tmp_path):
     for name in ("ende_fp32", "ende_fp16"):
         (tmp_path / f"{name}.json").write_text(json.dumps(run))
     with pytest.raises(SystemExit, match="0 lines <!-- table: h100, translation -->"):
-        results.main(["--gpu", "h100", str(tmp_path)])
-    made = results.tables()
+        result_tables.main(["--gpu", "h100", str(tmp_path)])
+    made = result_tables.tables()
     assert "| greedy | 40.00 | 100.0% | 100.0% | 1.00 | 2.00 | 2.00 |" in made["h100, translation"]
     assert "| h100 | a card | 2026-11-26 | 00000000 | 2.7.1 |" in made["sources"]
     assert "h200, translation" in made

@@ -1,0 +1,95 @@
+"""Time greedy decoding with the speculative vocabulary and the twin: in turns, bits compared.
+
+    taskset -c 1 python benchmarks/vocabulary.py nllb-600m --vocabulary 256206
+
+A model of random weights that fp16 holds translates random sentences. The list has the tokens of
+the outputs among 1,000, so that its choice is seldom wrong: what a list gains that fits the texts.
+"""
+
+import argparse
+import pathlib
+import random
+import statistics
+import tempfile
+import time
+from types import SimpleNamespace
+
+import random_pair
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import build_generator
+
+LISTED, SOURCE = 1000, 12
+SYSTEMS = {
+    "greedy": {"vocabulary_window": 1}, "with a list": {"vocabulary_list": True},
+    "twin": {"vocabulary_window": 1, "twin": "int8"},
+    "twin with a list": {"vocabulary_list": True, "twin": "int8"},
+}  # fmt: skip
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("size", choices=random_pair.SIZES)
+    parser.add_argument("--vocabulary", type=int, default=32000)
+    parser.add_argument("--length", type=int, default=24, help="tokens of an output")
+    parser.add_argument("--batch-size", type=int, default=1)
+    parser.add_argument("--verifier-dtype", default="fp32")
+    parser.add_argument("--batches", type=int, default=16)
+    return parser.parse_args()
+
+
+def main():
+    given = read_arguments()
+    words = Dictionary()
+    for i in range(given.vocabulary - len(words)):
+        words.add_symbol(f"w{i}")
+    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    model = random_pair.verifier(random_pair.SIZES[given.size], 1, task).half().float()
+    flags = SimpleNamespace(max_len_a=0, max_len_b=given.length, min_len=given.length, beam=1)
+    torch.manual_seed(2)
+    sources = torch.randint(4, given.vocabulary, (given.batches, given.batch_size, SOURCE))
+    sources[..., -1] = words.eos()
+    lengths = torch.full((given.batch_size,), SOURCE)
+
+    def generator(name, path):
+        chosen = {key: path if value is True else value for key, value in SYSTEMS[name].items()}
+        chosen["verifier_dtype"] = given.verifier_dtype
+        settings = decoding_settings(backend="native", **chosen)
+        return build_generator([model], words, words, flags, settings)
+
+    def run(made, batch):
+        """(tokens and scores, CPU seconds)."""
+        net_input = {"src_tokens": batch, "src_lengths": lengths, "prev_output_tokens": batch}
+        started = time.process_time()
+        ranked = made.generate([model], {"net_input": net_input})
+        spent = time.process_time() - started
+        return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in ranked], spent
+
+    plain = generator("greedy", None)
+    wanted = [run(plain, batch)[0] for batch in sources]
+    listed = sorted({token for outputs in wanted for tokens, _ in outputs for token in tokens})
+    listed += random.Random(0).sample(range(4, given.vocabulary), LISTED)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "list"
+        lines = dict.fromkeys(words[token] for token in listed[:LISTED])
+        path.write_text("\n".join(lines), encoding="utf-8")
+        bits = given.verifier_dtype in ("int8", "int7")
+        names = [name for name in SYSTEMS if not bits or "twin" not in name]
+        made = {name: generator(name, str(path)) for name in names}
+        seconds = {name: [] for name in names}
+        for batch, outputs in zip(sources, wanted):
+            for name in names:
+                found, spent = run(made[name], batch)
+                assert found == outputs, name
+                seconds[name].append(spent)
+    first = given.batches // 3  # until then the planners learn
+    base = statistics.median(seconds["greedy"][first:])
+    for name in names:
+        taken = statistics.median(seconds[name][first:])
+        print(f"{name:18}{1000 * taken:9.1f} ms of CPU per batch{base / taken:7.2f}")
+
+
+if __name__ == "__main__":
+    main()
