@@ -9,6 +9,7 @@ computes something else. An encoder with any of these runs its own code.
 
 import contextlib
 import copy
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,7 +122,7 @@ def runs_encoder(encoder: Any) -> bool:
             source = _short_source(encoder)
             stock = first.forward_torchscript(source)["encoder_out"][0]
             with reads:
-                ours = EncoderWeights(first)(source)["encoder_out"][0]
+                ours = EncoderWeights(first, packs=False)(source)["encoder_out"][0]
     except _FAILURES:  # its own code may say why
         return False
     return reads.missed(first) is None and _same(ours, stock, stock.dtype)
@@ -172,9 +173,9 @@ def _disproved(model: Any, name: str) -> str | None:
 def _by_engine(decoder: Any, tokens: Tensor, encoded: dict[str, Any]) -> Tensor:
     """Log-probabilities [1, W, V] after a block of tokens (long [1, W]), by the engine."""
     width = tokens.size(1)
-    embedding = Embedding(decoder, Linear)
+    embedding = Embedding(decoder, functools.partial(Linear, packs=False))
     positions = embedding.positions(width, encoded["encoder_out"][0])
-    session = TorchDecoder(decoder).open(encoded, width, embedding, positions)
+    session = TorchDecoder(decoder, packs=False).open(encoded, width, embedding, positions)
     places = torch.arange(width, device=tokens.device).unsqueeze(0)
     features = session.run(tokens, Layout.at(places, [width - 1]))
     return session.logits(features).log_softmax(-1, dtype=torch.float32)

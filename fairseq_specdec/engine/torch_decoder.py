@@ -22,14 +22,14 @@ from .state import Layout
 class _Layer(Layer):
     """The weights of one decoder layer, as products to call."""
 
-    def __init__(self, layer: Any) -> None:
-        super().__init__(layer)
+    def __init__(self, layer: Any, packs: bool) -> None:
+        super().__init__(layer, packs)
         attention = layer.encoder_attn
         self.crosses = attention is not None
         if self.crosses:
-            self.cross_query = Linear.of(attention.q_proj)
-            self.cross_key_value = Linear.of(attention.k_proj, attention.v_proj)
-            self.cross_out = Linear.of(attention.out_proj)
+            self.cross_query = self.of(attention.q_proj)
+            self.cross_key_value = self.of(attention.k_proj, attention.v_proj)
+            self.cross_out = self.of(attention.out_proj)
             self.cross_norm = norm_of(layer.encoder_attn_layer_norm)
 
     def read_source(self, source: Tensor) -> Tensor | None:
@@ -156,6 +156,7 @@ class TorchDecoder:
         decoder: fairseq ``TransformerDecoder`` or any module with its attributes.
         read_layers: layers, counted from 1, whose hidden states a session keeps, side by side; the
             last layer's have passed the final norm.
+        packs: as for ``Linear``.
         cache, session: make a batch's ``KVCache`` and ``TorchSession``.
     """
 
@@ -163,13 +164,14 @@ class TorchDecoder:
         self,
         decoder: Any,
         read_layers: Sequence[int] = (),
+        packs: bool = True,
         cache: Callable[[int, int, int], KVCache] = KVCache,
         session: type[TorchSession] | None = None,
     ) -> None:
-        self.layers = list(map(_Layer, decoder.layers))
+        self.layers = [_Layer(layer, packs) for layer in decoder.layers]
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
-        self.vocabulary = Linear.of(decoder.output_projection)
+        self.vocabulary = Linear.of(decoder.output_projection, packs=packs)
         # A blockwise model's output is that of its head 1.
         outputs = getattr(decoder, "block_heads", None)
         learned = outputs is not None and outputs.first_is_learned

@@ -84,11 +84,11 @@ class Encoder:
 
 
 class EncoderWeights(Encoder):
-    """An encoder that torch runs."""
+    """An encoder that torch runs. ``packs``: as for ``Linear``."""
 
-    def __init__(self, encoder: Any) -> None:
+    def __init__(self, encoder: Any, packs: bool = True) -> None:
         super().__init__(encoder)
-        self.weights = list(map(Layer, self.layers))
+        self.weights = [Layer(layer, packs) for layer in self.layers]
 
     def run(self, x: Tensor, padding: Tensor | None) -> Tensor:
         mask = None if padding is None else ~padding[:, None, None, :]

@@ -17,6 +17,12 @@ PACKED_FROM = 2**17
 256: 44 for 98). A packed product takes some 10 us to call, so smaller ones stay plain."""
 
 
+def _can_prepack(weight: Tensor) -> bool:
+    """Whether oneDNN has a packed product for a weight: in fp32 on a CPU."""
+    in_fp32 = weight.dtype == torch.float32 and weight.device.type == "cpu"
+    return in_fp32 and torch.backends.mkldnn.is_available()
+
+
 def computes_in_bf16() -> bool:
     """Whether this CPU multiplies bf16 natively; others emulate it."""
     native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
@@ -26,31 +32,31 @@ def computes_in_bf16() -> bool:
 class Linear:
     """y = x W^T + b for inference.
 
-    On a CPU a large weight in fp32 is repacked for oneDNN: without that the time of a product grows
-    almost linearly with its rows on some CPUs, and verification pays only if more rows cost little.
+    On a CPU a large weight is repacked for oneDNN: without that the time of a product grows almost
+    linearly with its rows on some CPUs, and verification pays only if more rows cost little.
 
     Args:
         weight: [out, in].
         bias: [out] or None.
+        packs: repack it where that pays.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, packs: bool = True) -> None:
         weight = weight.detach()
         self.size = weight.size(0)
         self.bias = None if bias is None else bias.detach()
-        large = weight.numel() >= PACKED_FROM and torch.backends.mkldnn.is_available()
-        self.packed = large and weight.dtype == torch.float32 and weight.device.type == "cpu"
+        self.packed = packs and weight.numel() >= PACKED_FROM and _can_prepack(weight)
         if self.packed:
             # The row count is a hint for the layout, not a limit.
             weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)
         self.weight = weight
 
     @classmethod
-    def of(cls, *modules: Any) -> Linear:
+    def of(cls, *modules: Any, packs: bool = True) -> Linear:
         """One product for several nn.Linear of the same input, outputs side by side."""
         weight = joined([module.weight for module in modules])
         assert weight is not None
-        return cls(weight, joined([module.bias for module in modules]))
+        return cls(weight, joined([module.bias for module in modules]), packs)
 
     def activated(self, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
         """``activation(self(x))``; ReLU on a GPU in the kernel of the product."""
@@ -112,14 +118,16 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
 
 
 class Layer:
-    """The weights of an encoder layer, as products to call; those that a decoder layer has too."""
+    """The weights of an encoder layer, as products to call; those that a decoder layer has too.
+    ``packs``: as for ``Linear``."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, packs: bool) -> None:
+        self.of = functools.partial(Linear.of, packs=packs)
         attention = layer.self_attn
         self.pre_norm, self.heads = layer.normalize_before, attention.num_heads
-        self.qkv = Linear.of(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.out = Linear.of(attention.out_proj)
-        self.fc1, self.fc2 = Linear.of(layer.fc1), Linear.of(layer.fc2)
+        self.qkv = self.of(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = self.of(attention.out_proj)
+        self.fc1, self.fc2 = self.of(layer.fc1), self.of(layer.fc2)
         self.activation = layer.activation_fn
         self.self_norm = norm_of(layer.self_attn_layer_norm)
         self.final_norm = norm_of(layer.final_layer_norm)
