@@ -131,7 +131,7 @@ def _parsed(line: str, dictionary: Any) -> Edit:
             "is of </s> and begins with it; no other has </s>"
         )
     if end in before[1:] or end in after[:-1]:
-        raise ValueError("</s> stands at the ends of a sentence only")
+        raise ValueError("</s> may only be at the ends of a sentence")
     try:
         share = float(columns[4])
     except ValueError:

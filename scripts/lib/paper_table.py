@@ -4,7 +4,7 @@
 those of each direction: ``[name, set/system, figure ...]``. ``set/system`` is what was measured (a
 row of ``SET.json`` of specdec-bench); ``-`` is a row that cannot be run here. A figure is the
 published one, ``~`` where the paper gives none, ``-`` (or nothing at the end) where a row has no
-such column. With ``for`` a row stands for several, and a list has the figures of each. Keys are
+such column. With ``for`` a row is several rows, and a list has the figures of each. Keys are
 those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of the
 time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
 ``text.KEY`` one of scores.json, ``energy.KEY`` one of energy.json. "not run": what was not.

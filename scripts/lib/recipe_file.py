@@ -43,7 +43,7 @@ UNKNOWN = "-"
 
 
 class Loader(yaml.BaseLoader):
-    """All scalars are text, as they are written; no key stands twice in a mapping."""
+    """All scalars are text, as they are written; no mapping has a key twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         names = [key.value for key, _ in node.value]
@@ -186,7 +186,7 @@ def each_value(where: str, name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def entries(where: str, value: Any) -> Iterator[tuple[str, str, Any]]:
-    """Where an entry of a mapping stands, its name and its value, with ``for`` unrolled."""
+    """Where an entry of a mapping is, its name and its value, with ``for`` unrolled."""
     seen = set()
     for key, entry in mapping(where, value).items():
         for name, one in each_value(f"{where}.{key}", key, entry):
@@ -220,7 +220,7 @@ def _parsed(path: pathlib.Path, changed: int) -> dict[str, Any]:
 
 
 def section(path: pathlib.Path, name: str) -> tuple[str, Any]:
-    """Where a section stands, for errors, and what it holds; ``None`` if it is not there."""
+    """Where a section is, for errors, and what it holds; ``None`` if it is not there."""
     return f"{path}: {name}", read(path).get(name)
 
 

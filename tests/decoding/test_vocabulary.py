@@ -210,7 +210,7 @@ def test_a_twin_is_seldom_rejected_and_needs_a_verifier_of_more_bits(monkeypatch
     small = generator_for(model, twin="int8")
     outputs_of(small, sources)
     assert small.stats.drafted == 0  # it lies in the cache
-    with pytest.raises(ValueError, match="--twin int8: the verifier has no more bits"):
+    with pytest.raises(ValueError, match="--twin int8: the verifier has 8 bits already"):
         generator_for(model, twin="int8", verifier_dtype="int8")
 
 

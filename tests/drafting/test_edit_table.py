@@ -79,8 +79,8 @@ MISTAKES = [
     (HEADER + "\n\tw1\t\tw2\t0\n", "line 2: share '0': must be a number above 0"),
     (HEADER + "\n\tw1\t\tw2 </s>\t1\n", "line 2: 'w1' cannot become 'w2 </s>'"),
     (HEADER + "\n\t</s>\t\tw2\t1\n", "line 2: '</s>' cannot become 'w2'"),
-    (HEADER + "\nw1 </s>\tw2\t\tw2\t1\n", "line 2: </s> stands at the ends of a sentence only"),
-    (HEADER + "\n\tw2\t</s> w1\tw2\t1\n", "line 2: </s> stands at the ends of a sentence only"),
+    (HEADER + "\nw1 </s>\tw2\t\tw2\t1\n", "line 2: </s> may only be at the ends of a sentence"),
+    (HEADER + "\n\tw2\t</s> w1\tw2\t1\n", "line 2: </s> may only be at the ends of a sentence"),
 ]
 
 

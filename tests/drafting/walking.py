@@ -26,7 +26,7 @@ def walk(session, judge, states=None, rounds=5):
     """Propose and move on.
 
     As in the loop, a row moves on by some of the drafted tokens and one more token; what was
-    drafted right stands in the targets.
+    drafted right is in the targets.
 
     Args:
         session: opened on ``SOURCES``.

@@ -24,7 +24,7 @@ INNER = (
     f"oc.env:SPECDEC_${{x}}SECRET,${{oc.env:{VARIABLE}}}", "common.seed", "..arch", "model.a",
     f"oc.create:{{a:${{oc.env:{VARIABLE}}}}}", f"oc.select:none,${{oc.env:{VARIABLE}}}",
 )  # fmt: skip
-# Other ways to write a character; the second of each pair stands for it somewhere.
+# Other ways to write a character, each of which some parser reads as that character.
 ESCAPES = {
     "$": ("\\$", "\\x24", "\\u0024", "\\U00000024", "\\44", "\\044", "\\N{DOLLAR SIGN}", "' '$' '"),
     "{": ("\\{", "\\x7b", "\\u007b", "\\173", "\\\n{", "' '{"), "}": ("\\}", "\\x7d", "' '}"),

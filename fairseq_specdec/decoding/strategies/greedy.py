@@ -48,7 +48,7 @@ def _drafter(setup: Setup) -> Drafter:
     if asked.twin == "none":
         return vocabulary
     if asked.verifier_dtype in ("int8", "int7"):
-        raise UsageError("--twin int8", "the verifier has no more bits", "leave it out")
+        raise UsageError("--twin int8", "the verifier has 8 bits already", "leave it out")
     pad, how = setup.tgt_dict.pad(), (setup.sampler, setup.temperature)
     return TwinDrafter(vocabulary, pad, setup.eos, *how)
 
