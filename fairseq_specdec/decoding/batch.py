@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter, Source
-from fairseq_specdec.drafting.base import SilentSession
+from fairseq_specdec.drafting.base import DraftSession
 from fairseq_specdec.engine.memory import not_finite
 from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
@@ -95,7 +95,10 @@ class OpenBatch:
         encoder_out = encoder_outs[0] if encoder_outs else {}
         verifier = self.session.sessions[0] if encoder_outs else None
         source = Source(net_input, encoder_out, self.max_len, timer, verifier)
-        self.drafts = SilentSession() if self.budget.over else parts.drafter.open(source)
+        begin = parts.drafter.silent if self.budget.over else parts.drafter.open
+        self.drafts: DraftSession = begin(source)
+        if self.drafts.never_drafts and not self.budget.over:
+            self.budget.planning = None  # the drafter cannot read this batch
         self.iterations: list[Iteration] = []
         self.finished: list[Any] = [None] * rows
         self.ended: list[int] = []

@@ -207,7 +207,7 @@ def build_generator(
         quick = quickest_format(settings.backend, models) if free and sampler is None else None
         setup = Setup(
             settings, models, src_dict, tgt_dict, load, eos, sampler, options.temperature, quick,
-            rule.draft_independent, once,
+            rule.draft_independent, options.beam, once,
         )  # fmt: skip
         drafter = strategy.drafter(setup)
     if settings.threads is not None:

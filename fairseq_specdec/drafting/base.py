@@ -165,6 +165,10 @@ class Drafter:
         """Begin a batch; the drafter is one that ``prepare`` gave."""
         raise NotImplementedError
 
+    def silent(self, source: Source) -> DraftSession:
+        """Begin a batch for which nothing is drafted, since it would not pay."""
+        return SilentSession()
+
 
 class SilentSession(DraftSession):
     """Drafts nothing: for plain greedy decoding, and for a batch that a drafter cannot read."""

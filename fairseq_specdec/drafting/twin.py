@@ -7,16 +7,25 @@ one pass. It resembles ML-SpecQD (2025), which drafts with a copy of the model i
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import logging
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
-from fairseq_specdec.engine.backend import TORCH, AnySession, Backend, NativeBackend, tell_once
+from fairseq_specdec.engine.backend import (
+    TORCH,
+    AnySession,
+    Backend,
+    NativeBackend,
+    quickest_format,
+    tell_once,
+)
 from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeDecoder, NativeSession
 from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.state import Draft, Rows
@@ -36,6 +45,7 @@ class TwinDrafter(AutoregressiveDrafter):
 
     Args:
         vocabulary: has the list of tokens that the twin chooses among; or chooses among all.
+        alone: it drafts for sentences that are decoded one by one, and for no batches.
         pad, eos, sampler, temperature: as in ``DraftOptions``.
     """
 
@@ -44,16 +54,23 @@ class TwinDrafter(AutoregressiveDrafter):
     tables: EmbeddingTables | None  # of a prepared drafter: for drafts in the library
 
     def __init__(
-        self, vocabulary: NoDrafter, pad: int, eos: int, sampler: Sampler | None, temperature: float
+        self,
+        vocabulary: NoDrafter,
+        alone: bool,
+        pad: int,
+        eos: int,
+        sampler: Sampler | None = None,
+        temperature: float = 1.0,
     ) -> None:
         options = DraftOptions(_BLOCK, pad, eos, sampler=sampler, temperature=temperature)
         super().__init__(None, options)
-        self.vocabulary = vocabulary
+        self.vocabulary, self.alone = vocabulary, alone
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
         if not isinstance(backend, NativeBackend):
             return self.vocabulary
         ready, in_bytes = copy.copy(self), backend.packing("int8", frees=False)
+        ready.vocabulary = self.vocabulary.prepare(verifier, backend)
         ready.model = verifier
         ready.weights = in_bytes.once(
             ("twin", verifier), lambda: Transformer.read(verifier, in_bytes, own_encoder=False)
@@ -61,11 +78,16 @@ class TwinDrafter(AutoregressiveDrafter):
         decoder = ready.weights.decoder
         if not isinstance(decoder, NativeDecoder) or decoder.stack.nbytes < _SMALLEST:
             tell_once("--twin int8 is not used: the model is too small to gain by it", logging.INFO)
-            return self.vocabulary
+            return ready.vocabulary
         ready.tables = EmbeddingTables.find(verifier.decoder) if decoder.plain else None
         return ready
 
+    def silent(self, source: Source) -> DraftSession:
+        return self.vocabulary.open(source)
+
     def open(self, source: Source) -> DraftSession:
+        if self.alone and len(source.net_input["src_tokens"]) > 1:
+            return self.vocabulary.open(source)
         begin = functools.partial(super().open, source)
         return _TwinSession(begin, self.vocabulary.open(source), self.tables)
 
@@ -121,3 +143,32 @@ class _TwinSession(DraftSession):
     def close(self) -> None:
         if self._begun is not None:
             self._begun.close()
+
+
+def twin_pays(verifier: Any, backend: str) -> bool:
+    """Whether a verifier on this ``--backend`` is so large that its twin is faster, and twice the
+    twin's memory is left."""
+    size = sum(weight.numel() for weight in verifier.decoder.parameters())
+    if size < _SMALLEST or quickest_format(backend, [verifier]) != "int8":
+        return False
+    left = memory_left()
+    if left is not None and left < 2 * size:
+        problem = f"--twin int8 would be faster, but of {size >> 20} MiB twice as much must be left"
+        tell_once(f"{problem}, and {left >> 20} MiB are", logging.INFO)
+        return False
+    return True
+
+
+def memory_left() -> int | None:
+    """Bytes that this machine, or the control group of this process, has left; None where neither
+    says so."""
+    left = []
+    with contextlib.suppress(OSError, StopIteration):
+        facts = pathlib.Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in facts if line.startswith("MemAvailable:"))
+        left.append(1024 * int(line.split()[1]))
+    with contextlib.suppress(OSError, ValueError):  # "max": no limit
+        group = pathlib.Path("/sys/fs/cgroup")
+        most, used = ((group / f"memory.{name}").read_text() for name in ("max", "current"))
+        left.append(int(most) - int(used))
+    return min(left, default=None)

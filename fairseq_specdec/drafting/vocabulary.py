@@ -2,29 +2,61 @@
 
 In a large model most of what a step reads is the vocabulary. Some steps choose among a list of
 tokens; then one product of the whole vocabulary over all of them decides what was right. No layer
-runs twice, and tokens and scores are those of plain greedy decoding, bit for bit. It resembles
-SVD-softmax (Shim et al. 2017), the lexical shortlists of Marian, which change the output, and
-FR-Spec (Zhao et al. 2025), which drafts from frequent tokens.
+runs twice, and tokens and scores are those of plain greedy decoding, bit for bit. A row that is
+decoded alone needs no list: the product in a quarter of its dimensions shows which tokens are
+likely (SVD-softmax, Shim et al. 2017). It resembles the lexical shortlists of Marian, which change
+the output, and FR-Spec (Zhao et al. 2025), which drafts from frequent tokens.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_specdec.engine.backend import AnySession
+from fairseq_specdec.engine.backend import TORCH, AnySession, Backend, NativeBackend
 from fairseq_specdec.engine.native.decoder import NativeSession
+from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import WrongFileError, check_content
 
-from .base import DraftSession, NoDrafter, SilentSession, Source
+from .base import Drafter, DraftSession, NoDrafter, SilentSession, Source
 
 # First tokens of the dictionary, which are its most frequent ones, where no list is given.
 _FIRST = 1000
 # Weights of a vocabulary that a step reads from memory and not from a cache.
 _LARGE = 1 << 23
+# What is left of a model's width in a preview: one in so many dimensions. The demo pair's likeliest
+# token is then not among these in 0.9 of 100 steps.
+_PREVIEWED = 4
+_LIKELIEST = 32
+# Rows of the vocabulary at a time.
+_ROWS = 1 << 14
+
+
+class Preview(NamedTuple):
+    """The vocabulary's product in few dimensions: R of the width C."""
+
+    projection: NativeLinear  # [R, C]
+    narrow: NativeLinear  # [V, R], of what the projection gives
+
+    @classmethod
+    def of(cls, output: Any, backend: Backend) -> Preview:
+        """Of nn.Linear [V, C]: what its rows are in the R directions in which they are longest, by
+        a part of them."""
+        size, width = output.weight.shape
+        weight = output.weight
+        some = F.embedding(torch.linspace(0, size - 1, 4 * width).long(), weight).float()
+        longest = torch.linalg.eigh(some.t() @ some)[1][:, -(width // _PREVIEWED) :].contiguous()
+        parts = torch.arange(size).split(_ROWS)
+        narrow = torch.cat([F.embedding(part, weight).float() @ longest for part in parts])
+        projection = backend.linear(longest.t().contiguous(), None)
+        packed = backend.packing("int8", frees=False).linear(narrow, output.bias)
+        assert isinstance(projection, NativeLinear) and isinstance(packed, NativeLinear)
+        return cls(projection, packed)
 
 
 class VocabularyDrafter(NoDrafter):
@@ -33,11 +65,26 @@ class VocabularyDrafter(NoDrafter):
     Args:
         tokens: long [n], ids of the list.
         reads_source: the tokens of a batch's sources join it: both sides have one dictionary.
+        previews: a lone row of a verifier in fp32 needs no list.
         window: steps between two products of the whole vocabulary; None for as many as pay.
     """
 
-    def __init__(self, tokens: Tensor, reads_source: bool, window: int | None = None) -> None:
-        self.tokens, self.reads_source, self.window = tokens, reads_source, window
+    preview: Preview | None = None  # of a prepared drafter
+
+    def __init__(
+        self, tokens: Tensor, reads_source: bool, previews: bool, window: int | None = None
+    ) -> None:
+        self.tokens, self.reads_source = tokens, reads_source
+        self.previews, self.window = previews, window
+
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
+        if not (self.previews and isinstance(backend, NativeBackend)):
+            return self
+        if backend.number_format != "fp32":
+            return self
+        ready, output = copy.copy(self), verifier.decoder.output_projection
+        ready.preview = backend.once(("preview", verifier), lambda: Preview.of(output, backend))
+        return ready
 
     def open(self, source: Source) -> DraftSession:
         more = source.net_input["src_tokens"].unique() if self.reads_source else None
@@ -53,6 +100,8 @@ class _VocabularySession(SilentSession):
     def list_tokens(self, verifier: AnySession) -> int:
         assert isinstance(verifier, NativeSession)
         verifier.list_tokens(self.drafter.tokens, self.more)
+        if self.drafter.preview is not None:
+            verifier.preview(*self.drafter.preview, _LIKELIEST)
         return self.drafter.window or -1
 
 
@@ -71,7 +120,7 @@ def vocabulary_drafter(
     if window == 1:
         return NoDrafter()
     joined = src_dict is not None and src_dict.symbols == tgt_dict.symbols
-    return VocabularyDrafter(tokens, joined, window)
+    return VocabularyDrafter(tokens, joined, path is None, window)
 
 
 def read_list(path: str, dictionary: Any) -> Tensor:

@@ -21,6 +21,7 @@ from toy_translation import (
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.generator import SpeculativeGenerator
+from fairseq_specdec.drafting import twin, vocabulary
 from fairseq_specdec.drafting.vocabulary import VocabularyDrafter, read_list, vocabulary_drafter
 from fairseq_specdec.engine.native import decoder as native_decoder
 from fairseq_specdec.engine.native import library
@@ -33,8 +34,13 @@ def with_library(monkeypatch):
     monkeypatch.setattr("fairseq_specdec.drafting.twin._SMALLEST", 0)
 
 
-def generator_for(model, args=None, src_dict=None, **settings) -> SpeculativeGenerator:
-    words, chosen = make_task().tgt_dict, decoding_settings(backend="native", **settings)
+def generator_for(
+    model, args=None, src_dict=None, backend="native", twin="none", **settings
+) -> SpeculativeGenerator:
+    settings.update(
+        {"backend": backend} if "strategy" in settings else {"backend": backend, "twin": twin}
+    )
+    words, chosen = make_task().tgt_dict, decoding_settings(**settings)
     dictionaries, always = (src_dict or words, words), Overrides(always_draft=True)
     return build_generator([model], *dictionaries, args or flags(), chosen, overrides=always)
 
@@ -76,6 +82,8 @@ def prefixes(chosen, rows):
 def test_outputs_are_those_of_plain_greedy_search(seed, tmp_path, monkeypatch):
     chosen = random.Random(seed)
     monkeypatch.setattr(native_decoder, "LEAST_ROOM", chosen.choice((0, 2, 64)))
+    monkeypatch.setattr(vocabulary, "_LIKELIEST", chosen.choice((1, 2, 64)))
+    monkeypatch.setattr(vocabulary, "_PREVIEWED", chosen.choice((1, 4, 16)))
     model = toy_model(chosen.choice(sorted(SHAPES)))
     tied = chosen.random() < 0.2
     model = with_ties(model) if tied else model
@@ -91,10 +99,10 @@ def test_outputs_are_those_of_plain_greedy_search(seed, tmp_path, monkeypatch):
     expected = outputs_of(plain, sources, prefix)
     listed = chosen.sample(range(FIRST + WORDS), chosen.randint(1, 14))
     path = write(tmp_path / "list", listed)
-    for window in (2, chosen.choice((3, 4, 8, 16)), None):
-        lists = {"vocabulary_list": path, "vocabulary_window": window}
+    for given, window in ((path, 2), (path, chosen.choice((3, 4, 8, 16))), (path, None), (None, 8)):
+        lists = {"vocabulary_list": given, "vocabulary_window": window}
         generator = generator_for(model, args, verifier_dtype=dtype, **lists)
-        assert outputs_of(generator, sources, prefix) == expected, window
+        assert outputs_of(generator, sources, prefix) == expected, (given, window)
     if dtype in ("fp32", "bf16"):
         for lists in ({}, {"vocabulary_list": path}):
             generator = generator_for(model, args, verifier_dtype=dtype, twin="int8", **lists)
@@ -141,6 +149,57 @@ def test_one_product_decides_several_tokens_once_their_list_is_good(halves, tmp_
                 assert end[spent] < begin[spent]
     for kind in ("windows", "twin"):
         assert first["joined", kind] < first["separate", kind]
+
+
+def test_a_preview_shows_the_right_token(monkeypatch):
+    """Among few tokens and in few dimensions, without a list, from the first sentence on."""
+    monkeypatch.setattr(vocabulary, "_LIKELIEST", 4)
+    sources, model, outputs = sentences(24, seed=1), toy_model(), []
+    for window in (1, 16):
+        generator = generator_for(model, vocabulary_window=window)
+        outputs.append([outputs_of(generator, [source]) for source in sources])
+    assert outputs[0] == outputs[1]
+    assert 0 < generator.stats.windows < 0.3 * generator.stats.emitted
+
+
+def test_a_preview_in_all_dimensions_is_the_product(monkeypatch):
+    monkeypatch.setattr(vocabulary, "_PREVIEWED", 1)
+    model = copy.deepcopy(toy_model())
+    weight = model.decoder.output_projection.weight
+    model.decoder.output_projection = output = torch.nn.Linear(*weight.shape[::-1])
+    preview = generator_for(model, vocabulary_window=4).parts().drafter.preview
+    features = torch.randn(9, weight.size(1))
+    with torch.no_grad():
+        torch.testing.assert_close(
+            preview.narrow(preview.projection(features)), output(features), rtol=0, atol=0.05
+        )
+
+
+def test_a_large_verifier_has_a_twin_for_lone_sentences(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    model, (first, second, *_) = toy_model(), sentences(12, seed=1)
+
+    def drafted(sources, args=None, twin="auto", **settings):
+        generator = generator_for(model, args, twin=twin, **settings)
+        generator.generate([model], make_sample(sources))
+        return generator.stats.drafted
+
+    monkeypatch.setattr(twin, "memory_left", lambda: None)
+    assert drafted([first]) > 0 and drafted([first, second]) == 0
+    assert drafted([first], twin="none") == drafted([first], verifier_dtype="int8") == 0
+    beams, draws = flags(beam=2), flags()
+    draws.sampling = True
+    assert drafted([first], beams) == drafted([first], draws) == 0
+    assert drafted([first], backend="torch") == 0
+    size = sum(weight.numel() for weight in model.decoder.parameters())
+    monkeypatch.setattr(twin, "memory_left", lambda: 2 * size)
+    assert drafted([first]) > 0
+    monkeypatch.setattr(twin, "memory_left", lambda: 2 * size - 1)
+    assert drafted([first]) == 0
+    assert "--twin int8 would be faster, but" in caplog.text
+    monkeypatch.undo()
+    assert drafted([first]) == 0  # it lies in the cache
+    assert 0 < twin.memory_left() < 1 << 50
 
 
 def test_steps_heed_what_outputs_must_be(tmp_path):
@@ -221,8 +280,8 @@ def test_a_twin_drafts_for_samples_and_ensembles():
         Overrides(always_draft=True),
     )
     models, expected = [toy_model(), toy_model("pre_norm")], None
-    for twin in ("none", "int8"):
-        chosen = decoding_settings(backend="native", twin=twin)
+    for kind in ("none", "int8"):
+        chosen = decoding_settings(backend="native", twin=kind)
         generator = build_generator(models, words, words, flags(), chosen, overrides=always)
         tokens = [h["tokens"].tolist() for (h,) in generator.generate(models, sample)]
         assert tokens == (expected or tokens)

@@ -139,6 +139,7 @@ class Setup(NamedTuple):
         temperature: ``--temperature``.
         quickest: precision in which drafts take least time; None for the verifier's.
         draft_independent: the output does not depend on the drafts.
+        beam: hypotheses of a sentence.
         once: a ``Once`` of all generators that share what is read.
     """
 
@@ -152,6 +153,7 @@ class Setup(NamedTuple):
     temperature: float = 1.0
     quickest: str | None = None
     draft_independent: bool = True
+    beam: int = 1
     once: Callable[..., Any] = anew
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from fairseq_specdec.drafting import Drafter, NoDrafter
-from fairseq_specdec.drafting.twin import TwinDrafter
+from fairseq_specdec.drafting.twin import TwinDrafter, twin_pays
 from fairseq_specdec.drafting.vocabulary import vocabulary_drafter
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import Range, flag
@@ -31,26 +31,31 @@ class GreedyFlags:
         otherwise="as many as pay by the measured time of steps",
     )
     twin: str = flag(
-        "none",
+        "auto",
         "number format of a second copy of the verifier that drafts for it, at --beam 1 on the "
         "native backend: int8 is faster for large models in fp32 or bf16, and takes half as much "
-        "memory more; the output is the same",
-        ("none", "int8"),
+        "memory more; the output is the same; auto is int8 for sentences that are decoded one by "
+        "one, without --sampling, where the model is large and that much memory is left",
+        ("auto", "none", "int8"),
     )
 
 
 def _drafter(setup: Setup) -> Drafter:
-    asked, model = setup.settings, setup.models[0]
+    asked, models = setup.settings, setup.models
     path, window = asked.vocabulary_list, asked.vocabulary_window
     dictionaries = setup.src_dict, setup.tgt_dict
-    make = functools.partial(vocabulary_drafter, path, window, model, *dictionaries)
+    make = functools.partial(vocabulary_drafter, path, window, models[0], *dictionaries)
     vocabulary: NoDrafter = setup.once(("vocabulary", path, window), make)
+    in_bytes = asked.verifier_dtype in ("int8", "int7")
+    if asked.twin == "int8" and in_bytes:
+        raise UsageError("--twin int8", "the verifier has 8 bits already", "leave it out")
+    alone = len(models) == 1 and setup.sampler is None and setup.beam == 1
+    if asked.twin == "auto" and (not alone or in_bytes or not twin_pays(models[0], asked.backend)):
+        return vocabulary
     if asked.twin == "none":
         return vocabulary
-    if asked.verifier_dtype in ("int8", "int7"):
-        raise UsageError("--twin int8", "the verifier has 8 bits already", "leave it out")
     pad, how = setup.tgt_dict.pad(), (setup.sampler, setup.temperature)
-    return TwinDrafter(vocabulary, pad, setup.eos, *how)
+    return TwinDrafter(vocabulary, asked.twin == "auto", pad, setup.eos, *how)
 
 
 GREEDY = Strategy(

@@ -97,6 +97,7 @@ class NativeBuffers:
     def __init__(self, stack: NativeStack) -> None:
         self.stack = stack  # outlives it
         self.listed: Tensor | None = None  # as in ``NativeSession.list_tokens``
+        self.previewed: NativeLinear | None = None
         self.pointer = stack.library.make(self, "session", stack.pointer)
 
 
@@ -169,6 +170,17 @@ class NativeSession(Session[NativeDecoder]):
             stack.library.call(
                 "specdec_session_list_add", buffers.pointer, len(more), pointer(more, torch.long)
             )
+
+    def preview(self, projection: NativeLinear, narrow: NativeLinear, likeliest: int) -> None:
+        """The same for a row that is decoded alone, among the ``likeliest`` tokens by products with
+        few dimensions (``drafting.vocabulary.Preview``)."""
+        buffers = self.buffers
+        if buffers.previewed is not narrow:
+            self.weights.stack.library.call(
+                "specdec_session_preview", buffers.pointer, projection.pointer, narrow.pointer,
+                likeliest,
+            )  # fmt: skip
+            buffers.previewed = narrow
 
     def keep(self, rows: Tensor, count: int) -> None:
         super().keep(rows, count)

@@ -51,6 +51,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "specdec_session_open": [_POINTER, _INT, _INT, _INT, _POINTER, _POINTER, _INT],
     "specdec_session_select": [_POINTER, _INT, _POINTER],
     "specdec_session_list": [_POINTER, ctypes.c_int64, _POINTER, _INT],
+    "specdec_session_preview": [_POINTER, _POINTER, _POINTER, _INT],
     "specdec_session_list_add": [_POINTER, ctypes.c_int64, _POINTER],
     "specdec_session_run": [_POINTER, _POINTER],
     "specdec_verify": [_POINTER, _POINTER],

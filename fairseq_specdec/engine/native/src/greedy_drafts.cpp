@@ -8,22 +8,32 @@
 
 namespace specdec {
 
-void choose(const Session& session, const Rules& rules, const int64_t* steps, const float* features,
+void choose(Session& session, const Rules& rules, const int64_t* steps, const float* features,
             int64_t* tokens, bool* sure) {
   static thread_local Buffer<float> scratch;
   constexpr float kSure = 0.6931f;  // log 2
-  const VocabularyList* list = session.list.get();
   const int rows = session.rows(), width = session.stack.shape.width;
-  const int words = list != nullptr ? list->product().out() : session.stack.vocabulary_size();
+  const Matrix* product = nullptr;  // of some tokens; null: of all
+  const std::vector<int64_t>* among = nullptr;
+  if (rows == 1 && session.preview != nullptr) {
+    session.preview->find(features);
+    product = &session.preview->product();
+    among = &session.preview->tokens();
+  } else if (session.list != nullptr) {
+    product = &session.list->product();
+    among = &session.list->tokens();
+  }
+  const int words = product != nullptr ? product->out() : session.stack.vocabulary_size();
   float* logits = scratch.reserve(static_cast<size_t>(rows) * words);
-  if (list != nullptr)
-    multiply(list->product(), rows, features, width, logits, words, After::kStore);
-  else
+  if (product == nullptr)
     session.stack.logits(rows, features, logits);
+  else if (words > 0)
+    multiply(*product, rows, features, width, logits, words, After::kStore);
   for (int row = 0; row < rows; row++, logits += words) {
     const auto change = [&](int64_t token, float by) {
-      const int64_t at = list != nullptr ? list->place(token) : token;
-      if (at >= 0) logits[at] += by;
+      int64_t at = token;
+      if (among != nullptr) at = std::find(among->begin(), among->end(), token) - among->begin();
+      if (at < words) logits[at] += by;
     };
     const int64_t forced = forced_token(rules, row, steps[row]);
     tokens[row] = forced;
@@ -36,7 +46,7 @@ void choose(const Session& session, const Rules& rules, const int64_t* steps, co
     if (steps[row] < rules.min_len && steps[row] >= rules.prefix_width)
       change(rules.eos, kMinusInfinity);
     const int best = peak_of(logits, words).at;
-    if (best >= 0) tokens[row] = list != nullptr ? list->tokens()[best] : best;
+    if (best >= 0) tokens[row] = among != nullptr ? (*among)[best] : best;
   }
 }
 

@@ -8,10 +8,10 @@
 
 namespace specdec {
 
-// The likeliest token of each row, of the session's list if it has one, at output steps [B] with
-// features [B][width]; -1 where there is none. `sure` [B], if it is not null: whether it has half of
+// The likeliest token of each row, by the session's preview or of its list if it has one, at output
+// steps [B] with features [B][width]; -1 where there is none. `sure` [B], if it is not null: whether it has half of
 // the probability.
-void choose(const Session& session, const Rules& rules, const int64_t* steps, const float* features,
+void choose(Session& session, const Rules& rules, const int64_t* steps, const float* features,
             int64_t* tokens, bool* sure);
 
 // Drafts tokens [B][block] and sizes [B] after the hypotheses, token by token, with a session of its

@@ -133,8 +133,11 @@ class Session {
 
   const Stack& stack;
   std::vector<int64_t> cached;  // of live rows: slots that hold accepted tokens, for a drafter
-  // What greedy search chooses among for some steps; or null. It stays from batch to batch.
+  // What greedy search chooses among for some steps, and by which a lone row does; or null. They stay
+  // from batch to batch.
   std::unique_ptr<VocabularyList> list;
+  std::unique_ptr<VocabularyPreview> preview;
+  bool chooses() const { return list != nullptr || (preview != nullptr && rows() == 1); }
   WindowPlanner windows;
 
  private:

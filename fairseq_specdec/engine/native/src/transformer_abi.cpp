@@ -223,6 +223,18 @@ SPECDEC_API int specdec_session_list(void* session, int64_t count, const int64_t
   });
 }
 
+// The preview of a lone row, of so many tokens; SharedMatrix each.
+SPECDEC_API int specdec_session_preview(void* session, const void* projection, const void* narrow,
+                                        int likeliest) {
+  return guarded([&] {
+    auto& self = *static_cast<Session*>(session);
+    require(self.stack.finished && self.stack.plain(), "a stack without a vocabulary of its own");
+    self.preview = std::make_unique<VocabularyPreview>(
+        self.stack.vocabulary, *static_cast<const SharedMatrix*>(projection),
+        *static_cast<const SharedMatrix*>(narrow), bounded(likeliest, 1, "a preview of no tokens"));
+  });
+}
+
 SPECDEC_API int specdec_session_list_add(void* session, int64_t count, const int64_t* tokens) {
   return guarded([&] {
     auto& self = *static_cast<Session*>(session);

@@ -307,7 +307,7 @@ class Window {
       const bool missed = token != chosen_[step * rows_ + row];
       missed_ |= step + 1 < steps_ && missed;
       if (unsure_[step]) session_.windows.observe_unsure(missed);
-      session_.list->add(token);
+      if (session_.list != nullptr) session_.list->add(token);
     }
     store(step);
     for (int64_t& length : lengths_) length++;
@@ -446,7 +446,7 @@ int verify(Session& session, Verification call, const Propose& propose, int max_
   std::vector<int64_t> sizes(rows);
   if (propose) call.drafts.sizes = sizes.data();
   const bool few = window > 0 || (window < 0 && rows <= WindowPlanner::kMostRows);
-  if (!propose && width == 0 && max_iterations > 1 && session.list != nullptr && few)
+  if (!propose && width == 0 && max_iterations > 1 && session.chooses() && few)
     return search_in_windows(session, call, lengths, max_iterations, window, windows);
   StepOutputs& now = call.outputs;
   for (int done = 0; done < max_iterations; done++) {

@@ -119,8 +119,8 @@ struct Verification {
 // how many were done. It ends before one in which an entry that decides has two best tokens or none:
 // the caller decides that by other means, with the draft, whose outcomes are its sizes alone.
 //
-// Where nothing is drafted and the session has a list of tokens, `window` steps choose among these
-// before one product of the whole vocabulary decides: 0 for plain search, -1 for as many as pay.
+// Where nothing is drafted and the session has a list of tokens or a preview, `window` steps choose by
+// them before one product of the whole vocabulary decides: 0 for plain search, -1 for as many as pay.
 // `windows` becomes the number of these products.
 int verify(Session& session, Verification call, const Propose& propose, int max_iterations,
            int window, int64_t& windows);

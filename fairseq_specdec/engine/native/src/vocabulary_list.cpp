@@ -1,8 +1,11 @@
 #include "vocabulary_list.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "errors.h"
+#include "vocabulary.h"
 
 namespace specdec {
 
@@ -36,6 +39,49 @@ void VocabularyList::make_room() {
   for (size_t i = 0; i < tokens_.size(); i++) {
     chosen_.append(static_cast<int>(tokens_[i]));
     place_[tokens_[i]] = static_cast<int>(i);
+  }
+}
+
+VocabularyPreview::VocabularyPreview(SharedMatrix vocabulary, SharedMatrix projection,
+                                     SharedMatrix narrow, int likeliest)
+    : chosen_(std::move(vocabulary)),
+      projection_(std::move(projection)),
+      narrow_(std::move(narrow)),
+      likeliest_(likeliest) {
+  require(projection_->in() == chosen_.whole().in() && narrow_->in() == projection_->out() &&
+              narrow_->out() == chosen_.whole().out(),
+          "a preview of another vocabulary");
+}
+
+void VocabularyPreview::find(const float* features) {
+  static thread_local Buffer<float> scratch, logits;
+  const int width = projection_->in(), dimensions = projection_->out(), words = narrow_->out();
+  float* x = scratch.reserve(dimensions);
+  float* about = logits.reserve(words);
+  multiply(*projection_, 1, features, width, x, dimensions, After::kStore);
+  multiply(*narrow_, 1, x, dimensions, about, words, After::kStore);
+  std::vector<std::pair<float, int>> best;  // the least likely first
+  float least = kMinusInfinity;
+  const auto look = [&](int from, int to) {
+    for (int i = from; i < to; i++) {
+      if (!(about[i] > least)) continue;
+      best.emplace_back(about[i], i);
+      std::push_heap(best.begin(), best.end(), std::greater<>());
+      if (best.size() <= likeliest_) continue;
+      std::pop_heap(best.begin(), best.end(), std::greater<>());
+      best.pop_back();
+      least = best.front().first;
+    }
+  };
+  int i = 0;
+  for (; i + LANES <= words; i += LANES)
+    if (has_above(load(about + i), least)) look(i, i + LANES);
+  look(i, words);
+  tokens_.clear();
+  chosen_.clear();
+  for (const auto& each : best) {
+    tokens_.push_back(each.second);
+    chosen_.append(each.second);
   }
 }
 

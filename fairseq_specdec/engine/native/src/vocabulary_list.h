@@ -21,9 +21,6 @@ class VocabularyList {
 
   // It is used: it joins the list, unless it is there.
   void add(int64_t token);
-  // Where a token is in the list; -1 if it is not.
-  int place(int64_t token) const { return place_[token]; }
-
   const Matrix& product() const { return chosen_.matrix(); }
   const std::vector<int64_t>& tokens() const { return tokens_; }
 
@@ -37,6 +34,28 @@ class VocabularyList {
   size_t first_ = 0;             // that it began with
   size_t most_;
   int64_t clock_ = 0;
+};
+
+// A row's likeliest tokens by the vocabulary's product in few dimensions, as in SVD-softmax (Shim et
+// al. 2017).
+class VocabularyPreview {
+ public:
+  // projection: [dimensions][width]; narrow: [vocabulary][dimensions], of what it gives. Throws
+  // std::invalid_argument for matrices of other sizes.
+  VocabularyPreview(SharedMatrix vocabulary, SharedMatrix projection, SharedMatrix narrow,
+                    int likeliest);
+
+  // Finds so many tokens that look likeliest after features [width].
+  void find(const float* features);
+
+  const Matrix& product() const { return chosen_.matrix(); }
+  const std::vector<int64_t>& tokens() const { return tokens_; }
+
+ private:
+  ChosenOutputs chosen_;
+  SharedMatrix projection_, narrow_;
+  size_t likeliest_;
+  std::vector<int64_t> tokens_;  // in the order of the product's outputs
 };
 
 // How many steps a window has, by how many tokens those of each size gave in a second.
