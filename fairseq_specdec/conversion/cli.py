@@ -40,13 +40,17 @@ def get_parser() -> argparse.ArgumentParser:
         add_flag(hf, f"--{side}-lang", f"{side} language, by the model's own code, for the "
                  "printed commands", metavar="LANG",
                  otherwise=f"as the tokenizer says, else {side}")  # fmt: skip
+    add_flag(hf, "--vocabulary-text", "plain text in the target language, whose most frequent "
+             "tokens OUT/vocabulary.LANG.txt lists, for --vocabulary-list", metavar="FILE",
+             otherwise="no list")  # fmt: skip
     add_flag(hf, "--force", "write into OUT if it holds something", default=False)
     return parser
 
 
 def _convert_hf(args: argparse.Namespace) -> None:
     languages = (args.source_lang, args.target_lang)
-    sys.stdout.write(convert(args.folder, args.out, *languages, args.force))
+    said = convert(args.folder, args.out, *languages, args.force, args.vocabulary_text)
+    sys.stdout.write(said)
 
 
 def main(args: argparse.Namespace) -> None:

@@ -32,7 +32,7 @@ from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.engine.transformer import Transformer
 
 from .autoregressive import AutoregressiveDrafter, AutoregressiveSession
-from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, NoDrafter, Source
+from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
 
 # Tokens that the twin drafts before the verifier checks them.
 _BLOCK = 8
@@ -55,7 +55,7 @@ class TwinDrafter(AutoregressiveDrafter):
 
     def __init__(
         self,
-        vocabulary: NoDrafter,
+        vocabulary: Drafter,
         alone: bool,
         pad: int,
         eos: int,

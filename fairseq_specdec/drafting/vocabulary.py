@@ -11,6 +11,8 @@ the output, and FR-Spec (Zhao et al. 2025), which drafts from frequent tokens.
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, AnySession, Backend, NativeBackend
+from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.decoder import NativeSession
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.errors import UsageError
@@ -65,11 +68,12 @@ class VocabularyDrafter(NoDrafter):
     Args:
         tokens: long [n], ids of the list.
         reads_source: the tokens of a batch's sources join it: both sides have one dictionary.
-        previews: a lone row of a verifier in fp32 needs no list.
+        previews: a lone row needs no list.
         window: steps between two products of the whole vocabulary; None for as many as pay.
     """
 
-    preview: Preview | None = None  # of a prepared drafter
+    # Of a prepared drafter: made for the first row that is decoded alone, which takes seconds.
+    preview: Callable[[], Preview] | None = None
 
     def __init__(
         self, tokens: Tensor, reads_source: bool, previews: bool, window: int | None = None
@@ -80,10 +84,12 @@ class VocabularyDrafter(NoDrafter):
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
         if not (self.previews and isinstance(backend, NativeBackend)):
             return self
-        if backend.number_format != "fp32":
-            return self
         ready, output = copy.copy(self), verifier.decoder.output_projection
-        ready.preview = backend.once(("preview", verifier), lambda: Preview.of(output, backend))
+        held = packed_source(output)
+        if held is not None and not held.product.exact:
+            return self  # what it is made from is gone
+        make = functools.partial(Preview.of, output, backend)
+        ready.preview = functools.cache(lambda: backend.once(("preview", verifier), make))
         return ready
 
     def open(self, source: Source) -> DraftSession:
@@ -100,8 +106,8 @@ class _VocabularySession(SilentSession):
     def list_tokens(self, verifier: AnySession) -> int:
         assert isinstance(verifier, NativeSession)
         verifier.list_tokens(self.drafter.tokens, self.more)
-        if self.drafter.preview is not None:
-            verifier.preview(*self.drafter.preview, _LIKELIEST)
+        if self.drafter.preview is not None and verifier.rows == 1:
+            verifier.preview(*self.drafter.preview(), _LIKELIEST)
         return self.drafter.window or -1
 
 

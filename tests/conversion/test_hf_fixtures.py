@@ -178,6 +178,37 @@ def test_a_language_may_have_any_name(converted, tmp_path):
         codec_of(describe([str(tmp_path / "out" / "verifier.pt")], "gsw-CH", "deu_Latn"))
 
 
+@pytest.mark.parametrize(
+    "family, pair", [("nllb", ("eng_Latn", "deu_Latn")), ("marian", (None,) * 2)]
+)
+def test_a_text_gives_a_list_of_tokens(converted, family, pair, tmp_path):
+    whole, _ = converted(family)
+    (tmp_path / "text").write_bytes(b"remi lemi remi\n\nremi \xff\n")
+    arguments = STORED / family, tmp_path / "out", *pair, False, tmp_path / "text"
+    printed = convert(*(a if a in (None, False) else str(a) for a in arguments))
+    (path,) = (tmp_path / "out").glob("vocabulary.*.txt")
+    assert path.name == f"vocabulary.{pair[1] or 'yy'}.txt"
+    assert (
+        printed.count(f"--vocabulary-list {path}") == 2 and f"vocabulary_list='{path}'" in printed
+    )
+    counts = [int(line.split()[1]) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert counts == sorted(counts, reverse=True) and counts[0] >= 3
+    texts = expected_of(family)["sources"]
+    listed = loaded(tmp_path / "out", family, vocabulary_list=str(path)).translate(texts)
+    assert list(map(str, listed)) == list(map(str, loaded(whole, family).translate(texts)))
+
+
+def test_a_text_in_no_language_gives_no_list(tmp_path):
+    (tmp_path / "text").write_text("remi\n")
+    for text, said in (("text", "--vocabulary-text: needs its language; name --target-lang"),
+                       ("none", "--vocabulary-text: no such file")):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            convert(
+                str(STORED / "nllb"), str(tmp_path / "out"), None, None, False, str(tmp_path / text)
+            )
+    assert not (tmp_path / "out").exists()
+
+
 def test_outputs_begin_with_the_language_that_was_asked_for(converted):
     """One that the model was not trained for, and would not begin with by itself."""
     out, _ = converted("m2m_100")

@@ -167,7 +167,7 @@ def test_a_preview_in_all_dimensions_is_the_product(monkeypatch):
     model = copy.deepcopy(toy_model())
     weight = model.decoder.output_projection.weight
     model.decoder.output_projection = output = torch.nn.Linear(*weight.shape[::-1])
-    preview = generator_for(model, vocabulary_window=4).parts().drafter.preview
+    preview = generator_for(model, vocabulary_window=4).parts().drafter.preview()
     features = torch.randn(9, weight.size(1))
     with torch.no_grad():
         torch.testing.assert_close(

@@ -32,24 +32,28 @@ def task_settings(converted: Loader, pair: Sequence[str | None]) -> dict[str, An
     return settings
 
 
-def commands(converted: Loader, out: str, pair: Sequence[str | None]) -> str:
-    """What to type, for users of transformers."""
+def commands(
+    converted: Loader, out: str, pair: Sequence[str | None], listed: str | None = None
+) -> str:
+    """What to type, for users of transformers. ``listed``: file for ``--vocabulary-list``."""
     languages = sorted(converted.vocabularies[0].languages)
     place, named, given = shlex.quote(out), "", ""
     if languages:
         pair = (pair[0] or languages[0], pair[1] or languages[-1])
         named = f" --source-lang {pair[0]} --target-lang {pair[1]}"
         given = f", source_lang={pair[0]!r}, target_lang={pair[1]!r}"
+    list_flag = "" if listed is None else f" --vocabulary-list {shlex.quote(listed)}"
+    given += "" if listed is None else f", vocabulary_list={listed!r}"
     parts = [
         "In Python:\n  from fairseq_specdec.hub import SpeculativeTranslator\n"
         f"  translator = SpeculativeTranslator.from_pretrained({out!r}{given})\n"
         '  print(translator.translate("..."))',
-        f"As a server:\n  specdec-serve --path {place}{named}",
+        f"As a server:\n  specdec-serve --path {place}{named}{list_flag}",
     ]
     if languages and "-" in f"{pair[0]}{pair[1]}":
         parts.append("fairseq's commands take no language with a hyphen: they split pairs at it.")
     else:
-        parts.append(_in_fairseq(converted, place, pair))
+        parts.append(_in_fairseq(converted, place, pair, list_flag))
         parts.append(
             f"Faster, with a drafter made of plain text (mono/train.{pair[0]}, a sentence a line, "
             f"and a few hundred lines in mono/valid.{pair[0]}):\n"
@@ -66,7 +70,7 @@ def commands(converted: Loader, out: str, pair: Sequence[str | None]) -> str:
     return "\n\n".join([*parts, ""])
 
 
-def _in_fairseq(converted: Loader, place: str, pair: Sequence[str | None]) -> str:
+def _in_fairseq(converted: Loader, place: str, pair: Sequence[str | None], list_flag: str) -> str:
     """fairseq-interactive with this project's task."""
     text, settings = converted.text, task_settings(converted, pair)
     models = [name for name in text.files if name.endswith((".spm", ".model"))]
@@ -83,7 +87,7 @@ def _in_fairseq(converted: Loader, place: str, pair: Sequence[str | None]) -> st
         f"fairseq-interactive {place} --path {place}/verifier.pt --user-dir {shlex.quote(package)}",
         f"{task} --source-lang {pair[0]} --target-lang {pair[1]}",
         split,
-        " ".join(f"{flag_of(name)} {value}" for name, value in flags.items()),
+        " ".join(f"{flag_of(name)} {value}" for name, value in flags.items()) + list_flag,
     ]
     read = "plain text" if split else "sentences as their pieces"
     return (

@@ -3,15 +3,18 @@
 import os
 import shutil
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from fairseq.data import Dictionary
 
-from fairseq_specdec.checkpoints.content import UNTRAINED
+from fairseq_specdec.checkpoints.content import UNTRAINED, check_file
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.hub.converted import DESCRIPTION, VERIFIER, nearest
+from fairseq_specdec.hub.converted import DESCRIPTION, VERIFIER, choose, describe, nearest
 from fairseq_specdec.io.atomic import replacing, write_json, write_text
+from fairseq_specdec.io.contents import check_content
 
 from .commands import commands, task_settings
 from .families import LOADERS
@@ -20,6 +23,8 @@ from .loader import Loader
 from .vocabulary import word
 
 Pair = Sequence[str | None]
+# Of so many tokens of the vocabulary one is listed: more take longer than they save.
+_LISTED = 32
 
 
 def load(path: str) -> Loader:
@@ -33,9 +38,17 @@ def load(path: str) -> Loader:
     return LOADERS[kind](folder)
 
 
-def convert(path: str, out: str, source: str | None, target: str | None, force: bool) -> str:
+def convert(
+    path: str,
+    out: str,
+    source: str | None,
+    target: str | None,
+    force: bool,
+    text: str | None = None,
+) -> str:
     """Convert a folder. ``source``, ``target``: languages that the printed commands name; a model
-    of one pair's dictionaries have these names. Returns the commands to decode with."""
+    of one pair's dictionaries have these names. ``text``: file whose most frequent tokens of the
+    target language are listed. Returns the commands to decode with."""
     if os.path.realpath(out) == os.path.realpath(path):
         raise UsageError(f"--out {out}", "is the folder to convert", "name another one")
     if os.path.isdir(out) and os.listdir(out) and not force:
@@ -45,6 +58,11 @@ def convert(path: str, out: str, source: str | None, target: str | None, force: 
     for flag, code in (("--source-lang", source), ("--target-lang", target)):
         if code is not None and languages and code not in languages:
             raise UsageError(f"{flag} {code}", nearest(code, languages))
+    if text is not None:
+        check_file("--vocabulary-text", text)
+        check_content(text, "text")
+        if languages and target is None:
+            raise UsageError("--vocabulary-text", "needs its language", "name --target-lang")
     pair: Pair = (source, target) if languages else _pair(folder, source, target)
     words = [words_of(converted, side) for side in (0, 1)]
     os.makedirs(out, exist_ok=True)
@@ -56,7 +74,24 @@ def convert(path: str, out: str, source: str | None, target: str | None, force: 
     description = {"dictionaries": names, "pair": list(pair), "clean_up": bool(cleans)}
     description.update(_description(converted, words[1]))
     write_json(os.path.join(out, DESCRIPTION), description)
-    return commands(converted, out, pair)
+    listed = None if text is None else _write_list(out, text, pair, min(languages, default=None))
+    return commands(converted, out, pair, listed)
+
+
+def _write_list(out: str, text: str, pair: Pair, any_source: str | None) -> str:
+    """List a text's most frequent tokens, one in so many of the vocabulary; returns the file."""
+    described = describe([os.path.join(out, VERIFIER)], pair[0] or any_source, pair[1])
+    assert described is not None
+    target = Dictionary.load(os.path.join(out, f"dict.{described.dictionaries[1]}.txt"))
+    read = choose(described, "auto", (target, target)).encode_target
+    counts: Counter[int] = Counter()
+    with open(text, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            counts.update(read(line))
+    path = os.path.join(out, f"vocabulary.{pair[1]}.txt")
+    frequent = counts.most_common(len(target) // _LISTED)
+    write_text(path, "".join(f"{target[token]} {count}\n" for token, count in frequent))
+    return path
 
 
 def _pair(folder: ModelFolder, source: str | None, target: str | None) -> Pair:
