@@ -15,7 +15,6 @@ MODULES = {
     "specdec-serve": "serve.cli",
     "specdec-trace": "trace.cli",
     "specdec-translate": "hub.cli",
-    "fairseq_specdec.data.edits": "data.edits",
     "fairseq_specdec.data.shortlist": "data.shortlist",
 }
 

@@ -80,10 +80,10 @@ log "decoding with $OMP_NUM_THREADS threads"
 for pair in ${PAIRS:-ende edit}; do
     rows=(--system 'gad: --strategy gad' --system 'gad++: --strategy gad++ --top-beta 3 --tau 1.0')
     if [[ $pair == edit ]]; then
-        rows=(--system "iad --edits: --strategy iad --edits '$data/demo_edit/edits.tsv'")
+        rows=()
     fi
     "$venv/bin/specdec-bench" "$data/demo_$pair" --tokenizer moses --remove-bpe --cpu \
-        --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "${rows[@]}" \
+        --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' ${rows[@]+"${rows[@]}"} \
         --threads "$OMP_NUM_THREADS" --json "$repo/data-bin/quickstart_$pair.json" \
         ${sample[@]+"${sample[@]}"} ${flags[@]+"${flags[@]}"}
 done

@@ -61,14 +61,12 @@ STRICT = {"top_beta": 1, "tau": 0.0}
 RELAXED = {"top_beta": 4, "tau": 2.0}
 THRESHOLDS = {"alpha_fb": 0.5, "alpha_rb": 2.0}
 KEEP_NONE = {"alpha_fb": 0.5, "alpha_rb": 0.0}
-EDITS = str(pathlib.Path(__file__).with_name("toy_edits.tsv"))  # most of what the toys do, and more
 
 TOYS = {
     "greedy": Toys("greedy", {}),
     "none": Toys("none", {}),
     "iad": Toys("iad", {}),
     "iad-any-suffix": Toys("iad", {"max_suffix": 0}, {"max_suffix": 0}),
-    "iad-edits": Toys("iad", {"edits": EDITS}, {"edits": EDITS}),
     "lookup": Toys("lookup", {}, {"block_size": 3, "max_suffix": 2}),
     "gad": Toys("gad", {}, drafter=toy_drafter),
     "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),

@@ -1,9 +1,8 @@
 """``specdec-accelerate MODEL --data DATA --out FOLDER``: make a drafter and measure it.
 
-Checks the inputs, compares this engine with stock fairseq, distils, trains, lists words, learns the
-edits of a model that corrects, measures again, and writes FOLDER/drafter.pt, FOLDER/edits.tsv of
-such a model, and FOLDER/report.html with the commands to decode with. To resume, rerun the
-command.
+Checks the inputs, compares this engine with stock fairseq, distils, trains, lists words,
+measures again, and writes FOLDER/drafter.pt and FOLDER/report.html with the commands to decode
+with. To resume, rerun the command.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOCK, DRAFTER = "accelerate.lock", "drafter.pt"
 
 
-# Ways to decode whose speeds are compared, with their strategies; the output is the same.
-GAD, EDITS = "gad", "iad with edits"  # with the drafter, and with the likely edits
-WAYS = {"greedy": "greedy", GAD: "gad", "iad": "iad", EDITS: "iad"}
+# Strategies whose speeds are compared; the output is the same.
+GAD = "gad"  # with the drafter
+WAYS = ("greedy", GAD, "iad")
 
 
 class State:
@@ -170,9 +170,8 @@ def learn(job: Job, module: str, *words: str) -> list[str]:
 
 def strategy(job: Job, way: str) -> list[str]:
     """Decoding flags of one of ``WAYS``."""
-    words = ["--strategy", WAYS[way]]
-    words += ["--drafter-path", job.placed or job.file(DRAFTER)] if way == GAD else []
-    return words + (["--edits", job.file("edits.tsv")] if way == EDITS else [])
+    drafter = ["--drafter-path", job.placed or job.file(DRAFTER)] if way == GAD else []
+    return ["--strategy", way, *drafter]
 
 
 def row_of(way: str, beam: int) -> str:

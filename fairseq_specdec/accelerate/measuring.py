@@ -9,7 +9,7 @@ from ..hub import measured
 from ..io.atomic import read_json, replacing
 from ..io.provenance import sha256
 from . import commands
-from .commands import DRAFTER, EDITS, GAD, Job, row_of
+from .commands import DRAFTER, GAD, Job, row_of
 from .steps import logger, run
 
 COMPARED = 20  # sentences, to find within a minute what this engine does without a drafter
@@ -106,8 +106,7 @@ def worthwhile(job: Job) -> list[str]:
     greedy, copied = rows["greedy"], rows.get("iad")
     if copied is None or float(greedy["ms_mean"]) < CORRECTS * float(copied["ms_mean"]):
         return ["greedy", GAD]
-    # What is noted beside a converted model names a strategy alone.
-    return ["greedy", GAD, "iad", *([EDITS] if job.converted is None else [])]
+    return ["greedy", GAD, "iad"]
 
 
 def plan(job: Job) -> tuple[float | None, int]:

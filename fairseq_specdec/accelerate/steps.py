@@ -200,13 +200,10 @@ def _store(job: Job) -> None:
 
 
 def learn(job: Job) -> None:
-    """The drafter's vocabulary shortlist, and the edits of a model that corrects."""
+    """The drafter's vocabulary shortlist."""
     state = job.state
     if not state.done("shortlist"):
         flags = ("--drafter-path", job.file(DRAFTER), "--out", job.file(DRAFTER))
         seconds = run(job, commands.learn(job, "shortlist", *flags), "shortlist.log")
         state.note("shortlist", seconds=seconds)
         state.note("measure", done=False)
-    if commands.EDITS in job.ways and not state.done("edits"):
-        words = commands.learn(job, "edits", "--out", job.file("edits.tsv"))
-        state.note("edits", seconds=run(job, words, "edits.log"))

@@ -155,7 +155,7 @@ def build_generator(
         free_unpacked: on a CPU, free the weights of the models and of the drafter's model that the
             engine has packed, for models that nothing else uses (other uses work, but slowly).
         overrides: parts to use instead.
-        once: a ``Once`` of all generators that share what is read: packed weights, lists of edits.
+        once: a ``Once`` of all generators that share what is read: packed weights.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.

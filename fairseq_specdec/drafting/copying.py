@@ -20,7 +20,6 @@ from fairseq_specdec.engine.native.structures import Drafting, SourceCopy
 from fairseq_specdec.engine.state import Draft, Rows, to_device
 
 from .base import Budget, Costs, Drafter, DraftSession, Source
-from .edit_table import EditTable
 
 MAX_SUFFIX = 3
 """Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
@@ -120,8 +119,6 @@ class InputCopyDrafter(Drafter):
     start_symbol: int  # the decoder's first input (</s> in fairseq)
     block_size: int | None = None  # longest draft; None for the rest of the source, as in the paper
     max_suffix: int | None = MAX_SUFFIX  # longest suffix matched; None for no limit, as the paper
-    # what is likely to change in a source; the edited source is copied in its place
-    edits: EditTable | None = None
 
     def open(self, source: Source) -> DraftSession:
         return InputCopySession(self, source.net_input["src_tokens"])
@@ -132,8 +129,6 @@ class InputCopySession(HostSession):
 
     def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor) -> None:
         sources = sources_of(src_tokens, settings.start_symbol, settings.pad)
-        if settings.edits is not None:
-            sources = list(map(settings.edits.edited, sources))
         super().__init__(sources, settings.pad)
         self.settings = settings
 

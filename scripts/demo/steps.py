@@ -5,7 +5,7 @@ import logging
 import pathlib
 import shutil
 
-from models import corpus_files, distill, train
+from models import corpus_files, train
 from prepare import apply_codes, binarise
 from recipe import LIB, StepError, part
 from step import Step
@@ -95,21 +95,6 @@ def drafter(step: Step) -> None:
     )  # fmt: skip
 
 
-def edits(step: Step, *, corpus: str, pair: str, teacher: str, dest: str) -> None:
-    """An action: rewrite a corpus with the model that corrects, and learn which edits it makes."""
-    limit, tokens = step["EDIT_LIMIT"], step["TOKENS"]
-    distill(step, corpus=corpus, pair=pair, teacher=teacher, dest=dest, beam="1", tokens=tokens,
-            limit=limit)  # fmt: skip
-    out, sides = pathlib.Path(dest).with_name("edits.tsv"), pair.split(",")
-    inputs, record = corpus_files(dest, *sides), out.with_suffix(".provenance.json")
-    if step.finished(record, inputs):
-        return
-    words = ["-s", sides[0], "-t", sides[1], "--out", out, "--force"]
-    words += step.settings.words("EDITS_FLAGS")
-    step.run(step.python, "-m", "fairseq_specdec.data.edits", dest, *words)
-    step.record(record, inputs, out)
-
-
 def pack(
     step: Step,
     *,
@@ -122,7 +107,6 @@ def pack(
     models: str,
     history: str,
     listed: str = "",
-    edits: str = "",
 ) -> None:
     """An action: pack a trained pair, in a folder that is there when complete.
 
@@ -133,7 +117,6 @@ def pack(
         models: checkpoints, commas between.
         history: records of the steps before, below WORK; of a step run by hand there is none.
         listed: binarised corpus, for the drafter's shortlist; none without a drafter.
-        edits: file of likely edits; none where the model does not correct.
     """
     step.need("fairseq-preprocess", "subword-nmt")
     out, held, sides = pathlib.Path(dest), pathlib.Path(heldout), pair.split(",")
@@ -141,7 +124,6 @@ def pack(
     dictionaries = [pathlib.Path(bin) / f"dict.{side}.txt" for side in sides]
     inputs = [*checkpoints, pathlib.Path(codes), *dictionaries, held]
     inputs += corpus_files(listed, *sides) if listed else []
-    inputs += [pathlib.Path(edits)] if edits else []
     if step.finished(out / "provenance.json", inputs):
         return
     new = out.parent / f".{out.name}.partial"
@@ -151,8 +133,6 @@ def pack(
     for path in (*dictionaries, *texts, held / "origins.tsv"):
         step.call("shutil.copy", path, new)
     step.call("shutil.copy", codes, new / "codes")
-    if edits:
-        step.call("shutil.copy", edits, new / "edits.tsv")
     for path in checkpoints:
         step.average(new / path.name, path, "--half")
     if listed:

@@ -26,7 +26,7 @@ def test_from_a_verifier_to_a_report(
     accelerate, stopped_in_training, monkeypatch, capsys, caplog, job_of
 ):
     """Ctrl-C after the first slice of training; the same command goes on and ends. The model is
-    taken for one that corrects text: it copies its source too, with and without edits."""
+    taken for one that corrects text: it copies its source too."""
     monkeypatch.setattr(measuring, "CORRECTS", 0.0)
     with stopped_in_training():
         accelerate(*SMALL)
@@ -54,9 +54,8 @@ def test_from_a_verifier_to_a_report(
     programs = run_printed(out / "report.html")
     assert programs == [*["fairseq-generate"] * 4, "specdec-translate", "specdec-serve"]
     assert "this engine alone: " in logged and " of 200 pairs, " in logged
-    assert len((out / "edits.tsv").read_text(encoding="utf-8").splitlines()) > 1
-    command = commands.decode(job_of(out), "s-t", 1, 1, "iad with edits")
-    assert f"--strategy iad --edits {out / 'edits.tsv'}" in command and "--drafter" not in command
+    command = commands.decode(job_of(out), "s-t", 1, 1, "iad")
+    assert "--strategy iad" in command and "--drafter" not in command
 
     def unwanted(*args):
         raise AssertionError("a step that is done was run again")

@@ -131,7 +131,7 @@ def changed(flag):
     if isinstance(values, tuple):
         return next(value for value in values if value != field.default)
     if values is None:
-        return True if field.default is False else "edits.tsv"
+        return True if field.default is False else "words.txt"
     return values.least + (values.least == field.default)
 
 

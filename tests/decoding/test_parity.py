@@ -223,7 +223,7 @@ LOSSLESS = [case for case in cases() if toys(case).lossless is not None]
 DRAFTERS = [*LOSSLESS, *VARIANTS, *KINDS]
 # Rows that share code with others are tried in one situation.
 LIKE_OTHERS = (
-    "none", "specdec", "specdec-heads", "iad-any-suffix", "iad-edits",
+    "none", "specdec", "specdec-heads", "iad-any-suffix",
     *VARIANTS, *KINDS,
 )  # fmt: skip
 # Their drafters read the verifier as it is.

@@ -88,7 +88,7 @@ def test_a_command_parses(words, monkeypatch):
     # argparse also takes unambiguous beginnings of flags; the pages spell them out.
     assert not {word for word in words if word.startswith("--") and word not in flags}
     if getattr(args, "strategy", "repeat") != "repeat" and "generate" in words[0]:
-        args.drafter_path, args.edits = args.drafter_path and __file__, None
+        args.drafter_path = args.drafter_path and __file__
         check_settings(args)
     if getattr(args, "criterion", None) in DRAFTERS:
         assert args.best_checkpoint_metric.startswith("accepted")

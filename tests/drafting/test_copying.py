@@ -9,7 +9,6 @@ from toy_hypotheses import open_drafter, rows_of
 
 from fairseq_specdec.drafting import InputCopyDrafter, LookupDrafter
 from fairseq_specdec.drafting.copying import MAX_SUFFIX, unique_place
-from fairseq_specdec.drafting.edit_table import Edit, EditTable
 
 PAD, EOS = 1, 2
 
@@ -82,37 +81,6 @@ def test_a_long_text_of_one_word():
     text = [EOS] + [5] * 50_000
     assert unique_place([*text, EOS], text, None) == len(text)
     assert unique_place([*text, EOS], text[2:], None) is None
-
-
-def iterations(source, output, **options):
-    """Drafts made for a sentence, and how many tokens each iteration emitted."""
-    drafter = InputCopyDrafter(PAD, EOS, **options)
-    session = open_session(drafter, [source])
-    made, emitted, have = [], [], 0
-    while have < len(output):
-        # What stands behind the accepted tokens counts for nothing.
-        hypotheses = rows_of([output])
-        hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor([have]), [have]
-        draft = session.propose(hypotheses)
-        (words,) = draft.tokens.tolist()
-        words = words[: int(draft.sizes)]
-        right = 0
-        while right < len(words) and output[have + right : have + right + 1] == [words[right]]:
-            right += 1
-        made.append(words)
-        emitted.append(min(right + 1, len(output) - have))
-        have += emitted[-1]
-    return made, emitted
-
-
-def test_likely_edits_are_drafted():
-    edits = EditTable([Edit((5,), 6, (), (9,), 1.0), Edit((), 8, (), (), 1.0)])
-    drafter = InputCopyDrafter(PAD, EOS, edits=edits)
-    sources = [[5, 6, 8, 7, EOS], [4, 6, EOS], [8, EOS]]
-    assert propose(drafter, sources, [[], [], []]) == [[5, 9, 7, EOS], [4, 6, EOS], [EOS]]
-    assert propose(drafter, sources, [[5, 9], [4], []]) == [[7, EOS], [6, EOS], [EOS]]
-    refused = [5, 6, 7, EOS]  # 6 stays
-    assert iterations(sources[0], refused, edits=edits) == ([[5, 9, 7, EOS], [], [EOS]], [2, 1, 1])
 
 
 def test_rows_that_stay_keep_their_source():

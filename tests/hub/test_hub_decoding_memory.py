@@ -7,12 +7,11 @@ import itertools
 import pytest
 from fairseq.dataclass.configs import GenerationConfig
 from toy_pair import text_of
-from toy_strategies import EDITS, TOYS, attached, small, toy_drafter
+from toy_strategies import TOYS, attached, small, toy_drafter
 from toy_translation import make_task, sentences
 
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
-from fairseq_specdec.drafting.edit_table import EditTable
 from fairseq_specdec.drafting.token_choice import ChainSearch
 from fairseq_specdec.engine.eager.linear import Linear
 from fairseq_specdec.engine.native.decoder import NativeDecoder
@@ -34,8 +33,6 @@ TEXT = text_of(sentences(1, seed=9)[0])
 def value_of(name, n):
     """The n-th value of a flag, by its type."""
     field = FIELDS[name]
-    if name == "edits":
-        return EDITS
     if isinstance(field.metadata.get("values"), tuple):
         return field.metadata["values"][n % len(field.metadata["values"])]
     kinds = str(field.type)
@@ -77,7 +74,7 @@ def translators(monkeypatch):
 
 def test_nothing_is_packed_again_for_other_flags(translators, monkeypatch):
     made = []
-    for kind in (Linear, TorchDecoder, NativeDecoder, ChainSearch, EditTable):
+    for kind in (Linear, TorchDecoder, NativeDecoder, ChainSearch):
         original = kind.__init__
 
         def counted(self, *args, _original=original, **named):

@@ -10,7 +10,6 @@ from pairwise import half
 from toy_pair import write_pair
 
 from fairseq_specdec.conversion.hf.convert import convert
-from fairseq_specdec.drafting.edit_table import COLUMNS
 from fairseq_specdec.hub import SpeculativeTranslator
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 9\n"
@@ -28,7 +27,6 @@ READ = [
     ("toy", "dict.tgt.txt", {}),
     ("toy", "codes", {"bpe": "auto"}),
     ("toy", "pieces.model", {"bpe_codes": "{}/pieces.model", "bpe": "auto"}),
-    ("toy", "edits.tsv", {"strategy": "iad", "edits": "{}/edits.tsv"}),
     *(("nllb", name, None) for name in ("model.safetensors", "sentencepiece.bpe.model")),
     *(("marian", name, None) for name in ("pytorch_model.bin", "source.spm", "config.json")),
 ]
@@ -45,8 +43,6 @@ def pair(tmp_path_factory):
     folder = write_pair(tmp_path_factory.mktemp("pair"))
     (folder / "codes").write_text("#version: 0.2\nw 1</w>\nw 2</w>\n", encoding="utf-8")
     shutil.copy(STORED / "nllb" / "sentencepiece.bpe.model", folder / "pieces.model")
-    lines = ["\t".join(COLUMNS), *("w1\tw2\t\tw3\t0.5",) * 3]
-    (folder / "edits.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
 

@@ -1,10 +1,8 @@
 """``iad``: Input-guided Aggressive Decoding (Ge et al. 2022, section 3.1)."""
 
 from dataclasses import dataclass
-from typing import Optional
 
 from fairseq_specdec.drafting import Drafter, InputCopyDrafter
-from fairseq_specdec.drafting.edit_table import read_edits
 from fairseq_specdec.io.flag_values import AT_LEAST_0, flag
 
 from .base import BudgetFlags, Setup, Strategy, exact_rule
@@ -22,28 +20,13 @@ class SuffixFlags:
     )
 
 
-@dataclass
-class IadFlags:
-    """Flags of ``iad``."""
-
-    edits: Optional[str] = flag(
-        None,
-        "file of likely edits, which python -m fairseq_specdec.data.edits writes: they are made in "
-        "the source before it is copied; the output stays exact",
-    )
-
-
 def _drafter(setup: Setup) -> Drafter:
     settings = setup.settings
-    limit = settings.max_suffix or None
-    path, edits = settings.edits, None
-    if path is not None:
-        edits = setup.once(("edits", path), lambda: read_edits(path, setup.src_dict))
-    pad = setup.tgt_dict.pad()
-    return InputCopyDrafter(pad, setup.eos, settings.block_size, limit, edits)
+    pad, limit = setup.tgt_dict.pad(), settings.max_suffix or None
+    return InputCopyDrafter(pad, setup.eos, settings.block_size, limit)
 
 
 IAD = Strategy(
-    "the source is the draft", _drafter, exact_rule, (BudgetFlags, SuffixFlags, IadFlags),
+    "the source is the draft", _drafter, exact_rule, (BudgetFlags, SuffixFlags),
     joined_dictionary=True,
 )  # fmt: skip
