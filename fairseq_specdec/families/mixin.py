@@ -19,7 +19,6 @@ from fairseq_specdec.compat.subword_files import check_codes
 from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
 from fairseq_specdec.data.folder import data_named, split_named
 from fairseq_specdec.decoding import builder
-from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.generation_flags import check_generation_flags, sampler_of
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.memory import only_decodes, restore
@@ -55,11 +54,10 @@ def _log_is_open() -> bool:
     return True
 
 
-def _report(strategy: str, stats: DecodingStats, options: Any, lossless: bool) -> None:
+def _report(strategy: str, stats: DecodingStats, lossless: bool) -> None:
     if stats.sentences and _log_is_open():
-        logger.info(stats.summary(strategy))
-        for each in advice(stats, strategy, options, lossless):
-            logger.info("advice: %s", each)
+        relaxed = "" if lossless else "; not lossless: the output may differ from fairseq's"
+        logger.info("%s%s", stats.summary(strategy), relaxed)
 
 
 def _ended(batches: list[Any]) -> bool | None:
@@ -261,7 +259,7 @@ class SpecDecMixin:
         a --results-path file, which the log is written to.
         """
         self._generators.add(generator)
-        known = (settings.strategy, generator.stats, generator.options, generator.rule.lossless)
+        known = (settings.strategy, generator.stats, generator.rule.lossless)
         weakref.finalize(generator, _report, *known)
         if settings.trace_path is None:
             return
