@@ -129,7 +129,7 @@ def test_a_rule_that_waits_or_mixes_devices_is_noticed(name, monkeypatch):
 @pytest.mark.parametrize(
     "case, fp16",
     [("greedy", False), ("iad", False), ("gad", True), ("gad-attached", False),
-     ("gad++-budget", False), ("sps", True), ("blockwise", False)],
+     ("gad++", False), ("sps", True), ("blockwise", False)],
 )  # fmt: skip
 def test_nothing_waits_in_a_recording(case, fp16, monkeypatch):
     chosen = plain_graphs(GuardedRecorder)

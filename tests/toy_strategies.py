@@ -71,12 +71,6 @@ TOYS = {
     "gad": Toys("gad", {}, drafter=toy_drafter),
     "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),
     "gad++": Toys("gad++", STRICT, RELAXED, drafter=toy_drafter),
-    "gad++-budget": Toys(
-        "gad++",
-        {**RELAXED, "regret_budget": 0.0},
-        {**RELAXED, "regret_budget": 1.0},
-        drafter=toy_drafter,
-    ),  # fmt: skip
     "specdec": Toys("specdec", STRICT, RELAXED, drafter=toy_drafter),
     "nar": Toys("nar", None, {}, drafter=toy_drafter),
     "sps": Toys("sps", {}, drafter=small),

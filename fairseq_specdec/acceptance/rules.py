@@ -33,10 +33,6 @@ class Acceptance(NamedTuple):
 class AcceptanceRule:
     """Decides how many leading draft tokens are kept.
 
-    Attributes:
-        spent: float64 [B], nats that each sentence of a batch has given up so far; changed in
-            place. None for a rule that does not count them.
-
     Class attributes:
         lossless: the output equals that of the verifier alone.
         draft_independent: the output, or its distribution, does not depend on the draft.
@@ -51,26 +47,15 @@ class AcceptanceRule:
     needs_draft_probabilities = False
     keeps_forced = False
     trusts_endings = False
-    spent: Tensor | None = None
 
-    def native_form(self) -> tuple[int, float, float] | None:
-        """(beta, tau, regret budget), of the ``TopBetaRule`` by which the native library judges as
-        ``accept`` does; None where it cannot. A subclass that changes ``accept`` changes this
-        too."""
+    def native_form(self) -> tuple[int, float] | None:
+        """(beta, tau), of the ``TopBetaRule`` by which the native library judges as ``accept``
+        does; None where it cannot. A subclass that changes ``accept`` changes this too."""
         return None
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         """Read the dictionary, for rules that depend on it; called once, before decoding. Raises
         ValueError: the rule cannot be used with such tokens."""
-
-    def open(self, rows: int, device: torch.device) -> AcceptanceRule:
-        """The rule for one batch: itself, unless it counts what each sentence spends."""
-        return self
-
-    def select(self, rows: Tensor) -> None:
-        """Keep what these rows (long [B']) have spent."""
-        if self.spent is not None:
-            self.spent = self.spent.index_select(0, rows)
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         """Judge a chain of draft tokens.
@@ -117,8 +102,8 @@ class ExactRule(AcceptanceRule):
     draft_independent = True
     keeps_forced = True
 
-    def native_form(self) -> tuple[int, float, float]:
-        return 1, 0.0, math.inf
+    def native_form(self) -> tuple[int, float]:
+        return 1, 0.0
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         best = scores.best()
@@ -126,40 +111,21 @@ class ExactRule(AcceptanceRule):
 
 
 class TopBetaRule(AcceptanceRule):
-    """Relaxed verification (Ge et al. 2022, equations 8 and 9; Xia et al. 2023, section 3.2), while
-    the sentence's regret stays within a budget.
-
-    The regret of an output token is how far its log-probability lies below that of the verifier's
-    best token, given the source and the output before it: ``max_v log p(v | y_<t) - log p(y_t |
-    y_<t)`` in nats, constraints of the decoding applied. The regret of a sentence is the sum over
-    its tokens. Every accepted token that is not the verifier's own choice is paid for, so that at
-    the end ``sum_t log p(y_t | y_<t) >= sum_t max_v log p(v | y_<t) - budget``, which anyone can
-    check by scoring the output once. ``tau`` alone bounds a sentence only by tau times the length.
+    """Relaxed verification (Ge et al. 2022, equations 8 and 9; Xia et al. 2023, section 3.2).
 
     Args:
         top_beta: a draft token must be among the ``top_beta`` best tokens, 1 or more.
         tau: and at most this far (natural log) below the best one, 0 or more.
-        regret_budget: nats per sentence, 0 or more, where 0 accepts only what ties with the
-            verifier's best; None for no limit.
     """
 
     keeps_forced = True
 
-    def __init__(self, top_beta: int, tau: float, regret_budget: float | None = None) -> None:
+    def __init__(self, top_beta: int, tau: float) -> None:
         self.top_beta = top_beta
         self.tau = tau
-        self.regret_budget = regret_budget
 
-    def native_form(self) -> tuple[int, float, float]:
-        budget = self.regret_budget
-        return self.top_beta, self.tau, math.inf if budget is None else budget
-
-    def open(self, rows: int, device: torch.device) -> AcceptanceRule:
-        if self.regret_budget is None:
-            return self
-        opened = TopBetaRule(self.top_beta, self.tau, self.regret_budget)
-        opened.spent = torch.zeros(rows, dtype=torch.float64, device=device)
-        return opened
+    def native_form(self) -> tuple[int, float]:
+        return self.top_beta, self.tau
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         best, tokens = scores.best(), draft.tokens
@@ -169,13 +135,7 @@ class TopBetaRule(AcceptanceRule):
         # Only these depend on the rank, and hardly any of them is reached.
         asked = near & ~matches & (near | matches).cumprod(1).bool()
         kept = matches | scores.among_best(tokens, self.top_beta, asked)
-        if self.spent is None or self.regret_budget is None or draft.width == 0:
-            return judged(kept, draft.sizes, best)
-        # [B, N + 1], spent before each token; summed one by one, as the native backend does.
-        spent = torch.cat([self.spent.unsqueeze(1), gap.double()], 1).cumsum(1)
-        verdict = judged(kept & (spent[:, 1:] <= self.regret_budget), draft.sizes, best)
-        self.spent.copy_(spent.gather(1, verdict.counts.unsqueeze(1)).squeeze(1))
-        return verdict
+        return judged(kept, draft.sizes, best)
 
 
 def token_values(symbols: Sequence[str]) -> list[float]:

@@ -25,7 +25,6 @@ class Batch(OpenBatch):
 
     Attributes:
         rows: the outputs of the live sentences.
-        rule: for this batch.
         prefix: long [B, P] forced first tokens, padded on the right; or None.
     """
 
@@ -34,10 +33,9 @@ class Batch(OpenBatch):
     def begin(self, src_tokens: Tensor, start: int, prefix: Tensor | None) -> None:
         parts, count = self.parts, len(src_tokens)
         self.rows = Rows(count, self.max_len + 3, start, parts.policy.pad, src_tokens)
-        self.rule = parts.rule.open(count, src_tokens.device)
         self.prefix = prefix
         self._forced: Draft | None = None
-        if prefix is not None and self.rule.keeps_forced:
+        if prefix is not None and parts.rule.keeps_forced:
             self._forced = parts.policy.forced_draft(prefix, self.limits)
         self.native = None if parts.native is None else NativeChains(parts.native, self)
         self.rounds = 0
@@ -124,7 +122,7 @@ class Batch(OpenBatch):
     def _ended(self, draft: Draft, edits: Edits) -> Tensor | None:
         """Bool [B], rows whose draft is the rest of the sentence, unverified: the rule trusts it
         and the constraints allow it. None where the rule trusts no endings."""
-        if not self.rule.trusts_endings or draft.scores is None or draft.width == 0:
+        if not self.parts.rule.trusts_endings or draft.scores is None or draft.width == 0:
             return None
         sizes = draft.sizes.unsqueeze(1)
         last = draft.tokens.gather(1, (sizes - 1).clamp(min=0))
@@ -148,7 +146,7 @@ class Batch(OpenBatch):
         rows, traced = self.rows, self.parts.options.keep_trace
         counts = bonus = draft.sizes
         if scores is not None:
-            counts, bonus = self.rule.accept(draft, scores)
+            counts, bonus = self.parts.rule.accept(draft, scores)
         if ended is not None:
             counts = torch.where(ended, draft.sizes, counts)
         emitted = bonus.unsqueeze(1)
@@ -231,7 +229,6 @@ class Batch(OpenBatch):
                 self.prefix = self.prefix.index_select(0, kept)
             self.session.keep(kept, len(keep))
             self.drafts.keep(kept, keep)
-            self.rule.select(kept)
 
     def _refuse(self, done: Iteration) -> None:
         """Raise for the first row that was given a token without a log-probability."""

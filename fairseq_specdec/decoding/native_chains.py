@@ -4,7 +4,7 @@ What ``Batch.step`` does in some thirty operators of a few microseconds each (em
 constrain, accept, emit) is one call here, with the drafts of a native drafter too. Ties of the best
 tokens, and all that has no native form, are left to that step, whose answers it must equal. The
 rules are those of Ge et al. 2022: exact (equations 5 and 7), or top-beta and tau (equations 8 and
-9), the latter within a regret budget or not.
+9).
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class NativeChains:
         )  # fmt: skip
         states = session.states_for(batch.rows.tokens.size(1))
         call.read_count = 0 if states is None else len(session.weights.read_layers)
-        call.hypotheses = hypotheses_of(batch.rows, batch.rule.spent)
+        call.hypotheses = hypotheses_of(batch.rows)
         point_to_rows(call.rules, batch.prefix, batch.limits)
         call.drafts, call.max_iterations = drafts, max_iterations
         call.drafting = None if drafting is None else ctypes.pointer(drafting)

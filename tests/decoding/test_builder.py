@@ -58,7 +58,6 @@ REFUSED = [
     ({"strategy": "gad", "draft_budget": -1}, {}, "--draft-budget -1: must be 0 or more"),
     ({"strategy": "gad++", "top_beta": 0}, {}, "--top-beta 0: must be 1 or more"),
     ({"strategy": "specdec", "tau": NAN}, {}, "--tau nan: must be 0 or more"),
-    ({"strategy": "gad++", "regret_budget": -1.0}, {}, "--regret-budget -1.0: must be 0 or more"),
     ({"max_suffix": -1}, {}, "--max-suffix -1: must be 0 or more"),
     ({"threads": 0}, {}, "--threads 0: must be from 1 to 1024"),
     ({"backend": "gpu"}, {}, "--backend gpu: choose one of "),

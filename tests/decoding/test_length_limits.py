@@ -38,7 +38,7 @@ LIMITS = {
 CASES = [case for case in verifying() if case not in ("none", "specdec")]
 SEARCHED = ["greedy", "iad", "lookup", "gad", "gad-attached", "sps"]
 CHANGING = [
-    "gad++", "gad++-budget", "blockwise", "specdec-heads", "bild", "bild-early-exit", "nar",
+    "gad++", "blockwise", "specdec-heads", "bild", "bild-early-exit", "nar",
 ]  # fmt: skip
 
 

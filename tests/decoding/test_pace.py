@@ -358,11 +358,9 @@ def test_a_table_says_what_relaxed_rules_draft(monkeypatch):
     assert card.size == 10 and not any(card.costs)
 
 
-@pytest.mark.parametrize("case", ["gad++", "gad++-budget"])
-def test_the_text_depends_on_no_other_sentence(case):
-
+def test_the_text_depends_on_no_other_sentence():
     def drafted(sources, budget=9):
-        made = make_generator(case, lossless=False, draft_budget=budget)
+        made = make_generator("gad++", lossless=False, draft_budget=budget)
         return tokens(decode(made, {**make_sample(sources), "batch_size": 4}))
 
     alone = [drafted([source])[0] for source in SENTENCES]

@@ -49,17 +49,10 @@ class ToleranceFlags:
         "is exact",
         NOT_NEGATIVE,
     )
-    regret_budget: Optional[float] = flag(
-        None,
-        "log-probability that a sentence may give up in all against the verifier's own choices, "
-        "beside the limits on each token; 0 is exact",
-        NOT_NEGATIVE,
-        otherwise="no limit",
-    )
 
 
 def _relaxed_rule(settings: Any) -> AcceptanceRule:
-    return TopBetaRule(settings.top_beta, settings.tau, settings.regret_budget)
+    return TopBetaRule(settings.top_beta, settings.tau)
 
 
 def _refuse_sampling(setup: Setup, model: Any) -> None:
@@ -133,5 +126,5 @@ GAD = Strategy(
 GAD_RELAXED = Strategy(
     "drafter, top-beta and tau", _drafter, _relaxed_rule, (ToleranceFlags, *_FLAGS),
     needs_drafter=True,
-    stated=frozenset({"top_beta", "tau", "regret_budget"}), plans_once=True,
+    stated=frozenset({"top_beta", "tau"}), plans_once=True,
 )  # fmt: skip

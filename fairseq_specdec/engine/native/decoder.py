@@ -228,10 +228,9 @@ class EmbeddingTables:
         )  # fmt: skip
 
 
-def hypotheses_of(rows: Rows, spent: Tensor | None = None) -> structures.Hypotheses:
-    """The outputs of a batch, which the library reads and writes. ``spent``: as in
-    ``AcceptanceRule``."""
+def hypotheses_of(rows: Rows) -> structures.Hypotheses:
+    """The outputs of a batch, which the library reads and writes."""
     return structures.Hypotheses(
         rows.tokens.size(1), pointer(rows.tokens, torch.long), pointer(rows.scores),
-        pointer(rows.lengths, torch.long), pointer(spent, torch.float64),
+        pointer(rows.lengths, torch.long),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """The structures of the native library's C interface: names and fields are those of ``src``.
 ``library`` compares their sizes with those of an object before it uses that."""
 
-from ctypes import POINTER, Structure, c_double, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
 from typing import Any
 
 
@@ -40,7 +40,7 @@ class Embedding(Structure):
 class Rules(Structure):
     _fields_ = _fields(
         ("pad unk eos min_len max_len", c_int32), ("unk_penalty temperature", c_float),
-        ("top_beta", c_int32), ("tau", c_float), ("regret_budget", c_double),
+        ("top_beta", c_int32), ("tau", c_float),
         ("prefix", c_void_p), ("prefix_width", c_int64), ("limits", c_void_p),
     )  # fmt: skip
 
@@ -50,7 +50,7 @@ class Drafts(Structure):
 
 
 class Hypotheses(Structure):
-    _fields_ = _fields(("columns", c_int64), ("tokens scores lengths spent", c_void_p))
+    _fields_ = _fields(("columns", c_int64), ("tokens scores lengths", c_void_p))
 
 
 class StepOutputs(Structure):

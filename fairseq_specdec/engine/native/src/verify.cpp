@@ -111,7 +111,6 @@ class Entry {
   int64_t best() const { return forced_ >= 0 ? forced_ : best_.at; }
   float score(int64_t token) const { return logits_[token] - top_ - log_sum_; }
 
-  double regret(int64_t token) const { return best_.top - logits_[token]; }
 
   // Among the best few and close to the best one (Ge et al. 2022, equations 8 and 9).
   bool near(int64_t token) const {
@@ -146,9 +145,6 @@ class Iteration {
   bool run() {
     check();
     score();
-    // Stored at the end: an iteration that is left to the caller spends nothing.
-    spent_.resize(call_.hypotheses.spent == nullptr ? 0 : rows_);
-    std::copy_n(call_.hypotheses.spent, spent_.size(), spent_.begin());
     for (int row = 0; row < rows_; row++)
       if (!judge(row)) return false;
     store();
@@ -201,16 +197,6 @@ class Iteration {
     return logits_ + at * words_;
   }
 
-  bool accepts(int row, const Entry& entry, int64_t draft) {
-    if (draft == entry.best()) return true;
-    if (!entry.near(draft)) return false;
-    if (spent_.empty()) return true;
-    const double regret = spent_[row] + entry.regret(draft);
-    if (!(regret <= call_.rules.regret_budget)) return false;
-    spent_[row] = regret;
-    return true;
-  }
-
   // Adds accepted tokens and the bonus token to a row.
   bool judge(int row) {
     const int64_t first = entries_.first[row], length = call_.hypotheses.lengths[row];
@@ -222,7 +208,8 @@ class Iteration {
     for (int64_t w = 0; goes_on; w++) {
       const Entry entry(logits(first + w), words_, call_.rules, row, length + w);
       if (!entry.decided()) return false;
-      const bool accepted = w < call_.drafts.sizes[row] && accepts(row, entry, drafted[w]);
+      const bool accepted = w < call_.drafts.sizes[row] &&
+                            (drafted[w] == entry.best() || entry.near(drafted[w]));
       tokens[w] = accepted ? drafted[w] : entry.best();
       scores[w] = entry.score(tokens[w]);
       if (!(scores[w] > kMinusInfinity)) return false;
@@ -237,7 +224,6 @@ class Iteration {
   }
 
   void store() {
-    std::copy(spent_.begin(), spent_.end(), call_.hypotheses.spent);
     const size_t wide = call_.read.size() * width_;
     const StepOutputs& outputs = call_.outputs;
     for (int row = 0; row < rows_ && outputs.states != nullptr; row++) {
@@ -253,7 +239,6 @@ class Iteration {
   int64_t total_ = 0, projected_ = 0;  // entries; those with logits
   Entries entries_;
   float *features_ = nullptr, *states_ = nullptr, *logits_ = nullptr;
-  std::vector<double> spent_;
 };
 
 // Some steps of plain greedy search, whose tokens are chosen among those of a list; then one product

@@ -32,7 +32,6 @@ struct Rules {
   float unk_penalty, temperature;
   int32_t top_beta;  // 1: a draft token must be the best one (ExactRule)
   float tau;
-  double regret_budget;  // of a sentence, where Hypotheses::spent is kept (TopBetaRule)
   // [B][prefix_width], tokens that outputs must begin with, pad for any; or null
   const int64_t* prefix;
   int64_t prefix_width;
@@ -84,7 +83,6 @@ struct Hypotheses {
   int64_t* tokens;         // [B][columns], column 0 the start symbol
   float* scores;           // [B][columns]
   const int64_t* lengths;  // [B], tokens after the start symbol
-  double* spent;           // [B], the regret of each sentence so far; or null: it is not limited
 
   void check() const;  // throws std::invalid_argument for impossible sizes
 };
