@@ -19,7 +19,7 @@ from fairseq_specdec.errors import UsageError
 from .iteration import UNTRACED, Iteration, SentenceTrace
 from .native_chains import NativeForm
 from .options import DecodingOptions
-from .pace import AcceptanceHistory, DraftBudget, Planning
+from .pace import DraftBudget, Planning
 from .policy import DecodingConstraints
 from .stats import DecodingStats
 
@@ -28,14 +28,13 @@ DOUBTFUL = "is the checkpoint sound, and does it decode without --fp16?"
 
 
 class DecodingParts(NamedTuple):
-    """What decodes a batch. Batches of many threads share it: nothing of it changes but the
-    history.
+    """What decodes a batch. Batches of many threads share it: nothing of it changes but what
+    ``planning`` learns.
 
     Attributes:
         rule: accepts draft tokens; not asked by beam search.
         native: the native library's description of it, where it decodes; else None.
         planning: decides how much to draft; None for whole drafts.
-        history: how drafts were accepted so far.
     """
 
     verifier: Verifier
@@ -45,7 +44,6 @@ class DecodingParts(NamedTuple):
     options: DecodingOptions
     native: NativeForm | None
     planning: Planning | None
-    history: AcceptanceHistory
 
 
 class OpenBatch:
@@ -89,8 +87,7 @@ class OpenBatch:
         with timer("verifier"):
             self.session = parts.verifier.open(encoder_outs, self.max_len, self.widest)
         full = sentences if parts.options.plans_once else None
-        early = parts.drafter.ends_early
-        self.budget = DraftBudget(parts.planning, parts.history, early, full)
+        self.budget = DraftBudget(parts.planning, parts.drafter.ends_early, full)
         self.budget.plan(rows)
         encoder_out = encoder_outs[0] if encoder_outs else {}
         verifier = self.session.sessions[0] if encoder_outs else None

@@ -24,7 +24,7 @@ from .greedy import Batch
 from .nar import NarBatch
 from .native_chains import native_form
 from .options import DecodingOptions
-from .pace import AcceptanceHistory, Planning, planning_for
+from .pace import Planning, planning_for
 from .policy import DecodingConstraints
 from .stats import DecodingStats
 
@@ -218,10 +218,8 @@ class SpeculativeGenerator(SequenceGenerator):
             planning = self.planning or planning_for(
                 verifier, ready, options, native is not None, sampled
             )
-        history = AcceptanceHistory(drafter.first_chance)
-        return DecodingParts(
-            verifier, ready, self.rule, self.policy, options, native, planning, history
-        )
+            planning.begin(drafter.first_chance)
+        return DecodingParts(verifier, ready, self.rule, self.policy, options, native, planning)
 
 
 def _prefix(given: Tensor | None, rows: int) -> Tensor | None:

@@ -187,13 +187,38 @@ def expected(chance: Any, size: Any) -> Any:
 
 
 class Planning:
-    """Decides how much to draft. Batches of many threads share it: any thread's times are as good.
+    """Decides how much to draft, and learns how drafts are accepted. Batches of many threads share
+    it: any thread's times and figures are as good.
 
     Attributes:
         resumes: an iteration may draft after one that did not, in the same batch.
+        accepted: running mean of the draft tokens of a row that an iteration accepted.
+        stopped: running mean of how often fewer were accepted than were asked for.
+        rested: iterations since something was drafted.
     """
 
     resumes = True
+    accepted = stopped = 0.0
+    rested = 0
+
+    def begin(self, chance: float) -> Planning:
+        """Begin with this chance of a draft token to be accepted after accepted ones."""
+        self.accepted = _FIRST_STOPPED * chance / (1 - chance)
+        self.stopped = _FIRST_STOPPED
+        self.rested = 0
+        return self
+
+    @property
+    def chance(self) -> float:
+        """Probability that a draft token is accepted after accepted ones."""
+        return self.accepted / max(self.accepted + self.stopped, 1e-9)
+
+    def learn(self, accepted: float, stopped: float) -> None:
+        """From an iteration with drafts: its means over rows."""
+        weight = _TRIAL_FORGETS if self.rested > 0 else FORGETS
+        self.accepted += weight * (accepted - self.accepted)
+        self.stopped += weight * (stopped - self.stopped)
+        self.rested = 0
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
@@ -390,37 +415,6 @@ def planning_for(
     )
 
 
-class AcceptanceHistory:
-    """Running means of how the drafts of a generator's batches were accepted. Batches of many
-    threads share it: any thread's figures are as good.
-
-    Attributes:
-        accepted: draft tokens of a row that an iteration accepted.
-        stopped: how often fewer were accepted than were asked for.
-        rested: iterations since something was drafted.
-
-    Args:
-        chance: of a draft token to be accepted after accepted ones, before the first batch.
-    """
-
-    def __init__(self, chance: float) -> None:
-        self.accepted = _FIRST_STOPPED * chance / (1 - chance)
-        self.stopped = _FIRST_STOPPED
-        self.rested = 0
-
-    @property
-    def chance(self) -> float:
-        """Probability that a draft token is accepted after accepted ones."""
-        return self.accepted / max(self.accepted + self.stopped, 1e-9)
-
-    def learn(self, accepted: float, stopped: float) -> None:
-        """From an iteration with drafts: its means over rows."""
-        weight = _TRIAL_FORGETS if self.rested > 0 else FORGETS
-        self.accepted += weight * (accepted - self.accepted)
-        self.stopped += weight * (stopped - self.stopped)
-        self.rested = 0
-
-
 class DraftBudget:
     """How many tokens each row may draft in the next iteration of one batch.
 
@@ -433,7 +427,6 @@ class DraftBudget:
 
     Args:
         planning: decides; None for whole drafts.
-        history: how drafts were accepted so far.
         ends_early: a drafter that drafts fewer tokens than it is asked for expects the rest to be
             rejected; else it has no more.
         sentences: of a full batch, where the output depends on what is drafted: then one plan for
@@ -441,57 +434,51 @@ class DraftBudget:
     """
 
     def __init__(
-        self,
-        planning: Planning | None,
-        history: AcceptanceHistory,
-        ends_early: bool = False,
-        sentences: int | None = None,
+        self, planning: Planning | None, ends_early: bool = False, sentences: int | None = None
     ) -> None:
-        self.planning = planning
-        self.history = history
-        self.ends_early = ends_early
+        self.planning, self.ends_early = planning, ends_early
         self.fixed: Plan | None = None
         if planning is not None and sentences is not None:
-            plan = planning.plan(sentences, _RELAXED_CHANCE)
-            self.fixed = NOTHING if plan.size == 0 else plan
+            self.fixed = planning.plan(sentences, _RELAXED_CHANCE)
         self.asked: int | None = None
         self.probes = self.over = False
         self.begun = 0  # iterations of this batch
 
     def plan(self, live: int) -> Plan:
         """What ``live`` rows draft now."""
-        if self.planning is None:
+        planning = self.planning
+        if planning is None:
             return WHOLE
-        plan = NOTHING if self.over else self.fixed or self._plan(self.planning, live)
-        self.probes = plan.size == 0 and plan.iterations is not None
-        self.over = plan.size == 0 and not self.planning.resumes and not self.probes
+        plan = NOTHING if self.over else self.fixed or planning.plan(live, planning.chance)
+        probe = planning.probe(live) if plan.size != 0 and self.fixed is None else None
+        self.probes = probe is not None
+        if probe is not None:
+            plan = probe
+        elif plan.size == 0:
+            tries = plan.trial > 0 and self.begun == 0 and planning.rested >= plan.rest
+            plan = Plan(plan.trial, iterations=1) if tries and self.fixed is None else NOTHING
+            self.over = plan.size == 0 and not planning.resumes
         self.asked = plan.size
         return plan
 
-    def _plan(self, planning: Planning, live: int) -> Plan:
-        plan = planning.plan(live, self.history.chance)
-        if plan.size != 0:
-            return planning.probe(live) or plan
-        tries = plan.trial > 0 and self.begun == 0 and self.history.rested >= plan.rest
-        return Plan(plan.trial, iterations=1) if tries else NOTHING
-
     def learn(self, done: Iteration) -> None:
         """An iteration is over, or several without drafts."""
-        if self.planning is None:
+        planning, asked = self.planning, self.asked
+        if planning is None:
             return
         self.begun += done.times
-        if self.asked is not None:
-            self.planning.observe(done, self.asked)
-        if self.asked == 0:
-            self.history.rested += 0 if self.probes else done.times
+        if asked is not None:
+            planning.observe(done, asked)
+        if asked == 0:
+            planning.rested += 0 if self.probes else done.times
             return
         # The rows for which something was drafted, or might have been.
         accepted = stopped = rows = 0
         for kept, proposed, ended in zip(done.accepted, done.proposed, done.done):
             if self.ends_early or proposed > 0:
-                wanted = self.asked if self.ends_early and self.asked is not None else proposed
+                wanted = asked if self.ends_early and asked is not None else proposed
                 accepted += kept
                 stopped += not ended and kept < wanted
                 rows += 1
         if rows > 0:
-            self.history.learn(accepted / rows, stopped / rows)
+            planning.learn(accepted / rows, stopped / rows)

@@ -25,7 +25,7 @@ COUNTERS = {
 }  # fmt: skip
 RATIOS = (
     "mean_accepted_tokens", "mean_accepted_tokens_without_eos", "mean_iterations",
-    "acceptance_rate", "fallback_share", "rollback_share", "undrafted_share",
+    "acceptance_rate", "fallback_share", "rollback_share",
 )  # fmt: skip
 
 
@@ -187,11 +187,6 @@ class DecodingStats:
     def rollback_share(self) -> float:
         """Share of the same steps in which draft tokens were rolled back (Table 4)."""
         return _ratio(self.rollbacks, self.drafted + self.iterations - self.unverified)
-
-    @property
-    def undrafted_share(self) -> float:
-        """Share of the iterations without a draft."""
-        return _ratio(self.undrafted, self.iterations)
 
     def times(self) -> dict[str, float]:
         """Seconds by section; ``rest`` is all other time."""

@@ -40,7 +40,7 @@ def smallest_batch(translator: Any, widest: int) -> Smallest:
         return paying(seconds, widest)
 
     def now() -> float:
-        return smallest(round(parts.history.chance, 2), planner.fits)
+        return smallest(round((planned or planner).chance, 2), planner.fits)
 
     return now
 

@@ -20,7 +20,6 @@ from fairseq_specdec.decoding.pace import (
     CHANCES,
     LONGEST,
     NOTHING,
-    AcceptanceHistory,
     DraftBudget,
     FewRejections,
     LeastTimes,
@@ -127,8 +126,8 @@ def test_measured_times_decide(first, further, draft, drafts, noise):
     planner, chance = Planner(10, share=0.5), 0.8
     for i in range(2000):
         if i % 20 == 0:
-            budget = DraftBudget(planner, AcceptanceHistory(chance))
-        budget.history = AcceptanceHistory(chance)
+            budget = DraftBudget(planner.begin(chance))
+        planner.begin(chance)
         size, factor = budget.plan(1).size, 1 + noise * ((i * 7919) % 10 < 6)
         budget.learn(iteration(1, size, *(factor * each for each in seconds(size))))
     size = planner.plan(1, chance).size
@@ -139,14 +138,14 @@ def test_measured_times_decide(first, further, draft, drafts, noise):
 def test_passes_without_drafts_are_timed_now_and_then():
     """A drafter that is a model goes on after these, and they are no rest."""
     planner, probes = Planner(4, share=0.1, resumes=False), []
-    budget = DraftBudget(planner, AcceptanceHistory(0.9))
+    budget = DraftBudget(planner.begin(0.9))
     for i in range(6000):
         plan = budget.plan(3)
         if plan.size == 0:
             probes.append((i, plan.iterations))
         budget.learn(iteration(3, plan.size, 1e-3, 1e-4))
-        assert not budget.over and budget.history.rested == 0
-        budget.history = AcceptanceHistory(0.9)
+        assert not budget.over and planner.rested == 0
+        planner.begin(0.9)
     assert probes[0] == (0, 4) and 12 <= len(probes) <= 6000 / 128
 
 
@@ -209,6 +208,10 @@ def test_tries_are_the_rarer_the_more_they_lose():
 # ---- what is learnt of drafts -------------------------------------------------------------------
 
 
+def learnt(planning):
+    return planning.accepted, planning.stopped, planning.rested
+
+
 def rows(accepted, proposed, done=0, count=1):
     """An iteration of rows that fared alike."""
     return Iteration(*([each] * count for each in (accepted + 1, done, accepted, 0, proposed)))
@@ -228,7 +231,7 @@ def test_few_rejections_are_those_of_drafts_drawn_token_by_token(most, live, cha
 def test_the_chance_is_that_by_which_drafts_are_drawn(ends_early):
     generator = torch.Generator().manual_seed(3)
     for chance in (0.4, 0.7, 0.9):
-        budget = DraftBudget(FewRejections(NO_LIMIT), AcceptanceHistory(0.5), ends_early)
+        budget = DraftBudget(FewRejections(NO_LIMIT).begin(0.5), ends_early)
         chances = []
         for _ in range(1500):
             budget.plan(2)
@@ -236,46 +239,46 @@ def test_the_chance_is_that_by_which_drafts_are_drawn(ends_early):
             right = torch.rand(2, 5, generator=generator) < chance
             kept = [int(each.long().cumprod(0).sum()) for each in right]
             budget.learn(Iteration(kept, [0, 0], kept, [0, 0], [5, 5]))
-            chances.append(budget.history.chance)
+            chances.append(budget.planning.chance)
         assert sum(chances[100:]) / len(chances[100:]) == pytest.approx(chance, abs=0.03)
 
 
 def test_what_a_drafter_that_judges_leaves_out_counts_as_rejected():
-    ends_early, plain = (DraftBudget(fixed(0.1, 0.1, 8), AcceptanceHistory(0.9), x) for x in (1, 0))
+    ends_early, plain = (DraftBudget(fixed(0.1, 0.1, 8).begin(0.9), x) for x in (1, 0))
     for budget in (ends_early, plain):
         for _ in range(30):
             assert budget.plan(1).size > 2
             budget.learn(rows(2, 2))
-    assert ends_early.history.chance < 0.75 < 0.95 < plain.history.chance
-    first = vars(plain.history).copy()
+    assert ends_early.planning.chance < 0.75 < 0.95 < plain.planning.chance
+    first = learnt(plain.planning)
     plain.learn(rows(0, 0))  # found nothing to copy
-    assert vars(plain.history) == first
+    assert learnt(plain.planning) == first
 
 
 def test_a_sentence_that_ends_inside_its_draft_rejects_nothing():
-    budget = DraftBudget(FewRejections(9), AcceptanceHistory(0.5))
+    budget = DraftBudget(FewRejections(9).begin(0.5))
     budget.plan(1)
-    before = budget.history.stopped
+    before = budget.planning.stopped
     budget.learn(rows(3, 8, done=1))
-    assert budget.history.stopped < before
+    assert budget.planning.stopped < before
 
 
 def test_iterations_booked_together_rest_as_long_as_one_by_one():
     kept = []
     for parts in ([1] * 7, [6, 1]):
-        budget = DraftBudget(FewRejections(0), AcceptanceHistory(0.5))
+        budget = DraftBudget(FewRejections(0).begin(0.5))
         assert budget.plan(2).size == 0
         for times in parts:
             budget.learn(rows(0, 0, count=2)._replace(times=times))
-        kept.append((budget.begun, vars(budget.history)))
-    assert kept[0] == kept[1] and kept[0][0] == kept[0][1]["rested"] == 7
+        kept.append((budget.begun, *learnt(budget.planning)))
+    assert kept[0] == kept[1] and kept[0][0] == kept[0][-1] == 7
 
 
-def batches(history, planner, right, count=60, length=20):
+def batches(planner, right, count=60, length=20):
     """Sizes asked for in batches of one row, whose drafts are accepted as a whole or not at all."""
     sizes_of_batches = []
     for _ in range(count):
-        budget = DraftBudget(planner, history)
+        budget = DraftBudget(planner)
         sizes = []
         for _ in range(length):
             plan = budget.plan(1)
@@ -286,9 +289,9 @@ def batches(history, planner, right, count=60, length=20):
 
 
 def test_where_drafts_do_not_pay_they_are_tried_now_and_then_as_the_first_of_a_batch():
-    drafted = batches(AcceptanceHistory(0.1), fixed(0.1, 0.2, 10), True)
+    drafted = batches(fixed(0.1, 0.2, 10).begin(0.1), True)
     assert drafted[0] == [0] * 20 and all(size > 0 for size in drafted[-1])
-    drafted = batches(AcceptanceHistory(0.3), fixed(0.5, 0.5, 10), False)
+    drafted = batches(fixed(0.5, 0.5, 10).begin(0.3), False)
     assert drafted[0] == [0] * 20
     assert not any(any(sizes[1:]) for sizes in drafted)
     assert 5 <= sum(sizes[0] > 0 for sizes in drafted) <= 20
@@ -297,12 +300,12 @@ def test_where_drafts_do_not_pay_they_are_tried_now_and_then_as_the_first_of_a_b
 @pytest.mark.parametrize("resumes", [True, False])
 def test_drafts_of_a_model_begin_with_the_batch_or_never(resumes):
     planner = fixed(0.1, 0.2, 10, resumes=resumes)
-    budget = DraftBudget(planner, AcceptanceHistory(0.9))
+    budget = DraftBudget(planner.begin(0.9))
     assert planner.plan(30, 0.9).size == 0 < planner.plan(1, 0.9).size
     assert budget.plan(30) == NOTHING and budget.over != resumes
     budget.learn(rows(0, 0, count=30))
     assert (budget.plan(1).size > 0) == resumes
-    later = DraftBudget(planner, AcceptanceHistory(0.9))
+    later = DraftBudget(planner.begin(0.9))
     assert later.plan(1).size > 0 and not later.over
     assert later.plan(30) == NOTHING and later.over != resumes
 
@@ -340,11 +343,10 @@ def test_drafts_end_where_a_token_does_not_pay_unless_a_flag_sets_where():
 
 
 def test_one_plan_holds_for_any_rows_and_chance():
-    history = AcceptanceHistory(0.1)
-    budget = DraftBudget(FewRejections(4), history, sentences=8)
+    budget = DraftBudget(FewRejections(4), sentences=8)
     asked = [budget.plan(live) for live in (8, 3, 1)]
     assert asked[0].size > 0 and asked == asked[:1] * 3
-    assert DraftBudget(FewRejections(4), history, sentences=2).plan(8).size > asked[0].size
+    assert DraftBudget(FewRejections(4), sentences=2).plan(8).size > asked[0].size
 
 
 def test_a_table_says_what_relaxed_rules_draft(monkeypatch):
