@@ -94,99 +94,70 @@ class NativeChains:
         self.call = VerifyCall(embedding=form.tables.of(session.positions), rules=form.rules)
         self.call.read = session.weights.read
         self.call.window = batch.drafts.list_tokens(session)
-        self.undecided: Draft | None = None
 
     def run(self, max_iterations: int) -> tuple[list[Iteration], Draft | None]:
         """Do iterations, until a row ends or ``Batch.step`` must decide.
 
         Returns:
             (the iterations, whose tokens are in the rows; where there are none, the draft that
-            ``step`` is to verify).
+            ``step`` is to verify, or None where it drafts itself, as after a tie in the library).
         """
-        batch, draft = self.batch, self.undecided
-        if draft is not None:
-            self.undecided = None
-            return [], draft
-        draft, drafting, seconds = batch.take_forced(), None, 0.0
+        batch, drafting, seconds = self.batch, None, 0.0
+        draft, most = batch.take_forced(), 1
         if draft is None:
             plan = batch.plan()
-            max_iterations = min(max_iterations, plan.iterations or max_iterations)
+            most = min(max_iterations, plan.iterations or max_iterations)
             if plan.size != 0:
                 drafting = batch.drafts.native_form(batch.rows, plan.size, plan.costs)
-            if drafting is None:
+            if drafting is not None:
+                most = min(most, _MOST_WITH_DRAFTS)
+            else:
                 started = time.perf_counter()
                 draft = batch.propose(plan)
                 seconds = time.perf_counter() - started
                 if plan.size != 0 and not batch.drafts.never_drafts:
-                    max_iterations = 1
-            else:
-                max_iterations = min(max_iterations, _MOST_WITH_DRAFTS)
-        else:
-            max_iterations = 1
-        with batch.stats.stopwatch("verifier"):
-            if draft is not None:
-                rounds = self._verify(draft, max_iterations, seconds)
-            else:
-                assert drafting is not None
-                rounds = self._speculate(drafting, max_iterations)
-        if rounds:
-            each = ([size * done.times for size in done.sizes] for done in rounds)
-            added = [sum(sizes) for sizes in zip(*each)]
-            batch.rows.grow(torch.tensor(added), added)
-            return rounds, None
-        draft, self.undecided = self.undecided, None
-        return rounds, draft
+                    most = 1
+        timer = batch.stats.stopwatch
+        with timer("verifier"):
+            answer = self._call(draft, drafting, most)
+            rounds = answer.iterations(self.call.done)
+        if drafting is not None:
+            drafted = sum(one.seconds[1] for one in rounds)
+            timer.add("drafter", drafted)
+            timer.add("verifier", -drafted)  # it times the call
+        elif draft is not None and rounds:
+            verifying = rounds[-1].seconds[2]
+            spent = (seconds + verifying, seconds, verifying)
+            rounds[-1] = rounds[-1]._replace(
+                passes=draft.passes, forced=draft.forced, seconds=spent
+            )
+        if not rounds:
+            return [], draft
+        each = ([size * done.times for size in done.sizes] for done in rounds)
+        added = [sum(sizes) for sizes in zip(*each)]
+        batch.rows.grow(torch.tensor(added), added)
+        return rounds, None
 
-    def _verify(self, draft: Draft, max_iterations: int, seconds: float) -> list[Iteration]:
-        """Verify a draft, which took so many ``seconds``; without one, do several iterations.
-        ``undecided`` is the draft where there are no iterations."""
-        self.batch.rows.reserve(draft.width + 1)
-        tokens, sizes = draft.tokens.contiguous(), draft.sizes.contiguous()
-        count, width = tokens.shape
-        drafts = Drafts(count, width, pointer(tokens, torch.long), pointer(sizes, torch.long))
-        answer, done = self._call(drafts, None, max_iterations), self.call.done
-        if done == 0:
-            self.undecided = draft
-            return []
-        # Without drafts, all but the last add a token to each row, and none ends.
-        alike, rounds = 0 if width or answer.choices else done - 1, []
-        if alike > 0:
-            zeros, least = [0] * count, min(answer.seconds[1 : 2 * alike : 2])
-            ones, spent = [1] * count, (0.0, 0.0, least)
-            rounds.append(Iteration(ones, zeros, zeros, zeros, zeros, 0, spent, times=alike))
-        answer.drafts = tokens.view(-1).tolist() * done
-        answer.seconds[2 * alike] = seconds
-        rounds += [answer.iteration(i) for i in range(alike, done)]
-        return [one._replace(passes=draft.passes, forced=draft.forced) for one in rounds]
-
-    def _speculate(self, drafting: Drafting, max_iterations: int) -> list[Iteration]:
-        """Draft and verify by turns. ``undecided`` is then the draft that ``step`` must verify
-        next, if there is one."""
-        count, width = len(self.batch.rows.lengths_cpu), drafting.block
-        answer = self._call(Drafts(count, width), drafting, max_iterations)
-        done = self.call.done
-        rounds = [answer.iteration(i) for i in range(done)]
-        if done < max_iterations and not (rounds and any(rounds[-1].done)):
-            tokens, sizes = answer.draft(done)
-            self.undecided = Draft(torch.tensor(tokens).view(count, width), torch.tensor(sizes))
-        spent, timer = sum(one.seconds[1] for one in rounds), self.batch.stats.stopwatch
-        timer.add("drafter", spent)
-        timer.add("verifier", -spent)  # it times the call
-        return rounds
-
-    def _call(self, drafts: Drafts, drafting: Drafting | None, max_iterations: int) -> _Answer:
-        """One call of the library; ``call.done`` iterations were done."""
+    def _call(self, draft: Draft | None, drafting: Drafting | None, most: int) -> _Answer:
+        """One call of the library: verify a draft, or without tokens in it do up to so many
+        iterations; or draft and verify by turns. ``call.done`` iterations were done."""
         batch, call, session = self.batch, self.call, self.session
-        answer = _Answer(
-            drafts.rows, drafts.width, max_iterations, drafting is not None,
-            batch.parts.options.keep_trace,
-        )  # fmt: skip
+        count, traced = len(batch.rows.lengths_cpu), batch.parts.options.keep_trace
+        if draft is not None:
+            batch.rows.reserve(draft.width + 1)
+            tokens, sizes = draft.tokens.contiguous(), draft.sizes.contiguous()
+            answer = _Answer(count, draft.width, most, traced, tokens.tolist())
+            places = pointer(tokens, torch.long), pointer(sizes, torch.long)
+            call.drafts = Drafts(count, draft.width, *places)
+        elif drafting is not None:
+            answer = _Answer(count, drafting.block, most, traced)
+            call.drafts = Drafts(count, drafting.block)
+        call.drafting = None if drafting is None else ctypes.pointer(drafting)
         states = session.states_for(batch.rows.tokens.size(1))
         call.read_count = 0 if states is None else len(session.weights.read_layers)
         call.hypotheses = hypotheses_of(batch.rows)
         point_to_rows(call.rules, batch.prefix, batch.limits)
-        call.drafts, call.max_iterations = drafts, max_iterations
-        call.drafting = None if drafting is None else ctypes.pointer(drafting)
+        call.max_iterations = most
         call.outputs = StepOutputs(
             *answer.addresses(), pointer(states), 0 if states is None else states.size(1)
         )
@@ -198,29 +169,35 @@ class NativeChains:
 
 class _Answer:
     """Room for what the library writes, as in ``specdec::StepOutputs``, for R rows and drafts of W
-    tokens."""
+    tokens. ``given``: the draft [R][W], where the library makes none."""
 
-    def __init__(self, rows: int, width: int, iterations: int, drafts: bool, traced: bool) -> None:
-        self.rows, self.width = rows, width
-        entries = rows * iterations
+    def __init__(
+        self, rows: int, width: int, most: int, traced: bool, given: list[list[int]] | None = None
+    ) -> None:
+        self.rows, self.width, self.given = rows, width, given
+        entries = rows * most
         self.outcomes = (ctypes.c_int64 * (4 * entries))()
-        self.drafts: Any = (ctypes.c_int64 * (entries * width))() if drafts else None
+        self.drafts = (ctypes.c_int64 * (entries * width))() if given is None else None
         self.choices = (ctypes.c_int64 * (entries * (width + 1)))() if traced else None
-        self.seconds = (ctypes.c_double * (2 * iterations))()
+        self.seconds = (ctypes.c_double * (2 * most))()
 
     def addresses(self) -> list[int | None]:
         """In the order of ``StepOutputs``."""
         arrays = (self.outcomes, self.drafts, self.choices, self.seconds)
         return [None if array is None else ctypes.addressof(array) for array in arrays]
 
-    def draft(self, i: int) -> tuple[list[int], list[int]]:
-        """(tokens [R W], sizes [R]) that iteration ``i`` was to verify."""
-        first, end = self.rows * i, self.rows * (i + 1)
-        tokens = self.drafts[first * self.width : end * self.width]
-        return tokens, self.outcomes[4 * first + 3 : 4 * end : 4]
+    def iterations(self, done: int) -> list[Iteration]:
+        """Those that were done. Without drafts, all but the last add a token to each row, and none
+        ends."""
+        alike = 0 if self.width or self.choices is not None else max(0, done - 1)
+        rounds = [self._iteration(i) for i in range(alike, done)]
+        if alike > 0:
+            zeros, least = [0] * self.rows, min(self.seconds[1 : 2 * alike : 2])
+            columns = ([1] * self.rows, zeros, zeros, zeros, zeros, 0, (0.0, 0.0, least))
+            rounds.insert(0, Iteration(*columns, times=alike))
+        return rounds
 
-    def iteration(self, i: int) -> Iteration:
-        """Iteration ``i``, which was done."""
+    def _iteration(self, i: int) -> Iteration:
         rows, width, end = self.rows, self.width, 4 * self.rows * (i + 1)
         columns = [self.outcomes[4 * rows * i + column : end : 4] for column in range(4)]
         sizes, ended, accepted, proposed = columns
@@ -229,10 +206,12 @@ class _Answer:
         done = Iteration(sizes, ended, accepted, [0] * rows, proposed, seconds=seconds)
         if self.choices is None:
             return done
-        tokens, _ = self.draft(i)
-        places = range(rows)
-        drafts = [tokens[width * row : width * row + proposed[row]] for row in places]
-        first = [(width + 1) * (rows * i + row) for row in places]
+        if self.given is not None:
+            drafts = [tokens[:count] for tokens, count in zip(self.given, proposed)]
+        else:
+            places = range(rows * width * i, rows * width * (i + 1), width)
+            drafts = [self.drafts[at : at + count] for at, count in zip(places, proposed)]
+        first = [(width + 1) * (rows * i + row) for row in range(rows)]
         choices = [self.choices[at : at + size] for at, size in zip(first, sizes)]
         emitted = [
             draft[:count] + best[count:] for draft, best, count in zip(drafts, choices, accepted)

@@ -51,17 +51,17 @@ def one_by_one(generator, sources):
     return [outputs_of(generator, [source])[0] for source in sources]
 
 
-def counted_by(monkeypatch, name):
-    """A list that takes how many iterations each call does: ``_verify`` is one without drafts,
-    ``_speculate`` any."""
-    method, calls = getattr(NativeChains, name), []
+def counted_by(monkeypatch, drafts):
+    """A list that takes how many iterations each call does that drafts, or that does not."""
+    method, calls = NativeChains._call, []
 
-    def counted(self, *arguments):
-        rounds = method(self, *arguments)
-        calls.append(sum(one.times for one in rounds))
-        return rounds
+    def counted(self, draft, drafting, most):
+        answer = method(self, draft, drafting, most)
+        if (drafting is not None) == drafts:
+            calls.append(self.call.done)
+        return answer
 
-    monkeypatch.setattr(NativeChains, name, counted)
+    monkeypatch.setattr(NativeChains, "_call", counted)
     return calls
 
 
@@ -109,7 +109,7 @@ def test_constraints_apply_inside_the_call(changes, monkeypatch):
     """The general code is not asked: each of these is part of the library's call."""
     model, args = toy_model("pre_norm"), flags(**changes)
     wanted = tokens(stock([model], SAMPLE, args))
-    calls = counted_by(monkeypatch, "_verify")
+    calls = counted_by(monkeypatch, False)
     for kind in ("noisy", "empty"):
         drafter = ScriptedDrafter(wanted, kind, WORDS)
         outputs = outputs_of(generator_for(model, args=args, drafter=drafter), SENTENCES)
@@ -121,7 +121,7 @@ def test_constraints_apply_inside_the_call(changes, monkeypatch):
 def test_iterations_without_a_trace_are_counted_as_those_with_one(drafts, monkeypatch):
     """Without one, those that a call does alike are booked together."""
     model, counted = toy_model("pre_norm"), []
-    calls = counted_by(monkeypatch, "_verify")
+    calls = counted_by(monkeypatch, False)
     for trace in (False, True):
         drafter = block_drafter(model, "gad") if drafts else None
         more = {"keep_trace": trace, "planning": FewRejections(1), "always_draft": False}
@@ -139,7 +139,7 @@ FORCED = torch.tensor([[5, 6, 7], [8, PAD, PAD], [PAD] * 3, [4, PAD, 9]])
 
 @pytest.mark.parametrize("kind", ["greedy", "gad-attached-unsure"])
 def test_a_prefix_takes_one_pass_and_leaves_the_rest_to_the_library(kind, monkeypatch):
-    model, calls = toy_model("pre_norm"), counted_by(monkeypatch, "_verify")
+    model, calls = toy_model("pre_norm"), counted_by(monkeypatch, False)
     drafter = None if kind == "greedy" else block_drafter(model, kind)
     args, sample = flags(min_len=9), make_sample(SENTENCES[:4])
     generator = generator_for(model, args=args, drafter=drafter)
@@ -239,14 +239,14 @@ def test_what_is_not_drafted_for_a_while_is_one_call(kind, monkeypatch):
     at_once, stepwise, apart = decoded_three_ways(generator, SENTENCES, monkeypatch)
     assert at_once == stepwise == apart
     assert at_once[1][COUNTS.index("drafted")] > 0  # once a sentence is left alone
-    calls = counted_by(monkeypatch, "_verify")
+    calls = counted_by(monkeypatch, False)
     outputs_of(generator, SENTENCES)
     assert max(calls) > 1 and len(calls) <= len(SENTENCES) + generator.stats.undrafted // 2
 
 
 @pytest.mark.parametrize("kind", ["greedy", "copied", "gad-attached-unsure"])
 def test_a_sentence_is_decoded_in_one_call(kind, monkeypatch):
-    calls = counted_by(monkeypatch, "_verify" if kind == "greedy" else "_speculate")
+    calls = counted_by(monkeypatch, kind != "greedy")
     model, drafter = toy_model("pre_norm"), None
     if kind == "copied":
         drafter = InputCopyDrafter(PAD, EOS)
@@ -296,14 +296,14 @@ def test_a_tie_is_left_to_the_general_code(monkeypatch):
         weight = projection.weight
         weight[4 : 4 + half] = weight[4 + half : 4 + 2 * half]
     wanted = tokens(stock([model], SAMPLE, flags()))
-    given_up, speculate = [], NativeChains._speculate
+    given_up, run = [], NativeChains.run
 
-    def counted(self, *arguments):
-        rounds = speculate(self, *arguments)
-        given_up.append(self.undecided is not None)
-        return rounds
+    def counted(self, most):
+        rounds, draft = run(self, most)
+        given_up.append(not rounds)
+        return rounds, draft
 
-    monkeypatch.setattr(NativeChains, "_speculate", counted)
+    monkeypatch.setattr(NativeChains, "run", counted)
     for kind in ("noisy", "empty", "gad", "gad-attached"):
         ours, _ = decode([model], SAMPLE, kind, flags(), wanted, backend="native")
         assert tokens(ours) == wanted
