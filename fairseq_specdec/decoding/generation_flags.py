@@ -65,31 +65,22 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
     for name, count in (("beam", asked), ("nbest", nbest)):
         if count < 1:
             raise UsageError(f"--{name} {count}", "must be 1 or more")
-    sampled = getattr(args, "sampling", False)
+    which = "--sampling" if getattr(args, "sampling", False) else f"--strategy {strategy}"
     if not rule.lossless and nbest > 1:
-        if sampled:
-            raise UsageError(
-                f"--nbest {nbest}",
-                "with --sampling one hypothesis is decoded",
-                "use --beam 1 --nbest 1, or leave --sampling out",
-            )
         raise UsageError(
             f"--nbest {nbest}",
-            f"--strategy {strategy} with these flags decodes one hypothesis",
-            "use --nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy)",
+            f"{which} with these flags decodes one hypothesis",
+            "use --beam 1 --nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy) "
+            "without --sampling",
         )
     if nbest > asked:
         raise UsageError(
             f"--nbest {nbest}", f"there are --beam {asked} hypotheses", f"use --beam {nbest}"
         )
     if not rule.lossless:
-        if asked > 1 and sampled:
-            logger.info("--beam %d: with --sampling one hypothesis is decoded (beam 1)", asked)
-        elif asked > 1:
-            logger.info(
-                "--beam %d: --strategy %s with these flags is not lossless and decodes one "
-                "hypothesis (beam 1)", asked, strategy,
-            )  # fmt: skip
+        if asked > 1:
+            said = "--beam %d: %s with these flags decodes one hypothesis (beam 1)"
+            logger.info(said, asked, which)
         return 1
     if asked > words - 2:
         raise UsageError(

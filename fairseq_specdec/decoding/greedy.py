@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.drafting.base import SilentSession
-from fairseq_specdec.engine.scores import Edits, Scores
+from fairseq_specdec.engine.scores import Edits, Scores, forbidden_by_ngrams
 from fairseq_specdec.engine.state import Draft, Layout, Rows
 
 from .batch import OpenBatch, hypothesis
@@ -74,7 +74,7 @@ class Batch(OpenBatch):
             tokens = torch.cat([rows.last(), draft.tokens], 1) if draft.width else rows.last()
             layout = Layout.chain(rows, draft.width + 1)
             # Score and constrain, unless the drafts end all sentences; on a GPU that is not asked.
-            edits = self._edits(draft)
+            edits = self._edits(draft, layout.positions)
             ended, scores = self._ended(draft, edits), None
             if ended is None or ended.is_cuda or not bool(ended.all()):
                 scores = self.session.score(tokens, layout)
@@ -111,13 +111,16 @@ class Batch(OpenBatch):
             near = rows.longest + draft.width > limits.shortest
             return draft.limited(max_tokens, limits.of_rows - rows.lengths if near else None)
 
-    def _edits(self, draft: Draft) -> Edits:
-        """The decoding constraints on the draft's tokens and the bonus token."""
-        rows, policy = self.rows, self.parts.policy
-        if policy.reads_hypotheses and draft.width > 0:
-            columns = torch.arange(1, draft.width + 1, device=draft.tokens.device)
-            rows.tokens.scatter_(1, rows.lengths.unsqueeze(1) + columns, draft.tokens)
-        return policy.edits(rows, draft.width + 1, self.limits, self.prefix)
+    def _edits(self, draft: Draft, steps: Tensor) -> Edits:
+        """The decoding constraints on the draft's tokens and the bonus token, which are those
+        after so many ``steps``, long [B, N + 1]."""
+        rows, policy, listed = self.rows, self.parts.policy, None
+        if policy.reads_hypotheses:
+            if draft.width > 0:
+                rows.tokens.scatter_(1, steps[:, 1:], draft.tokens)
+            listed = forbidden_by_ngrams(rows.tokens, steps, policy.no_repeat_ngram_size)
+        reach = (rows.shortest, rows.longest + draft.width)
+        return policy.edits(steps, reach, self.limits, self.prefix, listed)
 
     def _ended(self, draft: Draft, edits: Edits) -> Tensor | None:
         """Bool [B], rows whose draft is the rest of the sentence, unverified: the rule trusts it

@@ -52,7 +52,7 @@ class NarBatch(Batch):
         scores = Scores(logits / self.parts.options.temperature)
         reach = (rows.shortest, rows.longest + size - 1)
         steps = rows.lengths.unsqueeze(1) + self.columns
-        scores.edit(self.parts.policy.edits_at(lambda: steps, reach, self.limits, None))
+        scores.edit(self.parts.policy.edits(steps, reach, self.limits, None))
         chain = self.block.weights.chain
         if chain is None:
             best = scores.best()

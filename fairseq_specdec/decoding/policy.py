@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits, forbidden_by_ngrams
-from fairseq_specdec.engine.state import Draft, Rows, to_device
+from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits
+from fairseq_specdec.engine.state import Draft, to_device
 from fairseq_specdec.errors import UsageError
 
 
@@ -92,43 +91,21 @@ class DecodingConstraints(NamedTuple):
         """Whether a constraint depends on the tokens before."""
         return self.no_repeat_ngram_size > 0
 
-    def edits(self, rows: Rows, width: int, limits: LengthLimits, prefix: Tensor | None) -> Edits:
-        """What to change for a block of ``width`` entries.
-
-        Entry w decides token number lengths[b] + w, which stock calls the step.
-
-        Args:
-            rows: what was accepted, and, for n-gram blocking, the draft in the columns after it.
-            width: W, the last accepted token and the draft.
-            limits: the step at which only </s> may follow.
-            prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
-        """
-
-        def steps() -> Tensor:
-            lengths = rows.lengths
-            return lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
-
-        listed = None
-        if self.reads_hypotheses:
-            listed = forbidden_by_ngrams(rows.tokens, steps(), self.no_repeat_ngram_size)
-        reach = (rows.shortest, rows.longest + width - 1)
-        return self.edits_at(steps, reach, limits, prefix, listed)
-
-    def edits_at(
+    def edits(
         self,
-        steps_of: Callable[[], Tensor],
+        steps: Tensor,
         reach: tuple[int, int],
         limits: LengthLimits,
         prefix: Tensor | None,
         listed: Tensor | None = None,
     ) -> Edits:
-        """What to change for entries anywhere in the output.
+        """What to change at entries anywhere in the outputs.
 
         Args:
-            steps_of: gives long [B, W], the token of the output that each entry decides. Asked for
-                where a constraint depends on it.
+            steps: long [B, W], the number of the token that each entry decides.
             reach: the smallest and the largest of them, or numbers beyond these.
-            limits, prefix: as for ``edits``.
+            limits: the step at which only </s> may follow.
+            prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
             listed: long [B, W, n], tokens forbidden by n-grams, as in ``Edits``; or None.
         """
         first, last = reach
@@ -138,7 +115,7 @@ class DecodingConstraints(NamedTuple):
         prefix = None if prefix is None or first >= prefix.size(1) else prefix
         if last < limits.shortest and first >= self.min_len and prefix is None:
             return Edits(everywhere, self.eos, None, listed)
-        steps, forced = steps_of(), None
+        forced = None
         if last >= limits.shortest:
             at_limit = steps >= limits.of_entries
             forced = torch.full_like(steps, -1).masked_fill_(at_limit, self.eos)

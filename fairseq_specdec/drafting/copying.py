@@ -164,56 +164,6 @@ class InputCopySession(HostSession):
 # ---- what followed the last tokens before --------------------------------------------------------
 
 
-class SearchedText:
-    """The source of a sentence and its output so far, one text, with the columns after each token.
-    ``source``: as in ``HostSession``."""
-
-    def __init__(self, source: Sequence[int]) -> None:
-        self.tokens = list(source)
-        self.output_start = len(source)
-        self.taken = 0  # tokens of the output
-        self.expected = 0  # where the output continues if it continues its last copy
-        self._after: dict[int, list[int]] = {}
-        # A match must leave something to copy, so it ends before the final </s>.
-        for column, token in enumerate(source[:-1], start=1):
-            self._after.setdefault(token, []).append(column)
-
-    def extend(self, output: Sequence[int]) -> None:
-        """Take in what was added to the output (the start symbol and the accepted tokens)."""
-        added = output[self.taken :]
-        for token in added:
-            column = len(self.tokens)
-            if column > self.output_start:
-                self._after.setdefault(self.tokens[-1], []).append(column)
-            self.tokens.append(token)
-        self.taken = len(output)
-        self.expected += len(added)
-
-    def place(self, max_suffix: int | None) -> int | None:
-        """The column after the longest suffix of the output that occurred before; where it did so
-        more than once, the one nearest to the expected column."""
-        columns = self._after.get(self.tokens[-1], ())
-        limit = len(self.tokens) if max_suffix is None else max_suffix
-        keys = [(self._matched(at, limit), -abs(at - self.expected), -at) for at in columns]
-        return -max(keys)[2] if keys else None
-
-    def _matched(self, column: int, limit: int) -> int:
-        """How many tokens up to a column equal the last ones."""
-        tokens, size = self.tokens, 1
-        while size < min(limit, column) and tokens[column - 1 - size] == tokens[-1 - size]:
-            size += 1
-        return size
-
-    def continuation(self, place: int, max_tokens: int) -> list[int]:
-        """At most so many tokens from a column on. Copied output that ends continues with its copy,
-        as a text does that repeats itself."""
-        self.expected = place
-        if place < self.output_start:
-            return self.tokens[place : min(place + max_tokens, self.output_start)]
-        copied = self.tokens[place : place + max_tokens]
-        return (copied * (max_tokens // len(copied) + 1))[:max_tokens]
-
-
 @dataclass(eq=False)
 class LookupDrafter(Drafter):
     """Drafts what followed the longest suffix of the output that occurs in the source or in the
@@ -237,15 +187,38 @@ class LookupDrafter(Drafter):
 
 
 class LookupSession(HostSession):
-    """The texts of one batch."""
+    """Searches the source of a sentence and its output so far, one text."""
 
     def __init__(self, settings: LookupDrafter, sources: list[list[int]]) -> None:
         super().__init__(sources, settings.pad)
         self.settings = settings
-        self.texts = list(map(SearchedText, sources))
+        # Tokens of each output at the last draft, and where it continues if that is copied on.
+        self.known = [(0, 0)] * len(sources)
 
     def draft(self, row: int, output: Sequence[int]) -> list[int]:
-        text, settings = self.texts[row], self.settings
-        text.extend(output)
-        place = text.place(settings.max_suffix)
-        return [] if place is None else text.continuation(place, settings.block_size)
+        """What followed the longest suffix of the output where it occurred before; where it did so
+        more than once, at the place that is nearest to the expected one."""
+        source, settings, last = self.sources[row], self.settings, output[-1]
+        text, taken, expected = [*source, *output], *self.known[row]
+        expected += len(output) - taken
+        limit = settings.max_suffix or len(text)
+
+        def matched(place: int) -> int:
+            """How many tokens up to a place equal the last ones."""
+            size = 1
+            while size < min(limit, place) and text[place - 1 - size] == text[-1 - size]:
+                size += 1
+            return size
+
+        # A match must leave something to copy, so it ends before the final </s>.
+        ends = (at for at, token in enumerate(text[:-1], 1) if token == last and at != len(source))
+        keys = [(matched(at), -abs(at - expected), -at) for at in ends]
+        place = -max(keys)[2] if keys else None
+        self.known[row] = len(output), expected if place is None else place
+        if place is None:
+            return []
+        if place < len(source):
+            return source[place : place + settings.block_size]
+        # Copied output that ends continues with its copy, as a text does that repeats itself.
+        copied = text[place : place + settings.block_size]
+        return (copied * (settings.block_size // len(copied) + 1))[: settings.block_size]

@@ -111,7 +111,7 @@ REFUSED = [
     (
         {"strategy": "greedy"},
         {**SAMPLING, "beam": 9, "nbest": 9},
-        "--nbest 9: with --sampling one hypothesis is decoded; use --beam 1 --nbest 1, or leave",
+        "--nbest 9: --sampling with these flags decodes one hypothesis; use --beam 1 --nbest 1, or",
     ),
 ]  # fmt: skip
 
@@ -305,13 +305,13 @@ def test_a_drafter_is_read_in_the_quickest_format_where_the_output_does_not_need
             {"beam": 2},
             RELAXED,
             1,
-            "--beam 2: --strategy blockwise with these flags is not lossless",
+            "--beam 2: --strategy blockwise with these flags decodes one hypothesis (beam 1)",
         ),
         (
             {"beam": 5, **SAMPLING},
             {"strategy": "greedy"},
             1,
-            "--beam 5: with --sampling one hypothesis is decoded (beam 1)",
+            "--beam 5: --sampling with these flags decodes one hypothesis (beam 1)",
         ),
     ],
 )

@@ -1,8 +1,8 @@
 import torch
 
-from fairseq_specdec.decoding.policy import DecodingConstraints, LengthLimits, forbidden_by_ngrams
-from fairseq_specdec.engine.scores import Scores
-from fairseq_specdec.engine.state import Rows
+from fairseq_specdec.decoding.policy import DecodingConstraints, LengthLimits
+from fairseq_specdec.engine.scores import Scores, forbidden_by_ngrams
+from fairseq_specdec.engine.state import Rows, causal_horizon
 
 PAD, EOS, UNK = 1, 2, 3
 NINE = LengthLimits(9, 9)
@@ -13,13 +13,21 @@ def policy(**changes):
     return DecodingConstraints(PAD, UNK, EOS, **dict(settings, **changes))
 
 
+def edits_of(rule, rows, width, limits, prefix):
+    """For the last token of each row and a draft after it."""
+    steps, listed = causal_horizon(rows.lengths, width), None
+    if rule.reads_hypotheses:
+        listed = forbidden_by_ngrams(rows.tokens, steps, rule.no_repeat_ngram_size)
+    return rule.edits(steps, (rows.shortest, rows.longest + width - 1), limits, prefix, listed)
+
+
 def apply(rule, log_probs, lengths, limits=NINE, prefix=None, sequence=None):
     rows = Rows(len(lengths), 30, 0, 0, log_probs)
     rows.grow(torch.tensor(lengths), lengths)
     if sequence is not None:
         rows.tokens = sequence
     scores = Scores(log_probs.clone(), normalised=True)
-    scores.edit(rule.edits(rows, log_probs.size(1), limits, prefix))
+    scores.edit(edits_of(rule, rows, log_probs.size(1), limits, prefix))
     return scores.dense()
 
 
@@ -67,18 +75,19 @@ def test_what_cannot_matter_is_left_out():
     prefix = torch.full((2, 3), 7)
     plain = policy(min_len=3)
     rows = rows_of([3, 5])
-    assert plain.edits(rows, 4, NINE, prefix) == (((PAD, float("-inf")),), EOS, None, None, None)
+    nothing = (((PAD, float("-inf")),), EOS, None, None, None)
+    assert edits_of(plain, rows, 4, NINE, prefix) == nothing
     # One token further, or one row behind, and they matter.
-    edits = plain.edits(rows, 5, NINE, prefix)
+    edits = edits_of(plain, rows, 5, NINE, prefix)
     assert edits.forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
     assert edits.banned is None and edits.listed is None
-    assert plain.edits(rows_of([2, 3]), 1, NINE, None).banned.tolist() == [[True], [False]]
-    assert plain.edits(rows_of([2, 5]), 1, NINE, prefix).forced.tolist() == [[7], [-1]]
-    begun = policy(min_len=1).edits(rows_of([2, 5]), 1, NINE, prefix)
+    assert edits_of(plain, rows_of([2, 3]), 1, NINE, None).banned.tolist() == [[True], [False]]
+    assert edits_of(plain, rows_of([2, 5]), 1, NINE, prefix).forced.tolist() == [[7], [-1]]
+    begun = edits_of(policy(min_len=1), rows_of([2, 5]), 1, NINE, prefix)
     assert begun.banned is None and begun.forced is not None
-    assert policy(unk_penalty=2.0).edits(rows, 1, NINE, None).everywhere[1:] == ((UNK, -2.0),)
-    assert policy(unk_penalty=-2.0).edits(rows, 1, NINE, None).everywhere[1:] == ((UNK, 2.0),)
-    blocked = policy(no_repeat_ngram_size=1).edits(rows, 1, NINE, prefix)
+    assert edits_of(policy(unk_penalty=2.0), rows, 1, NINE, None).everywhere[1:] == ((UNK, -2.0),)
+    assert edits_of(policy(unk_penalty=-2.0), rows, 1, NINE, None).everywhere[1:] == ((UNK, 2.0),)
+    blocked = edits_of(policy(no_repeat_ngram_size=1), rows, 1, NINE, prefix)
     assert blocked.listed is not None and blocked.forced is None
 
 
@@ -97,6 +106,6 @@ def test_prefixes_are_the_first_draft():
 
 def test_a_prefix_as_long_as_the_limit_still_ends_there():
     prefix = torch.tensor([[0, 6, 7, 8]])
-    edits = policy(min_len=6).edits(rows_of([0]), 5, LengthLimits(2, 2), prefix)
+    edits = edits_of(policy(min_len=6), rows_of([0]), 5, LengthLimits(2, 2), prefix)
     assert edits.forced.tolist() == [[0, 6, EOS, EOS, EOS]]
     assert edits.banned.tolist() == [[False, False, True, True, True]]

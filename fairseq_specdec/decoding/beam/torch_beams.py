@@ -97,8 +97,7 @@ class TorchBeams(BeamBatch):
         policy = self.parts.policy
         listed = self._repeated(block, width) if policy.reads_hypotheses else None
         reach = (min(depths), max(depths))
-        edits = policy.edits_at(lambda: positions, reach, self.limits, self.prefix, listed)
-        scores.edit(edits)
+        scores.edit(policy.edits(positions, reach, self.limits, self.prefix, listed))
         log_probs, best = read_back(*scores.topk(2 * self.rules.beam))
         for row, nodes in enumerate(block):
             for entry, node in enumerate(nodes):
