@@ -156,15 +156,14 @@ class SpeculativeGenerator(SequenceGenerator):
         """
         # Inference mode where no training follows.
         with torch.inference_mode() if self.options.inference else torch.no_grad():
-            parts = self._parts_for(models)
+            parts = self.parts(models)
             kind: type[OpenBatch] = Batch if self.options.verifies else NarBatch
             if self.options.beam > 1:
                 kind = TorchBeams if parts.native is None else NativeBeams
-            net_input = sample["net_input"]
-            rows = len(net_input["src_tokens"])
+            rows = len(sample["net_input"]["src_tokens"])
             prefix = _prefix(prefix_tokens, rows)
             full = sample.get("batch_size") or rows
-            batch = kind(parts, net_input, prefix, bos_token, full)
+            batch = kind(parts, sample["net_input"], prefix, bos_token, full)
             try:
                 yield batch
             finally:
@@ -181,12 +180,10 @@ class SpeculativeGenerator(SequenceGenerator):
         """As ``generate``, with the models that the generator was built for."""
         return self.generate(self.models, sample, prefix_tokens, bos_token=bos_token)
 
-    def parts(self) -> DecodingParts:
-        """What decodes, with the weights, which are read if they were not."""
-        return self._parts_for(self.models)
-
-    def _parts_for(self, models: Sequence[Any]) -> DecodingParts:
-        """The weights of these models, read if they were not."""
+    def parts(self, models: Sequence[Any] = ()) -> DecodingParts:
+        """What decodes, with the weights of these models (default: those that the generator was
+        built for), which are read if they were not."""
+        models = models or self.models
         with self._lock:
             parts = self._parts
             known = parts.verifier.models if parts is not None else []

@@ -170,7 +170,7 @@ class Setup(NamedTuple):
     def draft_options(self, block_size: int, **more: Any) -> DraftOptions:
         """How a drafter that is a model drafts, by the flags that all such drafters share."""
         return DraftOptions(
-            block_size, self.tgt_dict.pad(), self.eos,
+            block_size, self.tgt_dict.pad(), self.eos, self.number_format,
             any_format=self.settings.drafter_dtype == "auto", temperature=self.temperature,
             sampler=self.sampler, **more,
         )  # fmt: skip

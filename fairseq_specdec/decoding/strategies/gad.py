@@ -110,7 +110,6 @@ def _drafter(setup: Setup) -> Drafter:
         _refuse_sampling(setup, model)
     options = setup.draft_options(
         block_size_of(setup, model),
-        number_format=setup.number_format,
         confidence=settings.draft_confidence or 0.0,
         any_confidence=settings.draft_confidence is None and setup.sampler is None,
         row_independent=not setup.draft_independent,

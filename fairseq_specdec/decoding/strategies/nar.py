@@ -31,13 +31,8 @@ def _drafter(setup: Setup) -> Drafter:
             f"the drafter {path} reads its verifier's states, and no verifier runs",
             "use a drafter with an encoder (--arch spec_drafter_base), or --strategy gad",
         )
-    options = setup.draft_options(
-        block_size_of(setup, model),
-        number_format=setup.number_format,
-        row_independent=True,
-        verified=False,
-    )
-    return NarBlockDrafter(model, options)
+    size = block_size_of(setup, model)
+    return NarBlockDrafter(model, setup.draft_options(size, row_independent=True, verified=False))
 
 
 NAR = Strategy(

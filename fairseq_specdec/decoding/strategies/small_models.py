@@ -90,8 +90,7 @@ def _small_model(setup: Setup, window: int, **more: Any) -> Drafter:
     model = setup.read_drafter(load_small_model)
     _warn_if_deeper(path, model, setup.models[0])
     size = settings.block_size or window
-    options = setup.draft_options(size, number_format=setup.number_format, **more)
-    return AutoregressiveDrafter(model, options)
+    return AutoregressiveDrafter(model, setup.draft_options(size, **more))
 
 
 def _sps_drafter(setup: Setup) -> Drafter:
@@ -103,9 +102,8 @@ def _bild_drafter(setup: Setup) -> Drafter:
 
 
 def _early_exit_drafter(setup: Setup) -> Drafter:
-    settings = setup.settings
-    size = settings.block_size or BILD_WINDOW
-    options = setup.draft_options(size, **_thresholds(settings))
+    size = setup.settings.block_size or BILD_WINDOW
+    options = setup.draft_options(size, **_thresholds(setup.settings))
     return EarlyExitDrafter(setup.models[0], options)
 
 
