@@ -22,11 +22,9 @@ from fairseq_specdec.checkpoints.content import (
     settings_of,
 )
 from fairseq_specdec.checkpoints.reading import reading
-from fairseq_specdec.decoding.drafter_file import trained_dictionaries
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import add_flag
-from fairseq_specdec.models.dictionary_digests import digest_of, kept_digests, setting_of
 from fairseq_specdec.models.drafter_config import drafter_config
 from fairseq_specdec.models.legacy_drafter import (
     ARCHITECTURES,
@@ -77,10 +75,6 @@ def to_project(state: dict[str, Any]) -> dict[str, Any]:
     described = plain(dataclasses.asdict(cfg)).items()
     model = {key: item for key, item in described if not str(item).startswith("${")}
     model.update(_name=name, arch=name, base_layers=0)
-    model.update(kept_digests(settings, "the drafter"))
-    for side, (file, dictionary) in trained_dictionaries(state).items():
-        model.setdefault(setting_of(side), digest_of(dictionary))
-        logger.info("%s: is its %s dictionary", file, side)
     before = settings_of(state, "task")
     task = {key: plain(get_setting(before, key)) for key in TASK_SETTINGS}
     task = {key: item for key, item in task.items() if item is not None}

@@ -17,7 +17,6 @@ from fairseq_specdec.checkpoints.verifier import Decoding, load_models
 from fairseq_specdec.engine.support import STOCK_DECODERS, check_model
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.models.block_decoder import BlockDecoder
-from fairseq_specdec.models.dictionary_digests import SIDES
 from fairseq_specdec.models.legacy_drafter import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.verifier_tables import reads_tables, why_not
 
@@ -183,7 +182,7 @@ def trained_dictionaries(state: Any) -> dict[str, tuple[str, Any]]:
     dictionaries = {}
     pairs = [pair.split("-") for pair in settings.listed("lang_pairs")]
     guess = pairs[0] if pairs else data_utils.infer_language_pair(folder)
-    for side, guessed in zip(SIDES, guess):
+    for side, guessed in zip(("source", "target"), guess):
         language = settings.get(f"{side}_lang") or guessed
         file = os.path.join(folder, f"dict.{language}.txt")
         if os.path.isfile(file) and not settings.get(f"{side}_dict"):
@@ -195,9 +194,8 @@ def trained_dictionaries(state: Any) -> dict[str, tuple[str, Any]]:
 
 
 def check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
-    """Compare the dictionaries that a drafter was trained with, as far as they are known.
-
-    Older checkpoints do not hold their digests, only the folder that they came from.
+    """Compare the dictionaries that a drafter was trained with, as far as they are known: a
+    checkpoint names the folder that they came from.
 
     Raises:
         ValueError: the words or the languages differ from those of the verifier, or their order.

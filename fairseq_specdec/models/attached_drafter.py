@@ -21,7 +21,6 @@ from ..checkpoints.content import set_setting
 from ..io.flag_values import numbers
 from ..training.initialisation import initialise, load_verifier
 from .block_decoder import BlockDecoder
-from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
     BASE,
     BIG,
@@ -50,7 +49,6 @@ class AttachedDrafter(SpecDrafter):
         cfg = drafter_config(args)
         check_config(cfg, attached=True)
         source, target = task.source_dictionary, task.target_dictionary
-        settle_dictionaries(args, source, target)
         verifier = None
         if cfg.attach_to:
             verifier = load_verifier("--attach-to", cfg.attach_to, source, target)

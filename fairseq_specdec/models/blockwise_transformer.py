@@ -24,7 +24,6 @@ from fairseq_specdec.errors import UsageError
 from ..checkpoints.content import get_setting, set_setting
 from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, check_flags, flag
 from ..training.initialisation import load_verifier
-from .dictionary_digests import settle_dictionaries
 from .drafter_config import BALANCED, BASE, BIG, register_architectures, structured
 
 logger = logging.getLogger(__name__)
@@ -162,7 +161,6 @@ class BlockwiseTransformer(TransformerModelBase):
         """
         path, base = get_setting(args, "init_from"), None
         source, target = task.source_dictionary, task.target_dictionary
-        settle_dictionaries(args, source, target)
         if path:
             base = load_verifier("--init-from", path, source, target)
             if isinstance(base, BlockwiseTransformer):

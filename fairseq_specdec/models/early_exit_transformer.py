@@ -19,8 +19,6 @@ from fairseq.models.transformer.transformer_legacy import (
 
 from fairseq_specdec.errors import UsageError
 
-from .dictionary_digests import settle_dictionaries
-
 
 @register_model("early_exit_transformer")
 class EarlyExitTransformer(TransformerModel):
@@ -52,7 +50,6 @@ class EarlyExitTransformer(TransformerModel):
             if getattr(args, name, unused) not in (unused, None):
                 flag = "--" + name.replace("_", "-")
                 raise UsageError(flag, "not for an early_exit_transformer", "leave it out")
-        settle_dictionaries(args, task.source_dictionary, task.target_dictionary)
         model: EarlyExitTransformer = super().build_model(args, task)
         layers, model.exit_layer = len(model.decoder.layers), args.exit_layer
         if layers < 2:

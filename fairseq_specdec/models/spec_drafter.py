@@ -19,7 +19,6 @@ from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
 from ..training.initialisation import initialise, start_as_bert
 from .block_decoder import BlockDecoder, SoftSourceCopy
-from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
     BALANCED,
     BASE,
@@ -88,7 +87,6 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 "a spec_drafter reads words, and the source of this task is none",
                 "train an attached_drafter",
             )
-        settle_dictionaries(args, source, target)
         build = TransformerModelBase.build_embedding
         source_table = build(cfg, source, cfg.encoder.embed_dim, cfg.encoder.embed_path)
         if cfg.share_all_embeddings:

@@ -12,7 +12,6 @@ from toy_translation import dictionary, toy_drafter
 from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.conversion import drafter as conversion
 from fairseq_specdec.decoding.drafter_file import load_drafter
-from fairseq_specdec.models.dictionary_digests import SIDES, digest_of, setting_of
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 
 
@@ -68,24 +67,6 @@ def test_an_older_drafter_of_this_project(style, tmp_path):
     run(tmp_path / "old.pt", tmp_path / "new.pt")
     assert same_weights(loaded(tmp_path / "new.pt"), model)
     assert torch.load(tmp_path / "new.pt")["cfg"]["model"]["chain_width"] == 0
-
-
-def test_the_dictionaries_of_its_training_are_kept_by_digest(tmp_path):
-    """A drafter in the authors' layout has no digests; its settings name the folder of its data."""
-    for language in ("en", "de"):
-        dictionary().save(str(tmp_path / f"dict.{language}.txt"))
-    given, made = tmp_path / "given.pt", tmp_path / "made.pt"
-    model = authors_drafter(updates=0)
-    torch.save(authors_checkpoint(model, as_namespace=True, data=str(tmp_path)), given)
-    run(given, made)
-    settings = torch.load(made, weights_only=False)["cfg"]["model"]
-    assert [settings[setting_of(side)] for side in SIDES] == [digest_of(dictionary())] * 2
-    for language in ("en", "de"):
-        (tmp_path / f"dict.{language}.txt").unlink()
-    words = dictionary()
-    words.symbols[5:7] = words.symbols[6], words.symbols[5]
-    with pytest.raises(ValueError, match="trained with a source dictionary whose symbols"):
-        load_drafter(str(made), words, words)
 
 
 def test_what_is_no_drafter_is_named(tmp_path):
