@@ -61,7 +61,7 @@ def native_heads(decoder: Any, backend: Backend, size: int, pad: int) -> NativeB
     library.call(
         "specdec_drafter_heads", drafter.pointer, hidden.pointer, activation, output.pointer
     )
-    drafter.heads, drafter.reads = (hidden, output), True  # their memory may be borrowed
+    drafter.reads = True
     return drafter
 
 

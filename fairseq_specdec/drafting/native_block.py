@@ -45,7 +45,6 @@ class NativeBlockDrafter:
     """
 
     reads = False  # the verifier's states
-    heads: tuple[NativeLinear, ...] = ()  # which it reads instead of its own layers
     word_list: Any = None  # a ``WordList`` to draft from, or None for all words
 
     def __init__(

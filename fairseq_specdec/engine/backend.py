@@ -92,18 +92,17 @@ class Backend:
 
     def _decoder(self, decoder: Any, read_layers: Sequence[int], encoder: Any) -> AnyDecoder:
         restore(decoder)
-        if self.graphs is not None and len(decoder.layers):
-            cache = functools.partial(StaticCache, self.graphs)
-            return TorchDecoder(decoder, read_layers, cache=cache, session=StaticSession)
-        return TorchDecoder(decoder, read_layers)
+        if self.graphs is None or not len(decoder.layers):
+            return TorchDecoder(decoder, read_layers)
+        cache = functools.partial(StaticCache, self.graphs)
+        return TorchDecoder(decoder, read_layers, cache=cache, session=StaticSession)
 
     def _encoder(self, encoder: Any) -> AnyEncoder:
         restore(encoder)
         if not runs_encoder(encoder):
             return StockEncoder(encoder)
-        return (
-            EncoderWeights(encoder) if self.graphs is None else StaticEncoder(self.graphs, encoder)
-        )
+        graphs = self.graphs
+        return EncoderWeights(encoder) if graphs is None else StaticEncoder(graphs, encoder)
 
     def packing(self, number_format: str, frees: bool = True) -> Backend:
         """The same for the weights of a drafter in a format that only packed weights have.
@@ -188,8 +187,6 @@ def _is_left_to_torch(stack: Any, name: str) -> bool:
 
 
 BACKENDS = ("auto", "torch", "native")
-# How much slower torch decodes the demo pairs (docs/native.md).
-COST = "3 to 10 times slower"
 
 
 def choose_backend(
@@ -243,7 +240,7 @@ def missing_engine() -> str:
     """What a user should know who has not got the native engine; "" where it is there, or off."""
     if os.environ.get(ENVIRONMENT) == "off" or load() is not None:
         return ""
-    return f"the native engine is missing, torch is {COST} on a CPU: {why_not()}"
+    return f"the native engine is missing, torch is 3 to 10 times slower on a CPU: {why_not()}"
 
 
 @functools.cache
@@ -255,12 +252,9 @@ def tell_once(message: str, level: int = logging.WARNING) -> None:
 def quickest_format(asked: str, models: Sequence[Any]) -> str | None:
     """The number format in which a model takes least time beside these, where its output need not
     be theirs; None for their own."""
-    if _why_not_native(asked, models) is not None:
-        return None
-    library = load()
-    assert library is not None
-    # The other variant has no products of 8-bit integers.
-    return None if library.variant == "aarch64" else "int8"
+    library = load() if _why_not_native(asked, models) is None else None
+    # The oldest variant for ARM has no products of 8-bit integers.
+    return None if library is None or library.variant == "aarch64" else "int8"
 
 
 def _why_not_native(asked: str, models: Sequence[Any]) -> str | None:

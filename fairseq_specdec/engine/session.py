@@ -31,13 +31,29 @@ class Embedding:
 
     def positions(self, count: int, like: Tensor) -> Tensor | None:
         """[count or more, C], the embeddings of positions 0, 1, ...; None for a model without.
-        Raises UsageError: learned positions are fewer."""
-        decoder = self.decoder
-        if decoder.embed_positions is None:
+
+        fairseq counts positions from ``padding_idx + 1``. Its sinusoidal module ignores the
+        ``positions`` argument and its learned module asserts on it, so the table is indexed here.
+
+        Raises:
+            UsageError: learned positions are fewer.
+        """
+        places, pad, table = self.decoder.embed_positions, self.decoder.padding_idx, self._positions
+        if places is None:
             return None
-        table = self._positions
         if table is None or table.size(0) < count:
-            table = position_rows(decoder.embed_positions, decoder.padding_idx, count).to(like)
+            limit = learned_limit(places, pad)
+            if limit is None:
+                table = places.get_embedding(pad + 1 + count, places.embedding_dim, pad)
+            elif count <= limit:
+                table = places.weight.detach()
+            else:
+                raise UsageError(
+                    "",
+                    f"the model has learned positions for {limit} tokens, {count} are asked for",
+                    "lower --max-len-b",
+                )
+            table = table[pad + 1 : pad + 1 + count].to(like)
             self._positions = table  # if two threads compute it, either result will do
         return table
 
@@ -60,38 +76,6 @@ def _rows_of(table: Tensor, layout: Layout) -> Tensor:
         return table[first : layout.upto].unsqueeze(0)
     places = layout.positions
     return F.embedding(places.clamp(max=count - 1) if layout.upto > count else places, table)
-
-
-def position_rows(embed_positions: Any, padding_idx: int, count: int) -> Tensor:
-    """The embeddings of positions 0 .. count-1.
-
-    fairseq counts positions from ``padding_idx + 1``. Its sinusoidal module ignores the
-    ``positions`` argument and its learned module asserts on it, so the table is indexed here.
-
-    Args:
-        embed_positions: fairseq's learned or sinusoidal positional embedding.
-
-    Returns:
-        Float tensor of shape [count, C].
-
-    Raises:
-        UsageError: a learned table is shorter than ``count``.
-    """
-    first, limit = padding_idx + 1, learned_limit(embed_positions, padding_idx)
-    if limit is None:
-        table = embed_positions.get_embedding(
-            first + count, embed_positions.embedding_dim, padding_idx
-        )
-    elif count <= limit:
-        table = embed_positions.weight.detach()
-    else:
-        raise UsageError(
-            "",
-            f"the model has learned positions for {limit} tokens, {count} are asked for",
-            "lower --max-len-b",
-        )
-    rows: Tensor = table[first : first + count]
-    return rows
 
 
 def learned_limit(embed_positions: nn.Module | None, padding_idx: int) -> int | None:

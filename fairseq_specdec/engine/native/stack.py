@@ -119,7 +119,6 @@ class NativeStack:
         self.frees = free_unpacked
         self.number_format = number_format
         self.nbytes = 0
-        self._products: list[NativeLinear] = []
         shape = _shape(stack)
         self.width = shape.width
         self.pointer = library.make(self, "stack", ctypes.byref(shape))
@@ -156,7 +155,6 @@ class NativeStack:
 
     def _product(self, layer: int, part: int, modules: Any) -> NativeLinear:
         product = NativeLinear.of(self.library, modules, self.number_format)
-        self._products.append(product)  # whose memory may be borrowed
         self.nbytes += product.nbytes
         self.library.call("specdec_stack_matrix", self.pointer, layer, part, product.pointer)
         return product
