@@ -124,7 +124,7 @@ class RollbackRule(AcceptanceRule):
         if self.sampler is None:
             return verdict
         rows = torch.arange(own.size(0), device=own.device)
-        decisive = scores.dense()[rows, verdict.counts]
+        decisive = scores.log_probs[rows, verdict.counts]
         return verdict._replace(next_token=self.sampler.draw(self.sampler.warp(decisive)))
 
 
@@ -144,7 +144,7 @@ class SamplingRule(AcceptanceRule):
         self.sampler = sampler
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
-        log_probs = scores.dense()
+        log_probs = scores.log_probs
         if draft.width == 0:
             return Acceptance(torch.zeros_like(draft.sizes), self.sampler.sample(log_probs[:, 0]))
         p = self.sampler.warp(log_probs)

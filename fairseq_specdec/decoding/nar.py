@@ -57,7 +57,7 @@ class NarBatch(Batch):
         if chain is None:
             best = scores.best()
             return best, scores.of(best)
-        tokens, chances = chain.judged(features, scores.dense(), rows.last().squeeze(1))
+        tokens, chances = chain.judged(features, scores.log_probs, rows.last().squeeze(1))
         assert chances is not None
         return tokens, chances.log()
 

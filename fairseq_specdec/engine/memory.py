@@ -55,15 +55,16 @@ class HeldWeight(nn.Parameter):
     def read(self, copy: bool = False) -> Tensor:
         """[out, in] in the weight's own precision. ``copy``: never the file's own memory."""
         if isinstance(self.source, Packed):
-            unpacked: Tensor = self.source.product.unpacked()
-            return unpacked[self.source.rows]
+            rows = self.source.rows
+            unpacked: Tensor = self.source.product.rows(torch.arange(rows.start, rows.stop))
+            return unpacked
         return self.source.detach().to(self.dtype, copy=copy).contiguous()
 
     def look_up(self, ids: Tensor) -> Tensor:
         """[..., C], the rows ``ids`` (long [...])."""
         if isinstance(self.source, Packed):
-            rows = self.source.product.rows
-            return F.embedding(ids, self.read()) if rows is None else rows(ids)
+            rows: Tensor = self.source.product.rows(ids)
+            return rows
         return F.embedding(ids, self.source).to(self.dtype)
 
     def become(self, value: Tensor) -> None:

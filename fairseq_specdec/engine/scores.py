@@ -84,6 +84,9 @@ class Scores:
     Constraints do not renormalise, as in stock fairseq. Where every token is banned,
     log-probabilities are -inf; where the model computed NaN, they are NaN.
 
+    Attributes:
+        log_probs: float32 [B, W, V].
+
     Args:
         logits: [B, W, V].
         normalised: they are log-probabilities already, in float32, which ``edit`` may change.
@@ -114,24 +117,24 @@ class Scores:
         if edits.listed is not None:
             ban(self.log_probs, edits.listed)
         self.forced = edits.forced
+        if self.forced is not None:
+            token = self.forced.clamp(min=0).unsqueeze(2)
+            alone = torch.full_like(self.log_probs, MINUS_INFINITY)
+            alone.scatter_(2, token, self.log_probs.gather(2, token))
+            self.log_probs = torch.where(self.forced.unsqueeze(2) >= 0, alone, self.log_probs)
 
     def best(self) -> Tensor:
         """Long [B, W], the likeliest tokens; equal ones rank as in ``torch.topk``."""
         if self._best is None:
             # topk(2), not argmax: ties go where stock's topk(2 * beam) sends them.
             self._best = self.log_probs.topk(2, dim=-1).indices[..., 0]
-            if self.forced is not None:
+            if self.forced is not None:  # which may be banned
                 self._best = torch.where(self.forced >= 0, self.forced, self._best)
         return self._best
 
     def of(self, tokens: Tensor) -> Tensor:
         """Float32 [B, N], the log-probabilities of tokens (long [B, N]) at the first N entries."""
-        width = tokens.size(1)
-        own = self.log_probs[:, :width].gather(2, tokens.unsqueeze(2)).squeeze(2)
-        if self.forced is None:
-            return own
-        forced = self.forced[:, :width]
-        return own.masked_fill((forced >= 0) & (forced != tokens), MINUS_INFINITY)
+        return self.log_probs[:, : tokens.size(1)].gather(2, tokens.unsqueeze(2)).squeeze(2)
 
     def gap(self, tokens: Tensor) -> Tensor:
         """Float32 [B, N], how far the log-probabilities of tokens (long [B, N]) at the first N
@@ -141,22 +144,11 @@ class Scores:
     def among_best(self, tokens: Tensor, count: int, asked: Tensor) -> Tensor:
         """Bool [B, N], where ``asked`` (bool [B, N]), ``tokens`` (long [B, N]) are possible, and
         fewer than ``count`` tokens are likelier at the first N entries."""
-        log_probs, own = self.log_probs[:, : tokens.size(1)], self.of(tokens).unsqueeze(2)
-        if self.forced is not None:
-            asked = asked & (own.squeeze(2) > MINUS_INFINITY)
-        return asked & ((log_probs > own).sum(2) < count)
+        own = self.of(tokens)
+        likelier = (self.log_probs[:, : tokens.size(1)] > own.unsqueeze(2)).sum(2)
+        return asked & (own > MINUS_INFINITY) & (likelier < count)
 
     def topk(self, count: int) -> tuple[Tensor, Tensor]:
         """(log-probabilities float32 [B, W, k], tokens long [B, W, k]), in falling order."""
-        values, tokens = self.dense().topk(min(count, self.log_probs.size(-1)), dim=-1)
+        values, tokens = self.log_probs.topk(min(count, self.log_probs.size(-1)), dim=-1)
         return values, tokens
-
-    def dense(self) -> Tensor:
-        """Float32 [B, W, V], every log-probability: for sampling."""
-        if self.forced is None:
-            return self.log_probs
-        token = self.forced.clamp(min=0).unsqueeze(2)
-        kept = torch.full_like(self.log_probs, MINUS_INFINITY).scatter_(
-            2, token, self.log_probs.gather(2, token)
-        )
-        return torch.where((self.forced >= 0).unsqueeze(2), kept, self.log_probs)

@@ -65,17 +65,10 @@ class Embedding:
         for product in self.products:
             x = product(x)
         if positions is not None:
-            x = x + _rows_of(positions, layout)
+            count, places = positions.size(0), layout.positions
+            places = places.clamp(max=count - 1) if layout.upto > count else places
+            x = x + F.embedding(places, positions)
         return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
-
-
-def _rows_of(table: Tensor, layout: Layout) -> Tensor:
-    """[B or 1, W, C]."""
-    count, first = table.size(0), layout.run_from
-    if first is not None and layout.in_order and layout.upto <= count:
-        return table[first : layout.upto].unsqueeze(0)
-    places = layout.positions
-    return F.embedding(places.clamp(max=count - 1) if layout.upto > count else places, table)
 
 
 def learned_limit(embed_positions: nn.Module | None, padding_idx: int) -> int | None:

@@ -10,7 +10,7 @@ computes something else. An encoder with any of these runs its own code.
 import contextlib
 import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -52,6 +52,7 @@ _IDLE = ("fairseq.modules.quant_noise", "fairseq.modules.checkpoint_activations"
 _FAILURES = (AttributeError, RuntimeError, TypeError, ValueError)
 # Words whose log-probabilities are compared; a whole vocabulary takes its time.
 _WORDS = 64
+_Run = Callable[[Any], Tensor]
 
 
 class _Reads(TorchFunctionMode):
@@ -100,32 +101,48 @@ def check_model(model: Any, name: str) -> None:
     """
     decoder = model.decoder
     part = _changed(decoder)
-    if part is None and not _is_packed(decoder.layers):
-        part = _disproved(model, name) or _odd_layer(decoder.layers)
+    if part is None and getattr(decoder, "adaptive_softmax", None) is not None:
+        part = "decoder.adaptive_softmax (--adaptive-softmax-cutoff)"
+    if part is None and not any(map(packed_source, decoder.layers.parameters())):
+        like, last = next(decoder.parameters()), decoder.embed_tokens.num_embeddings - 1
+        tokens = torch.tensor([[last - 1, last]], device=like.device)
+        attention = decoder.layers[0].encoder_attn if len(decoder.layers) else None
+        width = decoder.embed_dim if attention is None else attention.kdim
+        states = torch.arange(3 * width, device=like.device).sin().view(3, 1, width).to(like.dtype)
+        encoded = {"encoder_out": [states], "encoder_padding_mask": []}
+
+        def by_stock(decoder: Any) -> Tensor:
+            try:
+                return _by_stock(model, decoder, tokens, encoded)
+            except Exception as error:
+                raise UsageError(name, f"fairseq cannot decode this model: {error}") from error
+
+        part = _disproved(decoder, by_stock, lambda decoder: _by_engine(decoder, tokens, encoded))
+        part = part or _odd_layer(decoder.layers)
     if part is not None:
         remedy = "decode with --task translation"
         raise UsageError(name, f"speculative decoding does not run {part}", remedy)
 
 
-@torch.no_grad()
 def runs_encoder(encoder: Any) -> bool:
     """Whether the engine runs an encoder: reads all of it, and gives what its own code does for a
     short source. One that is packed was judged before."""
     if type(encoder) not in ENCODERS or _changed(encoder) is not None:
         return False
     layers = Encoder(encoder).layers
-    if _is_packed(layers) or _odd_layer(layers) is not None:
-        return _is_packed(layers)
-    first, reads = _shortened(encoder), _Reads()
+    if any(map(packed_source, layers.parameters())):
+        return True
+    if _odd_layer(layers) is not None:
+        return False
+    source = _short_source(encoder)
     try:
-        with _evaluated(encoder):
-            source = _short_source(encoder)
-            stock = first.forward_torchscript(source)["encoder_out"][0]
-            with reads:
-                ours = EncoderWeights(first, packs=False)(source)["encoder_out"][0]
+        return not _disproved(
+            encoder,
+            lambda encoder: encoder.forward_torchscript(source)["encoder_out"][0],
+            lambda encoder: EncoderWeights(encoder, packs=False)(source)["encoder_out"][0],
+        )
     except _FAILURES:  # its own code may say why
         return False
-    return reads.missed(first) is None and _same(ours, stock, stock.dtype)
 
 
 def _short_source(encoder: Any) -> dict[str, Tensor]:
@@ -141,31 +158,26 @@ def _short_source(encoder: Any) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def _disproved(model: Any, name: str) -> str | None:
-    """The part of a decoder that the engine does not run. Scores two tokens by the engine and by
-    fairseq's code, with the first layer and the first words, after made-up encoder states."""
-    if getattr(model.decoder, "adaptive_softmax", None) is not None:
-        return "decoder.adaptive_softmax (--adaptive-softmax-cutoff)"
-    first, reads = _shortened(model.decoder), _Reads()
-    like, last = next(first.parameters()), first.embed_tokens.num_embeddings - 1
-    tokens = torch.tensor([[last - 1, last]], device=like.device)
-    attention = first.layers[0].encoder_attn if len(first.layers) else None
-    width = first.embed_dim if attention is None else attention.kdim
-    states = torch.arange(3 * width, device=like.device).sin().view(3, 1, width).to(like.dtype)
-    encoded = {"encoder_out": [states], "encoder_padding_mask": []}
-    with _evaluated(model):
-        try:
-            stock = _by_stock(model, first, tokens, encoded)
-        except Exception as error:
-            raise UsageError(name, f"fairseq cannot decode this model: {error}") from error
+def _disproved(stack: Any, by_stock: _Run, by_engine: _Run) -> str | None:
+    """The part of an encoder or decoder that the engine does not run, if both ways to run it, with
+    the first layer and the first words, give other numbers or not all parameters are read."""
+    first, reads = _shortened(stack), _Reads()
+    with _evaluated(stack):
+        stock = by_stock(first)
         try:
             with reads:
-                ours = _by_engine(first, tokens, encoded)
+                ours = by_engine(first)
         except _FAILURES as error:
             return f"a part of this model: {error}"
     missed = reads.missed(first)
-    if missed is not None or _same(ours, stock, like.dtype):
+    if missed is not None:
         return missed
+    # No more than rounding explains.
+    exact = next(first.parameters()).dtype in (torch.float32, torch.float64)
+    most = max(1.0, float(stock.float().nan_to_num(0.0, 0.0, 0.0).abs().max()))
+    apart = (1e-4 if exact else 3e-2) * most
+    if torch.allclose(ours.float(), stock.float(), rtol=0, atol=apart, equal_nan=True):
+        return None
     kind = type(first).__name__
     return f"this model: its {kind} gives other log-probabilities in fairseq, because of a setting"
 
@@ -246,20 +258,6 @@ def _odd_layer(layers: nn.Module) -> str | None:
                 kind = type(layer).__name__
                 return f"decoder.layers.{number}.{name} ({kind}), which differs from layer 0's"
     return None
-
-
-def _is_packed(layers: nn.Module) -> bool:
-    return any(packed_source(weight) is not None for weight in layers.parameters())
-
-
-def _same(ours: Tensor, stock: Tensor, dtype: torch.dtype) -> bool:
-    """Whether two results of one computation in a precision differ by no more than rounding
-    explains."""
-    part = 1e-4 if dtype in (torch.float32, torch.float64) else 3e-2
-    most = float(stock.float().nan_to_num(0.0, 0.0, 0.0).abs().max())
-    return torch.allclose(
-        ours.float(), stock.float(), rtol=0, atol=part * max(1.0, most), equal_nan=True
-    )
 
 
 @contextlib.contextmanager

@@ -69,9 +69,9 @@ def why_not(verifier: Any, width: int, layer: int, words: int | None) -> str:
         table = getattr(decoder, name, None)
         if not isinstance(table, (nn.Embedding, nn.Linear)):
             return f"has no decoder.{name} (an adaptive softmax or input?)"
-        shape = tuple(next(table.parameters()).shape)  # that of a packed weight, too
-        if shape != (words, width):
-            return f"has {shape[0]} words {shape[1]} wide in decoder.{name}"
+        rows, columns = next(table.parameters()).shape
+        if (rows, columns) != (words, width):
+            return f"has {rows} words {columns} wide in decoder.{name}"
     return ""
 
 
@@ -89,17 +89,7 @@ def with_tables(model: Any, verifier: Any) -> Any:
     for name in TABLES:
         table = getattr(verifier.decoder, name)
         if next(table.parameters()).dtype != dtype:
-            table = _converted(table, dtype)
+            table = copy.deepcopy(table).to(dtype)
         decoder._modules[name] = table
     made._modules["decoder"] = decoder
-    return made
-
-
-def _converted(table: Any, dtype: Any) -> Any:
-    """A copy of an embedding table or of a projection, in another number format."""
-    made = copy.copy(table)
-    made._parameters = {
-        name: None if each is None else nn.Parameter(each.detach().to(dtype), requires_grad=False)
-        for name, each in table._parameters.items()
-    }
     return made

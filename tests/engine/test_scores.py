@@ -92,7 +92,7 @@ def test_each_constraint_alone(seed):
     ):
         scores = Scores(logits.clone())
         scores.edit(only)
-        near(scores.dense(), slow_dense(logits, only))
+        near(scores.log_probs, slow_dense(logits, only))
         near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits, only)])
 
 
@@ -102,13 +102,13 @@ def test_scores_are_those_of_every_log_probability(seed, dtype, size, width, cou
     each = [random_logits(seed + i, dtype=dtype) for i in range(size)]
     scores, edits = Scores.of_ensemble([logits.clone() for logits in each]), random_edits(seed)
     mean = sum(torch.tensor(slow_dense(logits)).double().exp() for logits in each) / size
-    near(scores.dense(), mean.log().float().tolist())
+    near(scores.log_probs, mean.log().float().tolist())
     expected = [
         [slow_edit(mean[r, w].log().tolist(), edits, r, w) for w in range(WIDTH)]
         for r in range(ROWS)
     ]
     scores.edit(edits)
-    near(scores.dense(), expected)
+    near(scores.log_probs, expected)
     best = scores.best()
     near(scores.of(best), [[max(entry) for entry in row] for row in expected])
     assert best.dtype == torch.long and best.shape == (ROWS, WIDTH)
@@ -168,8 +168,8 @@ def test_what_is_no_number_is_refused(wrong):
     assert torch.equal(torch.isnan(chosen(scores)), broken)
     tokens = torch.full((ROWS, WIDTH), 5)
     assert torch.equal(torch.isnan(scores.of(tokens)), broken)
-    assert torch.isnan(scores.dense()[1, 2, 5])
-    assert not bool(torch.isnan(scores.dense()[~broken]).any())
+    assert torch.isnan(scores.log_probs[1, 2, 5])
+    assert not bool(torch.isnan(scores.log_probs[~broken]).any())
 
 
 def test_banned_tokens_are_impossible_even_where_all_are_or_one_is_forced():
@@ -184,7 +184,7 @@ def test_banned_tokens_are_impossible_even_where_all_are_or_one_is_forced():
     impossible[0, 1] = impossible[1, 2] = True
     assert scores.best()[1, 2] == 6
     assert torch.equal(chosen(scores) == MINUS_INFINITY, impossible)
-    assert torch.equal((scores.dense() == MINUS_INFINITY).all(2), impossible)
+    assert torch.equal((scores.log_probs == MINUS_INFINITY).all(2), impossible)
     gap = scores.gap(torch.zeros(ROWS, WIDTH, dtype=torch.long))
     assert torch.equal(~torch.isfinite(gap), impossible)
 
@@ -194,7 +194,7 @@ def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     logits, edits = random_logits(seed, ties), random_edits(seed, forced=False)
     scores = Scores(logits.clone())
     scores.edit(edits)
-    dense = scores.dense().tolist()
+    dense = scores.log_probs.tolist()
     generator = torch.Generator().manual_seed(seed + 1)
     tokens = torch.randint(0, WORDS, (ROWS, width), generator=generator)
     asked = torch.rand(tokens.shape, generator=generator) < 0.7
@@ -221,7 +221,7 @@ def test_a_token_beside_a_forced_one_is_never_among_the_best():
 def test_log_probabilities_are_taken_as_they_are():
     log_probs = random_logits(4) - 5  # they need not sum to one
     scores = Scores(log_probs.clone(), normalised=True)
-    assert torch.equal(scores.dense(), log_probs)
+    assert torch.equal(scores.log_probs, log_probs)
     assert torch.equal(chosen(scores), log_probs.amax(-1))
 
 
@@ -234,4 +234,4 @@ def test_the_models_output_stays_as_it_is(dtype):
     assert torch.equal(logits, kept)
     single = Scores(logits.float())
     single.edit(random_edits(6))
-    assert torch.equal(scores.dense(), single.dense()), "rounds nothing more"
+    assert torch.equal(scores.log_probs, single.log_probs), "rounds nothing more"

@@ -34,7 +34,7 @@ def block(session, first, width, chosen=(0, 1, 2)):
     tokens = torch.tensor([[EOS, *OUTPUTS[row]][first : first + width] for row in chosen])
     lengths = [first] * len(chosen)
     layout = chain_layout(lengths, width)
-    return session.score(tokens, layout).dense()
+    return session.score(tokens, layout).log_probs
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_a_cache_grows_without_losing_anything():
         capacities.append(cache.capacity)
         for first in range(0, 80, 5):
             layout = chain_layout([first] * 3, 5)
-            scores.append(session.score(tokens[:, first : first + 5], layout).dense())
+            scores.append(session.score(tokens[:, first : first + 5], layout).log_probs)
         capacities.append(cache.capacity)
         session.close()
     torch.testing.assert_close(scores[:16], scores[16:], atol=1e-5, rtol=0)

@@ -17,12 +17,6 @@ PACKED_FROM = 2**17
 256: 44 for 98). A packed product takes some 10 us to call, so smaller ones stay plain."""
 
 
-def _can_prepack(weight: Tensor) -> bool:
-    """Whether oneDNN has a packed product for a weight: in fp32 on a CPU."""
-    in_fp32 = weight.dtype == torch.float32 and weight.device.type == "cpu"
-    return in_fp32 and torch.backends.mkldnn.is_available()
-
-
 def computes_in_bf16() -> bool:
     """Whether this CPU multiplies bf16 natively; others emulate it."""
     native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
@@ -45,7 +39,9 @@ class Linear:
         weight = weight.detach()
         self.size = weight.size(0)
         self.bias = None if bias is None else bias.detach()
-        self.packed = packs and weight.numel() >= PACKED_FROM and _can_prepack(weight)
+        known = weight.dtype == torch.float32 and weight.device.type == "cpu"
+        known = known and torch.backends.mkldnn.is_available()
+        self.packed = packs and known and weight.numel() >= PACKED_FROM
         if self.packed:
             # The row count is a hint for the layout, not a limit.
             weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)

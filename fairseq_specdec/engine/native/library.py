@@ -14,7 +14,7 @@ import platform
 import shlex
 import weakref
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq_specdec.engine.native.structures import STRUCTURES
 from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, Variant, digest, is_sealed
@@ -97,7 +97,10 @@ class Library:
             self._handle.specdec_error.restype = ctypes.c_char_p
             version, self.variant, sources = self._handle.specdec_stamp().decode().split()
             if version == __version__:
-                self._functions = {name: self._function(name) for name in SIGNATURES}
+                for name, arguments in SIGNATURES.items():
+                    function = getattr(self._handle, name)
+                    function.argtypes = arguments
+                    function.restype = None if name.endswith("_free") else _INT
                 self._check_structures()
         except (OSError, AttributeError, ValueError) as error:
             raise UnusableError(f"is no native engine: {error}") from None
@@ -118,16 +121,10 @@ class Library:
         if wrong:
             raise UnusableError(f"has other structures than this package: {', '.join(wrong)}")
 
-    def _function(self, name: str) -> Any:
-        function = getattr(self._handle, name)
-        function.argtypes = SIGNATURES[name]
-        function.restype = None if name.endswith("_free") else _INT
-        return function
-
     def call(self, name: str, *arguments: Any) -> None:
         """Call an entry point, without the GIL. Raises ValueError or MemoryError or RuntimeError:
         as of the engine."""
-        code = self._functions[name](*arguments)
+        code = getattr(self._handle, name)(*arguments)
         if code:
             message = self._handle.specdec_error().decode(errors="replace")
             raise _ERRORS.get(code, RuntimeError)(message)
@@ -140,21 +137,13 @@ class Library:
         """What ``specdec_WHAT_BY`` makes of the arguments; it is freed with its owner."""
         made = ctypes.c_void_p()
         self.call(f"specdec_{what}_{by}", *arguments, ctypes.byref(made))
-        weakref.finalize(owner, self.free, f"specdec_{what}_free", made)
+        weakref.finalize(owner, getattr(self._handle, f"specdec_{what}_free"), made)
         return made
-
-    def free(self, name: str, pointer: Any) -> None:
-        """Call one of the entry points that only free."""
-        self._functions[name](pointer)
-
-
-class _Loaded(NamedTuple):
-    library: Library | None
-    why_not: str
 
 
 _lock = Lock()
-loaded: dict[str, _Loaded] = {}  # by the value of the environment variable
+# The library, or None and why there is none, by the value of the environment variable.
+loaded: dict[str, tuple[Library | None, str]] = {}
 
 
 def load() -> Library | None:
@@ -165,15 +154,15 @@ def load() -> Library | None:
     Raises:
         ValueError: it names one that is unknown, not built, or not for this processor.
     """
-    return _find().library
+    return _find()[0]
 
 
 def why_not() -> str:
     """Why ``load`` gives None, in a line; empty where it gives a library."""
-    return _find().why_not
+    return _find()[1]
 
 
-def _find() -> _Loaded:
+def _find() -> tuple[Library | None, str]:
     wanted = os.environ.get(ENVIRONMENT, "")
     with _lock:
         if wanted not in loaded:
@@ -181,32 +170,31 @@ def _find() -> _Loaded:
         return loaded[wanted]
 
 
-def _search(wanted: str, folder: pathlib.Path) -> _Loaded:
+def _search(wanted: str, folder: pathlib.Path) -> tuple[Library | None, str]:
     if wanted == "off":
-        return _Loaded(None, f"{ENVIRONMENT} is off")
+        return None, f"{ENVIRONMENT} is off"
     names = [each.name for each in VARIANTS]
     if wanted and wanted not in names:
         raise UsageError(f"{ENVIRONMENT}={wanted}", f"choose off or one of {', '.join(names)}")
     built = [each for each in VARIANTS if (folder / each.file).exists()]
     here = f"this processor ({platform.machine()})"
-    candidates = [each for each in supported(folder) if each in built] if built else []
     why_not = f"none of {', '.join(each.name for each in built)} suits {here}"
     if not built:
         why_not = not_built(folder)
-    if wanted:
-        candidates = [each for each in candidates if each.name == wanted]
-        if not candidates:
-            reason = f"it is not built, or not for {here}" if built else why_not
-            raise UsageError(f"{ENVIRONMENT}={wanted}", reason)
+    candidates = [each for each in supported(folder) if each in built] if built else []
+    candidates = [each for each in candidates if wanted in ("", each.name)]
+    if wanted and not candidates:
+        reason = f"it is not built, or not for {here}" if built else why_not
+        raise UsageError(f"{ENVIRONMENT}={wanted}", reason)
     for variant in reversed(candidates):
         try:
             library = Library(_checked(folder / variant.file))
             library.set_threads(threads_wanted(os.environ))
-            return _Loaded(library, "")
+            return library, ""
         except UnusableError as error:
             why_not = f"{folder / variant.file} {error}; {REMEDY}"
             logger.warning("the native engine is not used: %s", why_not)
-    return _Loaded(None, why_not)
+    return None, why_not
 
 
 def not_built(folder: pathlib.Path) -> str:

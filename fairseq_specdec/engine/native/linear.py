@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -154,22 +153,8 @@ class NativeLinear:
         """Bytes of the packed weight."""
         return self.size * self.width * _STORED_BYTES[self.stored]
 
-    @property
-    def rows(self) -> Callable[[Tensor], Tensor] | None:
-        """Looks up rows of the weight, long [...] to [..., in]; None where they are not exact."""
-        return self._look_up if self.exact else None
-
-    def _look_up(self, ids: Tensor) -> Tensor:
-        ids = ids.contiguous()
-        rows = torch.empty(*ids.shape, self.width)
-        self.library.call(
-            "specdec_matrix_rows", self.pointer, ids.numel(), pointer(ids, torch.long),
-            pointer(rows),
-        )  # fmt: skip
-        return rows.to(self.dtype)
-
-    def unpacked(self) -> Tensor:
-        """[out, in], the weight as it was.
+    def rows(self, ids: Tensor) -> Tensor:
+        """[..., in] of long [...], rows of the weight as it was.
 
         Raises:
             RuntimeError: it was rounded when it was packed.
@@ -180,7 +165,13 @@ class NativeLinear:
                 "--drafter-dtype or specdec-convert pack), since its model was only to decode; "
                 "load the checkpoint again, or decode with --keep-weights"
             )
-        return self._look_up(torch.arange(self.size))
+        ids = ids.contiguous()
+        rows = torch.empty(*ids.shape, self.width)
+        self.library.call(
+            "specdec_matrix_rows", self.pointer, ids.numel(), pointer(ids, torch.long),
+            pointer(rows),
+        )  # fmt: skip
+        return rows.to(self.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Float32 [.., out] of [.., in].

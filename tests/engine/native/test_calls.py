@@ -173,7 +173,7 @@ def finish_stack(library, products, norms):
             )
         library.call("specdec_stack_finish", pointer)
     finally:
-        library.free("specdec_stack_free", pointer)
+        library._handle.specdec_stack_free(pointer)
 
 
 def test_parts_of_another_size_are_refused(loaded):
