@@ -13,7 +13,7 @@ from fairseq_specdec.errors import UsageError
 
 from ..commands.words import ALLOCATION, distill_flags, training_flags, words_of
 from ..data.folder import splits
-from ..engine.eager.linear import computes_in_bf16
+from ..engine.torch_layers import computes_in_bf16
 from ..hub.converted import VERIFIER
 from ..io.atomic import read_json, write_json
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, Backend, NativeBackend
-from fairseq_specdec.engine.eager.linear import Linear, PackedHeads
 from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeDecoder
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.stack import activation_number
 from fairseq_specdec.engine.state import Draft, Rows
+from fairseq_specdec.engine.torch_layers import Linear, PackedHeads
 
 from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
 from .nar_block import states_at

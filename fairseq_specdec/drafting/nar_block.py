@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyEncoder, Backend
-from fairseq_specdec.engine.eager.linear import Linear
 from fairseq_specdec.engine.session import learned_limit
 from fairseq_specdec.engine.state import Draft, Layout, Rows, first_slots, horizon_mask
 from fairseq_specdec.engine.torch_graphs import Inputs, Outputs, StaticSession, bucket
+from fairseq_specdec.engine.torch_layers import Linear
 
 from .base import (
     Budget,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_specdec.engine.eager.linear import Linear
+from fairseq_specdec.engine.torch_layers import Linear
 
 from .base import DraftOptions
 

@@ -16,15 +16,15 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import Range, check_value
 from fairseq_specdec.io.forks import Lock
 
-from .eager.encoder import Encoder, EncoderWeights, StockEncoder
 from .memory import restore
 from .native.decoder import NativeDecoder, NativeEncoder, NativeSession
 from .native.library import ENVIRONMENT, Library, load, why_not
 from .native.linear import NativeLinear
 from .native.packed_file import number_format_of
 from .native.stack import NativeStack, refusal
+from .session import Encoder, StockEncoder
 from .support import runs_encoder
-from .torch_decoder import TorchDecoder, TorchSession
+from .torch_decoder import EncoderWeights, TorchDecoder, TorchSession
 from .torch_graphs import Graphs, StaticCache, StaticEncoder, StaticSession
 
 logger = logging.getLogger(__name__)

@@ -26,12 +26,11 @@ from torch.overrides import TorchFunctionMode
 
 from fairseq_specdec.errors import UsageError
 
-from .eager.encoder import Encoder, EncoderWeights
-from .eager.linear import Linear
 from .memory import numbers, packed_source
-from .session import Embedding
+from .session import Embedding, Encoder
 from .state import Layout
-from .torch_decoder import TorchDecoder
+from .torch_decoder import EncoderWeights, TorchDecoder
+from .torch_layers import Linear
 
 STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase, TransformerDecoderScriptable)
 _BLOCKWISE = "fairseq_specdec.models.blockwise_transformer.BlockwiseDecoder"

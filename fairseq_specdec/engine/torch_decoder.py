@@ -1,4 +1,4 @@
-"""A fairseq Transformer decoder with torch operators, run over blocks of tokens after a cache.
+"""A fairseq Transformer with torch operators; its decoder runs over blocks of tokens after a cache.
 
 In incremental mode a stock ``TransformerDecoder`` looks at the last token only and applies no
 causal mask, so it cannot score a block. Its weights can: here they are read once (queries, keys
@@ -14,9 +14,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .eager.linear import Layer, Linear, PackedHeads, additive, attend, norm_of
-from .session import Embedding, Session
+from .session import Embedding, Encoder, Session
 from .state import Layout
+from .torch_layers import Layer, Linear, PackedHeads, additive, attend, norm_of
+
+
+class EncoderWeights(Encoder):
+    """An encoder that torch runs. ``packs``: as for ``Linear``."""
+
+    def __init__(self, encoder: Any, packs: bool = True) -> None:
+        super().__init__(encoder)
+        self.weights = [Layer(layer, packs) for layer in self.layers]
+
+    def run(self, x: Tensor, padding: Tensor | None) -> Tensor:
+        mask = None if padding is None else ~padding[:, None, None, :]
+        if mask is not None and mask.is_cuda:
+            mask = additive(mask, x)
+        for layer in self.weights:
+            residual = x
+            if layer.pre_norm:
+                x = layer.self_norm(x)
+            query, key, value = layer.qkv(x).unflatten(2, (3, layer.heads, -1)).unbind(2)
+            attended = attend(query, key.transpose(1, 2), value.transpose(1, 2), mask)
+            x = residual + layer.out(attended)
+            x = layer.feed_forward(x if layer.pre_norm else layer.self_norm(x))
+        return x if self.layer_norm is None else self.layer_norm(x)
 
 
 class _Layer(Layer):

@@ -24,11 +24,10 @@ from torch import Tensor
 
 from fairseq_specdec.errors import UsageError
 
-from .eager.encoder import EncoderWeights
-from .eager.linear import additive
 from .session import Session
 from .state import Layout, causal_horizon
-from .torch_decoder import KVCache, TorchSession
+from .torch_decoder import EncoderWeights, KVCache, TorchSession
+from .torch_layers import additive
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from fairseq_specdec.bench import figures, tables, timing
 from fairseq_specdec.bench.systems import Plan
 from fairseq_specdec.decoding import batch, greedy, stats
 from fairseq_specdec.drafting import nar_block
-from fairseq_specdec.engine.eager.encoder import EncoderWeights
+from fairseq_specdec.engine.torch_decoder import EncoderWeights
 from fairseq_specdec.engine.transformer import Ensemble, Verifier
 
 # Seconds that each call takes by the clock of these tests.

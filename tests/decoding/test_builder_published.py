@@ -12,8 +12,8 @@ from fairseq.models.bart import model as bart
 
 import fairseq_specdec
 from fairseq_specdec.checkpoints.verifier import Dictionaries
-from fairseq_specdec.engine.eager.encoder import Encoder
 from fairseq_specdec.engine.native.stack import refusal
+from fairseq_specdec.engine.session import Encoder
 from fairseq_specdec.engine.support import ENCODERS, is_decoder
 
 PAGE = pathlib.Path(fairseq_specdec.__path__[0]).parent / "docs" / "models.md"

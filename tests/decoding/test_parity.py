@@ -58,8 +58,8 @@ from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
+from fairseq_specdec.engine import torch_layers as linear
 from fairseq_specdec.engine.devices import PACKED
-from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.state import Draft

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from on_gpu import on_gpu
 from torch import nn
 
-from fairseq_specdec.engine.eager import linear
-from fairseq_specdec.engine.eager.linear import Linear, additive, attend
+from fairseq_specdec.engine import torch_layers as linear
+from fairseq_specdec.engine.torch_layers import Linear, additive, attend
 
 
 @pytest.mark.parametrize("bias", [True, False])

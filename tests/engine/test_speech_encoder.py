@@ -11,10 +11,10 @@ from toy_translation import dictionary
 
 from fairseq_specdec.checkpoints.verifier import Dictionaries
 from fairseq_specdec.engine.backend import Backend, NativeBackend
-from fairseq_specdec.engine.eager.encoder import EncoderWeights
 from fairseq_specdec.engine.native.decoder import NativeEncoder
 from fairseq_specdec.engine.native.library import load
 from fairseq_specdec.engine.support import runs_encoder
+from fairseq_specdec.engine.torch_decoder import EncoderWeights
 
 BINS = 10
 SHAPE = {

@@ -13,10 +13,10 @@ from toy_translation import make_task, sentences
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.drafting.token_choice import ChainSearch
-from fairseq_specdec.engine.eager.linear import Linear
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.torch_decoder import TorchDecoder
+from fairseq_specdec.engine.torch_layers import Linear
 from fairseq_specdec.hub.decoding import SETTLED, Decodings
 from fairseq_specdec.hub.flags import GENERATION, OWN
 from fairseq_specdec.hub.loading import Loaded

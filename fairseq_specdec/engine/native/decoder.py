@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..eager.encoder import Encoder
-from ..eager.linear import PackedHeads
 from ..memory import packed_source
-from ..session import Embedding, Session
+from ..session import Embedding, Encoder, Session
 from ..state import Layout, Rows, floats, pointer
+from ..torch_layers import PackedHeads
 from . import structures
 from .linear import NativeLinear
 from .stack import NativeStack

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..memory import joined
+from .memory import joined
 
 PACKED_FROM = 2**17
 """Numbers in a weight from which on even one row is as fast packed (256 x 512: 16 us for 15; 768 x

@@ -1,1 +1,0 @@
-"""The backend that runs on torch, on any device."""
