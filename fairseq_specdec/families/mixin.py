@@ -35,7 +35,7 @@ from .fairseq_flags import (
 )
 from .languages import check_direction, check_languages, of_task
 from .stock_generator import decided
-from .subwords import UnsplitInput
+from .subwords import unsplit
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class SpecDecMixin:
         self._max_tokens: Any = None  # of a batch
         self._full_batch: int | None = None  # sentences of its full batches
         self._warned = False  # that --fp16 is slow
-        self._unsplit: UnsplitInput | None = None
+        self._unsplit: Any = None  # the dictionary of input that --bpe does not split
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -241,13 +241,15 @@ class SpecDecMixin:
         joined = len(known) < 2 or source.symbols == target.symbols
         # The others print the target alone, whose codes may be others than the source's.
         check_codes(bpe, known[:1] if fairseq_command() == "fairseq-interactive" else known, joined)
-        self._unsplit = UnsplitInput(source if bpe is None else None)
+        self._unsplit = source if bpe is None else None
         return bpe
 
     def build_dataset_for_inference(self, src_tokens: Any, *args: Any, **kwargs: Any) -> Any:
         """As fairseq's; a warning where the input should be split into subwords."""
-        text = None if self._unsplit is None else self._unsplit.look(src_tokens)
+        text = None if self._unsplit is None else unsplit(self._unsplit, src_tokens)
         if text is not None:
+            self._unsplit = None
+        if text:
             logger.warning("%s", text)
         build = super().build_dataset_for_inference  # type: ignore[misc]
         return build(src_tokens, *args, **kwargs)

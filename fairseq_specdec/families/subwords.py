@@ -19,25 +19,17 @@ def marked(symbols: Sequence[str]) -> tuple[str, str] | None:
     return (kind, most[0]) if len(most) * FEW > len(symbols) else None
 
 
-class UnsplitInput:
-    """Looks for input of whole words where a dictionary (None: there is none) is of subwords."""
-
-    def __init__(self, dictionary: Any) -> None:
-        self._dictionary = dictionary
-        self._marks = None if dictionary is None else marked(dictionary.symbols)
-
-    def look(self, sentences: Iterable[Any]) -> str | None:
-        """What to tell the user of sentences (long [S] each), once: words of them are unknown, and
-        no word so far has the mark of a subword."""
-        if self._marks is None:
-            return None
-        (kind, entry), words = self._marks, self._dictionary
-        found = {token for sentence in sentences for token in sentence.tolist()}
-        split = any(words[i].startswith("\u2581") or words[i].endswith("@@") for i in found)
-        if not split and words.unk() not in found:
-            return None
-        self._marks = None
-        file = getattr(words, "file", "the dictionary")
-        text = f"--bpe: missing; {file} is of subwords ({entry!r}), and the input is not split"
-        remedy = f"add --bpe {kind} {flag_of(FLAGS[kind])} FILE, or split it first"
-        return None if split else f"{text} into them: {remedy}"
+def unsplit(words: Any, sentences: Iterable[Any]) -> str | None:
+    """What to tell the user of sentences (long [S] each) that were split by no --bpe, whose
+    dictionary is ``words``: some of them are unknown, it is of subwords, and none has their mark.
+    "" where there is nothing to tell, and None where later sentences have to show it."""
+    found = {token for sentence in sentences for token in sentence.tolist()}
+    split = any(words[i].startswith("\u2581") or words[i].endswith("@@") for i in found)
+    if not split and words.unk() not in found:
+        return None
+    marks = None if split else marked(words.symbols)
+    if marks is None:
+        return ""
+    (kind, entry), file = marks, getattr(words, "file", "the dictionary")
+    text = f"--bpe: missing; {file} is of subwords ({entry!r}), and the input is not split"
+    return f"{text} into them: add --bpe {kind} {flag_of(FLAGS[kind])} FILE, or split it first"

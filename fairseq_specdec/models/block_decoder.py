@@ -64,7 +64,8 @@ class BlockDecoder(TransformerDecoderBase):
 
     Class attributes:
         start_symbol: decoder position 0 holds the start symbol; without, the first token does.
-        whole_blocks: blocks have k masks, whatever number pays.
+        whole_blocks: blocks have k masks, whatever number pays; those after the last position of
+            the table share it.
 
     Args:
         cfg: a ``SpecDrafterConfig``.
@@ -93,24 +94,16 @@ class BlockDecoder(TransformerDecoderBase):
         self.num_cuts: int = cfg.num_cuts
         self.bidirectional_prefix: bool = cfg.bidirectional_prefix
         dim = self.embed_dim
-        if self.embed_positions is not None:
+        if self.embed_positions is not None and not self.whole_blocks:
             # The last block may start at the last position of a sentence: masks need room after it.
-            self.embed_positions = self.build_positions(
-                cfg, cfg.max_target_positions + cfg.block_size
-            )
+            places, learned = cfg.max_target_positions + cfg.block_size, cfg.decoder.learned_pos
+            self.embed_positions = PositionalEmbedding(places, dim, self.padding_idx, learned)
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
         self.prefix_states, self.mask_states = (
             None if state_widths is None else StateProjection(*state_widths, dim) for _ in range(2)
         )
         self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
-
-    def build_positions(self, cfg: Any, positions: int) -> nn.Module:
-        """The table of so many positions."""
-        table: nn.Module = PositionalEmbedding(
-            positions, self.embed_dim, self.padding_idx, learned=cfg.decoder.learned_pos
-        )
-        return table
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Add fairseq's number of the layout, which older drafters lack, in place (its hook)."""

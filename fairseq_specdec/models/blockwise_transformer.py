@@ -262,14 +262,12 @@ def shape_of(base: TransformerModelBase) -> Any:
 
 def _copy_base(model: BlockwiseTransformer, base: TransformerModelBase, path: str) -> None:
     """Copy every weight; only the heads keep their own."""
-    other = f"{path} is a Transformer of another kind"
+    kept = {name: each for name, each in model.state_dict().items() if ".block_heads." in name}
     try:
-        left, unknown = model.load_state_dict(base.state_dict(), strict=False)
+        model.load_state_dict({**kept, **base.state_dict()})
     except RuntimeError as error:
-        raise UsageError("--init-from", f"{other}: {error}") from error
-    left = [name for name in left if not name.startswith("decoder.block_heads.")]
-    if left or unknown:
-        raise UsageError("--init-from", f"{other}: {(left + unknown)[0]} is not in both")
+        problem = f"{path} is a Transformer of another kind: {error}"
+        raise UsageError("--init-from", problem) from error
     logger.info("--init-from %s: its shape and all its weights taken over", path)
 
 

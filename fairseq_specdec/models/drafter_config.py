@@ -1,5 +1,6 @@
 """A drafter's settings: fairseq's transformer settings, and what makes a drafter of them."""
 
+import contextlib
 import functools
 from argparse import Namespace
 from dataclasses import dataclass, field
@@ -135,10 +136,9 @@ def check_config(cfg: SpecDrafterConfig, attached: bool = False) -> None:
         "--apply-bert-init": cfg.apply_bert_init and attached,
         "--init-encoder-from": bool(cfg.init_encoder_from) and attached,
     }
-    model = "an attached_drafter" if attached else "a spec_drafter"
-    for name, asked in unsupported.items():
-        if asked:
-            raise UsageError(name, f"{model} does not support it", "leave it out")
+    for name in filter(unsupported.get, unsupported):
+        model = "an attached_drafter" if attached else "a spec_drafter"
+        raise UsageError(name, f"{model} does not support it", "leave it out")
     check_flags(cfg, SpecDrafterConfig)
     widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim, int(cfg.decoder.output_dim)
     for refused, *words in (
@@ -181,10 +181,7 @@ def set_architecture(kind: type[TransformerConfig], args: Any, **shape: Any) -> 
         nested = get_setting(args, part)
         if nested is not None:
             set_setting(args, **{f"{part}_{name}": nested[name] for name in nested})
-            if OmegaConf.is_config(args):
-                with open_dict(args):
-                    del args[part]
-            else:
+            with open_dict(args) if OmegaConf.is_config(args) else contextlib.nullcontext():
                 delattr(args, part)
 
     def default(name: str, value: Any) -> Any:

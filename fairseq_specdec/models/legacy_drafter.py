@@ -65,8 +65,6 @@ class LegacyBlockDecoder(BlockDecoder):
         super().__init__(cfg, dictionary, embed_tokens, source_copy)
         self.mask = dictionary.unk()
         del self.mask_embedding
-        if self.embed_positions is not None:  # masks after the table's end share its last row
-            self.embed_positions = self.build_positions(cfg, cfg.max_target_positions)
 
     def embed_block(
         self,
