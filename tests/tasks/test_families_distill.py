@@ -86,11 +86,6 @@ def test_all_that_training_needs_is_there(languages, family, corpus):
     assert distilled(languages, family("m2m"), corpus) == report  # complete already
 
 
-def test_other_settings_are_refused(languages, family, corpus):
-    with pytest.raises(ValueError, match="--beam: was 1, now is 2"):
-        distilled(languages, family("m2m"), corpus, beam=2)
-
-
 def test_one_language_is_no_pair(languages, family, tmp_path):
     with pytest.raises(ValueError, match="--source-lang and --target-lang"):
         distilled(languages, family("m2m"), tmp_path / "out", source_lang="en")

@@ -1,12 +1,11 @@
 """Drafters of multilingual models, trained by fairseq's own task, draft for every pair."""
 
 import argparse
-import re
 
 import pytest
 import torch
 from attempts import accepted, words_of
-from families_toys import drafter_flags, pair_of, train_drafter
+from families_toys import pair_of, train_drafter
 from in_process import command_line, one_thread, run_here
 
 from fairseq_specdec.bench import cli as bench
@@ -48,38 +47,11 @@ def test_one_drafter_serves_every_pair(languages, family, drafter, stock, target
     assert accepted(log) > 1.5
 
 
-def test_training_measures_what_decoding_accepts(languages, family, drafter, tmp_path):
-    """Validation with a verifier forces the language's token, as the task does."""
-    model = family("m2m")
-    flags = drafter_flags(
-        model, task=model.task + "_specdec", attach_to=model.path, restore_file=drafter,
-        reset_dataloader=True, max_update=301, eval_verifier=model.path, eval_sentences=40,
-        disable_validation=None,
-    )  # fmt: skip
-    _, log = run_here("train", languages, save_dir=tmp_path, **flags)
-    assert float(re.findall(r"accepted_tokens ([\d.]+)", log)[-1]) > 1.5
-
-
-def test_a_small_model_of_the_same_languages_drafts(languages, family, stock):
-    model = family("m2m")
-    out, log = generate(
-        languages, model, "ro", task=model.task + "_specdec", strategy="sps",
-        drafter_path=model.path, block_size=3, draft_budget=0,
-    )  # fmt: skip
-    assert words_of(out) == stock["ro"]
-    assert accepted(log) > 2
-
-
 @pytest.mark.parametrize(
     "strategy, languages_given, message",
     [
         (
             "gad",
-            {"langs": "en,ro,de"},
-            "__en__ __de__ __ro__ in its dictionary, and the verifier's has __en__ __ro__",
-        ),
-        (
-            "sps",
             {"langs": "en,ro,de"},
             "__en__ __de__ __ro__ in its dictionary, and the verifier's has __en__ __ro__",
         ),

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from attempts import accepted, assert_same_ranked, generate, ranked_hypotheses
-from fairseq.models.speech_to_text import S2TTransformerModel
 from in_process import hypotheses, run_here
 from pairwise import half
 from speech_toys import TRAINING, train_speech, write_speech
@@ -76,17 +75,6 @@ def test_drafts_equal_stock_in_fewer_passes(speech, verifier, attached, stock, s
     assert accepted(log) > 1.05
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["gad", "sps"])
-def test_drafts_for_beams_equal_stock(speech, verifier, attached, stock, strategy):
-    small = verifier.with_name("checkpoint_2_200.pt")
-    drafter = {"gad": attached, "sps": small}[strategy]
-    flags = {"strategy": strategy, "drafter_path": drafter, "beam": 5, "nbest": 3}
-    for backend in ("native", "torch"):
-        out, _ = decode(speech, verifier, backend=backend, **flags)
-        assert_same_ranked(ranked_hypotheses(out), stock(5))
-
-
 @pytest.mark.parametrize(
     "strategy, message",
     [
@@ -119,17 +107,6 @@ def test_the_recogniser_that_training_began_with_is_not_opened(speech, verifier,
     assert_same_ranked(ranked_hypotheses(decode(speech, path)[0]), stock(1))
 
 
-def test_interactive_reads_files_and_parts_of_a_zip(speech, verifier, stock, tmp_path):
-    rows = [line.split("\t") for line in (speech / "test.tsv").read_text("utf-8").splitlines()[1:]]
-    lines = tmp_path / "input"
-    lines.write_text("".join(row[1] + "\n" for row in rows[:8]), encoding="utf-8")
-    flags = {"command": "interactive", "input": lines, "batch_size": 1}
-    theirs = decode(speech, verifier, task="speech_to_text", **flags)[0]
-    ours = ranked_hypotheses(decode(speech, verifier, **flags)[0])
-    assert len(ours) == 8
-    assert_same_ranked(ours, ranked_hypotheses(theirs))
-
-
 def test_a_trace_has_no_source(speech, verifier, tmp_path):
     path = tmp_path / "trace.jsonl"
     out, _ = decode(speech, verifier, trace_path=path)
@@ -142,22 +119,3 @@ def test_a_trace_has_no_source(speech, verifier, tmp_path):
 def test_the_interface_for_text_refuses_speech(verifier):
     with pytest.raises(ValueError, match="verifier: .* reads speech, .* task='speech_to_text_spec"):
         SpeculativeTranslator.from_pretrained(str(verifier))
-
-
-@pytest.mark.slow
-def test_the_hub_predicts_as_stock_does(speech, verifier):
-    def predicted(**flags):
-        hub = S2TTransformerModel.from_pretrained(
-            str(verifier.parent), verifier.name, str(speech), **flags
-        )
-        hub.task.load_dataset("test")
-        words = hub.task.dataset("test")
-        samples = [words.collater([words[i]]) for i in range(10)]
-        predictions = [
-            hub.get_prediction(hub.task, hub.model, hub.generator, each) for each in samples
-        ]
-        return type(hub.generator).__name__, predictions
-
-    stock = predicted()
-    assert stock[0] == "SequenceGenerator"
-    assert predicted(task="speech_to_text_specdec") == ("SpeculativeGenerator", stock[1])
