@@ -49,9 +49,9 @@ BY_DEFINITION = {
 }
 
 
-def logits(dtype=torch.double):
+def logits():
     torch.manual_seed(1)
-    mine, theirs = 2 * torch.randn(2, 7, 11, dtype=dtype)
+    mine, theirs = 2 * torch.randn(2, 7, 11, dtype=torch.double)
     return mine.requires_grad_(), theirs
 
 
@@ -67,13 +67,6 @@ def test_is_its_definition_with_its_gradient(name):
     (got * weights).sum().backward()
     (expected * weights).sum().backward()
     torch.testing.assert_close(mine.grad, own.grad, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", DIVERGENCES)
-def test_is_nothing_where_both_are_equal_and_finite_in_half_precision(name):
-    mine, _ = logits(torch.bfloat16)
-    divergence = DIVERGENCES[name](mine, mine.detach())
-    torch.testing.assert_close(divergence, torch.zeros(7), atol=1e-5, rtol=0)
     far = torch.tensor([[90.0, 0.0, -90.0]], dtype=torch.bfloat16)
     assert bool(torch.isfinite(DIVERGENCES[name](far, -far)).all())
 

@@ -23,7 +23,7 @@ from fairseq_specdec.hub.loading import Loaded
 from fairseq_specdec.hub.text import TextCodec
 from fairseq_specdec.hub.translator import SpeculativeTranslator
 
-CALLS = 150
+CALLS = 60
 FIELDS = {**GenerationConfig.__dataclass_fields__, **SpecDecConfig.__dataclass_fields__}
 # max_len_b varies in every call; accept_epsilon wants a vocabulary of numbers.
 VARIED = sorted({*OWN, *GENERATION} - SETTLED - {"max_len_b", "accept_epsilon", "vocabulary_list"})

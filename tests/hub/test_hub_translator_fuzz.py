@@ -5,24 +5,10 @@ from argparse import Namespace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from odd_lines import LINES
 from toy_translation import make_task
 
 from fairseq_specdec.hub import SpeculativeTranslator
-
-SYSTEMS = ("greedy", "iad", "gad")
-
-
-@pytest.fixture(scope="module")
-def translators(pair):
-    return {
-        name: SpeculativeTranslator.from_pretrained(
-            pair, strategy=name, device="cpu", batch_size=5, split=False
-        )
-        for name in SYSTEMS
-    }
 
 
 def stock(translator, text):
@@ -40,24 +26,15 @@ def stock(translator, text):
     return translator.codec.words(best["tokens"].tolist())
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_odd_lines_equal_stock(translators, system):
-    translator = translators[system]
+@pytest.mark.parametrize("system", ["greedy", "iad", "gad"])
+def test_odd_lines_equal_stock(pair, system):
+    translator = SpeculativeTranslator.from_pretrained(
+        pair, strategy=system, device="cpu", batch_size=5, split=False
+    )
     results = translator.translate(list(LINES.values()))
     for name, result in zip(LINES, results):
         assert result.tokens == stock(translator, LINES[name]), name
     assert results[0].text == results[1].text == ""
-
-
-SYMBOLS = ["</s>", "<s>", "<pad>", "<unk>", "w1", "w2", "w23", "\u2028", "@@", "\x00", "נ", "中"]
-TEXT = st.lists(st.sampled_from(SYMBOLS) | st.text(max_size=6), max_size=12).map(" ".join)
-
-
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
-@given(st.lists(TEXT, min_size=1, max_size=6))
-def test_any_text_is_decoded_alike_by_all(translators, texts):
-    outputs = [[r.tokens for r in translators[name].translate(texts)] for name in SYSTEMS]
-    assert outputs[0] == outputs[1] == outputs[2]
 
 
 DICTIONARIES = {

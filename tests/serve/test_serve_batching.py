@@ -3,9 +3,7 @@
 import math
 
 import pytest
-from served import TEXTS, serving
 
-from fairseq_specdec.serve import service
 from fairseq_specdec.serve.batching import choose, paying
 
 
@@ -39,24 +37,3 @@ def test_the_oldest_is_decoded_with_those_of_nearest_length(
     lengths, idle, widest, smallest, places
 ):
     assert choose(lengths, idle, widest, smallest) == places
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        # as many drafts whatever sentences are there: the rule is relaxed
-        ["--strategy", "gad++", "--top-beta", 3, "--tau", 5, "--draft-budget", 2],
-        # the longest of a batch gives no other one room
-        ["--strategy", "greedy", "--max-len-a", 0.8, "--max-len-b", 0],
-    ],
-)
-def test_batch_mates_change_no_answer(pair, monkeypatch, words):
-    if "gad++" in words:
-        words = [*words, "--drafter-path", pair / "drafter.pt"]
-    monkeypatch.setattr(service, "smallest_batch", lambda translator, widest: lambda: 2)
-    with serving("--path", pair, *words) as client:
-        sizes = []
-        client.service.scheduler.observe = sizes.append
-        alone = [client.translate(text)[1]["translatedText"] for text in TEXTS]
-        assert client.translate(TEXTS)[1]["translatedText"] == alone
-    assert sizes == [1] * 12 + [12]

@@ -171,14 +171,6 @@ def test_the_pieces_are_the_text(small):
     assert events(small, " ") == [("end", {"translatedText": ""})]
 
 
-def test_a_piece_leaves_before_the_next_block_is_decoded(held):
-    client, permits, begun = held
-    permits.release(3)
-    with opened(client, TEXTS[0]) as answer:
-        name, data = event(answer)
-        assert name == "message" and data["text"] and len(begun) <= 4
-
-
 def test_the_end_of_a_client_ends_its_decoding(held):
     client, permits, begun = held
     permits.release(3)
