@@ -81,12 +81,7 @@ def test_torchrun_in_earnest(reversal_data, teacher, undisturbed, tmp_path, warm
 
 @pytest.mark.parametrize(
     "module, name, matches, times",
-    [
-        (os, "replace", "chunk-", 1),
-        (os, "replace", "chunk-", 4),
-        (os, "rename", "merged-", 1),
-        (shutil, "rmtree", ".parts", 1),
-    ],
+    [(os, "replace", "chunk-", 4), (os, "rename", "merged-", 1), (shutil, "rmtree", ".parts", 1)],
 )
 def test_a_kill_loses_and_doubles_nothing(
     module, name, matches, times, undisturbed, distill, tmp_path, monkeypatch

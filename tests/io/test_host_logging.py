@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from fairseq_specdec.compat.user_dir import PACKAGE
 
 # Imports one module after another; writes the logging after each to the file that is named.
