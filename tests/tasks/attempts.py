@@ -55,21 +55,3 @@ def assert_same(ours, reference, count):
         else:
             assert words == expected, where
             assert score == pytest.approx(theirs, abs=1e-3), where
-
-
-def ranked_hypotheses(out):
-    """{sentence: [(words, score), ...], best first} of fairseq-generate's output."""
-    by_sentence = {}
-    for kind, number, score, words in printed(out):
-        if kind == "H":
-            by_sentence.setdefault(f"H-{number}", []).append((words, score))
-    return by_sentence
-
-
-def assert_same_ranked(ours, stock):
-    """Every hypothesis is stock's, its score to 1e-4."""
-    assert ours.keys() == stock.keys()
-    for number, theirs in stock.items():
-        assert [words for words, _ in ours[number]] == [words for words, _ in theirs], number
-        scores = [score for _, score in theirs]
-        assert [score for _, score in ours[number]] == pytest.approx(scores, abs=1e-4)

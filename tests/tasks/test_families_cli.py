@@ -2,9 +2,9 @@
 by fairseq-generate, and by fairseq's own hub with either task."""
 
 import pytest
-from attempts import assert_same_ranked, ranked_hypotheses
+from attempts import assert_same, words_of
 from fairseq.models.transformer import TransformerModel
-from families_toys import FAMILIES, pair_of
+from families_toys import FAMILIES, SIZES, pair_of
 from in_process import run_here
 from toy_translation import assert_diverse, sentences
 
@@ -15,19 +15,18 @@ COMMON = ("m2m", "separate")
 
 
 def decoded(languages, model, task, **flags):
-    """Of fairseq-generate from English to German: {sentence: [(words, score), ...], best first}."""
+    """What fairseq-generate prints from English to German."""
     given = {**pair_of("de"), "batch_size": 16, **flags}
-    out, _ = run_here("generate", languages, task=task, path=model.path, **model.languages, **given)
-    return ranked_hypotheses(out)
+    given.update(task=task, path=model.path, **model.languages)
+    return run_here("generate", languages, **given)[0]
 
 
 def compare(languages, model, beam, **ours):
-    """Every hypothesis is stock's, its score to 1e-4."""
     flags = {"beam": beam, "nbest": min(beam, 3), **FLAGS}
     stock = decoded(languages, model, model.task, **flags)
-    assert_diverse([hypotheses[0][0] for hypotheses in stock.values()])
+    assert_diverse(list(words_of(stock).values()))
     outputs = decoded(languages, model, model.task + "_specdec", **flags, **ours)
-    assert_same_ranked(outputs, stock)
+    assert_same(outputs, stock, SIZES["test"] * flags["nbest"])
 
 
 # Each pair of a family, a beam and a backend; the product is for nightly runs.

@@ -1,11 +1,13 @@
 """``--task speech_to_text_specdec``: fairseq's speech models decode as stock decodes them."""
 
+import functools
+
 import pytest
 import torch
-from attempts import accepted, assert_same_ranked, generate, ranked_hypotheses
+from attempts import accepted, assert_same, generate, words_of
 from in_process import hypotheses, run_here
 from pairwise import half
-from speech_toys import TRAINING, train_speech, write_speech
+from speech_toys import SIZES, TRAINING, train_speech, write_speech
 from toy_translation import assert_diverse
 
 from fairseq_specdec.hub import SpeculativeTranslator
@@ -45,16 +47,14 @@ def decode(speech, path, task="speech_to_text_specdec", command="generate", **fl
 
 @pytest.fixture(scope="module")
 def stock(speech, verifier):
-    """Stock's hypotheses at a beam."""
-    made = {}
+    """What stock prints at a beam."""
 
+    @functools.cache
     def at(beam):
-        if beam not in made:
-            flags = {"beam": beam, "nbest": min(beam, 3)}
-            out, _ = decode(speech, verifier, task="speech_to_text", **flags)
-            made[beam] = ranked_hypotheses(out)
-            assert_diverse([ranked[0][0] for ranked in made[beam].values()])
-        return made[beam]
+        flags = {"beam": beam, "nbest": min(beam, 3)}
+        out, _ = decode(speech, verifier, task="speech_to_text", **flags)
+        assert_diverse(list(words_of(out).values()))
+        return out
 
     return at
 
@@ -62,7 +62,8 @@ def stock(speech, verifier):
 @pytest.mark.parametrize("beam, backend", half([1, 5], ["native", "torch"]))
 def test_equals_stock(speech, verifier, stock, beam, backend):
     flags = {"beam": beam, "nbest": min(beam, 3), "backend": backend}
-    assert_same_ranked(ranked_hypotheses(decode(speech, verifier, **flags)[0]), stock(beam))
+    ours, _ = decode(speech, verifier, **flags)
+    assert_same(ours, stock(beam), SIZES["test"] * flags["nbest"])
 
 
 @pytest.mark.parametrize("strategy", ["gad", "sps"])
@@ -71,7 +72,7 @@ def test_drafts_equal_stock_in_fewer_passes(speech, verifier, attached, stock, s
     drafter = {"gad": attached, "sps": small}[strategy]
     flags = {"strategy": strategy, "drafter_path": drafter, "draft_budget": 0}
     out, log = decode(speech, verifier, **flags)
-    assert_same_ranked(ranked_hypotheses(out), stock(1))
+    assert_same(out, stock(1), SIZES["test"])
     assert accepted(log) > 1.05
 
 
@@ -104,7 +105,7 @@ def test_the_recogniser_that_training_began_with_is_not_opened(speech, verifier,
     state["cfg"]["model"].load_pretrained_encoder_from = str(broken)
     path = tmp_path / "from_a_recogniser.pt"
     torch.save(state, str(path))
-    assert_same_ranked(ranked_hypotheses(decode(speech, path)[0]), stock(1))
+    assert_same(decode(speech, path)[0], stock(1), SIZES["test"])
 
 
 def test_a_trace_has_no_source(speech, verifier, tmp_path):
