@@ -125,6 +125,7 @@ CHANGES = {
     "another variant": (lambda packed: packed.update(variant="avx9"), "packed for avx9, and this"),
     "no matrix": (lambda packed: packed.update(matrices=[]), "not as they were written"),
     "a matrix less": (lambda packed: packed["matrices"].pop(), "hold|fit|Missing|weights"),
+    "a matrix twice": (lambda packed: packed["matrices"].append(packed["matrices"][0]), "twice"),
     "a short part": (words(lambda each: each[:-1].clone()), "do not fit its model"),
     "a part in float": (words(lambda each: each.float()), "not as they were written"),
     "another width": (matrix(lambda each: each.update(columns=each["columns"] + 1)), "fit|weights"),
