@@ -5,6 +5,7 @@ import importlib
 import io
 import logging
 import os
+import pkgutil
 import sys
 from types import SimpleNamespace
 from unittest import mock
@@ -74,6 +75,15 @@ def captured_log(stream):
         fairseq.setLevel(levels[1])
 
 
+@contextlib.contextmanager
+def as_command(words, stream):
+    """In here this process is a command with these words; its log goes to a stream."""
+    # fairseq keeps the best score so far on a function: a new process would know none.
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)
+    with captured_log(stream), one_thread(), mock.patch.object(sys, "argv", words):
+        yield
+
+
 def run_here(command, *arguments, log=None, **flags):
     """Run ``fairseq-<command>`` on the CPU with this plugin.
 
@@ -89,27 +99,14 @@ def run_here(command, *arguments, log=None, **flags):
     out, log = io.StringIO(), log or io.StringIO()
     given = dict({"user_dir": PLUGIN, "cpu": True, "num_workers": 0}, **flags)
     words = [f"fairseq-{command}", *map(str, arguments), *command_line(**given)]
-    # fairseq keeps the best score so far on a function: a new process would know none.
-    vars(checkpoint_utils.save_checkpoint).pop("best", None)
-    with contextlib.ExitStack() as stack:
-        # The log is taken first: importing a command configures logging when nobody has.
-        stack.enter_context(captured_log(log))
-        stack.enter_context(one_thread())
-        stack.enter_context(contextlib.redirect_stdout(out))
-        stack.enter_context(mock.patch.object(sys, "argv", words))
+    with as_command(words, log), contextlib.redirect_stdout(out):
         importlib.import_module("fairseq_cli." + command).cli_main()
     return out.getvalue(), log.getvalue()
 
 
 def module_here(module, words, stream):
     """``python -m MODULE WORD...`` in this process: printed and logged to a stream; its status."""
-    # fairseq keeps the best score so far on a function: a new process would know none.
-    vars(checkpoint_utils.save_checkpoint).pop("best", None)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(captured_log(stream))
-        stack.enter_context(one_thread())
-        stack.enter_context(contextlib.redirect_stdout(stream))
-        stack.enter_context(mock.patch.object(sys, "argv", [module, *words]))
+    with as_command([module, *words], stream), contextlib.redirect_stdout(stream):
         try:
             importlib.import_module(module).cli_main()
         except SystemExit as ended:
@@ -129,17 +126,18 @@ def refused(program, words):
         program: its name, as ``fairseq-generate`` or ``specdec-serve``.
         words: the rest of the command line.
     """
-    module = entries()[program].partition(":")[0]
-    main, given = sys.modules["__main__"], [program, *map(str, words)]
+    entry = entries()[program]
+    given = [program, *map(str, words)]
     if program.startswith("fairseq"):
         given += ["--user-dir", PLUGIN]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(captured_log(io.StringIO()))
-        # The plugin words what fairseq's commands refuse, and finds their names here.
-        stack.enter_context(mock.patch.object(main, "__spec__", SimpleNamespace(name=module)))
-        stack.enter_context(mock.patch.object(sys, "argv", given))
-        ended = stack.enter_context(pytest.raises((UsageError, SystemExit)))
-        importlib.import_module(module).cli_main()
+    # The plugin words what fairseq's commands refuse, and finds their names here.
+    spec = SimpleNamespace(name=entry.partition(":")[0])
+    with (
+        as_command(given, io.StringIO()),
+        mock.patch.object(sys.modules["__main__"], "__spec__", spec),
+        pytest.raises((UsageError, SystemExit)) as ended,
+    ):
+        pkgutil.resolve_name(entry)()
     if isinstance(ended.value, UsageError):
         return f"{program}: error: {ended.value.original}"
     return str(ended.value.code)

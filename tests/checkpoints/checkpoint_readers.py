@@ -2,6 +2,7 @@
 
 import importlib
 import pathlib
+import pkgutil
 import shlex
 
 from fairseq.tasks.translation import TranslationTask
@@ -60,7 +61,7 @@ READERS = {
     "--frozen": "average_checkpoints {sound} --frozen {evil} --output {out}/x.pt",
 }
 DRAFTERS = ("--drafter-path of gad", "specdec-shortlist")
-MODULES = {**entries(), "specdec-shortlist": "fairseq_specdec.data.shortlist"}
+PROGRAMS = {**entries(), "specdec-shortlist": "fairseq_specdec.data.shortlist:cli_main"}
 
 
 def read_by(name, path, trained, folder, log):
@@ -80,4 +81,4 @@ def read_by(name, path, trained, folder, log):
         average = importlib.import_module(program)
         average.run(average.parse(words))
     else:
-        importlib.import_module(MODULES[program]).cli_main(words)
+        pkgutil.resolve_name(PROGRAMS[program])(words)

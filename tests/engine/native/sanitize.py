@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 TESTS = pathlib.Path(__file__).resolve().parent
 ROOT = TESTS.parents[2]
@@ -56,7 +57,8 @@ def library_of_the_compiler(name):
 
 
 def run_tests(folder, *chosen):
-    """pytest's arguments, in ``folder``, whose package is found before the checkout's."""
+    """Run pytest with these arguments in ``folder``, whose package is found before the
+    checkout's."""
     # Python has no sanitizer in it; libstdc++ comes along so that exceptions are seen.
     preloaded = [library_of_the_compiler(name) for name in ("libasan.so", "libstdc++.so")]
     environment = dict(
@@ -67,9 +69,8 @@ def run_tests(folder, *chosen):
         UBSAN_OPTIONS="print_stacktrace=1",
         SPECDEC_FUZZ_LAST=str(folder / "seed"),
     )
-    command = [
-        sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist",
-    ]  # fmt: skip
+    # Sanitizers report to the processes' own stderr, which --capture=sys leaves alone.
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     subprocess.run(
         [*command, "--capture=sys", *chosen], cwd=str(folder), env=environment, check=True
     )
@@ -88,11 +89,13 @@ def run_threads(folder):
 def main(fuzz):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        if not fuzz:
-            run_threads(folder)
         ignored = shutil.ignore_patterns("*.so", "__pycache__")
         shutil.copytree(str(ROOT / NATIVE.parts[0]), str(folder / NATIVE.parts[0]), ignore=ignored)
-        build(folder / NATIVE, *MEMORY)
+        with ThreadPoolExecutor() as pool:
+            threads = None if fuzz else pool.submit(run_threads, folder)
+            build(folder / NATIVE, *MEMORY)
+        if threads:
+            threads.result()
         if fuzz:
             try:
                 run_tests(folder, "-m", "fuzz", str(FUZZER))
@@ -101,7 +104,9 @@ def main(fuzz):
                 raise
         else:
             left_out = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
-            run_tests(folder, str(TESTS), *map(str, CALLS), *left_out)
+            spread = ["-n", str(len(os.sched_getaffinity(0))), "--dist", "worksteal"]
+            spread.append("--max-worker-restart=0")
+            run_tests(folder, str(TESTS), *map(str, CALLS), *left_out, *spread)
 
 
 if __name__ == "__main__":
