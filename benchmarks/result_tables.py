@@ -1,4 +1,4 @@
-"""The generated tables of RESULTS.md, from cpu.json and gpu.json; standard library only.
+"""The generated tables of RESULTS.md, README and docs, from cpu.json and gpu.json.
 
     python benchmarks/result_tables.py                           # write the tables anew
     python benchmarks/result_tables.py --check                   # exit 1 if a table is stale
@@ -6,6 +6,7 @@
     python benchmarks/result_tables.py --gpu NAME gpu-figures    # the folder that make gpu wrote
 
 ``processors.py`` adds a processor. A table's place is below its comment ``<!-- table: NAME -->``.
+Standard library only.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-PAGE, CPU, GPU = (HERE / name for name in ("RESULTS.md", "cpu.json", "gpu.json"))
+CPU, GPU = HERE / "cpu.json", HERE / "gpu.json"
+PAGES = [HERE / "RESULTS.md", HERE.parent / "README.md", *sorted(HERE.parent.glob("docs/*.md"))]
 # Names in the summaries of figures that specdec-bench writes.
 FIGURES = {
     "ms": "ms_mean", "cpu": "cpu_ms_mean", "identical": "identical_percent", "bleu": "bleu",
@@ -30,6 +32,10 @@ RUNS_OF_GPU = ("ende_fp32", "ende_fp16", "edit_fp32", "edit_fp16", "replay_base"
 PAIRS = {"ende": "translation", "edit": "correction"}
 REPLAYED = {"replay_base": "6+6 layers", "replay_12+2": "12+2 layers"}
 PAPERS = ("papers' size", "papers' size, int8", "base shape, int8, 32 at a time")
+OURS = ("greedy", "gad", "iad")
+REPLAYS = ("greedy (replay)", "planned (replay)")
+SHOWN = {"zen5": "Zen 5", "zen5-avx2": "AVX2", "emerald-rapids": "Emerald Rapids"}
+COMPARED = ("CTranslate2 float32", "CTranslate2 int8", "this project, fp32", "this project, int8")
 
 
 def read(path):
@@ -86,9 +92,9 @@ def ratio(one, other):
     return number(one / other if one and other else None)
 
 
-def table(titles, rows):
-    """Markdown; the first column is text, the others are numbers."""
-    lines = [titles, ["---", *["--:"] * (len(titles) - 1)], *rows]
+def table(titles, rows, texts=1):
+    """Markdown; the first columns are ``texts``, the others numbers."""
+    lines = [titles, ["---"] * texts + ["--:"] * (len(titles) - texts), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -119,7 +125,8 @@ def of_run(processors, run):
 
 
 def papers(processors):
-    """The papers' size: replayed rows by the verifier's precision, alone and 32 at a time."""
+    """The papers' size, as ``of_run``: replayed rows by the verifier's precision, alone and 32 at a
+    time."""
     alone, int8, many = (of_run(processors, run) for run in PAPERS)
     columns = {}
     for name, batches in alone.items():
@@ -130,7 +137,44 @@ def papers(processors):
                     columns[name][size][f"{system}, int8"] = figures
                 elif size == "32":
                     columns[name][size][system] = figures
-    return milliseconds(columns, "1", "32")
+    return columns
+
+
+def fastest(batch, systems, form):
+    """The least time of some systems and, if there are several, the first with it: 5.1 (gad)."""
+    times = {name: form.format(batch[name]["ms"]) for name in systems if name in batch}
+    best = min(times, key=lambda name: float(times[name]))
+    strategy = re.split("[ ,]", best)[0].replace("planned", "gad")
+    return times[best] if len(systems) == 1 else f"{times[best]} ({strategy})"
+
+
+def comparison(processors):
+    """CTranslate2 and the fastest lossless strategy, on the processors of README."""
+    ende, edit = (of_run(processors, pair) for pair in PAIRS.values())
+    rows = []
+    for what, batches, size, beam, systems, names, form in (
+        ("translation, one sentence at a time", ende, "1", 1, OURS, SHOWN, "{:.1f}"),
+        ("the same with beam 5", ende, "1", 5, ("beam 5",), [*SHOWN][:2], "{:.1f}"),
+        ("the same, 32 at a time", ende, "32", 1, OURS, [*SHOWN][:2], "{:.1f}"),
+        ("correction, one at a time", edit, "1", 1, OURS, [*SHOWN][:2], "{:.1f}"),
+        (
+            "papers' size, replayed drafts",
+            papers(processors),
+            "1",
+            1,
+            REPLAYS,
+            [*SHOWN][:2],
+            "{:.0f}",
+        ),
+    ):
+        for name in names:
+            batch = batches[name][size]
+            int8 = [f"{system}, int8" for system in systems]
+            peers = [form.format(batch[f"{peer} beam {beam}"]["ms"]) for peer in COMPARED[:2]]
+            ours = [fastest(batch, rows, form) for rows in (systems, int8)]
+            rows.append([what, SHOWN[name], *peers, *ours])
+            what = ""
+    return table(["", "processor", *COMPARED], rows, texts=2)
 
 
 def gains(batches):
@@ -248,9 +292,10 @@ def tables():
     cpu, gpu = read(CPU), read(GPU)
     processors = cpu["processors"]
     made = {
+        "comparison": comparison(processors),
         "translation": milliseconds(of_run(processors, "translation"), "1", "32"),
         "correction": milliseconds(of_run(processors, "correction"), "1"),
-        "papers": papers(processors),
+        "papers": milliseconds(papers(processors), "1", "32"),
         "drafting": drafting(processors),
         "strategies": strategies(cpu["strategies"]),
     }
@@ -265,19 +310,25 @@ def tables():
     return made
 
 
-def page():
-    """RESULTS.md with every table as its JSON has it; ends the program where one has no place."""
-    text = PAGE.read_text("utf-8")
-    for name, content in tables().items():
-        place = re.compile(f"(<!-- table: {re.escape(name)} -->\\n)(?:[|-].*\\n)*")
-        text, found = place.subn(lambda m, c=content: f"{m[1]}{c}\n", text)
-        if found != 1:
-            sys.exit(f"RESULTS.md has {found} lines <!-- table: {name} -->; write one")
-    return text
+def pages():
+    """{path: its text with every table as its JSON has it}; ends the program where one has no
+    place."""
+    made, found = tables(), set()
+
+    def filled(match):
+        found.add(match[2])
+        return f"{match[1]}{made[match[2]]}\n"
+
+    place = re.compile(r"(<!-- table: (.*) -->\n)(?:[|-].*\n)*")
+    texts = {path: place.sub(filled, path.read_text("utf-8")) for path in PAGES}
+    for name in set(made) - found:
+        sys.exit(f"no page has a line <!-- table: {name} -->; write one")
+    return texts
 
 
 def write():
-    PAGE.write_text(page(), "utf-8")
+    for path, text in pages().items():
+        path.write_text(text, "utf-8")
 
 
 def add_gpu(name, folder):
@@ -302,11 +353,11 @@ def main(arguments):
         save(CPU, {**read(CPU), "strategies": run})
     if given.gpu:
         add_gpu(*given.gpu)
-    if given.check and page() != PAGE.read_text("utf-8"):
-        sys.exit(
-            "benchmarks/RESULTS.md: a table differs from its JSON; run benchmarks/result_tables.py"
-        )
-    if not given.check:
+    if given.check:
+        stale = [path.name for path, text in pages().items() if text != path.read_text("utf-8")]
+        if stale:
+            sys.exit(f"{', '.join(stale)}: a table differs from its JSON; run {parser.prog}")
+    else:
         write()
 
 
