@@ -53,10 +53,7 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> li
         )
     for _ in range(60):
         middle = (low + high) / 2
-        if mean_emitted(shares(middle), length) < mean:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if mean_emitted(shares(middle), length) < mean else (low, middle)
     return shares(high)
 
 
@@ -78,30 +75,24 @@ def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> li
 
     def sentence() -> list[int]:
         drawn: list[int] = []
-        left = length
-        while left > 0:
+        while (left := length - sum(drawn)) > 0:
             drawn.append(min(left, generator.choices(sizes, weights)[0]))
-            left -= drawn[-1]
         return drawn
 
-    best: list[list[int]] = []
-    nearest = math.inf
-    for _ in range(DRAWS):
-        drawn = [sentence() for _ in range(sentences)]
-        away = abs(sum(map(len, drawn)) - wanted)
-        if away < nearest:
-            best, nearest = drawn, away
-        if nearest <= 0.5:
+    def away(drawn: list[list[int]]) -> float:
+        return abs(sum(map(len, drawn)) - wanted)
+
+    draws = ([sentence() for _ in range(sentences)] for _ in range(DRAWS))
+    best = next(draws)
+    for drawn in draws:
+        if away(best) <= 0.5:
             break
+        best = min(best, drawn, key=away)
     return best
 
 
 def draw_each(weights: Sequence[float], length: int, sentences: int, seed: int) -> list[list[int]]:
-    """A size for each of ``length`` iterations of every sentence, each drawn independently.
-
-    Args:
-        weights, length, sentences, seed: as for ``draw``.
-    """
+    """A size for each of ``length`` iterations of every sentence, each drawn independently."""
     generator = random.Random(seed)
     sizes = range(1, len(weights) + 1)
     return [generator.choices(sizes, weights, k=length) for _ in range(sentences)]

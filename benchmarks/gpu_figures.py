@@ -3,7 +3,6 @@
 import argparse
 import json
 import pathlib
-import platform
 import statistics
 import sys
 import tempfile
@@ -17,17 +16,17 @@ from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.engine.devices import check_device
-from fairseq_specdec.io import provenance
+from fairseq_specdec.environment import cli as environment
 
 ROWS = (1, 8, 32)
 STRATEGIES = ("greedy", "gad")
 ITERATIONS = 20
+SIZE = random_pair.SIZES["base"]
 
 
 def check(given: argparse.Namespace) -> int:
     """The card, the wheel and what both can do; 1 where they do not fit."""
-    figures: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
-    figures.update(provenance.origin(("fairseq_specdec", "torch", "fairseq", "numpy")))
+    (given.folder / "check.md").write_text(environment.table())
     if given.device == "cuda":
         if not torch.cuda.is_available():
             print(f"torch {torch.__version__} finds no CUDA device; see docs/gpu.md")
@@ -37,44 +36,23 @@ def check(given: argparse.Namespace) -> int:
         except ValueError as error:
             print(error)
             return 1
-        figures.update(
-            card=torch.cuda.get_device_name(0),
-            capability=torch.cuda.get_device_capability(0),
-            archs=torch.cuda.get_arch_list(),
-            cuda=torch.version.cuda,
-            cards=torch.cuda.device_count(),
-            memory_bytes=torch.cuda.get_device_properties(0).total_memory,
-        )
-    ones = torch.ones(64, 64).to(given.device)
-    total = float((ones @ ones).sum())
-    figures["product"] = total
-    (given.folder / "check.json").write_text(json.dumps(figures, indent=1, default=str) + "\n")
-    facts = ("card", "capability", "cuda", "torch", "python", "versions")
-    lines = [f"- {name}: {figures[name]}" for name in facts if name in figures]
-    (given.folder / "check.md").write_text("\n".join(lines) + "\n")
-    return int(total != 64.0**3)
+    ones = torch.ones(64, 64, device=given.device)
+    return int(float((ones @ ones).sum()) != 64.0**3)
 
 
 class Pair:
-    """Random models of the papers' size on a device.
+    """Random models of the papers' size on a device."""
 
-    Args:
-        device: its name.
-        vocabulary: tokens.
-        size: a key of ``random_pair.SIZES``.
-    """
-
-    def __init__(self, device: str, vocabulary: int, size: str = "base", half: bool = False):
+    def __init__(self, device: str, vocabulary: int, half: bool = False):
         self.device = device
         settings = argparse.Namespace(vocabulary=vocabulary, sentences=max(ROWS), length=27, seed=1)
         with tempfile.TemporaryDirectory() as folder:
             self.task = random_pair.write(settings, folder)
-        chosen = random_pair.SIZES[size]
-        self.verifier = random_pair.verifier(chosen, 1, self.task)
-        self.drafter = random_pair.drafter(chosen, self.task, 1, 25)
+        self.verifier = random_pair.verifier(SIZE, self.task, 1)
+        self.drafter = random_pair.drafter(SIZE, self.task, 1, 25)
         (self.verifier.half() if half else self.verifier).to(device)
 
-    def generator(self, strategy: str, graphs: str = "off") -> Any:
+    def generator(self, strategy: str, graphs: str) -> Any:
         dictionaries = (self.task.source_dictionary, self.task.target_dictionary)
         given = {"strategy": strategy, "backend": "torch", "cuda_graphs": graphs}
         if strategy == "gad":
@@ -86,31 +64,27 @@ class Pair:
         )  # fmt: skip
 
     def sample(self, rows: int) -> dict[str, Any]:
-        generator = torch.Generator().manual_seed(1)
-        source = self.task.source_dictionary
+        generator, source = torch.Generator().manual_seed(1), self.task.source_dictionary
         tokens = torch.randint(4, len(source), (rows, 27), generator=generator)
         tokens[:, -1] = source.eos()
-        lengths = torch.full((rows,), 27)
-        net_input = {"src_tokens": tokens.to(self.device), "src_lengths": lengths.to(self.device)}
+        net_input = {"src_tokens": tokens, "src_lengths": torch.full((rows,), 27)}
+        net_input = {name: value.to(self.device) for name, value in net_input.items()}
         return {"id": torch.arange(rows), "net_input": net_input}
 
-    def wait(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
-    def milliseconds(self, strategy: str, rows: int, iterations: int, graphs: str = "off") -> float:
+    def milliseconds(self, strategy: str, rows: int, iterations: int, graphs: str) -> float:
         """Median of single iterations, after a batch that warmed up. ``graphs``:
         ``--cuda-graphs``."""
         generator, sample = self.generator(strategy, graphs), self.sample(rows)
+        wait = torch.cuda.synchronize if self.device == "cuda" else lambda: None
         samples: list[float] = []
         for _ in range(2):
             samples = []
             with generator.batch([self.verifier], sample) as batch:
                 for _ in range(iterations):
-                    self.wait()
+                    wait()
                     before = batch.stats.stopwatch.lap()[0]
                     batch.iterate()
-                    self.wait()
+                    wait()
                     samples.append(1000 * (batch.stats.stopwatch.lap()[0] - before))
         return statistics.median(samples)
 

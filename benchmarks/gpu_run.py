@@ -34,28 +34,32 @@ def benchmark(given: argparse.Namespace, name: str, *command: Any) -> list[Any]:
 
 def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
     """Stock, other engines and ours on a demo pair, beam 5 with drafts and without too."""
-    folder, source, target = PAIRS[pair]
+    (folder, source, target), rehearsed = PAIRS[pair], given.device == "cpu"
     data = REPOSITORY / "data-bin" / folder
-    systems = ["iad: --strategy iad", "iad, beam 5: --strategy iad --beam 5"]
-    plain = {"beam 5": "--strategy none --beam 5"}
+    drafter = f"--drafter-path {data / 'drafter.pt'}"
+    plain = {"beam 5": "--strategy none --beam 5", "greedy": "--strategy greedy"}
+    systems = {"iad": "--strategy iad", "iad, beam 5": "--strategy iad --beam 5"}
     if pair == "ende":
-        drafter = f"--drafter-path {data / 'drafter.pt'}"
         plain["gad"] = f"--strategy gad {drafter}"
-        systems = ["greedy: --strategy greedy", f"gad: --strategy gad {drafter}"]
-        systems.append(f"gad++: --strategy gad++ {drafter}")
-        systems.append(f"gad, whole drafts: --strategy gad --draft-budget 0 {drafter}")
         # On a CPU no model drafts for a beam without a budget.
-        budget = "--backend torch --draft-budget 20" if given.device == "cpu" else ""
-        systems.append(f"gad, beam 5: --strategy gad --beam 5 {budget} {drafter}")
-    plain["greedy"] = "--strategy greedy"
-    systems.append(f"beam 5: {plain['beam 5']}")
-    if given.device == "cuda":
-        systems += [f"{of}, no graphs: {how} --cuda-graphs off" for of, how in plain.items()]
+        budget = "--backend torch --draft-budget 20" if rehearsed else ""
+        systems = {
+            "greedy": plain["greedy"],
+            "gad": plain["gad"],
+            "gad++": f"--strategy gad++ {drafter}",
+            "gad, whole drafts": f"{plain['gad']} --draft-budget 0",
+            "gad, beam 5": f"{plain['gad']} --beam 5 {budget}",
+        }
+    systems["beam 5"] = plain["beam 5"]
+    if not rehearsed:
+        systems.update(
+            {f"{of}, no graphs": f"{how} --cuda-graphs off" for of, how in plain.items()}
+        )
     name = f"{pair}_{precision}"
     flags = [data, "--path", data / "verifier.pt", "-s", source, "-t", target]
     flags += ["--gen-subset", "test", "--limit", given.sentences]
-    flags += ["--batch-size", "1,2" if given.device == "cpu" else "1,8,32"]
-    flags += [part for system in systems for part in ("--system", system)]
+    flags += ["--batch-size", "1,2" if rehearsed else "1,8,32"]
+    flags += [part for each in systems.items() for part in ("--system", ": ".join(each))]
     flags += ["--fp16"] if precision == "fp16" else []
     flags += ["--peers", "ctranslate2"] if importlib.util.find_spec("ctranslate2") else []
     return Step(name, 150, benchmark(given, name, REPOSITORY / "benchmarks" / "peers.py", *flags))

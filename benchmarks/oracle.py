@@ -10,8 +10,9 @@ without asking the big model every time. ``specdec-bench`` measures what ``bild`
 """
 
 import argparse
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import sacrebleu
 import torch
@@ -21,14 +22,6 @@ from torch import Tensor
 import fairseq_specdec.tasks  # noqa: F401  (registers its models)
 
 THRESHOLDS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-
-
-class Corrected(NamedTuple):
-    """Outputs of a batch: without </s>, and how many tokens were chosen and replaced."""
-
-    tokens: list[list[int]]
-    chosen: int
-    replaced: int
 
 
 class Stepper:
@@ -50,17 +43,20 @@ class Stepper:
 
 def correct(
     small: Any, big: Any, net_input: dict[str, Tensor], threshold: float, limit: int, tgt_dict: Any
-) -> Corrected:
+) -> tuple[list[list[int]], int, int]:
     """Decode a batch greedily with the small model, corrected by the big one.
 
     Args:
         threshold: least probability in the big model of a token that is kept.
         limit: tokens after which an output ends.
         tgt_dict: the target dictionary.
+
+    Returns:
+        outputs without </s>, tokens that were chosen, tokens that were replaced.
     """
     steppers = [Stepper(model, net_input) for model in (small, big)]
-    rows = net_input["src_tokens"].size(0)
-    outputs = torch.full((rows, 1), tgt_dict.eos(), device=net_input["src_tokens"].device)
+    rows, eos = net_input["src_tokens"].size(0), tgt_dict.eos()
+    outputs = torch.full((rows, 1), eos, device=net_input["src_tokens"].device)
     live = torch.ones(rows, dtype=torch.bool, device=outputs.device)
     chosen = replaced = 0
     while outputs.size(1) <= limit and bool(live.any()):
@@ -73,12 +69,9 @@ def correct(
         chosen += int(live.sum())
         replaced += int((unlikely.squeeze(1) & live).sum())
         outputs = torch.cat((outputs, token), 1)
-        live = live & (token.squeeze(1) != tgt_dict.eos())
-    tokens = []
-    for row in outputs[:, 1:].tolist():
-        end = row.index(tgt_dict.eos()) if tgt_dict.eos() in row else len(row)
-        tokens.append(row[:end])
-    return Corrected(tokens, chosen, replaced)
+        live = live & (token.squeeze(1) != eos)
+    tokens = [[*itertools.takewhile(lambda t: t != eos, row)] for row in outputs[:, 1:].tolist()]
+    return tokens, chosen, replaced
 
 
 def curve(
@@ -101,9 +94,9 @@ def curve(
             net_input = batch["net_input"]
             limit = min(2 * net_input["src_tokens"].size(1) + 10, big.max_decoder_positions() - 1)
             made = correct(small, big, net_input, threshold, limit, tgt_dict)
-            outputs += [text(torch.tensor(row)) for row in made.tokens]
+            outputs += [text(torch.tensor(row)) for row in made[0]]
             references += [text(utils.strip_pad(row, tgt_dict.pad())) for row in batch["target"]]
-            chosen, replaced = chosen + made.chosen, replaced + made.replaced
+            chosen, replaced = chosen + made[1], replaced + made[2]
         score = sacrebleu.corpus_bleu(outputs, [references], tokenize="none", force=True).score
         yield threshold, replaced / chosen, score
 
@@ -123,21 +116,19 @@ def main() -> None:
     given = {"data": args.data, "source_lang": args.source_lang, "target_lang": args.target_lang}
     (big,), _, task = checkpoint_utils.load_model_ensemble_and_task([args.path], given)
     (small,), _ = checkpoint_utils.load_model_ensemble([args.small], given, task=task)
-    cuda = torch.cuda.is_available()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for model in (small, big):
-        model.eval()
-        if cuda:
-            model.cuda()
+        model.eval().to(device)
     task.load_dataset(args.gen_subset)
-    batches = list(
-        task.get_batch_iterator(
-            task.dataset(args.gen_subset), max_tokens=args.max_tokens,
-            max_positions=utils.resolve_max_positions(task.max_positions(), big.max_positions()),
-            ignore_invalid_inputs=True,
-        ).next_epoch_itr(shuffle=False)
+    iterator = task.get_batch_iterator(
+        task.dataset(args.gen_subset), max_tokens=args.max_tokens,
+        max_positions=utils.resolve_max_positions(task.max_positions(), big.max_positions()),
+        ignore_invalid_inputs=True,
     )  # fmt: skip
-    if cuda:
-        batches = [utils.move_to_cuda(batch) for batch in batches]
+    batches = [
+        utils.apply_to_sample(lambda tensor: tensor.to(device), batch)
+        for batch in iterator.next_epoch_itr(shuffle=False)
+    ]
     print("| threshold | replaced | BLEU |\n|--:|--:|--:|")
     with torch.inference_mode():
         for row in curve(small, big, batches, args.thresholds, task.target_dictionary):

@@ -35,7 +35,6 @@ from fairseq_specdec.bench.timing import System
 from fairseq_specdec.bench.workload import refuse
 from fairseq_specdec.commands.own import reporting
 from fairseq_specdec.decoding.strategies import STRATEGIES
-from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.flag_values import flag_of
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -247,10 +246,8 @@ class PeersBench(Bench):
         finally:
             for process in {s.process for s in self.systems if isinstance(s, PeerSystem)}:
                 process.close()
-        for each in plots.draw(results) if self.options.plots else []:
-            path = os.path.join(self.options.plots, f"{each.name}.png")
-            with replacing(path, "wb", make_folder=True) as stream:
-                stream.write(each.png)
+        if self.options.plots:
+            plots.draw(results, self.options.plots)
         return results
 
     @functools.cached_property

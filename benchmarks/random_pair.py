@@ -50,52 +50,37 @@ SIZES: dict[str, Size] = {
 }  # fmt: skip
 
 
-def training_flags(arch: str, **settings: int) -> argparse.Namespace:
-    """The settings of a model, as fairseq-train would save them."""
+def model(task: Any, seed: int, arch: str, **settings: int) -> Any:
+    """A model with random weights; its ``args`` are what fairseq-train would save."""
     flags = argparse.Namespace(
         arch=arch, _name=arch, dropout=0.0, share_all_embeddings=True, **settings
     )
     ARCH_CONFIG_REGISTRY[arch](flags)
     flags.max_source_positions = flags.max_target_positions = 1024
-    return flags
-
-
-def _model(flags: argparse.Namespace, task: Any, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ARCH_MODEL_REGISTRY[flags.arch].build_model(flags, task).eval()
+        made = ARCH_MODEL_REGISTRY[arch].build_model(flags, task).eval()
+    made.args = flags
+    return made
 
 
-def verifier(size: Size, seed: int, task: Any) -> Any:
-    """A verifier with random weights."""
-    return _model(training_flags(size.arch, **size.settings), task, seed)
+def verifier(size: Size, task: Any, seed: int) -> Any:
+    return model(task, seed, size.arch, **size.settings)
 
 
 def drafter(size: Size, task: Any, seed: int, block_size: int) -> Any:
-    """A block drafter with random weights."""
-    return _model(training_flags(str(size.drafter), block_size=block_size), task, seed + 1)
+    return model(task, seed + 1, str(size.drafter), block_size=block_size)
 
 
-def save(model: Any, flags: argparse.Namespace, path: str) -> None:
+def save(model: Any, path: str) -> None:
     """Write a model's checkpoint with what loading needs."""
     state = {
-        "args": flags,
+        "args": model.args,
         "model": model.state_dict(),
         **UNTRAINED,
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }
     torch.save(state, path)
-
-
-def save_verifier(size: Size, task: Any, seed: int, path: str) -> None:
-    """Write a verifier with random weights."""
-    save(verifier(size, seed, task), training_flags(size.arch, **size.settings), path)
-
-
-def save_drafter(size: Size, task: Any, seed: int, block_size: int, path: str) -> None:
-    """Write a block drafter with random weights."""
-    flags = training_flags(str(size.drafter), block_size=block_size)
-    save(drafter(size, task, seed, block_size), flags, path)
 
 
 def write(settings: Any, folder: str) -> Any:

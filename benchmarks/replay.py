@@ -133,7 +133,10 @@ def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
     row = plan.name.partition(" ")[0]
     strategy, eos = STRATEGIES[settings.strategy], symbols.eos()
     copies = settings.strategy == "iad"
-    setup = Setup(settings, models, symbols, symbols, load, eos)
+    setup = Setup(
+        settings, models, symbols, symbols, lambda path, src, tgt, read, _: read(path, src, tgt),
+        eos,
+    )  # fmt: skip
     drafter = AlignedCopy(symbols.pad(), eos) if copies else strategy.drafter(setup)
     script = Script(dict(enumerate(replay.sizes[row])), replay.args.length, symbols)
     overrides = Overrides(
@@ -146,11 +149,6 @@ def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
     return dataclasses.replace(
         system, generator=ReplayedGenerator(system.generator, script), step=None
     )
-
-
-def load(path: str, src_dict: Any, tgt_dict: Any, read: Any, dtype: Any) -> Any:
-    """A drafter's model, as ``Setup.load`` reads it."""
-    return read(path, src_dict, tgt_dict)
 
 
 class ReplayBench(peers.PeersBench):
@@ -200,29 +198,25 @@ class ReplayBench(peers.PeersBench):
         return texts
 
 
-def _strategies(args: argparse.Namespace, size: random_pair.Size) -> list[str]:
-    if args.strategies is None:
-        copied = ["iad"] if args.mean_copied is not None else []
-        return ["greedy", *(BLOCK_ROWS if size.drafter else ()), *copied]
-    names: list[str] = args.strategies.split(",")
-    if not set(names) <= set(ROWS) or len(set(names)) < len(names):
-        rows = ", ".join(ROWS)
-        raise ValueError(f"--strategies {args.strategies}: choose different ones of {rows}")
-    return names if "greedy" in names else ["greedy", *names]  # what drafts are compared with
-
-
-def _check(args: argparse.Namespace, strategies: list[str], size: random_pair.Size) -> None:
-    """Refuse values that no replay can have, and flags of rows that are not measured."""
-    drafting = [name for name in strategies if name in BLOCK_ROWS]
+def _rows(args: argparse.Namespace, size: random_pair.Size) -> list[str]:
+    """The rows beside stock; ValueError where they, or flags that go with them, do not fit."""
+    copied = args.mean_copied is not None
+    names = ["greedy", *(BLOCK_ROWS if size.drafter else ()), *(["iad"] if copied else [])]
+    if args.strategies is not None:
+        names = args.strategies.split(",")
+    drafting = [name for name in names if name in BLOCK_ROWS]
     refuse({
+        f"--strategies {args.strategies}: choose different ones of {', '.join(ROWS)}":
+            not set(names) <= set(ROWS) or len(set(names)) < len(names),
         f"--strategies {''.join(drafting[:1])}: the paper has no drafter for {args.size}; "
         "choose another size": drafting and size.drafter is None,
         "--mean-accepted: gad, gad++ and planned need it, and no other row does; give both or "
         "neither (Xia et al. 2023, Table 2: 8.23 for a block size of 25)":
             bool(drafting) != (args.mean_accepted is not None),
         "--mean-copied: the iad row needs it, and no other does; give both or neither":
-            ("iad" in strategies) != (args.mean_copied is not None),
+            ("iad" in names) != copied,
     })  # fmt: skip
+    return names if "greedy" in names else ["greedy", *names]  # what drafts are compared with
 
 
 def _acceptance(args: argparse.Namespace, row: str) -> tuple[list[float], str]:
@@ -233,11 +227,8 @@ def _acceptance(args: argparse.Namespace, row: str) -> tuple[list[float], str]:
     if row in BLOCK_ROWS:
         largest = min(args.block_size + 1, args.length)
         mean, flag, what = args.mean_accepted, "--mean-accepted", "draft"
-    weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
-    return (
-        weights,
-        f"every {what} token equally likely to be right, {mean:g} tokens per iteration asked",
-    )
+    how = f"every {what} token equally likely to be right, {mean:g} tokens per iteration asked"
+    return accepted_sizes.constant_acceptance(largest, mean, args.length, flag), how
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -267,15 +258,12 @@ def read(arguments: Sequence[str]) -> tuple[Replay, list[str]]:
             args.size not in random_pair.SIZES,
     })  # fmt: skip
     size = random_pair.SIZES[args.size]
-    strategies = _strategies(args, size)
-    _check(args, strategies, size)
     sizes, shapes = {}, {}
-    for name in strategies:
+    for name in _rows(args, size):
         weights, shapes[name] = _acceptance(args, name)
-        if name == PLANNED:  # how many are accepted depends on how many are drafted
-            sizes[name] = accepted_sizes.draw_each(weights, args.length, args.sentences, args.seed)
-        else:
-            sizes[name] = accepted_sizes.draw(weights, args.length, args.sentences, args.seed)
+        # How many planned tokens are accepted depends on how many are drafted.
+        draw = accepted_sizes.draw_each if name == PLANNED else accepted_sizes.draw
+        sizes[name] = draw(weights, args.length, args.sentences, args.seed)
     return Replay(args, size, sizes, shapes), rest
 
 
@@ -284,14 +272,8 @@ def command_line(replay: Replay, folder: str) -> list[str]:
     verifier, drafter = (os.path.join(folder, name) for name in FILES)
     last = str(replay.args.length - 1)  # </s> comes after these
     arguments = [folder, "--path", verifier, "--gen-subset", random_pair.SPLIT]
-    arguments += [
-        "-s",
-        random_pair.SOURCE,
-        "-t",
-        random_pair.TARGET,
-        "--seed",
-        str(replay.args.seed),
-    ]
+    arguments += ["-s", random_pair.SOURCE, "-t", random_pair.TARGET]
+    arguments += ["--seed", str(replay.args.seed)]
     arguments += ["--min-len", last, "--max-len-a", "0", "--max-len-b", last]
     own = f" --drafter-path {shlex.quote(drafter)} --drafter-dtype {replay.args.drafter_dtype}"
     for name in replay.sizes:
@@ -299,16 +281,6 @@ def command_line(replay: Replay, folder: str) -> list[str]:
         row = f"{name} (replay): --strategy {strategy}" + (own if name in BLOCK_ROWS else "")
         arguments += ["--system", row]
     return arguments
-
-
-def write_models(replay: Replay, folder: str) -> None:
-    """Write data, the verifier, and the drafter where a row drafts with one."""
-    args, size = replay.args, replay.size
-    verifier, drafter = (os.path.join(folder, name) for name in FILES)
-    task = random_pair.write(args, folder)
-    random_pair.save_verifier(size, task, args.seed, verifier)
-    if set(replay.sizes) & set(BLOCK_ROWS):
-        random_pair.save_drafter(size, task, args.seed, args.block_size, drafter)
 
 
 def main(arguments: Sequence[str], write: Any) -> dict[str, Any]:
@@ -321,7 +293,11 @@ def main(arguments: Sequence[str], write: Any) -> dict[str, Any]:
             open(os.path.join(folder, name), "ab").close()
         asked = session.read([*command_line(replay, folder), *rest])
         logging.getLogger("fairseq_specdec.bench").warning("%s", NOTICE)
-        write_models(replay, folder)
+        args, size, task = replay.args, replay.size, random_pair.write(replay.args, folder)
+        verifier, drafter = (os.path.join(folder, name) for name in FILES)
+        random_pair.save(random_pair.verifier(size, task, args.seed), verifier)
+        if set(replay.sizes) & set(BLOCK_ROWS):
+            random_pair.save(random_pair.drafter(size, task, args.seed, args.block_size), drafter)
         return ReplayBench(asked, options, replay, arguments).run(write)
 
 

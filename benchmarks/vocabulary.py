@@ -46,7 +46,7 @@ def main():
     for i in range(given.vocabulary - len(words)):
         words.add_symbol(f"w{i}")
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
-    model = random_pair.verifier(random_pair.SIZES[given.size], 1, task).half().float()
+    model = random_pair.verifier(random_pair.SIZES[given.size], task, 1).half().float()
     flags = SimpleNamespace(max_len_a=0, max_len_b=given.length, min_len=given.length, beam=1)
     torch.manual_seed(2)
     sources = torch.randint(4, given.vocabulary, (given.batches, given.batch_size, SOURCE))
