@@ -25,7 +25,7 @@ def mean_emitted(weights: Sequence[float], length: int) -> float:
     return length / iterations[length]
 
 
-def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> list[float]:
+def constant_acceptance(largest: int, mean: float, length: int) -> list[float]:
     """Shares of the sizes 1 .. ``largest`` if every draft token is right with one probability p,
     whatever came before, and p such that ``mean_emitted`` is ``mean`` (the capped geometric
     distribution).
@@ -34,7 +34,6 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> li
         largest: tokens that an iteration emits at most.
         mean: tokens per iteration.
         length: tokens of every sentence, </s> included.
-        flag: for messages.
 
     Raises:
         ValueError: no p gives that mean.
@@ -48,8 +47,8 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> li
     reach = [mean_emitted(shares(odds), length) for odds in (low, high)]
     if not reach[0] - 1e-6 <= mean <= reach[1] + 1e-6:
         raise ValueError(
-            f"{flag} {mean:g}: with sentences of {length} tokens and these blocks it can be from "
-            f"{reach[0]:.2f} to {reach[1]:.2f}; change it, --length or --block-size"
+            f"--mean-accepted {mean:g}: with sentences of {length} tokens and these blocks it can "
+            f"be from {reach[0]:.2f} to {reach[1]:.2f}; change it, --length or --block-size"
         )
     for _ in range(60):
         middle = (low + high) / 2

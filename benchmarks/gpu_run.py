@@ -2,7 +2,6 @@
 
 import argparse
 import importlib.util
-import json
 import os
 import pathlib
 import subprocess
@@ -65,12 +64,6 @@ def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
     return Step(name, 150, benchmark(given, name, REPOSITORY / "benchmarks" / "peers.py", *flags))
 
 
-def figures(given: argparse.Namespace, what: str, *flags: Any) -> list[Any]:
-    """A command of gpu_figures.py."""
-    program = REPOSITORY / "benchmarks" / "gpu_figures.py"
-    return [sys.executable, program, what, given.folder, "--device", given.device, *flags]
-
-
 def replay(given: argparse.Namespace, size: str) -> Step:
     """The papers' sizes at the acceptance of Xia et al. 2023, Table 2."""
     flags = [REPOSITORY / "benchmarks" / "replay.py", size, "--mean-accepted", 8.23]
@@ -82,10 +75,12 @@ def steps(given: argparse.Namespace) -> list[Step]:
     """What is done, in this order."""
     rehearsed = given.device == "cpu"
     tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu"]
+    figures = [sys.executable, REPOSITORY / "benchmarks" / "gpu_figures.py"]
+    where = [given.folder, "--device", given.device]
     plan = [
-        Step("check", 60, figures(given, "check"), needed=True),
+        Step("check", 60, [*figures, "check", *where], needed=True),
         Step("tests", 300, [sys.executable, *tests]),
-        Step("iterations", 120, figures(given, "iterations")),
+        Step("iterations", 120, [*figures, "iterations", *where]),
     ]
     for precision in ("fp32",) if rehearsed else ("fp32", "fp16"):
         plan += [speed(given, "ende", precision), speed(given, "edit", precision)]
@@ -116,8 +111,7 @@ def run(step: Step, left: float, folder: pathlib.Path) -> str:
 
 
 def summary(folder: pathlib.Path, done: list[list[str]]) -> None:
-    """Everything worth reading in gpu.md, and the steps in steps.json."""
-    (folder / "steps.json").write_text(json.dumps(done, indent=1) + "\n")
+    """Everything worth reading, in gpu.md."""
     parts = ["# Figures of a GPU", "| step | | seconds |\n|---|---|--:|"]
     parts[-1] += "".join("\n| {} | {} | {} |".format(*row) for row in done)
     for name, _, _ in done:

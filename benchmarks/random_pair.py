@@ -43,9 +43,6 @@ SIZES: dict[str, Size] = {
         {"encoder_layers": 12, "decoder_layers": 2}, "spec_drafter_base",
     ),
     "big": Size("Transformer-big, 6+6 layers (Ge et al., Table 8)", BIG, {}, "nar_drafter_big"),
-    "gec": Size(
-        "Transformer-big for error correction, 6+6 layers (Ge et al., 3.1)", BIG, {}, None
-    ),
     "nllb-600m": Size("NLLB-200's and M2M-100's, 12+12 layers, 1024 wide", BASE, LARGE, None),
 }  # fmt: skip
 

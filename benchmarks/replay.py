@@ -1,6 +1,6 @@
 """Decoding whose acceptance is replayed: the engine at a paper's size, without its training.
 
-    python benchmarks/replay.py base --mean-accepted 8.23 --mean-copied 5 --repeats 3 --cpu
+    python benchmarks/replay.py base --mean-accepted 8.23 --repeats 3 --cpu
 
 Models of the papers' sizes were not trained here. Their cost does not depend on their weights but
 on how many tokens each iteration keeps: that is drawn, and everything else (encoders, drafting,
@@ -33,7 +33,7 @@ if __name__ == "__main__":  # before torch is loaded
 import accepted_sizes
 import peers
 import random_pair
-from scripted import AlignedCopy, ReplayedDrafter, ReplayedGenerator, ReplayedRule, Script
+from scripted import ReplayedDrafter, ReplayedGenerator, ReplayedRule, Script
 
 from fairseq_specdec.bench import session, systems
 from fairseq_specdec.bench.timing import System
@@ -52,7 +52,7 @@ NOTICE = (
 FILES = ("verifier.pt", "drafter.pt")
 PLANNED = "planned"
 BLOCK_ROWS = ("gad", "gad++", PLANNED)
-ROWS = ("greedy", *BLOCK_ROWS, "iad")
+ROWS = ("greedy", *BLOCK_ROWS)
 STRATEGIES_OF_ROWS = {PLANNED: "gad"}  # of the others, their names
 TITLES = "; ".join(f"{name}: {size.title}" for name, size in random_pair.SIZES.items())
 # Figures that compare outputs or drafts, which mean nothing here.
@@ -64,9 +64,8 @@ OUTPUT_FIGURES = (
 FLAGS: dict[str, dict[str, Any]] = {
     "--strategies": dict(
         text="rows beside stock: greedy, gad and gad++ in whole blocks, planned (gad that drafts "
-        "as much as pays), iad", metavar="NAME[,NAME]",
-        otherwise="greedy, gad, gad++ and planned where the size has a drafter, iad where "
-        "--mean-copied is given",
+        "as much as pays)", metavar="NAME[,NAME]",
+        otherwise="greedy, and the others where the size has a drafter",
     ),
     "--mean-accepted": dict(
         type=float, metavar="TOK",
@@ -74,11 +73,6 @@ FLAGS: dict[str, dict[str, Any]] = {
         "verifier's own included (Tok. in the papers: 8.23 in Xia et al. 2023, Table 2); sizes are "
         "drawn as if every draft token were right with one probability, which planned drafts have "
         "too; required by these rows",
-    ),
-    "--mean-copied": dict(
-        type=float, metavar="TOK",
-        text="tokens that iad emits per iteration on average, from 1 to --length; required by that "
-        "row",
     ),
     "--block-size": dict(text="of the drafter", values=AT_LEAST_1, default=25),
     "--drafter-dtype": dict(text="number format of gad and gad++", default="auto"),
@@ -100,13 +94,11 @@ class Replay(NamedTuple):
         args: the flags.
         size: of the models.
         sizes: for each row, of each sentence, the tokens that each iteration emits at most.
-        shapes: where each row's came from, in words.
     """
 
     args: argparse.Namespace
     size: random_pair.Size
     sizes: dict[str, list[list[int]]]
-    shapes: dict[str, str]
 
     def tok(self, row: str) -> float:
         """Tokens an iteration of a row."""
@@ -115,10 +107,11 @@ class Replay(NamedTuple):
     def described(self) -> dict[str, Any]:
         """For the results; histograms count the iterations of one pass by their tokens."""
         acceptance = {}
+        how = f"every draft token equally likely to be right, {self.args.mean_accepted} asked"
         for name, sizes in self.sizes.items():
             counts = sorted(collections.Counter(itertools.chain(*sizes)).items())
             acceptance[name] = {
-                "distribution": self.shapes[name],
+                "distribution": how if name in BLOCK_ROWS else "nothing is drafted",
                 "tok": self.tok(name),
                 "histogram": {str(size): count for size, count in counts},
             }
@@ -132,15 +125,13 @@ def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
     symbols, models = workload.task.target_dictionary, workload.models(plan.paths)
     row = plan.name.partition(" ")[0]
     strategy, eos = STRATEGIES[settings.strategy], symbols.eos()
-    copies = settings.strategy == "iad"
     setup = Setup(
         settings, models, symbols, symbols, lambda path, src, tgt, read, _: read(path, src, tgt),
         eos,
     )  # fmt: skip
-    drafter = AlignedCopy(symbols.pad(), eos) if copies else strategy.drafter(setup)
     script = Script(dict(enumerate(replay.sizes[row])), replay.args.length, symbols)
     overrides = Overrides(
-        ReplayedDrafter(drafter, script, row == PLANNED),
+        ReplayedDrafter(strategy.drafter(setup), script, row == PLANNED),
         ReplayedRule(strategy.rule(settings), script),
     )
     # Drafts are not cut at the end, as where it is not known before.
@@ -200,8 +191,7 @@ class ReplayBench(peers.PeersBench):
 
 def _rows(args: argparse.Namespace, size: random_pair.Size) -> list[str]:
     """The rows beside stock; ValueError where they, or flags that go with them, do not fit."""
-    copied = args.mean_copied is not None
-    names = ["greedy", *(BLOCK_ROWS if size.drafter else ()), *(["iad"] if copied else [])]
+    names = ["greedy", *(BLOCK_ROWS if size.drafter else ())]
     if args.strategies is not None:
         names = args.strategies.split(",")
     drafting = [name for name in names if name in BLOCK_ROWS]
@@ -213,22 +203,8 @@ def _rows(args: argparse.Namespace, size: random_pair.Size) -> list[str]:
         "--mean-accepted: gad, gad++ and planned need it, and no other row does; give both or "
         "neither (Xia et al. 2023, Table 2: 8.23 for a block size of 25)":
             bool(drafting) != (args.mean_accepted is not None),
-        "--mean-copied: the iad row needs it, and no other does; give both or neither":
-            ("iad" in names) != copied,
     })  # fmt: skip
     return names if "greedy" in names else ["greedy", *names]  # what drafts are compared with
-
-
-def _acceptance(args: argparse.Namespace, row: str) -> tuple[list[float], str]:
-    """Weights of the sizes of a row's iterations from 1, and their origin in words."""
-    if row == "greedy":
-        return [1.0], "nothing is drafted"
-    largest, mean, flag, what = args.length, args.mean_copied, "--mean-copied", "copied"
-    if row in BLOCK_ROWS:
-        largest = min(args.block_size + 1, args.length)
-        mean, flag, what = args.mean_accepted, "--mean-accepted", "draft"
-    how = f"every {what} token equally likely to be right, {mean:g} tokens per iteration asked"
-    return accepted_sizes.constant_acceptance(largest, mean, args.length, flag), how
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -258,13 +234,15 @@ def read(arguments: Sequence[str]) -> tuple[Replay, list[str]]:
             args.size not in random_pair.SIZES,
     })  # fmt: skip
     size = random_pair.SIZES[args.size]
-    sizes, shapes = {}, {}
+    sizes, largest = {}, min(args.block_size + 1, args.length)
     for name in _rows(args, size):
-        weights, shapes[name] = _acceptance(args, name)
+        weights = [1.0]
+        if name in BLOCK_ROWS:
+            weights = accepted_sizes.constant_acceptance(largest, args.mean_accepted, args.length)
         # How many planned tokens are accepted depends on how many are drafted.
         draw = accepted_sizes.draw_each if name == PLANNED else accepted_sizes.draw
         sizes[name] = draw(weights, args.length, args.sentences, args.seed)
-    return Replay(args, size, sizes, shapes), rest
+    return Replay(args, size, sizes), rest
 
 
 def command_line(replay: Replay, folder: str) -> list[str]:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
-from fairseq_specdec.drafting import Drafter, DraftSession, InputCopyDrafter, Source
-from fairseq_specdec.drafting.copying import InputCopySession
+from fairseq_specdec.drafting import Drafter, DraftSession, Source
 from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.state import Draft, Rows
@@ -98,25 +97,6 @@ class _ReplayedSession(DraftSession):
 
     def close(self) -> None:
         self.session.close()
-
-
-class AlignedCopy(InputCopyDrafter):
-    """Input copying that always finds its place: the source from the output's position on.
-
-    The suffix search runs too, and its result is not used: no suffix of a random output occurs.
-    """
-
-    def open(self, source: Source) -> DraftSession:
-        return _AlignedSession(self, source.net_input["src_tokens"])
-
-
-class _AlignedSession(InputCopySession):
-    def native_form(self, *_: object) -> None:
-        """The library's copies are those of the suffix search."""
-
-    def draft(self, row: int, output: Sequence[int]) -> list[int]:
-        super().draft(row, output)
-        return self.sources[row][len(output) :]
 
 
 class ReplayedRule(AcceptanceRule):
