@@ -2,8 +2,7 @@
 
 An entry's name is a hash of all that makes it: its settings, the toys' own source, the modules of
 the package that its training runs, and the releases of torch, fairseq and Python. So what is found
-is never out of date, and old entries are only garbage (``make clean`` removes the folder). A
-damaged entry is made again.
+is never out of date, and old entries are only garbage. A damaged entry is made again.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Everything of a release, in ``dist``: what ``make wheels`` and ``make release`` run.
+"""Everything of a release, in ``dist``: what ``make release`` runs.
 
 Usage: python scripts/release/build.py wheels|release
 

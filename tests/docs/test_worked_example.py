@@ -5,9 +5,9 @@ import json
 import re
 
 import pytest
-from doc_pages import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from pages import ROOT
 from toy_hypotheses import open_drafter, rows_of
 from toy_pair import write_pair
 from toy_translation import EOS

@@ -3,7 +3,6 @@
 import pathlib
 import re
 import shlex
-from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -13,39 +12,22 @@ FENCE = re.compile(r"^( *)(`{3,})([^\n`]*)\n(.*?)^\1\2 *$", re.M | re.S)
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
-class Block(NamedTuple):
-    """A fenced block: the page, the line, the language that the fence names, and the content."""
-
-    page: str
-    line: int
-    language: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}"
+def blocks_of(page):
+    """(language, content) of every fenced block of a page."""
+    found = FENCE.findall(page.read_text(encoding="utf-8"))
+    return [
+        (language.strip(), re.sub(f"^{indent}", "", text, flags=re.M))
+        for indent, _, language, text in found
+    ]
 
 
-def blocks_of(page: pathlib.Path) -> list[Block]:
-    """Every fenced block of a page."""
-    text = page.read_text(encoding="utf-8")
-    blocks = []
-    for match in FENCE.finditer(text):
-        indent, _, language, inside = match.groups()
-        lines = [line[len(indent) :] for line in inside.splitlines()]
-        number = text.count("\n", 0, match.start()) + 1
-        content = "\n".join(lines) + "\n"
-        blocks.append(Block(str(page.relative_to(ROOT)), number, language.strip(), content))
-    return blocks
-
-
-def commands_in(text: str) -> list[tuple[str, ...]]:
+def commands_in(text):
     """The commands of a shell script as arguments, the program first; without redirections."""
     commands = []
     for line in text.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")
         lexer.whitespace_split = True
-        words: list[str] = []
-        redirected = False
+        words, redirected = [], False
         for word in [*lexer, ";"]:
             if set(word) <= set("();<>|&"):
                 redirected = word in (">", ">>", "<")
