@@ -11,6 +11,7 @@ import sysconfig
 from setuptools import Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 HERE = pathlib.Path(__file__).resolve().parent
 VERSION = runpy.run_path(str(HERE / "fairseq_specdec" / "version.py"))["__version__"]
@@ -111,10 +112,17 @@ class BuildNative(build_ext):
         return os.path.join(*fullname.split(".")) + ".so"
 
     def build_extension(self, ext):
-        """Compile in a folder of its own, as all variants have one source."""
+        """Compile in a folder of its own, as all variants have one source; ``pip install -e``
+        takes what is in place and newer than its sources."""
         path = pathlib.Path(self.get_ext_fullpath(ext.name))
-        part = path.with_suffix(".part")
         path.parent.mkdir(parents=True, exist_ok=True)
+        sources = [HERE / "setup.py", NATIVE_FOLDER / "variants.py", *NATIVE_FOLDER.glob("src/*")]
+        place = NATIVE_FOLDER / path.name
+        if self.editable_mode and not newer_group(list(map(str, sources)), str(place)):
+            shutil.copyfile(place, path)
+            self.built.append(ext.name)
+            return
+        part = path.with_suffix(".part")
         objects = self.compiler.compile(
             ext.sources,
             output_dir=os.path.join(self.build_temp, ext.name),

@@ -112,8 +112,11 @@ print("torch==" + version("torch"))')
 install_locked() {
     local pip=("$venv/bin/python" -m pip install --quiet)
     quietly "installing build tools" "${pip[@]}" --require-hashes -r "$repo/requirements/gate-build.txt"
+    # Meanwhile; what fails here is tried and reported by the last step.
+    (cd "$repo" && "$venv/bin/python" setup.py -q build_ext --inplace > /dev/null 2>&1) &
     quietly "installing the versions of requirements/gate.txt" or_torch_from_elsewhere \
         "${pip[@]}" --require-hashes --no-build-isolation -r "$repo/requirements/gate.txt"
+    wait
     quietly "installing fairseq_specdec" "${pip[@]}" --no-deps --no-build-isolation -e "$repo"
 }
 
