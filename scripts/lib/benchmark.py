@@ -8,9 +8,11 @@ from typing import Any
 import recipe_config
 from launch import Devices
 from models import corpus_files, distill_flags, mend
-from recipe import LIB, REPO, Part, StepError, part
+from recipe import LIB, Part, StepError, part
 from recipe_file import Model
 from step import USER_DIR, Step, find
+
+from fairseq_specdec.io.atomic import write_text
 
 
 class Benchmark:
@@ -116,21 +118,20 @@ def prepare(step: Step, family: str) -> None:
 def machine_overrides(
     step: Step,
     devices: Devices,
-    config: str,
+    config: recipe_config.Config,
     updates: int | None,
     own: Sequence[str],
     more: Sequence[str],
 ) -> list[str]:
-    """Overrides that fit a YAML of configs to the devices; tiny models for the smoke profile.
+    """Overrides that fit a configuration to the devices; tiny models for the smoke profile.
     ``own``: overrides before these. ``more``: overrides that follow; where they set the batch, what
     the paper's comes to here is not logged."""
     shrink = step["PROFILE"] == "smoke" and step["SMOKE_SHAPES"] == "tiny"
     most = step.settings.number("MAX_TOKENS") if step["MAX_TOKENS"] else None
     smoke = (updates or step.settings.number("SMOKE_UPDATES")) if shrink else None
-    path = REPO / "configs" / f"{config}.yaml"
     theirs = any(word.startswith(recipe_config.OF_BATCH) for word in more)
     log = (lambda line: None) if theirs else step.log
-    overrides = recipe_config.overrides(path, devices.world, most, smoke, log, own)
+    overrides = recipe_config.overrides(config, devices.world, most, smoke, log, own)
     overrides += ["common.cpu=true"] * devices.cpu
     overrides += ["common.fp16=false"] * (devices.precision != "fp16")
     return overrides + ["common.bf16=true"] * (devices.precision == "bf16")
@@ -157,22 +158,24 @@ def train_config(
     updates: int | None = None,
     average: str | None = None,
 ) -> None:
-    """Train what a YAML of configs describes: ``folder/model.pt``, an average; it resumes.
+    """Train what a configuration describes: ``folder/model.pt``, an average; it resumes.
 
     Args:
-        config: name of the YAML.
+        config: its name, see configs.yaml; the whole of it is written into ``folder``.
         own: more overrides.
         frozen: a checkpoint whose parameters are put back as they were.
         updates: of the smoke profile (default: SMOKE_UPDATES).
         average: of so many checkpoints (default: AVERAGE).
     """
     checkpoints = step.make(folder) / "checkpoints"
+    settings = recipe_config.read(config)
     if not step.dry:
         mend(checkpoints)
+        write_text(folder / f"{config}.yaml", recipe_config.text(settings))
     more = [*step.settings.words("hydra_flags"), *step.settings.words("HYDRA_FLAGS")]
-    fitted = machine_overrides(step, devices, config, updates, own, more)
+    fitted = machine_overrides(step, devices, settings, updates, own, more)
     devices.launch(
-        LIB / "hydra_train.py", "--config-dir", REPO / "configs", "--config-name", config,
+        LIB / "hydra_train.py", "--config-dir", folder, "--config-name", config,
         *place_overrides(step, folder, corpus), f"checkpoint.save_dir='{checkpoints}'",
         *own, *fitted, *more, log=folder / "train.log",
     )  # fmt: skip
@@ -215,12 +218,12 @@ def train(step: Step, stage: str) -> None:
         folder, corpus = bench.model(row.name).parent, bench.corpus(row.corpus)
         own = Overrides(bench, row)
         declared = Part(step.recipe.file, f"models.{row.name}", row)
-        config = REPO / "configs" / f"{row.config}.yaml"
+        config = Part(recipe_config.CONFIGS, row.config, recipe_config.read(row.config))
         inputs = [*bench.inputs(corpus), config, declared, *own.models]
         record = folder / "provenance.json"
         if step.finished(record, inputs):
             continue
-        step.log(f"{row.name}: configs/{row.config}.yaml on {corpus}")
+        step.log(f"{row.name}: {row.config} on {corpus}")
         train_config(step, devices, folder, corpus, row.config, *own.words, frozen=own.frozen)
         if devices.first:
             step.record(record, inputs, folder / "model.pt")
@@ -256,7 +259,7 @@ def distill(step: Step) -> None:
 
 def stand_in(step: Step, name: str, folder: pathlib.Path, config: str, *own: str) -> pathlib.Path:
     """A tiny model after two updates, for what the smoke profile does not fetch."""
-    step.log(f"{name}: a tiny stand-in of configs/{config}.yaml")
+    step.log(f"{name}: a tiny stand-in of {config}")
     start = ("checkpoint.finetune_from_model=null", *own)
     path = folder / "stand_in"
     devices = Devices(step)

@@ -4,11 +4,11 @@ A batch holds GPUs x max-tokens x update-freq tokens (or GPUs x batch-size x upd
 The configuration has the paper's; this recomputes update-freq, and logs it.
 """
 
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import yaml
+from recipe import LIB, REPO, StepError
 
 # What PROFILE=smoke shrinks: shapes by the end of their name, and drafters, whose shape is a name.
 SMOKE_SHAPE = {
@@ -23,6 +23,9 @@ SMOKE_SHAPE = {
 # Overrides that set the size of a batch begin with one of these.
 OF_BATCH = ("optimization.update_freq=", "dataset.max_tokens=", "dataset.batch_size=")
 Log = Callable[[str], None]
+Config = dict[str, dict[str, Any]]
+CONFIGS = LIB / "configs.yaml"
+REPLACED = ("criterion", "optimizer", "lr_scheduler")
 DRAFTERS = ("nar_drafter_", "spec_drafter_")
 SMOKE_DRAFTER = "spec_drafter_tiny"
 
@@ -70,7 +73,7 @@ def explain(paper: Batch, here: Batch, unit: str) -> str:
     )
 
 
-def smoke(config: dict[str, Any], updates: int) -> list[str]:
+def smoke(config: Config, updates: int) -> list[str]:
     """Overrides that make any of the configurations train in seconds."""
     changes = [f"optimization.max_update={updates}", "checkpoint.save_interval_updates=1"]
     changes += ["dataset.num_workers=0", "dataset.data_buffer_size=0", "common.log_interval=1"]
@@ -91,23 +94,45 @@ def smoke(config: dict[str, Any], updates: int) -> list[str]:
     return changes
 
 
-def read(path: pathlib.Path) -> dict[str, Any]:
-    """A configuration with what is needed here."""
-    config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for room, names in (
-        ("distributed_training", ("distributed_world_size",)),
-        ("optimization", ("update_freq", "max_update")),
-        ("model", ("_name",)),
-    ):
-        for name in names:
-            if name not in config.get(room, {}):
-                raise ValueError(f"{path}: lacks {room}.{name}; add it")
-    if not {"max_tokens", "batch_size"} & set(config.get("dataset", {})):
-        raise ValueError(f"{path}: has neither dataset.max_tokens nor dataset.batch_size; add one")
-    return config
+def merge(config: Config, own: Config) -> Config:
+    """A configuration with further settings; see the head of configs.yaml."""
+    merged = dict(config)
+    for room, settings in own.items():
+        before = config.get(room, {})
+        if room in REPLACED and settings.get("_name", before.get("_name")) != before.get("_name"):
+            before = {}
+        merged[room] = {**before, **settings}
+    return merged
 
 
-def batch_overrides(config: dict[str, Any], gpus: int, each: int | None, log: Log) -> list[str]:
+def read(name: str) -> Config:
+    """A configuration of configs.yaml, or the whole YAML of that name in ``configs``."""
+    path = REPO / "configs" / f"{name}.yaml"
+    if path.exists():
+        config: Config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return config
+    declared = yaml.safe_load(CONFIGS.read_text(encoding="utf-8"))
+    listed = {**declared["parts"], **declared["configs"]}
+
+    def whole(name: str) -> Config:
+        own = dict(listed[name])
+        parents = own.pop("from", [])
+        merged: Config = {}
+        for parent in [parents] if isinstance(parents, str) else parents:
+            merged = merge(merged, whole(parent))
+        return merge(merged, own)
+
+    if name not in declared["configs"]:
+        raise StepError(f"there is no configuration {name}; see {CONFIGS} and {path.parent}")
+    return whole(name)
+
+
+def text(config: Config) -> str:
+    """The YAML of a whole configuration."""
+    return str(yaml.safe_dump(config, sort_keys=False))
+
+
+def batch_overrides(config: Config, gpus: int, each: int | None, log: Log) -> list[str]:
     """Overrides for so many GPUs; logs what they come to."""
     name = "max_tokens" if "max_tokens" in config["dataset"] else "batch_size"
     paper = Batch(
@@ -121,7 +146,7 @@ def batch_overrides(config: dict[str, Any], gpus: int, each: int | None, log: Lo
 
 
 def overrides(
-    path: pathlib.Path,
+    config: Config,
     gpus: int,
     each: int | None,
     updates: int | None,
@@ -131,16 +156,15 @@ def overrides(
     """Overrides that fit a configuration to this machine.
 
     Args:
-        each: tokens that fit into one of them (default: the YAML's).
+        each: tokens that fit into one of them (default: the configuration's).
         updates: of a tiny model that shows that it runs (default: the published model).
         log: prints the size of a batch.
         own: overrides that come first; what they say of the batch is the paper's.
     """
-    config = read(path)
     for word in own:
         if word.startswith(OF_BATCH):
             (room, name), value = word.split("=")[0].split("."), word.partition("=")[2]
-            config[room][name] = yaml.safe_load(value)
+            config = merge(config, {room: {name: yaml.safe_load(value)}})
     changes = [f"distributed_training.distributed_world_size={gpus}"]
     if updates is None:
         return changes + batch_overrides(config, gpus, each, log)

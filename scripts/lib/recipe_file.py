@@ -92,7 +92,7 @@ class Source(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What is trained in which step, from which YAML of configs; ``{model}`` in its overrides is
+    """What is trained in which step, from which configuration; ``{model}`` in its overrides is
     that model's checkpoint."""
 
     name: str

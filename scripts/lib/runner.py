@@ -6,6 +6,7 @@
   scripts/run RECIPE STEP... NAME=VALUE some steps, with a setting
   scripts/run RECIPE --dry-run          prints every command, and runs none
   scripts/run --table "Ge 5"            who makes a paper's table: recipe, sets and systems
+  scripts/run --config mt_verifier_base a model's hyper-parameters, for fairseq-hydra-train
 
 Settings come from the environment too: PROFILE=smoke scripts/run RECIPE takes minutes and shows
 that every step runs. STEPS names the steps to run.
@@ -18,6 +19,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+import recipe_config
 from recipe import REPO, SCRIPTS, Recipe, StepError, recipe_names
 from recipe_file import RecipeError
 from step import run_steps
@@ -90,6 +92,9 @@ def run(arguments: Sequence[str]) -> int:
     wants = {word for word in arguments if word in ("-h", "--help", "--list")}
     if arguments[:1] == ["--table"]:
         show(find_table(" ".join(arguments[1:])))
+        return 0
+    if arguments[:1] == ["--config"]:
+        show(recipe_config.text(recipe_config.read(" ".join(arguments[1:]))))
         return 0
     plain = [word for word in arguments if word not in {*wants, "--dry-run"}]
     words, assigned = split_words(plain)

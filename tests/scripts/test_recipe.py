@@ -14,7 +14,6 @@ import runner
 import tune
 from ende_small import claims
 from recipe import Recipe, Settings, StepError, recipe_names
-from recipe_parts import REPO
 
 from fairseq_specdec.bench.systems import make_plans
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
@@ -53,7 +52,7 @@ def test_models_name_configs_and_models_before_them(name):
         if not model.config:
             continue
         assert model.corpus in ("raw", "distilled", "synthetic", "finetune")
-        settings = recipe_config.read(REPO / "configs" / f"{model.config}.yaml")
+        settings = recipe_config.read(model.config)
         for word in model.overrides.split():
             room, setting = word.split("=")[0].split(".")
             # hydra 1.0 overrides only what is there

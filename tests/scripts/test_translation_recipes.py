@@ -16,10 +16,6 @@ from recipe_parts import REPO
 BENCHMARKS = ("wmt14_ende", "wmt14_ende_blockwise", "wmt16_enro", "iwslt17_deen")
 
 
-def config(name):
-    return recipe_config.read(REPO / "configs" / f"{name}.yaml")
-
-
 @pytest.mark.parametrize(
     ("gpus", "each", "expected"),
     [(8, None, (4096, 4)), (1, None, (4096, 32)), (2, 2048, (2048, 32)), (64, None, (2048, 1)),
@@ -32,7 +28,9 @@ def test_the_batch_stays_as_large_on_other_gpus(gpus, each, expected):
 
 def test_sentences_are_counted_where_the_paper_counts_them():
     logged = []
-    overrides = recipe_config.batch_overrides(config("bild_small"), 4, 4096, logged.append)
+    overrides = recipe_config.batch_overrides(
+        recipe_config.read("bild_small"), 4, 4096, logged.append
+    )
     assert "dataset.batch_size=4" in overrides and "optimization.update_freq=[1]" in overrides
     assert "4 GPUs x 4 sentences x update-freq 1 = 16" in logged[0]
 
@@ -171,7 +169,7 @@ def test_energy_is_watts_by_hours_by_the_papers_factor(tmp_path, monkeypatch):
 def test_enough_checkpoints_are_kept_to_average():
     names = {model.config for name in BENCHMARKS for model in Recipe(name, {}).models()}
     for name in names:
-        settings = config(name)
+        settings = recipe_config.read(name)
         kept = settings["checkpoint"]["keep_interval_updates"]
         assert kept == 10  # as the papers average
         every = settings["checkpoint"]["save_interval_updates"]
