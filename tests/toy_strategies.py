@@ -67,6 +67,7 @@ TOYS = {
     "none": Toys("none", {}),
     "iad": Toys("iad", {}),
     "iad-any-suffix": Toys("iad", {"max_suffix": 0}, {"max_suffix": 0}),
+    "given": Toys("given", {}),  # without a text
     "lookup": Toys("lookup", {}, {"block_size": 3, "max_suffix": 2}),
     "gad": Toys("gad", {}, drafter=toy_drafter),
     "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),

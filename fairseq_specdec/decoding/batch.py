@@ -60,6 +60,8 @@ class OpenBatch:
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         bos_token: first decoder input instead of </s>.
         sentences: of a full batch.
+        draft_tokens: long [B, D], texts that the outputs are expected to be like, each with </s>,
+            padded; or None.
     """
 
     widest: int  # the cache is prepared for blocks of so many tokens
@@ -71,6 +73,7 @@ class OpenBatch:
         prefix: Tensor | None,
         bos_token: int | None,
         sentences: int,
+        draft_tokens: Tensor | None = None,
     ) -> None:
         self.parts = parts
         self.started = time.perf_counter()
@@ -91,7 +94,7 @@ class OpenBatch:
         self.budget.plan(rows)
         encoder_out = encoder_outs[0] if encoder_outs else {}
         verifier = self.session.sessions[0] if encoder_outs else None
-        source = Source(net_input, encoder_out, self.max_len, timer, verifier)
+        source = Source(net_input, encoder_out, self.max_len, timer, verifier, draft_tokens)
         begin = parts.drafter.silent if self.budget.over else parts.drafter.open
         self.drafts: DraftSession = begin(source)
         if self.drafts.never_drafts and not self.budget.over:

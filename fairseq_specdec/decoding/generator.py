@@ -122,7 +122,8 @@ class SpeculativeGenerator(SequenceGenerator):
         Args:
             models: the ensemble; where it is another than before, its weights are read.
             sample: fairseq batch with ``net_input``; ``batch_size`` is the sentences of a full one,
-                which the output of gad++ depends on (default: those of this one).
+                which the output of gad++ depends on (default: those of this one);
+                ``draft_tokens`` are what ``--strategy given`` drafts, as in ``OpenBatch``.
             prefix_tokens: long [B, P] forced first tokens, padded on the right; any token may stand
                 where padding is.
             constraints: refused.
@@ -163,7 +164,8 @@ class SpeculativeGenerator(SequenceGenerator):
             rows = len(sample["net_input"]["src_tokens"])
             prefix = _prefix(prefix_tokens, rows)
             full = sample.get("batch_size") or rows
-            batch = kind(parts, sample["net_input"], prefix, bos_token, full)
+            drafts = sample.get("draft_tokens")
+            batch = kind(parts, sample["net_input"], prefix, bos_token, full, drafts)
             try:
                 yield batch
             finally:

@@ -32,6 +32,8 @@ class Source(NamedTuple):
             batch as ``drafter``.
         verifier: the (first) verifier's session, whose ``states`` hold the drafter's
             ``read_layers``; None where nothing verifies.
+        draft_tokens: long [B, D], texts that the outputs are expected to be like, each with </s>,
+            padded; or None.
     """
 
     net_input: dict[str, Any]
@@ -39,6 +41,7 @@ class Source(NamedTuple):
     max_len: int
     timer: Callable[[str], AbstractContextManager[None]]
     verifier: AnySession | None = None
+    draft_tokens: Tensor | None = None
 
     @property
     def padded(self) -> bool | None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from fairseq_specdec.engine.native.structures import Drafting, SourceCopy
 from fairseq_specdec.engine.state import Draft, Rows, to_device
 
-from .base import Budget, Costs, Drafter, DraftSession, Source
+from .base import Budget, Costs, Drafter, DraftSession, SilentSession, Source
 
 MAX_SUFFIX = 3
 """Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
@@ -96,7 +96,7 @@ def unique_place(
     suffix = output if max_suffix is None else output[-max_suffix:]
     # A match must leave something to copy, so it ends before the final </s>.
     matched = matched_suffixes(source, suffix)[:-1]
-    longest = max(matched)
+    longest = max(matched, default=0)
     # Only the place that matches longest can be the only one of a suffix.
     return matched.index(longest) + 1 if longest > 0 and matched.count(longest) == 1 else None
 
@@ -122,6 +122,16 @@ class InputCopyDrafter(Drafter):
 
     def open(self, source: Source) -> DraftSession:
         return InputCopySession(self, source.net_input["src_tokens"])
+
+
+class GivenTextDrafter(InputCopyDrafter):
+    """Drafts the rest of a text that the output is expected to be like, in the same way: of the
+    translation that an earlier version of the source had, say. Without one it drafts nothing."""
+
+    def open(self, source: Source) -> DraftSession:
+        if source.draft_tokens is None:
+            return SilentSession()
+        return InputCopySession(self, source.draft_tokens)
 
 
 class InputCopySession(HostSession):

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from fairseq.data import data_utils
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_specdec.checkpoints.content import check_file
 from fairseq_specdec.commands.in_fairseq import fairseq_command
 from fairseq_specdec.compat.data_files import tokens_checked
 from fairseq_specdec.compat.subword_files import check_codes
@@ -104,6 +106,7 @@ class SpecDecMixin:
         self._max_tokens: Any = None  # of a batch
         self._full_batch: int | None = None  # sentences of its full batches
         self._warned = False  # that --fp16 is slow
+        self._draft_lines: list[str] | None = None
         self._unsplit: Any = None  # the dictionary of input that --bpe does not split
 
     @classmethod
@@ -312,6 +315,8 @@ class SpecDecMixin:
         """As fairseq's, and recorded where ``--trace-path`` is given."""
         step = super().inference_step  # type: ignore[misc]
         sample = {"batch_size": self._full_batch, **sample}
+        if getattr(self.own_flags, "draft_file", None) is not None:
+            sample["draft_tokens"] = self._drafts(sample)
         recorder = self._recorders.get(generator)
         if recorder is None:
             return step(generator, models, sample, *args, **kwargs)
@@ -322,6 +327,25 @@ class SpecDecMixin:
             recorder.close(failed=True)
             raise
         return hypotheses
+
+    def _drafts(self, sample: Any) -> torch.Tensor:
+        """The lines of ``--draft-file`` for a batch, long [B, D], padded. Raises UsageError: it has
+        no line for a sentence."""
+        path, words = self.own_flags.draft_file, self.target_dictionary  # type: ignore[attr-defined]
+        if "id" not in sample:
+            remedy = "use fairseq-generate, or specdec-translate --drafts"
+            raise UsageError("--draft-file", "is for the sentences of a data folder", remedy)
+        if self._draft_lines is None:
+            check_file("--draft-file", path)
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                self._draft_lines = stream.read().split("\n")
+        ids, lines = sample["id"].tolist(), self._draft_lines
+        if max(ids) >= len(lines):
+            raise UsageError("--draft-file", f"{path} has no line {max(ids) + 1}")
+        drafts = [words.encode_line(lines[i], add_if_not_exist=False).long() for i in ids]
+        like = sample["net_input"]["src_tokens"]
+        drafted: torch.Tensor = data_utils.collate_tokens(drafts, words.pad())
+        return drafted.to(like.device)
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """Training begins."""

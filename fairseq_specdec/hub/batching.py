@@ -24,6 +24,7 @@ class Parts(NamedTuple):
     rows: list[list[int]]  # their token ids; [] for one without a visible character
     error: str | None = None  # why nothing is decoded
     prefix: Sequence[int] = ()  # token ids that the first sentence's output begins with
+    drafts: Sequence[Sequence[int]] = ()  # of each sentence: what its output is expected to be like
 
 
 def check(name: str, value: object, *allowed: object) -> None:
@@ -58,13 +59,29 @@ def parts_of(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
     return Parts(copied(parts, *codec.languages), sentences, encoded)
 
 
+def one_each(name: str, given: Prefix, texts: int) -> Sequence[str | None]:
+    """The prefixes or drafts of so many texts. Raises UsageError: there are not as many."""
+    each = [given] if isinstance(given, str) else given or [None] * texts
+    if len(each) != texts:
+        problem = f"{len(each)} for {texts} texts"
+        raise UsageError(name, problem, "give a list with one for each, or None")
+    return each
+
+
+def drafts_of(codec: TextCodec, draft: str | None, sentences: int, split: Split) -> list[list[int]]:
+    """Token ids that the output of each of so many sentences is expected to be like: of as many
+    sentences of a draft, or else of all of it."""
+    if not draft:
+        return [[] for _ in range(sentences)]
+    parts = sentences_of(draft, codec.languages[1], split)[1::2]
+    texts = parts if len(parts) == sentences else [draft] * sentences
+    return [codec.encode_target(text) for text in texts]
+
+
 def forced(codec: TextCodec, prefix: Prefix, texts: int) -> list[list[int]]:
     """Token ids that the output of each of so many texts begins with. Raises UsageError: there are
     not as many prefixes, or a word of one is not in the target dictionary."""
-    given = [prefix] if isinstance(prefix, str) else prefix or [None] * texts
-    if len(given) != texts:
-        problem = f"{len(given)} for {texts} texts"
-        raise UsageError("prefix", problem, "give a list with one for each, or None")
+    given = one_each("prefix", prefix, texts)
     words = codec.tgt_dict
     rows: list[list[int]] = []
     no_words = {words.unk(), words.pad(), words.eos()}

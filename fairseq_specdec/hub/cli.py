@@ -130,6 +130,9 @@ def get_parser() -> argparse.ArgumentParser:
     add_flag(
         parser, "--lines", "lines that are read, and batched by length, at once", AT_LEAST_1, 256
     )
+    add_flag(parser, "--drafts", "text with a line for each line of the input: what its "
+             "translation is expected to be like, as that of an earlier version; translations do "
+             "not depend on it, and take less time", metavar="FILE", otherwise="none")  # fmt: skip
     add_flag(parser, "--no-split", "decode each line as one, without splitting it into sentences",
              default=False)  # fmt: skip
     add_model_flags(parser)
@@ -137,20 +140,30 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def translate(
-    translator: SpeculativeTranslator, lines: Iterable[str], out: IO[str], at_once: int
+    translator: SpeculativeTranslator,
+    lines: Iterable[str],
+    out: IO[str],
+    at_once: int,
+    drafts: Iterable[str] | None = None,
 ) -> int:
     """Write the translation of each line, in order.
 
     Args:
         at_once: lines that are batched together.
+        drafts: as many lines, as for ``--drafts``; or None.
 
     Returns:
         how many were left empty, since the verifier cannot read them; each is logged.
     """
-    skipped, stream, numbers = 0, iter(lines), itertools.count(1)
-    while block := list(itertools.islice(stream, at_once)):
+    skipped, numbers = 0, itertools.count(1)
+    streams = [iter(lines), iter(drafts or ())]
+    while block := list(itertools.islice(streams[0], at_once)):
         texts = [line.rstrip("\r\n") for line in block]
-        for result, number in zip(translator.translate(texts, on_error="skip"), numbers):
+        expected = [line.strip() for line in itertools.islice(streams[1], len(block))]
+        if drafts is not None and len(expected) != len(block):
+            raise UsageError("--drafts", "has fewer lines than the input", "give one for each")
+        results = translator.translate(texts, on_error="skip", draft=expected or None)
+        for result, number in zip(results, numbers):
             if result.error is not None:
                 skipped += 1
                 logger.warning("line %d: left empty: %s", number, result.error)
@@ -182,11 +195,12 @@ def _decoded(stream: IO[str]) -> Iterator[str]:
 def main(words: Sequence[str]) -> int:
     args = brief(get_parser()).parse_intermixed_args(list(words))
     flags = {name: getattr(args, name) for name in FIELDS if hasattr(args, name)}
-    with lines_of(args.files) as lines:
+    given = contextlib.nullcontext(None) if args.drafts is None else lines_of([args.drafts])
+    with lines_of(args.files) as lines, given as drafts:
         target: Any = replacing(args.output) if args.output else contextlib.nullcontext(sys.stdout)
         with translator_of(args, flags, split=False if args.no_split else None) as translator:
             with target as out:
-                return 1 if translate(translator, lines, out, args.lines) else 0
+                return 1 if translate(translator, lines, out, args.lines, drafts) else 0
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:

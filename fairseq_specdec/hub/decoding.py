@@ -71,9 +71,9 @@ class Decoding(NamedTuple):
     batch_size: int
     turn: Callable[[], AbstractContextManager[None]]  # the state in which a batch is decoded
 
-    def given(self, rows: Rows, prefixes: Rows = ()) -> tuple[Sample, Sample]:
-        """fairseq's sample of these texts' token ids, padded on the side of the task, and what
-        their outputs begin with."""
+    def given(self, rows: Rows, prefixes: Rows = (), drafts: Rows = ()) -> tuple[Sample, Sample]:
+        """fairseq's sample of these texts' token ids, padded on the side of the task, with what
+        their outputs are expected to be like, and what they begin with."""
         task, device = self.loaded.task, self.loaded.device
 
         def padded(rows: Rows, words: Dictionary, left: bool) -> Any:
@@ -88,21 +88,27 @@ class Decoding(NamedTuple):
         forced = [[*language, *each] for each in prefixes or [()] * len(rows)]
         if any(forced):
             first["prefix_tokens"] = padded(forced, task.target_dictionary, False)
+        if any(drafts):
+            end = task.target_dictionary.eos()
+            texts = [[*language, *each, end] if each else [] for each in drafts]
+            sample["draft_tokens"] = padded(texts, task.target_dictionary, False)
         return {**sample, "batch_size": self.batch_size}, first
 
     @contextlib.contextmanager
-    def batch(self, rows: Rows, prefixes: Rows = ()) -> Iterator[Any]:
+    def batch(self, rows: Rows, prefixes: Rows = (), drafts: Rows = ()) -> Iterator[Any]:
         """A batch of these texts' token ids, ready to decode, none of them empty."""
-        sample, first = self.given(rows, prefixes)
+        sample, first = self.given(rows, prefixes, drafts)
         with self.turn(), self.generator.batch(self.loaded.models, sample, **first) as opened:
             yield opened
 
-    def grow(self, row: list[int], prefix: Sequence[int] = ()) -> Growing:
+    def grow(
+        self, row: list[int], prefix: Sequence[int] = (), draft: Sequence[int] = ()
+    ) -> Growing:
         """Decode one sentence, and yield each iteration with the text that it makes certain; at the
         end None with the rest."""
         tokens: list[int] = []
         given = ""
-        with self.batch([row], [prefix]) as batch:
+        with self.batch([row], [prefix], [draft]) as batch:
             while batch.live:
                 batch.iterate()
                 iteration = batch.trace(0)[-1]

@@ -16,7 +16,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
 from . import loading
-from .batching import Parts, Prefix, by_length, check, forced, listed, parts_of
+from .batching import Parts, Prefix, by_length, check, drafts_of, forced, listed, one_each, parts_of
 from .converted import choose, describe
 from .decoding import Decoding, Decodings, Growing, Threads, drafter_of, in_background
 from .flags import in_python, split_flags
@@ -223,6 +223,9 @@ class SpeculativeTranslator:
                 decoded, or ``skip`` it (``Translation.error``).
             prefix: words that the output begins with: a string for one text, or a list with one
                 for each text, None for none. They are of a text's first sentence.
+            draft: what the output is expected to be like, such as the translation of an earlier
+                version of the text, as for ``prefix``: drafted by ``strategy`` given, which is the
+                default then. The output is the same without it.
             batch_size: most sentences decoded together, as for ``from_pretrained``.
             strategy, flags: of this call, where it differs from ``from_pretrained``: every decoding
                 flag but those by which weights are packed (backend, verifier_dtype ...). Flags of
@@ -305,12 +308,17 @@ class SpeculativeTranslator:
         split: Split | None = None,
         on_error: str = "raise",
         prefix: Prefix = None,
+        draft: Prefix = None,
         batch_size: int | None = None,
         strategy: str | None = None,
         **flags: Any,
     ) -> tuple[list[Parts], Decoding]:
-        """The sentences of each text, what the first one's output begins with, and how the call
-        decodes them."""
+        """The sentences of each text, what the first one's output begins with and what theirs are
+        expected to be like, and how the call decodes them."""
+        strategy = strategy or ("given" if draft else None)
+        if draft and strategy != "given":
+            problem = f"strategy {strategy} does not read it"
+            raise UsageError("draft", problem, "leave one of them out, or use strategy given")
         decoding = self._open().of_call(strategy, flags)
         if batch_size is not None:
             check_value("batch_size", batch_size, AT_LEAST_1)
@@ -319,8 +327,13 @@ class SpeculativeTranslator:
             problem = f"strategy {decoding.generator.strategy} has no verifier to score it"
             raise UsageError("prefix", problem, "leave it out, or use strategy gad")
         prefixes = forced(self.codec, prefix, len(sources))
+        drafts = one_each("draft", draft, len(sources))
         read = self.encode_sentences(sources, split, on_error)
-        return [each._replace(prefix=ids) for each, ids in zip(read, prefixes)], decoding
+        for i, parts in enumerate(read):
+            how = self.split if split is None else split
+            expected = drafts_of(self.codec, drafts[i], len(parts.rows), how)
+            read[i] = parts._replace(prefix=prefixes[i], drafts=expected)
+        return read, decoding
 
     def _completed(
         self, traced: bool, read: list[Parts], decoding: Decoding
@@ -344,7 +357,8 @@ class SpeculativeTranslator:
                 yield from ended(n, [])
         for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
             prefixes = [() if places[n][1] else read[places[n][0]].prefix for n in batch]
-            with decoding.batch([rows[n] for n in batch], prefixes) as opened:
+            drafts = [read[places[n][0]].drafts[places[n][1]] for n in batch]
+            with decoding.batch([rows[n] for n in batch], prefixes, drafts) as opened:
                 for number, ranked in opened.results():
                     yield from ended(batch[number], ranked)
 
@@ -410,7 +424,7 @@ class SpeculativeTranslator:
             text: a string.
             return_trace: yield a ``Piece`` for every iteration instead, and one at the end of each
                 sentence.
-            choices: split, prefix, strategy and flags as for ``translate``.
+            choices: split, prefix, draft, strategy and flags as for ``translate``.
 
         Raises:
             TypeError, ValueError: as ``translate``; before the first piece.
@@ -420,12 +434,12 @@ class SpeculativeTranslator:
 
     def _pieces(self, parts: Parts, traced: bool, decoding: Decoding) -> Iterator[str | Piece]:
         prefix = parts.prefix
-        for copied, row in zip(parts.copied, [*parts.rows, []]):
+        for copied, row, draft in zip(parts.copied, [*parts.rows, []], [*parts.drafts, []]):
             if copied:
                 yield Piece(copied, None) if traced else copied
             if not row:
                 continue
-            grown = in_background(decoding.grow(row, prefix), "specdec-stream")
+            grown = in_background(decoding.grow(row, prefix, draft), "specdec-stream")
             prefix = ()
             with contextlib.closing(grown):
                 for iteration, text in grown:

@@ -96,6 +96,19 @@ EXACT = [
 ]
 
 
+def test_a_file_of_drafts_changes_the_time_alone(decode, toy, tmp_path):
+    out, log = decode(strategy="greedy")
+    said = words_of(out)
+    file = tmp_path / "drafts"
+    file.write_text("".join(" ".join(said[i]) + "\n" for i in range(SENTENCES)))
+    again, faster = decode(strategy="given", draft_file=str(file), draft_budget=0)
+    assert_same(again, out, SENTENCES)
+    assert accepted(faster) > 3 * accepted(log)
+    file.write_text("w1")
+    with pytest.raises(Exception, match="--draft-file: .*drafts has no line"):
+        decode(strategy="given", draft_file=str(file))
+
+
 @pytest.mark.parametrize("path, strategy, drafter, flags, own, least", EXACT, ids=str)
 def test_prints_what_stock_prints(decode, path, strategy, drafter, flags, own, least):
     reference, _ = decode(path, task="translation", **flags)

@@ -7,7 +7,7 @@ from .base import CommonFlags, Setup, Strategy
 from .blockwise import BLOCKWISE, BLOCKWISE_RELAXED
 from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
-from .iad import IAD
+from .iad import GIVEN, IAD
 from .lookup import LOOKUP
 from .nar import NAR
 from .small_models import BILD, BILD_EARLY_EXIT, SPS
@@ -16,6 +16,7 @@ STRATEGIES: dict[str, Strategy] = {
     "greedy": GREEDY,
     "none": GREEDY,
     "iad": IAD,
+    "given": GIVEN,
     "lookup": LOOKUP,
     "gad": GAD,
     "gad++": GAD_RELAXED,

@@ -1,8 +1,11 @@
-"""``iad``: Input-guided Aggressive Decoding (Ge et al. 2022, section 3.1)."""
+"""``iad``: Input-guided Aggressive Decoding (Ge et al. 2022, section 3.1); and ``given``, the same
+of another text than the source."""
 
 from dataclasses import dataclass
+from typing import Optional
 
 from fairseq_specdec.drafting import Drafter, InputCopyDrafter
+from fairseq_specdec.drafting.copying import GivenTextDrafter
 from fairseq_specdec.io.flag_values import AT_LEAST_0, flag
 
 from .base import BudgetFlags, Setup, Strategy, exact_rule
@@ -20,13 +23,30 @@ class SuffixFlags:
     )
 
 
-def _drafter(setup: Setup) -> Drafter:
+@dataclass
+class GivenFlags:
+    """Flags of ``given``."""
+
+    draft_file: Optional[str] = flag(
+        None,
+        "for fairseq-generate: file with a line for each sentence of the split, in its order and "
+        "split into the target's subwords, that the output is expected to be like",
+        otherwise="drafts come from Python or specdec-translate",
+    )
+
+
+def _drafter(setup: Setup, kind: type[InputCopyDrafter] = InputCopyDrafter) -> Drafter:
     settings = setup.settings
     pad, limit = setup.tgt_dict.pad(), settings.max_suffix or None
-    return InputCopyDrafter(pad, setup.eos, settings.block_size, limit)
+    return kind(pad, setup.eos, settings.block_size, limit)
 
 
 IAD = Strategy(
     "the source is the draft", _drafter, exact_rule, (BudgetFlags, SuffixFlags),
     joined_dictionary=True,
+)  # fmt: skip
+GIVEN = Strategy(
+    "a text that the output is expected to be like is the draft, such as an earlier translation",
+    lambda setup: _drafter(setup, GivenTextDrafter), exact_rule,
+    (BudgetFlags, SuffixFlags, GivenFlags),
 )  # fmt: skip
