@@ -197,7 +197,7 @@ def by_engine(model, backend=TORCH):
     rows, width = TARGETS.shape
     session = verifier.open(verifier.encode(batch()), width, width)
     layout = chain_layout([0] * rows, width)
-    return session.score(TARGETS, layout).dense()
+    return session.score(TARGETS, layout).log_probs
 
 
 READERS = (transformer_layer, transformer_encoder, transformer_decoder, transformer_base)

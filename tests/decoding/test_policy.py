@@ -28,7 +28,7 @@ def apply(rule, log_probs, lengths, limits=NINE, prefix=None, sequence=None):
         rows.tokens = sequence
     scores = Scores(log_probs.clone(), normalised=True)
     scores.edit(edits_of(rule, rows, log_probs.size(1), limits, prefix))
-    return scores.dense()
+    return scores.log_probs
 
 
 def slow_ngrams(tokens, size):
