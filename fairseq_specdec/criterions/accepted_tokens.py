@@ -16,7 +16,7 @@ from ..decoding.builder import Overrides, build_generator
 from ..decoding.drafter_file import check_reading
 from ..decoding.stats import DecodingStats
 from ..drafting import DraftOptions, NarBlockDrafter
-from ..engine.devices import COMPUTED, NUMBER_FORMATS
+from ..engine.devices import DTYPES
 
 
 class AcceptedTokens:
@@ -93,7 +93,7 @@ class AcceptedTokens:
             drafter.decoder.block_size,
             self.target.pad(),
             self.target.eos(),
-            next(name for name in COMPUTED if NUMBER_FORMATS[name].dtype == own),
+            next(name for name, dtype in DTYPES.items() if dtype == own),
         )
         return build_generator(
             [self.verifier],

@@ -27,5 +27,5 @@ class DecodingOptions:
     # token ids that fairseq's commands do not print; </s> is among them
     hidden: frozenset[int] = frozenset()
     backend: str = "auto"
-    verifier_format: str = "fp32"  # ``--verifier-dtype``, one of ``engine.number_formats.PACKED``
+    verifier_format: str = "fp32"  # ``--verifier-dtype``, one of ``engine.devices.PACKED``
     cuda_graphs: str = "auto"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
 from fairseq_specdec.engine.backend import TORCH, AnySession, Backend, NativeBackend
-from fairseq_specdec.engine.devices import NUMBER_FORMATS, supported
+from fairseq_specdec.engine.devices import DTYPES, supported
 from fairseq_specdec.engine.native.packed_file import number_format_of
 from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.state import Draft, Rows
@@ -217,7 +217,7 @@ def move_to_verifier(
     elif name == "int8" and not options.any_format:
         backend = backend.packing(name)
     like = next(verifier.parameters())
-    dtype = None if name is None else NUMBER_FORMATS[name].dtype
+    dtype = None if name is None else DTYPES.get(name)
     wanted = like.dtype if dtype is None else supported(dtype, like.device)
     if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):
         model.to(device=like.device, dtype=wanted)

@@ -1,7 +1,6 @@
 """The precisions of weights, and what a GPU can run, asked before the first kernel fails."""
 
 import logging
-from typing import NamedTuple
 
 import torch
 
@@ -10,32 +9,12 @@ from fairseq_specdec.errors import UsageError
 logger = logging.getLogger(__name__)
 
 
-class NumberFormat(NamedTuple):
-    """One format.
-
-    Attributes:
-        dtype: of a tensor; None of weights that exist packed alone.
-        nbytes: of a number.
-        packed: of a weight packed in the native library, ``specdec::Format`` (product.h); None
-            where it packs none.
-    """
-
-    dtype: torch.dtype | None
-    nbytes: int
-    packed: int | None
-
-
-NUMBER_FORMATS: dict[str, NumberFormat] = {
-    "fp32": NumberFormat(torch.float32, 4, 0),
-    "fp16": NumberFormat(torch.float16, 2, None),
-    "bf16": NumberFormat(torch.bfloat16, 2, 1),
-    "int8": NumberFormat(None, 1, 2),
-    "int7": NumberFormat(None, 1, 4),
-}
-PACKED = tuple(name for name, form in NUMBER_FORMATS.items() if form.packed is not None)
 # In which a torch module computes.
-COMPUTED = tuple(name for name, form in NUMBER_FORMATS.items() if form.dtype is not None)
-OF_DRAFTERS = (*COMPUTED, "int8")
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+# In which the native library packs weights, by specdec::Format (product.h).
+FORMATS = {"fp32": 0, "bf16": 1, "int8": 2, "int7": 4}
+PACKED = tuple(FORMATS)
+OF_DRAFTERS = (*DTYPES, "int8")
 
 BF16_SINCE = (8, 0)
 """Compute capability of the first cards with bf16 units (A100)."""

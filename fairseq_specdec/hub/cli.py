@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from fairseq_specdec.commands.own import brief, command_parser, reporting
+from fairseq_specdec.engine.devices import DTYPES
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range, add_flag, flag_of
 
 from . import SpeculativeTranslator
 from .flags import FIELDS, kind_of
-from .loading import DTYPES
 
 logger = logging.getLogger(__name__)
 PROGRAM = "specdec-translate"

@@ -14,7 +14,7 @@ from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
 from fairseq_specdec.checkpoints.own_task import OwnTask
 from fairseq_specdec.checkpoints.verifier import load_models
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.engine.devices import COMPUTED, NUMBER_FORMATS
+from fairseq_specdec.engine.devices import DTYPES
 from fairseq_specdec.errors import MissingFileError, UsageError
 from fairseq_specdec.io.flag_values import flag_of
 from fairseq_specdec.io.provenance import CHECKOUT
@@ -29,7 +29,6 @@ Languages = tuple[str | None, str | None]
 DEMOS: dict[str, tuple[str, str] | None] = {"demo_ende": None, "demo_edit": ("en", "en")}
 # The verifier in a folder, by the names of this project and of fairseq-train.
 NAMES = ("verifier.pt", "checkpoint_best.pt", "checkpoint_last.pt")
-DTYPES = {name: NUMBER_FORMATS[name].dtype for name in COMPUTED}
 
 
 class Place(NamedTuple):

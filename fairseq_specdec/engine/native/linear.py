@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..devices import NUMBER_FORMATS, PACKED
+from ..devices import FORMATS
 from ..memory import joined, numbers, product_of
 from ..state import floats, pointer
 from .library import Library
@@ -16,7 +16,7 @@ from .structures import MatrixParts
 
 # By their number in the library: precisions of the flags, and float32 stored in fp16.
 STORED_AS = ("fp32", "bf16", "int8", "halves", "int7")
-_STORED_BYTES = {**{name: NUMBER_FORMATS[name].nbytes for name in PACKED}, "halves": 2}
+_STORED_BYTES = {"fp32": 4, "halves": 2, "bf16": 2, "int8": 1, "int7": 1}
 # Of specdec::MatrixParts.
 PARTS = {
     "words": torch.int32, "bias": torch.float32, "scales": torch.float32, "offsets": torch.int32,
@@ -64,7 +64,7 @@ class NativeLinear:
         weight = weight.detach().cpu().contiguous() if weight.dtype in _NUMBERS else floats(weight)
         self.pointer = library.make(
             self, "matrix", self.size, self.width, pointer(weight, weight.dtype),
-            _NUMBERS[weight.dtype], pointer(self.bias), NUMBER_FORMATS[number_format].packed,
+            _NUMBERS[weight.dtype], pointer(self.bias), FORMATS[number_format],
         )  # fmt: skip
 
     @classmethod
