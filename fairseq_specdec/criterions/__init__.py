@@ -1,7 +1,6 @@
 """Criterions that fairseq registers: the losses of this project's models."""
 
 from .blockwise_loss import BlockwiseLoss, BlockwiseLossConfig
-from .distillspec_loss import DistillSpecLoss, DistillSpecLossConfig
 from .early_exit_loss import EarlyExitLoss, EarlyExitLossConfig
 from .glancing_block_loss import GlancingBlockLoss, GlancingBlockLossConfig
 from .glat_loss import GlatLoss, GlatLossConfig
@@ -9,8 +8,6 @@ from .glat_loss import GlatLoss, GlatLossConfig
 __all__ = [
     "BlockwiseLoss",
     "BlockwiseLossConfig",
-    "DistillSpecLoss",
-    "DistillSpecLossConfig",
     "EarlyExitLoss",
     "EarlyExitLossConfig",
     "GlancingBlockLoss",
