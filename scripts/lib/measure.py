@@ -179,7 +179,6 @@ def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> N
     words: list[Any] = ["--cpu"] if on_cpu else devices.half
     if sentences(step, group):
         words = [*words, "--limit", sentences(step, group)]
-    words = [*words, *["--by-sentence"] * bool(part(step.recipe.file, "claims").content)]
     more = ["--plots", base] if step["PLOTS"] else []
     more += ["--memory"] if name in settings.words("memory_sets") else []
     words += ["--batch-size", step["memory_sizes"] if "--memory" in more else "1"]
@@ -215,11 +214,8 @@ def measure_set(step: Step, bench: Benchmark, devices: Devices, group: Group) ->
 
 
 def table_step(step: Step) -> None:
-    """An action: measure the sets of systems (or TABLE_SETS), and print the papers' tables.
-
-    Our figures stand beside theirs in ``tables.md``; ``claims.md`` shows what becomes of the claims
-    in the recipe's claims.
-    """
+    """An action: measure the sets of systems (or TABLE_SETS), and print the papers' tables with our
+    figures beside theirs: ``tables.md``."""
     step.need("specdec-bench")
     bench = Benchmark(step)
     step.make(bench.out / "bench")
@@ -235,15 +231,11 @@ def table_step(step: Step) -> None:
     note = f"corpus: {step['note']}"
     if bench.smoke:
         note = "PROFILE=smoke: tiny models, a small sample; figures mean nothing"
-    paper, claims = part(step.path("PAPER"), step["tables"]), part(step.recipe.file, "claims")
-    written, measured = [bench.out / "tables.md"], bench.out / "bench"
-    direction = step["DIRECTION"]
-    step.call("paper_table.write", *paper[:2], measured, scores, direction, note, written[0])
-    if claims.content:
-        written.append(bench.out / "claims.md")
-        step.call(f"{step.recipe.name}.claims.write", claims.path, measured, note, written[1])
-    step.call("measure.show", *written)
-    step.record(bench.out / "tables.provenance.json", [paper, *shown], *written)
+    paper, written = part(step.path("PAPER"), step["tables"]), bench.out / "tables.md"
+    where = (bench.out / "bench", scores, step["DIRECTION"])
+    step.call("paper_table.write", *paper[:2], *where, note, written)
+    step.call("measure.show", written)
+    step.record(bench.out / "tables.provenance.json", [paper, *shown], written)
 
 
 def show(*paths: pathlib.Path) -> None:

@@ -13,7 +13,6 @@
     choices: {NAME: {set, systems, goal, direction}}, see tune.py
     tables: {TABLE: {figures, rows, notes}}, see paper_table.py
     notes: {FIGURE: text}, of every table
-    claims: {CLAIM: {where, set, tests: [{FIGURE TEST: [SYSTEM ...]}]}}
 
 ``for: {k: [10, 25]}`` in a model, a system, a choice or a row of a table makes one of each value,
 ``{k}`` standing for it in all texts. ``lib/groups.yaml`` has the groups that recipes share.
@@ -35,7 +34,7 @@ except ImportError:
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 NAME = "recipe.yaml"
 KEYS = (
-    "title include settings groups steps models sources pretrained systems choices notes claims"
+    "title include settings groups steps models sources pretrained systems choices notes"
 ).split()
 TABLES = re.compile(r"tables(_\w+)?")
 SETTING = "default smoke choices empty what"

@@ -12,7 +12,6 @@ import recipe_config
 import recipe_file
 import runner
 import tune
-from ende_small import claims
 from recipe import Recipe, Settings, StepError, recipe_names
 
 from fairseq_specdec.bench.systems import make_plans
@@ -102,15 +101,13 @@ def test_rows_draft_as_the_papers_do_unless_they_are_called_planned(name):
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_choices_and_claims_are_about_systems_of_one_set(name):
+def test_choices_are_about_systems_of_one_set(name):
     declared, grids = RECIPES[name], {}
     for system in declared.systems():
         grids.setdefault(system.set, set(EVERYWHERE)).update(rows_of(system))
     for choice in tune.read(declared.file):
         made = [{"system": n, "bleu": 1.0, "speed_beam1": 1.0} for n in sorted(grids[choice.set])]
         assert tune.choose(made, choice.systems, choice.goal)[1] > 4, choice
-    for line in claims.read(declared.file):
-        assert set(line.systems) <= grids[line.set], line
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -231,9 +228,6 @@ SLIPS = [
     ("tables: {t: {figures: iter, notes: {tok: x}, rows: [[a, s/b, 1]]}}",
      "tables.t.notes.tok: there is no column"),
     ("notes: {tok: x}", "tables.notes.tok: there is no column of this key"),
-    ("claims: {a: {where: b, set: c, tests: [time greater: [a, b]]}}",
-     "claims.a.time greater: expected one of tok, speed, bleu"),
-    ("claims: {a: {where: b, set: c, tests: [tok peaks: [a, b]]}}", "takes more systems"),
     ("choices: {c: {set: a, systems: b}}", "choices.c: lacks goal"),
 ]  # fmt: skip
 
@@ -248,7 +242,6 @@ def test_a_slip_is_named_with_file_and_key(tmp_path, text, problem):
         recipe_file.sources(path)
         recipe_file.systems(path)
         paper_table.read(path)
-        claims.read(path)
         tune.read(path)
     said = str(caught.value)
     assert said.startswith(str(path)) and problem in said and "\n" not in said

@@ -33,7 +33,7 @@ RECIPES = {
     "ende_small": (
         {"SENTENCES": 3, "TABLE_SETS": "drafters", "UPDATES": 2, "SAVE_EVERY": 1,
          "MODELS": "verifier attached heads_4 spec_drafter", "HEAD_UPDATES": 2},
-        ["Xia et al. Table 2", "The papers' claims, in our figures", "not run"], 6, None, [],
+        ["Xia et al. Table 2", "not run"], 6, None, [],
     ),
     "blockwise": ({"MODELS": "original/frozen_4 distilled/tuned_3"}, [], 3, None, []),
     "bild": ({}, [], 5, None, []),

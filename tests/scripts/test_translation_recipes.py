@@ -81,14 +81,6 @@ def test_a_drafter_has_the_published_shape_on_a_small_batch_in_bf16(printed):
     assert overrides["optimization.max_update"] == "7"
 
 
-def test_splits_are_measured_with_figures_of_sentences_for_the_claims(printed):
-    asked = {"SENTENCES": 20, "VALID_SENTENCES": 50, "TABLE_SETS": "drafters blocks"}
-    calls = [w for w in printed("ende_small", "06_table", **asked) if w[0] == "specdec-bench"]
-    assert all("--by-sentence" in words for words in calls)
-    limits = {w[w.index("--gen-subset") + 1]: w[w.index("--limit") + 1] for w in calls}
-    assert limits == {"test": "20", "valid": "50"}
-
-
 SLURM = {
     "srun": """#!/usr/bin/env bash
 [[ $1 == --kill-on-bad-exit=1 ]] || exit 1
