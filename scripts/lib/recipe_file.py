@@ -10,11 +10,10 @@
     models: {NAME: {step, config, corpus, overrides}}
     sources, pretrained: [{split, url, checksum, licence, files}]
     systems: {SET: {verifier, split, direction, rows: {SYSTEM: flags}}}
-    choices: {NAME: {set, systems, goal, direction}}, see tune.py
     tables: {TABLE: {figures, rows, notes}}, see paper_table.py
     notes: {FIGURE: text}, of every table
 
-``for: {k: [10, 25]}`` in a model, a system, a choice or a row of a table makes one of each value,
+``for: {k: [10, 25]}`` in a model, a system or a row of a table makes one of each value,
 ``{k}`` standing for it in all texts. ``lib/groups.yaml`` has the groups that recipes share.
 """
 
@@ -33,9 +32,7 @@ except ImportError:
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 NAME = "recipe.yaml"
-KEYS = (
-    "title include settings groups steps models sources pretrained systems choices notes"
-).split()
+KEYS = ("title include settings groups steps models sources pretrained systems notes").split()
 TABLES = re.compile(r"tables(_\w+)?")
 SETTING = "default smoke choices empty what"
 UNKNOWN = "-"

@@ -11,7 +11,6 @@ import pytest
 import recipe_config
 import recipe_file
 import runner
-import tune
 from recipe import Recipe, Settings, StepError, recipe_names
 
 from fairseq_specdec.bench.systems import make_plans
@@ -101,25 +100,11 @@ def test_rows_draft_as_the_papers_do_unless_they_are_called_planned(name):
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_choices_are_about_systems_of_one_set(name):
-    declared, grids = RECIPES[name], {}
-    for system in declared.systems():
-        grids.setdefault(system.set, set(EVERYWHERE)).update(rows_of(system))
-    for choice in tune.read(declared.file):
-        made = [{"system": n, "bleu": 1.0, "speed_beam1": 1.0} for n in sorted(grids[choice.set])]
-        assert tune.choose(made, choice.systems, choice.goal)[1] > 4, choice
-
-
-@pytest.mark.parametrize("name", MEASURED)
 def test_every_published_row_is_measured_or_listed_as_not(name):
     declared = RECIPES[name]
-    systems, choices = declared.systems(), tune.read(declared.file)
+    systems = declared.systems()
     for row in tables(declared):
         if (row.set, row.system) == ("-", "-"):
-            continue
-        if row.set == "tuned":
-            mine = [c for c in choices if c.direction in ("*", row.direction)]
-            assert row.system in {choice.name for choice in mine}, row
             continue
         here = [s for s in systems if s.set == row.set]
         here = [s for s in here if "*" in (s.direction, row.direction) or s[0] == row.direction]
@@ -228,7 +213,6 @@ SLIPS = [
     ("tables: {t: {figures: iter, notes: {tok: x}, rows: [[a, s/b, 1]]}}",
      "tables.t.notes.tok: there is no column"),
     ("notes: {tok: x}", "tables.notes.tok: there is no column of this key"),
-    ("choices: {c: {set: a, systems: b}}", "choices.c: lacks goal"),
 ]  # fmt: skip
 
 
@@ -242,7 +226,6 @@ def test_a_slip_is_named_with_file_and_key(tmp_path, text, problem):
         recipe_file.sources(path)
         recipe_file.systems(path)
         paper_table.read(path)
-        tune.read(path)
     said = str(caught.value)
     assert said.startswith(str(path)) and problem in said and "\n" not in said
 
