@@ -131,7 +131,7 @@ def machine_overrides(
     smoke = (updates or step.settings.number("SMOKE_UPDATES")) if shrink else None
     theirs = any(word.startswith(recipe_config.OF_BATCH) for word in more)
     log = (lambda line: None) if theirs else step.log
-    overrides = recipe_config.overrides(config, devices.world, most, smoke, log, own)
+    overrides = recipe_config.overrides(config, devices.gpus, most, smoke, log, own)
     overrides += ["common.cpu=true"] * devices.cpu
     overrides += ["common.fp16=false"] * (devices.precision != "fp16")
     return overrides + ["common.bf16=true"] * (devices.precision == "bf16")
@@ -179,10 +179,8 @@ def train_config(
         *place_overrides(step, folder, corpus), f"checkpoint.save_dir='{checkpoints}'",
         *own, *fitted, *more, log=folder / "train.log",
     )  # fmt: skip
-    if devices.first:
-        more = ["--frozen", frozen] if frozen else []
-        last = ["--last", average or step["AVERAGE"], *more]
-        step.average(folder / "model.pt", checkpoints, *last)
+    more = ["--frozen", frozen] if frozen else []
+    step.average(folder / "model.pt", checkpoints, "--last", average or step["AVERAGE"], *more)
 
 
 class Overrides:
@@ -225,20 +223,14 @@ def train(step: Step, stage: str) -> None:
             continue
         step.log(f"{row.name}: {row.config} on {corpus}")
         train_config(step, devices, folder, corpus, row.config, *own.words, frozen=own.frozen)
-        if devices.first:
-            step.record(record, inputs, folder / "model.pt")
-        else:  # what follows may build on this model
-            devices.wait(record)
+        step.record(record, inputs, folder / "model.pt")
     if not models:
         step.log(f"none of MODELS ({step['MODELS']}) belongs to this step")
 
 
 def distill(step: Step) -> None:
-    """An action: the teacher rewrites the training targets.
-
-    Processes share the work under torchrun or as the elements of a Slurm array, and whoever
-    finishes last publishes.
-    """
+    """An action: the teacher rewrites the training targets. The processes, under torchrun or of an
+    array of jobs, share the work, and the last one publishes."""
     if not any(row.corpus == "distilled" for row in step.recipe.models()):
         return
     bench, dest = Benchmark(step), Benchmark(step).distilled
@@ -253,7 +245,7 @@ def distill(step: Step) -> None:
     devices.launch(*command, log=dest.with_name("distilled.log"))
     if not step.made(dest / f"dict.{bench.src}.txt"):
         step.log(f"this share is done; the process that finishes last publishes {dest}")
-    elif devices.first:
+    else:
         step.record(record, inputs, dest)
 
 

@@ -10,7 +10,6 @@ import pathlib
 from typing import Any
 
 from benchmark import Benchmark, Family, stand_in
-from launch import Devices
 from prepare import SPLITS, apply_codes, binarise, prepare, sample
 from recipe import LIB, REPO, StepError
 from recipe_file import sources
@@ -142,7 +141,7 @@ def files_of(paths: list[str]) -> list[str]:
 
 
 def noise_step(step: Step) -> None:
-    """An action: synthetic errors in clean text, as a corpus. The first node makes it."""
+    """An action: synthetic errors in clean text, as a corpus."""
     step.need("fairseq-preprocess", "subword-nmt")
     corpora = Corrections(step)
     bench, noise = corpora.bench, corpora.bench.home / "noise"
@@ -152,12 +151,9 @@ def noise_step(step: Step) -> None:
     inputs = [clean, bench.bin / "dict.src.txt"]
     if step.finished(record, inputs):
         return
-    devices, words = Devices(step), step.settings.words("NOISE_FLAGS")
+    words = step.settings.words("NOISE_FLAGS")
     if bench.smoke and not words:  # so that no spell-checker is needed
         words = ["--confusion-sets", str(SPELLINGS)]
-    if not devices.first:  # the pretraining reads what the first node makes of it
-        devices.wait(record)
-        return
     log = bench.home / "noise.log"
     step.run(
         step.python, LIB / "noise.py", clean, "--dest", noise, "--seed", step["SEED"],
@@ -188,9 +184,6 @@ def start_step(step: Step) -> None:
     if bench.smoke:
         own = "model.decoder_layers=4"
         bart = stand_in(step, "start", output.parent, "gec_finetune_12_2", own)
-    if step["NODE_RANK"] != "0":
-        Devices(step).wait(record)
-        return
     step.make(output.parent)
     with step.remedy(f"BART: {bart.parent} cannot be used"):
         step.call("select_layers.write", bart, output, step.settings.number("KEEP"), dictionary)

@@ -140,15 +140,6 @@ def test_figures_that_the_authors_count_otherwise_are_not_set_beside_ours(name):
             assert key != "memory_mb" or (row.table, key) in noted, row
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_slurm_finds_the_step_that_distils(name):
-    """scripts/slurm/distill.sh looks for it by its name."""
-    declared = RECIPES[name]
-    for step in declared.steps.values():
-        distils = any(action == "benchmark.distill" for action, *_ in declared.actions(step))
-        assert not distils or re.fullmatch(r"\d+_distill", step.name)
-
-
 def test_sources_have_address_terms_and_checksum():
     found = {
         (name, section): recipe_file.sources(declared.file, section)

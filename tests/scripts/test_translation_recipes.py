@@ -1,8 +1,6 @@
 """The translation benchmarks: their tables agree with one another, the papers and the programs."""
 
 import os
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -11,7 +9,6 @@ import measure
 import pytest
 import recipe_config
 from recipe import Recipe
-from recipe_parts import REPO
 
 BENCHMARKS = ("wmt14_ende", "wmt14_ende_blockwise", "wmt16_enro", "iwslt17_deen")
 
@@ -56,17 +53,6 @@ def test_training_runs_under_torchrun_with_the_batch_of_the_paper(printed):
     assert averaging[-4:-1] == ["--last", "10", "--output"]
 
 
-def test_several_nodes_train_one_model_and_the_first_averages_it(printed):
-    nodes = {"NODES": 2, "GPUS": 4, "NODE_RANK": 1, "TORCHRUN_FLAGS": "--nnodes 2"}
-    asked = {"MODELS": "verifier kd_frozen_10", "PRECISION": "fp16", **nodes}
-    words, overrides, (last,) = trained(printed, "wmt14_ende", "04_train", **asked)
-    assert words[:5] == last[:5] == ["torchrun", "--nnodes", "2", "--nproc_per_node", "4"]
-    assert overrides["distributed_training.distributed_world_size"] == "8"
-    assert "common.fp16" not in overrides  # as in the YAML
-    verifier = "$WORK/wmt14_ende/en-de/models/verifier/model.pt"
-    assert f"model.init_from='{verifier}'" in last and "model.block_size=10" in last
-
-
 def test_a_drafter_has_the_published_shape_on_a_small_batch_in_bf16(printed):
     asked = {"MODELS": "nar_drafter", "PRECISION": "bf16", "GPUS": 2}
     _, overrides, _ = trained(printed, "ende_small", "04_train_drafter", **asked)
@@ -79,48 +65,6 @@ def test_a_drafter_has_the_published_shape_on_a_small_batch_in_bf16(printed):
     _, overrides, _ = trained(printed, "ende_small", "04_train_drafter", **asked)
     assert overrides["task.data"] == "'$WORK/ende_small/bin'" and "common.bf16" not in overrides
     assert overrides["optimization.max_update"] == "7"
-
-
-SLURM = {
-    "srun": """#!/usr/bin/env bash
-[[ $1 == --kill-on-bad-exit=1 ]] || exit 1
-shift
-for SLURM_NODEID in 0 1; do
-    export SLURM_NODEID
-    "$@"
-done
-""",
-    "scontrol": "#!/usr/bin/env bash\nprintf 'first\\nsecond\\n'\n",
-}
-
-
-def test_slurm_trains_on_all_nodes_and_shares_distillation_over_an_array(tmp_path):
-    for name, text in SLURM.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    job = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "7"}
-    more = {"WORK": str(tmp_path / "work"), "REPO": str(REPO), "DEVICE": "gpu", "GPUS": "4",
-            "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": sys.executable}  # fmt: skip
-
-    def printed(script, *words):
-        command = ["bash", str(REPO / "scripts/slurm" / script), "wmt14_ende", *words, "--dry-run"]
-        environment = {**os.environ, **job, **more}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        lines = [line.split() for line in done.stdout.splitlines()]
-        return [words for words in lines if words[0] == "torchrun"]
-
-    first, second = printed("train.sh", "05_train_drafter", "MODELS=spec_drafter")
-    assert first == second
-    assert first[:9] == ["torchrun", "--nnodes", "2", "--rdzv_id", "7", "--rdzv_backend", "c10d",
-                         "--rdzv_endpoint", "first:29500"]  # fmt: skip
-    assert first[9:11] == ["--nproc_per_node", "4"]
-    assert "distributed_training.distributed_world_size=8" in first
-    (words,) = printed("distill.sh", "DISTILL_BEAM=3")
-    assert words[:6] == ["torchrun", "--standalone", "--nproc_per_node", "4", "-m",
-                         "fairseq_specdec.data.distill"]  # fmt: skip
-    assert words[words.index("--beam") + 1] == "3"
-    assert "--shard" not in words  # which is the array's to say
 
 
 def test_what_is_measured_otherwise_than_before_is_measured_again(tmp_path):
