@@ -186,7 +186,7 @@ setup(
         "docs": ["sphinx>=9", "myst-parser>=5", "furo"],
         "dev": [*DEV, *SERVE],
         "release": [
-            "auditwheel>=6", "cyclonedx-bom>=7", "setuptools>=70.1", "twine>=6", "ziglang==0.17.1",
+            "auditwheel>=6", "setuptools>=70.1", "twine>=6", "ziglang==0.17.1",
         ],
     },
     entry_points={

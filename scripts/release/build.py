@@ -4,7 +4,7 @@ Usage: python scripts/release/build.py wheels|release
 
 ``wheels``: the source distribution, and from it a wheel for each of ``TARGETS`` with all variants
 of the native engine, checked by auditwheel. ``release``: also the omegaconf wheel for old Pythons,
-a software bill of materials (CycloneDX), SHA256SUMS, twine's check. Needs ``pip install
+SHA256SUMS, twine's check. Needs ``pip install
 .[release]`` (``make release``, which tests the wheels, ``.[release,dev]``) on Python 3.11 or
 later; no compiler: zig (``zig_cxx.py``) is one.
 
@@ -186,24 +186,12 @@ def wheels(folder):
         show(f"{wheel(source, target, folder, seconds).name}: auditwheel agrees")
 
 
-def bom():
-    """The text of the bill of materials, which lists this environment's versions."""
-    try:
-        from bill_of_materials import written
-
-        return written(epoch())
-    except ModuleNotFoundError as error:
-        raise ReleaseError(f"{error.name} is not installed; pip install '.[release]'") from error
-
-
 def release(folder):
     """Build all of a release; what is to be uploaded to an index is checked by twine."""
-    bill = bom()  # first, since an environment that lacks something ends it
     wheels(folder)
     run("-m", "twine", "check", "--strict", *folder.iterdir())
     for path in OLD_PYTHONS.glob("*.whl"):
         shutil.copy(path, folder)
-    (folder / "fairseq_specdec.cdx.json").write_text(bill, encoding="utf-8")
     digests(folder)
     for line in (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
         show(line)

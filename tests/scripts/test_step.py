@@ -79,7 +79,7 @@ def test_a_record_holds_for_the_part_of_a_recipe_that_was_read(make_step, tmp_pa
 def test_processes_share_the_threads_of_a_cpu(make_step):
     step = make_step(GPUS="2", THREADS="5", DEVICE="cpu", CPU_PRECISION="fp32")
     devices = Devices(step)
-    assert (devices.cpu, devices.world, devices.half) == (True, 2, ["--cpu"])
+    assert (devices.cpu, devices.gpus, devices.half) == (True, 2, ["--cpu"])
     assert step.environment["OMP_NUM_THREADS"] == "2" and devices.precision == "fp32"
-    with pytest.raises(StepError, match="NODES: 0 is no number from 1"):
-        Devices(make_step(NODES="0", DEVICE="cpu"))
+    with pytest.raises(StepError, match="GPUS: 0 is no number from 1"):
+        Devices(make_step(GPUS="0", DEVICE="cpu"))
