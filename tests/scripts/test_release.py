@@ -65,8 +65,6 @@ def test_the_same_sources_give_the_same_bytes(tmp_path):
 
 def test_what_is_missing_is_named_before_anything_is_built(monkeypatch, tmp_path):
     monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        build.ReleaseError, match="auditwheel is not installed"):
-    ):
+    with pytest.raises(build.ReleaseError, match="auditwheel is not installed"):
         build.release(tmp_path / "dist")
     assert not (tmp_path / "dist").exists()
