@@ -101,7 +101,7 @@ def pixels(step: Step) -> int:
 
 
 def decode_all(step: Step) -> None:
-    """An action: decode the test faces exactly and approximately; Table 2, and the pictures."""
+    """An action: decode the test faces exactly and approximately; Table 2."""
     step.need("fairseq-generate")
     out, base = step.path("OUT"), step.path("OUT") / "base" / "model.pt"
     models = {(way, k): out / "heads" / f"{way}_{k}" / "model.pt"
@@ -122,6 +122,5 @@ def decode_all(step: Step) -> None:
     shared = {"corpus": step["BIN"], "pair": PAIR, "folder": folder, "device": device}
     for system in systems:
         decode(step, *system, *length, **shared)
-    written, shown = (out / "table", out / "pictures.png"), step.settings.number("SHOWN")
-    step.call("superresolution.results.write", folder, *written, shown)
-    step.record(record, inputs, folder, out / "table.json", out / "pictures.png")
+    step.call("superresolution.results.write", folder, out / "table")
+    step.record(record, inputs, folder, out / "table.json")
