@@ -154,16 +154,6 @@ def test_several_batch_sizes_give_a_table_each(bench, pair, tmp_path):
             assert score.score == pytest.approx(row["bleu"])
 
 
-def test_the_limit_keeps_all_lengths_and_prefixes_are_forced(bench, pair):
-    words = ["--system", "g: --strategy greedy", "--limit", 4, "--warmup", 0]
-    free, _ = bench(*words, path=pair.w)
-    assert len(free["runs"][0]["sentences"]) == 4
-    forced, _ = bench(*words, "--prefix-size", 4, path=pair.w)
-    for result in (free, forced):
-        assert rows_of(result)["g"]["identical_percent"] == 100
-    assert rows_of(forced)["g"]["bleu"] > rows_of(free)["g"]["bleu"]
-
-
 @pytest.mark.parametrize(
     "words, message",
     [

@@ -89,15 +89,3 @@ def test_wrong_scores_and_hypotheses_are_reported(bench, monkeypatch, nbest, cha
     assert row["score_difference"] > 1e-4 or not identical
     (warning,) = result["warnings"]
     assert "4 of 4 outputs differ" in warning and warning in printed
-
-
-def test_systems_of_one_hypothesis_are_compared_at_beam_1(bench, pair):
-    result, _ = bench(
-        "--system", "draw: --strategy greedy --sampling",
-        "--system", f"loose: --strategy gad++ --drafter-path {pair.d}",
-        "--limit", 2, "--warmup", 0, "--beam", 4,
-    )  # fmt: skip
-    rows = {row["system"]: row for row in result["runs"][0]["rows"]}
-    assert list(rows) == ["fairseq beam 5", "fairseq beam 1", "greedy", "draw", "loose"]
-    assert {row["identical_to"] for row in rows.values()} == {"fairseq beam 1"}
-    assert result["warnings"] == []

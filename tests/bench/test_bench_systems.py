@@ -99,16 +99,6 @@ def test_missing_figures_are_dashes_and_empty_columns_are_left_out():
     assert r"| a\|b" in tables.markdown([tables.SYSTEM], [{"system": "a|b"}])
 
 
-def test_what_to_know_of_the_machine_stands_under_the_tables():
-    facts = {"threads": 2, "machine": {"missing_engine": "the native engine is missing: x"}}
-    run = {"provenance": facts, "quality": None, "runs": [{"load_average": [7.0, 1.0, 1.0]}]}
-    lines = tables.legend(run)
-    assert "WARNING: the native engine is missing: x." in lines
-    assert any("busy (load average 7)" in line for line in lines)
-    run["runs"][0]["load_average"] = [2.5, 1.0, 1.0]
-    assert not any("busy" in line for line in tables.legend(run))
-
-
 def test_compounds_are_split_on_both_sides():
     wanted = {1: "die gut-gemachte Sache ist nun fertig .", 2: "ein Test mit vier Worten mehr ."}
     got = {1: wanted[1].replace("gut", "schlecht"), 2: wanted[2]}

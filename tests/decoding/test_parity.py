@@ -355,7 +355,7 @@ def slow_decoding(source, script, rule):
     the rule, which tests/acceptance compares with its definition, judges whole passes of stock."""
     model, output, iterations = toy_model(), [], 0
     rule.read_vocabulary(NUMBERS.symbols)
-    judge, net_input = rule.open(1, torch.device("cpu")), make_sample([source])["net_input"]
+    net_input = make_sample([source])["net_input"]
     while EOS not in output:
         done, iterations = len(output), iterations + 1
         draft = torch.tensor([script[done : done + SIZE][: LIMIT - done]], dtype=torch.long)
@@ -368,7 +368,7 @@ def slow_decoding(source, script, rule):
         if done + draft.size(1) == LIMIT:
             scores[:, -1, :EOS] = scores[:, -1, EOS + 1 :] = -math.inf
         given = Draft(draft, torch.tensor([draft.size(1)]), certain(draft))
-        verdict = judge.accept(given, Scores(scores, normalised=True))
+        verdict = rule.accept(given, Scores(scores, normalised=True))
         output += [*draft[0, : int(verdict.counts)].tolist(), int(verdict.next_token)]
     return output[: output.index(EOS) + 1], iterations
 

@@ -6,7 +6,6 @@ import math
 
 import pytest
 from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 
 from fairseq_specdec.io import flag_values
 from fairseq_specdec.io.flag_values import AT_LEAST_1, SHARE, Range, add_flag, check_flags, flag
@@ -38,17 +37,6 @@ class Settings(FairseqDataclass):
     kind: str = flag("a", "which kind", ("a", "b"))
     count: int = flag(None, "how many", AT_LEAST_1, otherwise="all")
     quiet: bool = flag(False, "print nothing")
-
-
-def test_the_help_is_made_from_range_and_default():
-    parser = argparse.ArgumentParser()
-    gen_parser_from_dataclass(parser, Settings())
-    helps = {action.dest: action.help for action in parser._actions}
-    assert helps["rate"] == "how often; from 0 to 1 (default: 0.5)"
-    assert helps["kind"] == "which kind (default: a)"
-    assert helps["count"] == "how many; 1 or more (default: all)"
-    assert helps["quiet"] == "print nothing (default: off)"
-    assert parser.parse_args(["--rate", "0.25"]).rate == 0.25
 
 
 @pytest.mark.parametrize(
