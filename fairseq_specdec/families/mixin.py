@@ -48,12 +48,11 @@ _USUAL_LENGTH = 32
 def _log_is_open() -> bool:
     """Whether every stream that this module logs to can still be written."""
     current: logging.Logger | None = logger
+    streams: list[Any] = []
     while current is not None:
-        for handler in current.handlers:
-            if getattr(getattr(handler, "stream", None), "closed", False):
-                return False
+        streams += [getattr(each, "stream", None) for each in current.handlers]
         current = current.parent if current.propagate else None
-    return True
+    return not any(getattr(each, "closed", False) for each in streams)
 
 
 def _report(strategy: str, stats: DecodingStats, lossless: bool) -> None:
