@@ -5,10 +5,10 @@ from toy_pair import text_of
 from toy_translation import sentences
 
 from fairseq_specdec.drafting.token_choice import ChainSearch
-from fairseq_specdec.engine.torch_layers import Linear
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.torch_decoder import TorchDecoder
+from fairseq_specdec.engine.torch_layers import Linear
 from fairseq_specdec.hub.translator import SpeculativeTranslator
 
 TEXT = text_of(sentences(1, seed=9)[0])
