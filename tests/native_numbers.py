@@ -21,7 +21,7 @@ FREE = re.compile(
     r"|\.(min_len|max_len|top_beta|done|windows?|candidates|positions)$"
 )
 NOT_ZERO = re.compile(
-    r"specdec_(set_threads\.0|matrix_new\.[01]|encode\.[123]|session_open\.[126]|session_list\.[13]|drafter_chain\.1)$"
+    r"specdec_(set_threads\.0|matrix_new\.[01]|encode\.[123]|session_open\.[126]|session_list\.[13]|session_preview\.3|drafter_chain\.1)$"
     r"|\.(rows|width|inner|heads|source|features|vocabulary|places|columns|max_iterations|beam|block)$"
 )
 # Arguments and fields that point to whole numbers, of which there is one at least.

@@ -30,11 +30,12 @@ CASES = [
         ("bild", 1),
         ("nar", 1),
         ("windows", 1),
+        ("lone", 1),
         ("twin", 1),
         ("ngrams", 1),
     ],
 ]
-SAMPLE = make_sample(sentences(5, seed=5))
+SAMPLE, LONE = make_sample(sentences(5, seed=5)), make_sample(sentences(1, seed=5))
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,7 @@ def more_toys(monkeypatch):
     monkeypatch.setitem(TOYS, "listed", Toys("gad", {}, drafter=listed_toy))
     monkeypatch.setitem(TOYS, "ngrams", Toys("gad", {}, drafter=toy_drafter))
     monkeypatch.setitem(TOYS, "windows", Toys("greedy", {"vocabulary_window": 4}))
+    monkeypatch.setitem(TOYS, "lone", Toys("greedy", {"vocabulary_window": 4, "twin": "none"}))
     monkeypatch.setitem(TOYS, "twin", Toys("greedy", {"twin": "int8"}))
     monkeypatch.setattr("fairseq_specdec.drafting.twin._SMALLEST", 0)
 
@@ -59,8 +61,9 @@ def decoded(case, beam=1):
     options = flags(beam, max_len_b=12)
     options.no_repeat_ngram_size = 3 if case == "ngrams" else 0  # torch steps, the library drafts
     generator = make_generator(case, options, backend="native", threads=1)
-    prefix = None if case == "nar" else forced(5, 2)
-    outputs = generator.generate(generator.models, SAMPLE, prefix_tokens=prefix)
+    sample = LONE if case == "lone" else SAMPLE
+    prefix = None if case == "nar" else forced(5, 2)[slice(2, 3) if case == "lone" else slice(5)]
+    outputs = generator.generate(generator.models, sample, prefix_tokens=prefix)
     return [[one["tokens"].tolist() for one in hypotheses] for hypotheses in outputs]
 
 
