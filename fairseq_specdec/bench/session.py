@@ -26,8 +26,9 @@ from ..commands.words import words_of
 from ..families.languages import check_direction, check_languages
 from ..families.own_flags import task_of as flags_of_task
 from ..families.subwords import FLAGS
-from ..hub.cli import lines_of, model_named
+from ..hub.cli import model_named
 from ..hub.converted import codec_of, describe, is_converted
+from ..hub.lines import lines_of
 from ..hub.loading import Loaded, find, task_of
 from ..hub.text import TextCodec, choose_codec
 from ..io.atomic import check_new_file

@@ -1,7 +1,7 @@
 """``specdec-translate``: text in, text out; and the flags of a model, for every command.
 
 A line of the input is a text: its sentences are decoded, and its translation is the line of the
-same number. Lines are read as they come, so that memory does not grow with the input.
+same number.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ import argparse
 import contextlib
 import dataclasses
 import functools
-import itertools
 import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.engine.devices import DTYPES
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range, add_flag, flag_of
 
-from . import SpeculativeTranslator
+from . import SpeculativeTranslator, lines
 from .flags import FIELDS, kind_of
 
-logger = logging.getLogger(__name__)
 PROGRAM = "specdec-translate"
 DEMO = "demo_ende"
 
@@ -133,74 +131,33 @@ def get_parser() -> argparse.ArgumentParser:
     add_flag(parser, "--drafts", "text with a line for each line of the input: what its "
              "translation is expected to be like, as that of an earlier version; translations do "
              "not depend on it, and take less time", metavar="FILE", otherwise="none")  # fmt: skip
+    add_flag(parser, "--workers", "processes that translate at once, on a CPU", AT_LEAST_1, 1)
+    add_flag(parser, "--resume", "keep what is translated in OUTPUT.partial until all is, and "
+             "go on with that file if it is there", default=False)  # fmt: skip
+    add_flag(parser, "--json", "write a JSON object for each line: source, text, score, "
+             "alternatives, iterations, accepted, error", default=False)  # fmt: skip
     add_flag(parser, "--no-split", "decode each line as one, without splitting it into sentences",
              default=False)  # fmt: skip
     add_model_flags(parser)
     return parser
 
 
-def translate(
-    translator: SpeculativeTranslator,
-    lines: Iterable[str],
-    out: IO[str],
-    at_once: int,
-    drafts: Iterable[str] | None = None,
-) -> int:
-    """Write the translation of each line, in order.
-
-    Args:
-        at_once: lines that are batched together.
-        drafts: as many lines, as for ``--drafts``; or None.
-
-    Returns:
-        how many were left empty, since the verifier cannot read them; each is logged.
-    """
-    skipped, numbers = 0, itertools.count(1)
-    streams = [iter(lines), iter(drafts or ())]
-    while block := list(itertools.islice(streams[0], at_once)):
-        texts = [line.rstrip("\r\n") for line in block]
-        expected = [line.strip() for line in itertools.islice(streams[1], len(block))]
-        if drafts is not None and len(expected) != len(block):
-            raise UsageError("--drafts", "has fewer lines than the input", "give one for each")
-        results = translator.translate(texts, on_error="skip", draft=expected or None)
-        for result, number in zip(results, numbers):
-            if result.error is not None:
-                skipped += 1
-                logger.warning("line %d: left empty: %s", number, result.error)
-            out.write(result.text.replace("\n", " ") + "\n")
-        out.flush()
-    return skipped
-
-
-@contextlib.contextmanager
-def lines_of(files: Sequence[str]) -> Iterator[Iterable[str]]:
-    """The lines of all files, or of standard input. Raises UsageError: one is no text in UTF-8."""
-    paths: list[str | int] = [*files] or [os.dup(sys.stdin.fileno())]
-    with contextlib.ExitStack() as opened:
-        streams = [
-            opened.enter_context(open(path, encoding="utf-8", newline="\n")) for path in paths
-        ]
-        yield itertools.chain.from_iterable(map(_decoded, streams))
-
-
-def _decoded(stream: IO[str]) -> Iterator[str]:
-    try:
-        yield from stream
-    except UnicodeDecodeError as error:
-        name = "standard input" if isinstance(stream.name, int) else stream.name
-        what = f"is not UTF-8 text (byte {error.object[error.start]:#04x})"
-        raise UsageError(name, what, "convert it with iconv") from error
-
-
 def main(words: Sequence[str]) -> int:
     args = brief(get_parser()).parse_intermixed_args(list(words))
     flags = {name: getattr(args, name) for name in FIELDS if hasattr(args, name)}
-    given = contextlib.nullcontext(None) if args.drafts is None else lines_of([args.drafts])
-    with lines_of(args.files) as lines, given as drafts:
-        target: Any = replacing(args.output) if args.output else contextlib.nullcontext(sys.stdout)
+    if args.resume and not args.output:
+        raise UsageError("--resume", "goes on with a file", "name it by --output")
+    if args.output:
+        check_new_file(args.output, "--output")
+    target: Any = contextlib.nullcontext((sys.stdout, 0))
+    if args.output:
+        target = lines.kept(args.output) if args.resume else lines.replaced(args.output)
+    given = contextlib.nullcontext(None) if args.drafts is None else lines.lines_of([args.drafts])
+    with lines.lines_of(args.files) as texts, given as drafts:
         with translator_of(args, flags, split=False if args.no_split else None) as translator:
-            with target as out:
-                return 1 if translate(translator, lines, out, args.lines, drafts) else 0
+            with target as (out, done), lines.translating(translator, args.workers) as translate:
+                blocks = lines.blocks_of(texts, drafts, args.lines, done)
+                return 1 if lines.write(translate(blocks), out, done, args.json) else 0
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:

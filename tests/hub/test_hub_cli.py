@@ -1,6 +1,7 @@
 """``specdec-translate``: a line for each line, whatever they hold."""
 
 import contextlib
+import json
 import os
 
 import pytest
@@ -61,3 +62,56 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path):
         with pytest.raises(SystemExit) as ended:
             cli_main(["demo_ende", str(tmp_path / "in"), "--device", "cpu"])
     assert ended.value.code == 0
+
+
+def test_processes_share_the_work_and_keep_the_order(capsys, tmp_path):
+    (tmp_path / "in").write_text("".join(f"Open file {i}.\n" for i in range(11)) + "w" * 5000)
+    outputs = [
+        run(capsys, tmp_path / "in", "--lines", 2, "--strategy", "greedy", "--workers", workers)
+        for workers in (1, 2)
+    ]
+    assert outputs[0][0] == outputs[1][0] == 1 and outputs[0][1].out == outputs[1][1].out
+    assert outputs[0][1].out.count("\n") == 12
+
+
+def test_lines_of_json(capsys, tmp_path):
+    (tmp_path / "in").write_text(f"Exit.\n{'w' * 5000}\n")
+    _, printed = run(capsys, tmp_path / "in", "--json", "--beam", 2, "--nbest", 2)
+    first, second = map(json.loads, printed.out.splitlines())
+    assert first["source"] == "Exit." and first["text"] == "Beenden." and first["score"] < 0
+    assert len(first["alternatives"]) == 1 and first["error"] is None and first["iterations"] > 0
+    assert second["text"] == "" and "tokens" in second["error"]
+
+
+def test_what_was_interrupted_goes_on(capsys, tmp_path, monkeypatch):
+    lines = ["Open.", "Save.", "Exit.", "Close.", "Open the file."]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
+    words = (tmp_path / "in", "--lines", 2, "-o", tmp_path / "out")
+    assert run(capsys, *words)[0] == 0
+    whole = (tmp_path / "out").read_text()
+    translate, calls = SpeculativeTranslator.translate, []
+
+    def interrupted(self, texts, **more):
+        calls.append(texts)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return translate(self, texts, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SpeculativeTranslator, "translate", interrupted)
+        assert run(capsys, *words[:-1], tmp_path / "new", "--resume")[0] != 0
+    assert not (tmp_path / "new").exists()
+    partial = tmp_path / "new.partial"
+    assert partial.read_text() == "".join(whole.splitlines(True)[:2])
+    partial.write_text(partial.read_text() + "Bee")  # killed while it wrote
+    del calls[:]
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            SpeculativeTranslator, "translate",
+            lambda self, texts, **more: calls.extend(texts) or translate(self, texts, **more),
+        )  # fmt: skip
+        assert run(capsys, *words[:-1], tmp_path / "new", "--resume")[0] == 0
+    assert (tmp_path / "new").read_text() == whole and not partial.exists()
+    assert calls == lines[2:]
+    status, _ = run(capsys, tmp_path / "in", "--resume")
+    assert "--resume: goes on with a file; name it by --output" in status
