@@ -11,8 +11,8 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from scoring import m2_file
-from scoring.m2_file import Sentence, read_lines
-from text_files import write_lines
+from scoring.m2_file import Sentence
+from text_files import read_lines, write_lines
 
 from fairseq_specdec.io.atomic import write_json
 

@@ -18,7 +18,7 @@ import gpt2_subwords
 from recipe_file import systems
 from scoring import errant, m2
 from scoring.m2_file import read
-from scoring.m2_file import read_lines as read_text
+from text_files import read_lines
 
 from fairseq_specdec.io.atomic import PathLike, write_json
 
@@ -28,7 +28,7 @@ BETA = 0.5  # weight of recall
 
 def read_outputs(path: pathlib.Path) -> list[str]:
     """Sentences of a text file, or the D lines of fairseq-generate's output in their order."""
-    lines = read_text(str(path))
+    lines = read_lines(path)
     if path.suffix != ".out":
         return lines
     matches = [re.match(r"D-(\d+)\t[^\t]*\t(.*)", line) for line in lines]

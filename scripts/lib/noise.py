@@ -20,8 +20,10 @@ import random
 import re
 import signal
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+from text_files import each_line
 
 from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
 from fairseq_specdec.io.atomic import replacing, write_json
@@ -32,6 +34,7 @@ logger = logging.getLogger("noise")
 PROGRAM, REPORT = "noise.py", "noise.json"
 CHUNK = 500  # lines that a process noises at once
 AHEAD = 20  # chunks for each process that are read at once
+IGNORED = (signal.SIGINT, signal.SIG_IGN)  # in the processes: Ctrl-C is for their parent
 # What may happen to a word: its weight in the paper, and its description.
 OPERATIONS = {
     "substitute": (0.7, "another word of its confusion set"),
@@ -45,19 +48,12 @@ DISTANCE = 2  # edits between a word and what the spell checker proposes
 DICTIONARY = "frequency_dictionary_en_82_765.txt"  # of symspellpy
 
 
-# ---- confusion sets ------------------------------------------------------------------------------
-
-
 class Confusions:
     """Words that a word may be confused with. ``vocabulary``: words to insert; ``letters``:
     characters to insert or substitute."""
 
-    def __init__(self, sets: dict[str, Sequence[str]]) -> None:
-        self.sets = sets
-        self._set_words({*sets, *(word for words in sets.values() for word in words)})
-
-    def _set_words(self, words: Any) -> None:
-        self.vocabulary = sorted(words)
+    def __init__(self, sets: dict[str, Sequence[str]], words: Iterable[str]) -> None:
+        self.sets, self.vocabulary = sets, sorted(words)
         self.letters = sorted({c for word in self.vocabulary for c in word if c.isalpha()})
 
     def candidates(self, word: str) -> Sequence[str]:
@@ -75,16 +71,14 @@ class SpellChecker(Confusions):
             import symspellpy
         except ImportError as error:
             raise ValueError(
-                f"confusion sets need {error.name}: "
-                "pip install -r scripts/requirements/gec.txt, or give "
-                "your own by --confusion-sets FILE"
+                f"confusion sets need {error.name}: pip install -r scripts/requirements/gec.txt, "
+                "or give your own by --confusion-sets FILE"
             ) from error
         self._size, self._speller = size, symspellpy.SymSpell(DISTANCE)
         path = os.path.join(os.path.dirname(symspellpy.__file__), DICTIONARY)
         self._speller.load_dictionary(path, 0, 1, encoding="utf-8-sig")
-        self._set_words(self._speller.words)
-        self.sets, self._all = {}, symspellpy.Verbosity.ALL
-        self._away = jellyfish.levenshtein_distance
+        super().__init__({}, self._speller.words)
+        self._all, self._away = symspellpy.Verbosity.ALL, jellyfish.levenshtein_distance
         self._sound = {word: jellyfish.metaphone(word) for word in self.vocabulary}
         self._by_sound: dict[str, list[str]] = {}
         for word, sound in self._sound.items():
@@ -95,39 +89,32 @@ class SpellChecker(Confusions):
             return ()  # a name, a number or a word of another language
         if word not in self.sets:
             sound = self._sound[word]
+
+            def distance(other: str) -> tuple[int, int, str]:
+                away = self._away(word, other) + self._away(sound, self._sound[other])
+                return away, -self._speller.words[other], other
+
             near = {each.term for each in self._speller.lookup(word, self._all, DISTANCE)}
-            ranked = sorted(
-                (self._away(word, other) + self._away(sound, self._sound[other]),
-                 -self._speller.words[other], other)
-                for other in (near | set(self._by_sound[sound])) - {word}
-            )  # fmt: skip
-            self.sets[word] = tuple(other for _, _, other in ranked[: self._size])
+            others = (near | set(self._by_sound[sound])) - {word}
+            self.sets[word] = tuple(sorted(others, key=distance)[: self._size])
         return self.sets[word]
 
 
 def confusions_of(args: argparse.Namespace) -> Confusions:
     """Those of --confusion-sets, or the spell checker's."""
-    path, sets = args.confusion_sets, {}
-    if not path:
+    if not args.confusion_sets:
         return SpellChecker(args.confusions)
-    try:
-        with open(path, encoding="utf-8-sig", newline="\n") as stream:
-            lines = [line.rstrip("\r\n").split("\t") for line in stream]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is not UTF-8; convert it") from error
-    for number, fields in enumerate(lines, 1):
-        words = list(filter(None, fields))
-        if len(words) == 1:
+    sets = {}
+    for number, line in enumerate(each_line(args.confusion_sets), 1):
+        word, *others = list(filter(None, line.removeprefix("\ufeff").split("\t"))) or [""]
+        if word and not others:
             raise ValueError(
-                f"--confusion-sets: {path}, line {number}: expected a word, a tab and what it may "
-                "be confused with"
+                f"--confusion-sets: {args.confusion_sets}, line {number}: expected a word, a tab "
+                "and what it may be confused with"
             )
-        if words:
-            sets[words[0]] = tuple(words[1:])
-    return Confusions(sets)
-
-
-# ---- errors --------------------------------------------------------------------------------------
+        if word:
+            sets[word] = tuple(others)
+    return Confusions(sets, {*sets, *(word for words in sets.values() for word in words)})
 
 
 def like_case(old: str, new: str) -> str:
@@ -238,9 +225,6 @@ def _swap(slots: list[Any], place: int) -> None:
         slots[place], slots[other] = slots[other], slots[place]
 
 
-# ---- the command ---------------------------------------------------------------------------------
-
-
 def get_parser() -> argparse.ArgumentParser:
     raw, finite = argparse.RawDescriptionHelpFormatter, Range(0, below=True)
     parser = command_parser(PROGRAM, __doc__, formatter_class=raw)
@@ -284,73 +268,45 @@ def check(args: argparse.Namespace) -> list[str]:
     return paths
 
 
-class Worker:
-    """Makes the pairs of a chunk: (number, line) pairs -> (faulty, clean) pairs."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args, self.confusions = args, confusions_of(args)
-
-    def __call__(self, chunk: Sequence[tuple[int, bytes]]) -> list[tuple[str, str]]:
-        pairs = []
-        for number, line in chunk:
-            try:
-                clean = " ".join(line.decode("utf-8").split())
-            except UnicodeDecodeError as error:
-                where = f"{self.args.input}, line {number + 1}"
-                raise ValueError(f"{where}: is not UTF-8; convert it") from error
-            pairs.append((Noise(self.args, number, self.confusions).faulty(clean), clean))
-        return pairs
+def noised(args: argparse.Namespace, chunk: Sequence[tuple[int, str]]) -> list[tuple[str, str]]:
+    """Faulty and clean side of numbered lines."""
+    confusions = known_confusions(tuple(sorted(vars(args).items())))
+    clean = [(number, " ".join(line.split())) for number, line in chunk]
+    return [(Noise(args, number, confusions).faulty(line), line) for number, line in clean]
 
 
-def _chunks(path: str) -> Iterator[list[tuple[int, bytes]]]:
-    """The lines of a file and their numbers from 0; only a line feed ends a line."""
-    with open(path, "rb") as stream:
-        lines = enumerate(stream)
-        while chunk := list(itertools.islice(lines, CHUNK)):
-            yield chunk
+@functools.cache
+def known_confusions(flags: tuple[tuple[str, Any], ...]) -> Confusions:
+    """The confusions of these flags, once in each process: they are large."""
+    return confusions_of(argparse.Namespace(**dict(flags)))
 
 
 def made(args: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
     """The pairs of each chunk, in order."""
-    worker, chunks = Worker(args), _chunks(args.input)
-    if args.workers == 1:
-        yield from map(worker, chunks)
-        return
-    with multiprocessing.Pool(args.workers, _start, (worker,)) as pool:
+    lines, work = enumerate(each_line(args.input)), functools.partial(noised, args)
+    work([])  # what is wrong with the confusions is found here, not in a process
+    chunks = iter(lambda: list(itertools.islice(lines, CHUNK)), [])
+    with multiprocessing.Pool(args.workers, signal.signal, IGNORED) as pool:
         while some := list(itertools.islice(chunks, AHEAD * args.workers)):
-            yield from pool.map(_make, some, chunksize=1)
+            yield from pool.map(work, some, chunksize=1)
 
 
-def _start(worker: Worker) -> None:
-    global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
-    _worker = worker  # once in each process: it is large
-
-
-def _make(chunk: Sequence[tuple[int, bytes]]) -> list[tuple[str, str]]:
-    return _worker(chunk)
-
-
-def main(args: argparse.Namespace) -> dict[str, Any]:
-    """Make the corpus. Returns the report written to ``noise.json``."""
+def main(args: argparse.Namespace) -> None:
+    """Make the corpus, and then ``noise.json``."""
     source, target, report = check(args)
     counts = dict.fromkeys(("lines", "pairs", "changed", "empty"), 0)
-    sides = [replacing(path, "wb", make_folder=True) for path in (source, target)]
-    with sides[0] as faulty_file, sides[1] as clean_file:
-        for pairs in made(args):
-            for faulty, clean in pairs:
-                counts["changed"] += faulty != clean
-                counts["pairs" if clean else "empty"] += 1
-                if clean:
-                    faulty_file.write(faulty.encode("utf-8") + b"\n")
-                    clean_file.write(clean.encode("utf-8") + b"\n")
-            counts["lines"] += len(pairs)
+    with replacing(source, make_folder=True) as faulty_file, replacing(target) as clean_file:
+        for faulty, clean in itertools.chain.from_iterable(made(args)):
+            counts["lines"] += 1
+            counts["changed"] += faulty != clean
+            counts["pairs" if clean else "empty"] += 1
+            if clean:
+                faulty_file.write(faulty + "\n")
+                clean_file.write(clean + "\n")
     settings = {**vars(args), "input": "sha256:" + sha256(args.input)}
     files = {os.path.basename(path): sha256(path) for path in (source, target)}
-    written = {"settings": settings, "counts": counts, "files": files}
-    write_json(report, written)
+    write_json(report, {"settings": settings, "counts": counts, "files": files})
     logger.info("%s: %s", args.dest, counts)
-    return written
 
 
 def cli_main(arguments: Sequence[str] | None = None) -> None:

@@ -1,6 +1,6 @@
 """Text files of one sentence a line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fairseq_specdec.io.atomic import PathLike, replacing
 
@@ -11,7 +11,15 @@ def write_lines(path: PathLike, lines: Iterable[str]) -> None:
         stream.writelines(line + "\n" for line in lines)
 
 
-def read_lines(path: PathLike) -> list[str]:
+def each_line(path: PathLike) -> Iterator[str]:
     """Lines of a UTF-8 file without their ends; only a line feed ends a line."""
-    with open(path, encoding="utf-8", newline="\n") as stream:
-        return [line.rstrip("\n") for line in stream]
+    try:
+        with open(path, encoding="utf-8", newline="\n") as stream:
+            for line in stream:
+                yield line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: is not UTF-8; convert it") from error
+
+
+def read_lines(path: PathLike) -> list[str]:
+    return list(each_line(path))

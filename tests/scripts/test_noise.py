@@ -132,7 +132,7 @@ def test_pairs_and_report(run, monkeypatch):
         ("", b"", [w for o in noise.OPERATIONS for w in (f"--{o}", 0)], "--substitute, --delete"),
         ("sets.tsv", b"dass\tdas\nallein\n", [], "--confusion-sets: .*line 2: expected a word"),
         ("sets.tsv", b"the\t\xff\n", [], ".*sets.tsv: is not UTF-8"),
-        ("clean.txt", b"fine\n\xff\xfe\n", ["--workers", 2], ".*line 2: is not UTF-8"),
+        ("clean.txt", b"fine\n\xff\xfe\n", ["--workers", 2], ".*clean.txt: is not UTF-8"),
         ("clean.txt", b"", [], "input: .* is empty"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from text_files import read_lines
+
 NOTHING = "-NONE-"
 
 
@@ -53,15 +55,6 @@ def parse(text: str, name: str = "M2") -> list[Sentence]:
         )
         for sentence in sentences
     ]
-
-
-def read_lines(path: str) -> list[str]:
-    """Lines of a text without their ends; only a line feed ends a line."""
-    try:
-        with open(path, encoding="utf-8", newline="\n") as stream:
-            return [line.rstrip("\r\n") for line in stream]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is not UTF-8; convert it") from error
 
 
 def _add(sentence: Sentence, line: str, where: str) -> None:
