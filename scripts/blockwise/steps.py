@@ -1,11 +1,10 @@
 """Blockwise heads on a trained verifier, which stays as it is or is tuned with them."""
 
-import pathlib
 import re
 from typing import NamedTuple
 
 from launch import Devices
-from models import corpus_files, decode_each, direction, train_model
+from models import corpus_files, direction, train_model
 from recipe import Settings, StepError
 from step import Step
 
@@ -71,13 +70,3 @@ def train(step: Step) -> None:
             # Training in half precision rounds the base too: put it back, so that the output stays.
             step.average(output, output, "--frozen", verifier)
         step.record(record, inputs, output)
-
-
-def decode(step: Step) -> None:
-    """An action: decode with the verifier and with each model."""
-    out = pathlib.Path(step["OUT"])
-    systems = [("greedy", step["VERIFIER"], "--strategy", "greedy")]
-    for heads in chosen(step.settings):
-        path = str(out / heads.name / "model.pt")
-        systems.append((heads.name.replace("/", "_"), path, "--strategy", "blockwise"))
-    decode_each(step, systems)

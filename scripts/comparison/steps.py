@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from bild.steps import systems as bild_systems
 from blockwise.steps import chosen
 from launch import Devices
 from models import WORDS_AND_SIZES
@@ -33,10 +32,14 @@ def systems(step: Step) -> dict[str, list[Any]]:
         name += " distilled" * (heads.corpus == "distilled")
         path = f"{settings['BLOCKWISE']}/{heads.name}/model.pt"
         rows[name] = ["--strategy", "blockwise", "--path", path, *WHOLE]
-    for name, (model, *words) in bild_systems(settings, settings["BILD"]).items():
-        row = "bild-early-exit" if name == "early_exit" else f"bild {name}"
-        rows[row] = words if model == settings["VERIFIER"] else [*words, "--path", model]
-    aligned = f"{settings['BILD']}/aligned/model.pt"
+    small, aligned, early = (
+        f"{settings['BILD']}/{name}/model.pt" for name in ("small", "aligned", "early_exit")
+    )
+    thresholds = ["--alpha-fb", settings["ALPHA_FB"], "--alpha-rb", settings["ALPHA_RB"]]
+    exits = ["--alpha-fb", settings["EXIT_ALPHA_FB"], "--alpha-rb", settings["EXIT_ALPHA_RB"]]
+    for name, path in (("unaligned", small), ("aligned", aligned)):
+        rows[f"bild {name}"] = ["--strategy", "bild", "--drafter-path", path, *thresholds]
+    rows["bild-early-exit"] = ["--strategy", "bild-early-exit", *exits, "--path", early]
     sps = ["--strategy", "sps", "--drafter-path", aligned, "--block-size", step["SPS_BLOCK"]]
     rows["sps"], rows["sps planned"] = [*sps, *WHOLE_OF_MODEL], sps
     for name, own in _block_drafters(step):

@@ -182,22 +182,3 @@ def _last_summary(*files: pathlib.Path) -> str:
     package began to log before it."""
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
     return ["", *(line for text in texts for line in SUMMARY.findall(text))][-1]
-
-
-def decode_each(step: Step, systems: Sequence[Sequence[Any]]) -> None:
-    """Decode with each (name, model, flag ...), into ``$OUT/decoded``; it resumes as a whole."""
-    step.need("fairseq-generate")
-    folder, (src, tgt) = step.path("OUT") / "decoded", direction(step)
-    paths = [system[1] for system in systems]
-    paths += [system[system.index("--drafter-path") + 1] for system in systems
-              if "--drafter-path" in system]  # fmt: skip
-    inputs = [*dict.fromkeys(map(str, paths))]
-    inputs.append(f"{step['BIN']}/{step['SUBSET']}.{src}-{tgt}.{src}.bin")
-    record = folder / "provenance.json"
-    if step.finished(record, inputs):
-        return
-    device = ["--cpu"] if Devices(step).cpu else []
-    shared = {"corpus": step["BIN"], "pair": (src, tgt), "subset": step["SUBSET"]}
-    for system in systems:
-        decode(step, *system, *WORDS_AND_SIZES, folder=folder, device=device, **shared)
-    step.record(record, inputs, folder)
