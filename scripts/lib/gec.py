@@ -21,7 +21,7 @@ SPELLINGS = REPO / "scripts" / "gec_conll14" / "smoke_sets.tsv"
 
 class Corrections(Family):
     """Corpora that lie where the user's settings name them; in the smoke profile a sample stands
-    for all of them. Scores: M2, and ERRANT where it is asked for."""
+    for all of them. Scores: M2."""
 
     def __init__(self, step: Step) -> None:
         super().__init__(step)
@@ -128,10 +128,8 @@ class Corrections(Family):
         step = self.step
         files = self._gpt2_files() if step["SUBWORDS"] == "gpt2" else []
         where = (step.recipe.file, self.bench.home / "gold")
-        step.call(
-            "gec_scores.write_sets", outputs, json, *where, files, step["SEGMENTER"],
-            bool(step["characters"]), metric=step["METRIC"],
-        )  # fmt: skip
+        more = (files, step["SEGMENTER"], bool(step["characters"]))
+        step.call("gec_scores.write_sets", outputs, json, *where, *more)
 
 
 def files_of(paths: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""M2 and ERRANT of corrections: python scripts/lib/gec_scores.py gold.m2 output...
+"""M2 of corrections: python scripts/lib/gec_scores.py gold.m2 output... --json FILE
 
 An output is text, tokenised as the gold file's sources are, a sentence a line; or, named *.out,
 what fairseq-generate wrote. Scores of all outputs go to --json, by the file's name.
@@ -12,11 +12,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import gpt2_subwords
 from recipe_file import systems
-from scoring import errant, m2
+from scoring import m2
 from scoring.m2_file import read
 from text_files import read_lines
 
@@ -39,32 +38,20 @@ def read_outputs(path: pathlib.Path) -> list[str]:
     return [by_number[number] for number in sorted(by_number)]
 
 
-def in_percent(counts: m2.Counts, beta: float) -> dict[str, float]:
-    """Scores as the papers print them, with the counts."""
-    percents = {"precision": counts.precision, "recall": counts.recall, "f": counts.f(beta)}
-    return {**{name: 100 * value for name, value in percents.items()}, **counts._asdict()}
-
-
-def scores(
-    outputs: Sequence[str], gold: PathLike, metric: str = "m2", beta: float = BETA
-) -> dict[str, Any]:
-    """All scores of one output.
+def scores(outputs: Sequence[str], gold: PathLike, beta: float = BETA) -> dict[str, float]:
+    """Precision, recall and F of one output in percent, and the counts.
 
     Args:
         outputs: tokenised as the sources of ``gold``, in their order.
         gold: path of the M2 file.
-        metric: ``m2``, ``errant`` or ``both``.
     """
     sentences = read(str(gold))
     if not sentences:
         raise ValueError(f"{gold}: holds no sentence")
-    figures: dict[str, Any] = {}
-    if metric in ("m2", "both"):
-        figures["m2"] = in_percent(m2.score(outputs, sentences, beta), beta)
-    if metric in ("errant", "both"):
-        counts = errant.score(outputs, sentences, str(gold), beta)
-        figures["errant"] = {**in_percent(counts, beta), "versions": errant.versions()}
-    return figures
+    counts = m2.score(outputs, sentences, beta)
+    percents = {"precision": counts.precision, "recall": counts.recall, "f": counts.f(beta)}
+    figures = {**{name: 100 * value for name, value in percents.items()}, **counts._asdict()}
+    return {f"m2_{name}": value for name, value in figures.items()}
 
 
 def write(
@@ -72,19 +59,16 @@ def write(
     json: pathlib.Path,
     read: Callable[[pathlib.Path], list[str]],
     gold_of: Callable[[pathlib.Path], PathLike],
-    **how: Any,
+    beta: float = BETA,
 ) -> None:
-    """Score outputs, and write all scores by the file's name: ``m2_f``, ``errant_f`` and so on."""
-    written: dict[str, dict[str, Any]] = {}
+    """Score outputs, and write all scores by the file's name."""
+    written = {}
     for path in outputs:
         try:
-            figures = scores(read(path), gold_of(path), **how)
+            written[path.stem] = one = scores(read(path), gold_of(path), beta)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        mine = written[path.stem] = {}
-        for kind, one in figures.items():
-            mine.update({f"{kind}_{name}": value for name, value in one.items()})
-            logger.info("%s: %s P %.2f R %.2f F %.2f", path.stem, kind, *list(one.values())[:3])
+        logger.info("%s: P %.2f R %.2f F %.2f", path.stem, *list(one.values())[:3])
     write_json(json, written, make_folder=True)
 
 
@@ -113,7 +97,6 @@ def write_sets(
     gpt2: Sequence[PathLike] = (),
     segmenter: str = "",
     characters: bool = False,
-    **how: Any,
 ) -> None:
     """Score outputs called SET.SYSTEM.out.
 
@@ -125,12 +108,6 @@ def write_sets(
     """
     split_of = {system.set: system.split for system in systems(recipe)}
 
-    def gold_of(path: pathlib.Path) -> pathlib.Path:
-        name = path.name.split(".")[0]
-        if name not in split_of:
-            raise ValueError(f"{recipe} names no set {name}")
-        return gold / f"{split_of[name]}.m2"
-
     def words(path: pathlib.Path) -> list[str]:
         lines = read_outputs(path)
         if gpt2:
@@ -141,7 +118,7 @@ def write_sets(
             lines = segment(segmenter, joined)
         return lines
 
-    write(outputs, json, words, gold_of, **how)
+    write(outputs, json, words, lambda path: gold / f"{split_of[path.name.split('.')[0]]}.m2")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -149,15 +126,13 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gold", help="sources with the annotators' edits, in the M2 format")
     parser.add_argument("outputs", nargs="+", type=pathlib.Path)
-    parser.add_argument("--metric", choices=("m2", "errant", "both"), default="m2")
     parser.add_argument("--beta", type=float, default=BETA, help="weight of recall (default: 0.5)")
     parser.add_argument("--json", type=pathlib.Path, required=True, help="where all scores go")
-    given = vars(parser.parse_args(arguments))
-    gold, outputs, json = (given.pop(name) for name in ("gold", "outputs", "json"))
-    if not given["beta"] > 0:
-        parser.error(f"--beta {given['beta']}: expected more than 0")
+    args = parser.parse_args(arguments)
+    if not args.beta > 0:
+        parser.error(f"--beta {args.beta}: expected more than 0")
     try:
-        write(outputs, json, read_outputs, lambda _: gold, **given)
+        write(args.outputs, args.json, read_outputs, lambda _: args.gold, args.beta)
     except (OSError, ValueError) as error:
         raise SystemExit(f"gec_scores: error: {error}") from error
 

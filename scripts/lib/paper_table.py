@@ -61,7 +61,6 @@ TITLES = {
     "text.m2_precision": "M2 P",
     "text.m2_recall": "M2 R",
     "text.m2_f": "M2 F0.5",
-    "text.errant_f": "ERRANT F0.5",
     "text.rouge1": "R-1",
     "text.rouge2": "R-2",
     "text.rougeLsum": "R-L",

@@ -1,1 +1,1 @@
-"""Scores of text: M2 and ERRANT of corrections, SARI of simplifications."""
+"""Scores of text: M2 of corrections."""
