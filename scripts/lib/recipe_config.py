@@ -4,8 +4,9 @@ A batch holds GPUs x max-tokens x update-freq tokens (or GPUs x batch-size x upd
 The configuration has the paper's; this recomputes update-freq, and logs it.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from recipe import LIB, REPO, StepError
@@ -28,49 +29,6 @@ CONFIGS = LIB / "configs.yaml"
 REPLACED = ("criterion", "optimizer", "lr_scheduler")
 DRAFTERS = ("nar_drafter_", "spec_drafter_")
 SMOKE_DRAFTER = "spec_drafter_tiny"
-
-
-class Batch(NamedTuple):
-    """What one update sees.
-
-    Attributes:
-        gpus: processes that train together.
-        each: tokens or sentences of a process at a time (at most).
-        update_freq: passes that are added up.
-    """
-
-    gpus: int
-    each: int
-    update_freq: int
-
-    @property
-    def total(self) -> int:
-        """Tokens or sentences of one update (at most)."""
-        return self.gpus * self.each * self.update_freq
-
-
-def rebatch(paper: Batch, gpus: int, each: int | None = None) -> Batch:
-    """The batch on other GPUs that comes nearest to the paper's.
-
-    Args:
-        paper: as published.
-        gpus: available, 1 or more.
-        each: what fits into one of them; default: as in the paper, less where so many GPUs would
-            make the batch larger than the paper's.
-    """
-    if gpus < 1 or (each is not None and each < 1):
-        raise ValueError(f"{gpus} GPUs with {each} each: both must be 1 or more")
-    if each is None:
-        each = min(paper.each, max(1, paper.total // gpus))
-    return Batch(gpus, each, max(1, round(paper.total / (gpus * each))))
-
-
-def explain(paper: Batch, here: Batch, unit: str) -> str:
-    """One line for the log."""
-    return (
-        f"{here.gpus} GPUs x {here.each} {unit} x update-freq {here.update_freq} = {here.total} "
-        f"{unit} a batch (paper: {paper.gpus} x {paper.each} x {paper.update_freq} = {paper.total})"
-    )
 
 
 def smoke(config: Config, updates: int) -> list[str]:
@@ -133,16 +91,28 @@ def text(config: Config) -> str:
 
 
 def batch_overrides(config: Config, gpus: int, each: int | None, log: Log) -> list[str]:
-    """Overrides for so many GPUs; logs what they come to."""
+    """Overrides for the batch on so many GPUs that comes nearest to the paper's; logs it.
+
+    Args:
+        each: tokens that fit into one of them; default: as in the paper, less where so many GPUs
+            would make the batch larger than the paper's.
+    """
     name = "max_tokens" if "max_tokens" in config["dataset"] else "batch_size"
-    paper = Batch(
+    unit = "tokens" if name == "max_tokens" else "sentences"
+    paper = (
         config["distributed_training"]["distributed_world_size"],
         config["dataset"][name],
         config["optimization"]["update_freq"][0],
     )
-    here = rebatch(paper, gpus, each if name == "max_tokens" else None)
-    log(explain(paper, here, "tokens" if name == "max_tokens" else "sentences"))
-    return [f"dataset.{name}={here.each}", f"optimization.update_freq=[{here.update_freq}]"]
+    total = math.prod(paper)
+    if each is None or unit == "sentences":
+        each = min(paper[1], max(1, total // gpus))
+    passes = max(1, round(total / (gpus * each)))
+    log(
+        f"{gpus} GPUs x {each} {unit} x update-freq {passes} = {gpus * each * passes} {unit} a "
+        f"batch (paper: {' x '.join(map(str, paper))} = {total})"
+    )
+    return [f"dataset.{name}={each}", f"optimization.update_freq=[{passes}]"]
 
 
 def overrides(

@@ -19,8 +19,11 @@ BENCHMARKS = ("wmt14_ende", "wmt14_ende_blockwise", "wmt16_enro", "iwslt17_deen"
      (3, None, (4096, 11))],
 )  # fmt: skip
 def test_the_batch_stays_as_large_on_other_gpus(gpus, each, expected):
-    here = recipe_config.rebatch(recipe_config.Batch(8, 4096, 4), gpus, each)
-    assert (here.each, here.update_freq) == expected
+    paper = recipe_config.read("mt_nar_drafter_base")  # 8 GPUs, 4,096 tokens, 4 passes
+    tokens, passes = expected
+    assert recipe_config.batch_overrides(paper, gpus, each, print) == [
+        f"dataset.max_tokens={tokens}", f"optimization.update_freq=[{passes}]",
+    ]  # fmt: skip
 
 
 def test_sentences_are_counted_where_the_paper_counts_them():
