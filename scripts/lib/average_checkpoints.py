@@ -95,27 +95,19 @@ def put_back(state: dict[str, Any], frozen: pathlib.Path) -> None:
         model[name] = value
 
 
-def without_folders(value: Any) -> Any:
-    """A setting with every absolute path in it cut to its last component."""
-    if not isinstance(value, str):
-        return value
-    parts = [
-        os.path.basename(part.rstrip("/")) if os.path.isabs(part) else part
-        for part in value.split(os.pathsep)
-    ]
-    return os.pathsep.join(parts)
-
-
 def forget_paths(settings: Any) -> None:
-    """Cut absolute paths in a configuration (nested dicts and Namespaces), in place."""
+    """Cut absolute paths in a configuration (nested dicts and Namespaces) to their last component,
+    in place."""
     fields = vars(settings) if isinstance(settings, argparse.Namespace) else settings
     if not isinstance(fields, dict):
         return
     for name, value in fields.items():
-        if name in PATH_SETTINGS or str(name).startswith("init_"):
-            fields[name] = without_folders(value)
-        else:
+        if not (name in PATH_SETTINGS or str(name).startswith("init_")):
             forget_paths(value)
+        elif isinstance(value, str):
+            parts = (p.rstrip("/") if os.path.isabs(p) else p for p in value.split(os.pathsep))
+            kept = (os.path.basename(p) if os.path.isabs(p) else p for p in parts)
+            fields[name] = os.pathsep.join(kept)
 
 
 def share_equal(model: dict[str, torch.Tensor]) -> None:
@@ -147,24 +139,12 @@ def shrink(state: dict[str, Any], half: bool) -> dict[str, Any]:
     return state
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    inputs = "checkpoints, or one folder (with --last)"
-    parser.add_argument("inputs", nargs="+", type=pathlib.Path, help=inputs)
-    parser.add_argument("--last", type=int, metavar="N", help="take the N newest of the folder")
-    parser.add_argument("--output", type=pathlib.Path, required=True, help="checkpoint to write")
-    parser.add_argument("--half", action="store_true", help="store parameters in fp16")
-    frozen = "checkpoint of the part that was not trained: its parameters are put back unrounded"
-    parser.add_argument("--frozen", type=pathlib.Path, metavar="FILE", help=frozen)
-    return parser.parse_args(arguments)
-
-
 def run(options: argparse.Namespace) -> None:
-    if options.last is not None and (options.last < 1 or len(options.inputs) != 1):
-        raise ValueError("--last N (N >= 1) takes one folder")
     paths = options.inputs
     if options.last is not None:
-        paths = last_checkpoints(options.inputs[0], options.last)
+        if options.last < 1 or len(paths) != 1:
+            raise ValueError("--last N (N >= 1) takes one folder")
+        paths = last_checkpoints(paths[0], options.last)
     state = average(paths)
     if options.frozen is not None:
         put_back(state, options.frozen)
@@ -177,8 +157,16 @@ def run(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    parser = argparse.ArgumentParser(description=__doc__)
+    inputs = "checkpoints, or one folder (with --last)"
+    parser.add_argument("inputs", nargs="+", type=pathlib.Path, help=inputs)
+    parser.add_argument("--last", type=int, metavar="N", help="take the N newest of the folder")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="checkpoint to write")
+    parser.add_argument("--half", action="store_true", help="store parameters in fp16")
+    frozen = "checkpoint of the part that was not trained: its parameters are put back unrounded"
+    parser.add_argument("--frozen", type=pathlib.Path, metavar="FILE", help=frozen)
     try:
-        run(parse(arguments))
+        run(parser.parse_args(arguments))
     except (OSError, ValueError) as error:
         logger.error("average_checkpoints: %s", error)
         return 1

@@ -105,7 +105,7 @@ def batch_overrides(config: Config, gpus: int, each: int | None, log: Log) -> li
         config["optimization"]["update_freq"][0],
     )
     total = math.prod(paper)
-    if each is None or unit == "sentences":
+    if not each or unit == "sentences":
         each = min(paper[1], max(1, total // gpus))
     passes = max(1, round(total / (gpus * each)))
     log(
