@@ -16,8 +16,7 @@ from .timing import System
 
 ITERATION_FIGURES = (
     "tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent",
-    "acceptance_by_position", "steps_a_pass", "nodes_a_pass", "fallback_percent",
-    "rollback_percent",
+    "acceptance_by_position", "fallback_percent", "rollback_percent",
 )  # fmt: skip
 
 
@@ -49,9 +48,6 @@ def _iterations(system: System, plan: Plan) -> Figures:
         accepted_percent=100 * stats.acceptance_rate if strategy.verifies else None,
         acceptance_by_position=stats.acceptance_by_position or None,
     )
-    if plan.generation["beam"] > 1:
-        figures.update(steps_a_pass=stats.mean_accepted_tokens)
-        figures.update(nodes_a_pass=stats.scored / stats.iterations)
     if strategy.falls_back:
         figures.update(fallback_percent=100 * stats.fallback_share)
         figures.update(rollback_percent=100 * stats.rollback_share)

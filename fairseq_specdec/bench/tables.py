@@ -51,8 +51,6 @@ SPEED = [
     figure("without </s>", "tok_without_eos", "{:.2f}"),
     figure("Iter.", "iter", "{:.2f}"),
     figure("calls", "verifier_calls", "{:.2f}"),
-    figure("s", "steps_a_pass", "{:.2f}"),
-    figure("nodes", "nodes_a_pass", "{:.1f}"),
     figure("ms", "ms_mean", "{:.2f}"),
     figure("CPU", "cpu_ms_mean", "{:.2f}"),
     figure("median", "ms_median", "{:.2f}"),
@@ -137,10 +135,10 @@ def document(run: Figures) -> str:
 
 LEGEND = (
     "Tok.: tokens per iteration, </s> included; Iter., calls: iterations and passes of the "
-    "verifier's decoder per sentence; s, nodes: steps of a beam search per pass, and prefixes that "
-    "it scores; ms: total time over sentences, CPU the same in processor time of all threads; "
-    "median, p95, p99: of the time until a sentence's batch is done; vs: ratio of total times, "
-    "beam 5 and beam 1 of stock, greedy of this engine without drafts. docs/benchmarks.md has more."
+    "verifier's decoder per sentence; ms: total time over sentences, CPU the same in processor "
+    "time of all threads; median, p95, p99: of the time until a sentence's batch is done; vs: "
+    "ratio of total times, beam 5 and beam 1 of stock, greedy of this engine without drafts. "
+    "docs/benchmarks.md has more."
 )
 IDENTICAL = (
     "identical: sentences whose tokens, of the --nbest first hypotheses, equal those of stock "

@@ -56,12 +56,7 @@ def test_beams_are_compared_with_stock_at_their_beam(bench):
     for name in ("plain", "copy", "one"):
         assert rows[name]["identical_percent"] == 100 and rows[name]["near_ties"] == 0
         assert 0 <= rows[name]["score_difference"] < 1e-5
-    assert rows["plain"]["steps_a_pass"] == 1 < rows["copy"]["steps_a_pass"]
-    assert 1 < rows["plain"]["nodes_a_pass"] <= 4
-    assert rows["plain"]["nodes_a_pass"] < rows["copy"]["nodes_a_pass"]
-    assert rows["one"]["steps_a_pass"] is None is rows["fairseq beam 5"]["nodes_a_pass"]
-    assert result["warnings"] == [] and " nodes |" in printed
-    assert "near-ties |" not in printed
+    assert result["warnings"] == [] and "near-ties |" not in printed
 
 
 @pytest.mark.parametrize(
