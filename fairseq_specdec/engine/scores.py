@@ -145,8 +145,9 @@ class Scores:
         """Bool [B, N], where ``asked`` (bool [B, N]), ``tokens`` (long [B, N]) are possible, and
         fewer than ``count`` tokens are likelier at the first N entries."""
         own = self.of(tokens)
-        likelier = (self.log_probs[:, : tokens.size(1)] > own.unsqueeze(2)).sum(2)
-        return asked & (own > MINUS_INFINITY) & (likelier < count)
+        if self.forced is not None:
+            asked = asked & (own > MINUS_INFINITY)
+        return asked & ((self.log_probs[:, : tokens.size(1)] > own.unsqueeze(2)).sum(2) < count)
 
     def topk(self, count: int) -> tuple[Tensor, Tensor]:
         """(log-probabilities float32 [B, W, k], tokens long [B, W, k]), in falling order."""
