@@ -55,7 +55,8 @@ def test_models_name_configs_and_models_before_them(name):
             room, setting = word.split("=")[0].split(".")
             # hydra 1.0 overrides only what is there
             assert word.startswith("+") or setting in settings[room], word
-    assert declared.settings["teacher"] in known
+    distils = any(model.corpus == "distilled" for model in declared.models())
+    assert not distils or declared.settings["teacher"] in known
 
 
 @pytest.mark.parametrize("name", MEASURED)

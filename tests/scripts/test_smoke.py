@@ -13,8 +13,8 @@ RECIPES = {
         ["Xia et al. Table 1, en-de", "not run"], 6, "en-de/decoded", ["base.specdec_k=25"],
     ),
     "wikilarge": (
-        MODELS, ["Ge et al. Table 4", "36.1"], 6, "source-target/decoded",
-        ["wikilarge.iad", "wikilarge.gad", "wikilarge.fairseq_beam_1"],
+        MODELS, ["Ge et al. Table 4", "36.1"], 4, "source-target/decoded",
+        ["wikilarge.iad", "wikilarge.fairseq_beam_1"],
     ),
     "cnndm": (
         {"MODELS": "teacher verifier nar_drafter spec_drafter", "TABLE_SETS": "base", **MODELS},
@@ -22,7 +22,7 @@ RECIPES = {
         ["base.gad", "base.fairseq_beam_1"],
     ),
     "gec_conll14": (
-        {"MODELS": "all", **MODELS}, ["44.91", "M2 F0.5 here", "not run", "66.4"], 8,
+        {"MODELS": "all", **MODELS}, ["44.91", "M2 F0.5 here", "not run", "66.4"], 6,
         "src-tgt/decoded", ["conll13.iad"],
     ),
     "gec_conll14_bart": (MODELS, ["| 12+2 BART-Init (IAD)"], 5, "src-tgt/decoded", ["conll14.iad"]),
