@@ -13,8 +13,9 @@
     tables: {TABLE: {figures, rows, notes}}, see paper_table.py
     notes: {FIGURE: text}, of every table
 
-``for: {k: [10, 25]}`` in a model, a system or a row of a table makes one of each value,
-``{k}`` standing for it in all texts. ``lib/groups.yaml`` has the groups that recipes share.
+``for: {k: [10, 25]}`` in a source, a model, a system or a row of a table makes one of each value,
+``{k}`` standing for it in all texts; a source may have a list of checksums, one of each value.
+``lib/groups.yaml`` has the groups that recipes share.
 """
 
 import functools
@@ -242,12 +243,13 @@ def sources(path: pathlib.Path, name: str = "sources") -> list[Source]:
     where, value = section(path, name)
     made = []
     for number, entry in enumerate(value or [], 1):
-        for _, one in each_value(f"{where}.{number}", name, entry):
+        for place, (_, one) in enumerate(each_value(f"{where}.{number}", name, entry)):
             own = fields(f"{where}.{number}", one, "split url licence", "checksum files")
             files = own.get("files", [UNKNOWN, UNKNOWN])
             if not isinstance(files, list) or len(files) != 2:
                 raise fail(f"{where}.{number}.files", "expected a list of two: of each side, one")
             checksum = own.get("checksum", UNKNOWN)
+            checksum = checksum[place] if isinstance(checksum, list) else checksum
             made.append(Source(own["split"], own["url"], checksum, own["licence"], *files))
     return made
 
