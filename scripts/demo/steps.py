@@ -5,12 +5,10 @@ import logging
 import pathlib
 import shutil
 
-from models import corpus_files, train
+from models import corpus_files
 from prepare import apply_codes, binarise
 from recipe import LIB, StepError, part
 from step import Step
-
-from fairseq_specdec.commands.words import flags
 
 logger = logging.getLogger("demo")
 
@@ -63,36 +61,6 @@ def edit_corpus(step: Step) -> None:
     count = step.settings.number("HELDOUT")
     step.call("demo.corpus.write_edits", noise / "train", out, held, count)
     step.record(record, [*own, *sets], out, held)
-
-
-def drafter(step: Step) -> None:
-    """An action: train the drafter that DRAFTER names: attached to the verifier, or on its own."""
-    work, settings = step.path("WORK"), step.settings
-    verifier = str(work / "verifier/verifier.pt")
-    every = settings.number("SAVE_EVERY") if settings.given("SAVE_EVERY") else 250
-    if step["DRAFTER"] == "attached":
-        own = "--arch attached_drafter_base --chain-width 256 --soft-targets 0.5 --lr 2e-3"
-        own += " --warmup-updates 400 --attach-to"
-    else:
-        own = "--arch spec_drafter_base --lr 1e-3 --warmup-updates 300"
-        own += " --init-encoder-from"
-    shared = """--share-all-embeddings --encoder-embed-dim 256 --encoder-ffn-embed-dim 512
-        --encoder-attention-heads 4 --encoder-normalize-before --decoder-normalize-before
-        --init-decoder-layers 0,5 --criterion glancing_block_loss --label-smoothing 0
-        --glancing-start 0 --glancing-stop 0 --block-loss-decay 0.85 --clip-norm 10.0
-        --max-source-positions 256 --max-target-positions 256
-        --skip-invalid-size-inputs-valid-test --best-checkpoint-metric accepted
-        --maximize-best-checkpoint-metric"""
-    chosen = flags(
-        [*own.split(), verifier, "--init-decoder-from", verifier], block_size=step["BLOCK"],
-        num_cuts=step["CUTS"], max_tokens=step["DRAFTER_TOKENS"], save_interval_updates=every,
-        keep_interval_updates=step["AVERAGE"], validate_interval_updates=4 * every,
-    )  # fmt: skip
-    train(
-        step, *chosen, *shared.split(), corpus=f"{work}/bin/ende_distilled", pair="en,de",
-        output=f"{work}/drafter/drafter.pt", updates=step["DRAFTER_UPDATES"],
-        average=step["AVERAGE"], inputs=verifier,
-    )  # fmt: skip
 
 
 def pack(

@@ -108,7 +108,7 @@ def test_outputs_are_those_of_plain_greedy_search(seed, tmp_path, monkeypatch):
             generator = generator_for(model, args, verifier_dtype=dtype, twin="int8", **lists)
             found = outputs_of(generator, sources, prefix)
             # Torch decides a whole draft that has a tie in it.
-            alike = [pytest.approx(scores, abs=1e-6) if tied else scores for _, scores in expected]
+            alike = [pytest.approx(scores, abs=1e-4) if tied else scores for _, scores in expected]
             assert found == [(tokens, scores) for (tokens, _), scores in zip(expected, alike)]
 
 

@@ -64,6 +64,7 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
         DRAFTER_UPDATES=2,
         EDIT_UPDATES=2,
         SAVE_EVERY=1,
+        DRAFTER_SAVE_EVERY=1,
         AVERAGE=2,
         DEST=packed / "demo_ende",
         EDIT_DEST=packed / "demo_edit",
