@@ -283,11 +283,13 @@ template <typename Kernel>
 void multiply_panels(const Matrix& matrix, const PackedRows<Kernel>& packed, float* y, int y_stride,
                      After after, int from, int to) {
   const int together = packed.tiles() == 1 ? to - from : 1;
+  const bool large = static_cast<size_t>(matrix.panels()) * Matrix::kPanel * matrix.steps() > kLarge;
   for (int panel = from; panel < to; panel += together) {
     for (int t = 0; t < packed.tiles(); t++) {
       float* rows = y + static_cast<size_t>(packed.first(t)) * y_stride;
       const TileTask task = {&matrix, packed.words(t), packed.scales(t), rows, y_stride, after};
-      strip_of<Kernel>(packed.height(t))(task, panel, panel + together);
+      const auto strip = large ? strip_of<Kernel, true> : strip_of<Kernel, false>;
+      strip(packed.height(t))(task, panel, panel + together);
     }
   }
 }

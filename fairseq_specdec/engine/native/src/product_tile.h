@@ -6,6 +6,7 @@
 #include <cpuid.h>
 #endif
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -21,18 +22,18 @@ namespace {
 // cache lines. One row alone is packed as it stands.
 constexpr int kRun = 64;
 
-// Words ahead of use that weights are fetched: about 400 cycles at one word of a panel in 6 to 12.
-constexpr int kAhead = 64;
-// One or two rows with 16 registers read several words at once as fast as the third-level cache
-// gives them: what is fetched must be near.
-constexpr int kAheadOfFew = 8;
+// Words from which on a matrix, 12 MB, hardly stays in a cache: its weights are read panel by panel.
+constexpr size_t kLarge = 3 << 20;
+
+// Words ahead of use that weights are fetched at most, 64 KB.
+constexpr size_t kAhead = 1 << 14;
 
 constexpr int kLine = 16;  // words of a cache line
 
 // Whether a tile of so many rows takes the time of reading its weights.
 template <typename Kernel>
 constexpr bool waits_for_weights(int rows) {
-  return rows <= (Kernel::kGroup == 1 ? 3 : 2);
+  return rows * Kernel::kTurns <= 4;
 }
 
 // Whether the processor fetches such weights faster unasked: on AMD's, asking takes more of the load
@@ -48,16 +49,18 @@ inline bool prefetches_unasked() {
 }
 
 // Registers of outputs that a tile of so many rows covers. A multiply-add takes 4 cycles and two
-// begin in each, so few rows need more registers to have 8 sums under way; one row reads four
-// panels at once, as many streams as the prefetchers follow well. Beside 12 sums, 16 registers have no
-// room for weights that are widened and three rows' x, but for halves (step_of_three).
-template <typename Kernel>
+// begin in each, so few rows need more registers to have 8 sums under way; where weights come from
+// memory, one panel after the other is faster. Beside 12 sums, 16 registers have no room for weights
+// that are widened and three rows' x, but for halves (step_of_three).
+template <typename Kernel, bool large>
 constexpr int columns_of_tile(int rows) {
-  if (Kernel::kTileRows == 4) return rows <= 1 ? 8 : rows <= 2 ? 4 : 2;
-  if (kRegisters == 16 && rows == 3 && std::is_same<Kernel, Bfloat16>::value) return 2;
-  if (kWidth == 16) return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
-  if (kWidth == 8) return rows <= 1 ? 8 : rows <= 3 ? 4 : 2;
-  return rows <= 3 ? 8 : 4;
+  constexpr int kPanel = Matrix::kPanel / kWidth;
+  if (kWidth == 4) return rows <= 3 ? 8 : kPanel;
+  if (Kernel::kTileRows == 4 || rows > 3) return kPanel;
+  if (kWidth == 8 && rows == 3 && std::is_same<Kernel, Half>::value) return 4;
+  if (large) return kPanel;
+  if (kWidth == 16) return rows <= 2 ? 8 : 4;
+  return rows == 1 ? 8 : rows == 3 && std::is_same<Kernel, Bfloat16>::value ? kPanel : 4;
 }
 
 struct TileTask {
@@ -83,41 +86,39 @@ inline void emit(FloatRegister value, float* y, int left, After after) {
   store_floats(y, after == After::kAdd ? load_floats(y) + value : value);
 }
 
-// Adds one part of a word's products to the sums; `fetch`: asks for weights ahead of their use.
-template <typename Kernel, int rows, int columns, int part, bool fetch>
-inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
+// Adds one part of a word's products to the sums; `ahead`: words ahead of their use that weights are
+// fetched, or 0.
+template <typename Kernel, int rows, int columns, int part>
+inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x, size_t ahead,
                  typename Kernel::Sums (&sums)[rows][columns]) {
-  constexpr int kPanel = Matrix::kPanel;
   constexpr int kPart = Kernel::kInterleaved ? 1 : kRun;
-  constexpr int kFetch = kRegisters == 16 && rows <= 2 && Kernel::kGroup > 1 ? kAheadOfFew : kAhead;
+  const auto word = [&](int row) {
+    return Kernel::read_x(x + row * Kernel::kParts * kRun + part * kPart);
+  };
+  const auto weight = [&](int c) {
+    const uint32_t* from = w + c * kWidth / Matrix::kPanel * panel_words + c * kWidth % Matrix::kPanel;
+    if (ahead > 0 && part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + ahead, 0, 2);
+    return Kernel::template read<part*(Kernel::kParts - 1)>(from);
+  };
   if constexpr (kRegisters == 16 && rows <= 2) {
     // x stays in registers, and the weights pass through one.
-    decltype(Kernel::read_x(x)) words[rows];
-    for (int i = 0; i < rows; i++)
-      words[i] = Kernel::read_x(x + i * Kernel::kParts * kRun + part * kPart);
+    decltype(word(0)) words[rows];
+    for (int i = 0; i < rows; i++) words[i] = word(i);
 #pragma GCC unroll 8
     for (int c = 0; c < columns; c++) {
-      const uint32_t* from = w + c * kWidth / kPanel * panel_words + c * kWidth % kPanel;
-      const auto weight = Kernel::template read<part*(Kernel::kParts - 1)>(from);
-      if (fetch && part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kFetch * kPanel);
-      for (int i = 0; i < rows; i++) sums[i][c] = Kernel::add_product(sums[i][c], words[i], weight);
+      const auto one = weight(c);
+      for (int i = 0; i < rows; i++) sums[i][c] = Kernel::add_product(sums[i][c], words[i], one);
     }
     return;
   }
   typename Kernel::Factor weights[columns];
 #pragma GCC unroll 8
-  for (int c = 0; c < columns; c++) {
-    const uint32_t* from = w + c * kWidth / kPanel * panel_words + c * kWidth % kPanel;
-    weights[c] = Kernel::template read<part*(Kernel::kParts - 1)>(from);
-    if (fetch && part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kFetch * kPanel);
-  }
+  for (int c = 0; c < columns; c++) weights[c] = weight(c);
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++) {
-    const auto word = Kernel::read_x(x + i * Kernel::kParts * kRun + part * kPart);
+    const auto one = word(i);
 #pragma GCC unroll 8
-    for (int c = 0; c < columns; c++) {
-      sums[i][c] = Kernel::add_product(sums[i][c], word, weights[c]);
-    }
+    for (int c = 0; c < columns; c++) sums[i][c] = Kernel::add_product(sums[i][c], one, weights[c]);
   }
 }
 
@@ -170,6 +171,9 @@ inline void tile(const TileTask& task, int first) {
   const Matrix& matrix = *task.matrix;
   const int panel = first / kPanel, inside = first % kPanel;
   const size_t panel_words = static_cast<size_t>(matrix.steps()) * kPanel;
+  // At the same place in the next tile's panels.
+  const size_t next = std::max(1, columns * kWidth / kPanel) * panel_words;
+  const size_t ahead = fetch ? std::min(next, kAhead) : 0;
   const uint32_t* w = matrix.words(panel) + inside;
   const uint32_t* x = task.x;
   typename Kernel::Sums sums[rows][columns];
@@ -187,8 +191,8 @@ inline void tile(const TileTask& task, int first) {
       if constexpr (kThreeOfHalves<Kernel, rows, columns>) {
         step_of_three(w, panel_words, here, sums);
       } else {
-        step<Kernel, rows, columns, 0, fetch>(w, panel_words, here, sums);
-        if (Kernel::kTurns == 2) step<Kernel, rows, columns, 1, fetch>(w, panel_words, here, sums);
+        step<Kernel, rows, columns, 0>(w, panel_words, here, ahead, sums);
+        if (Kernel::kTurns == 2) step<Kernel, rows, columns, 1>(w, panel_words, here, ahead, sums);
       }
     }
     x += rows * kRun * Kernel::kParts;
@@ -207,29 +211,30 @@ inline void tile(const TileTask& task, int first) {
 }
 
 // A tile of `rows` rows over the panels `from` to `to`.
-template <typename Kernel, int rows, bool fetch>
+template <typename Kernel, int rows, int columns, bool fetch>
 void strip(const TileTask& task, int from, int to) {
-  constexpr int kWide = columns_of_tile<Kernel>(rows), kStep = kWide * kWidth;
-  constexpr int kNarrow = kStep <= Matrix::kPanel ? kWide : Matrix::kPanel / kWidth;
+  constexpr int kStep = columns * kWidth;
+  constexpr int kNarrow = kStep <= Matrix::kPanel ? columns : Matrix::kPanel / kWidth;
   const int end = to * Matrix::kPanel;
   int first = from * Matrix::kPanel;
-  for (; first + kStep <= end; first += kStep) tile<Kernel, rows, kWide, fetch>(task, first);
+  for (; first + kStep <= end; first += kStep) tile<Kernel, rows, columns, fetch>(task, first);
   for (; first < end; first += kNarrow * kWidth) tile<Kernel, rows, kNarrow, fetch>(task, first);
 }
 
 typedef void (*Strip)(const TileTask& task, int from, int to);
 
-// strip() for 1 to Kernel::kTileRows rows.
-template <typename Kernel, int rows = Kernel::kTileRows>
+// strip() for 1 to Kernel::kTileRows rows, of a matrix that is large or not.
+template <typename Kernel, bool large, int rows = Kernel::kTileRows>
 Strip strip_of(int count) {
   if constexpr (rows > 1) {
-    if (count < rows) return strip_of<Kernel, rows - 1>(count);
+    if (count < rows) return strip_of<Kernel, large, rows - 1>(count);
   }
+  constexpr int kColumns = columns_of_tile<Kernel, large>(rows);
   if constexpr (waits_for_weights<Kernel>(rows)) {
     static const bool unasked = prefetches_unasked();
-    if (unasked) return strip<Kernel, rows, false>;
+    if (unasked) return strip<Kernel, rows, kColumns, false>;
   }
-  return strip<Kernel, rows, true>;
+  return strip<Kernel, rows, kColumns, true>;
 }
 
 }  // namespace
