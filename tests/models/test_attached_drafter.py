@@ -1,12 +1,11 @@
-"""The drafter that reads its verifier: what is refused, what is saved, and what it computes."""
+"""The drafter that reads its verifier: what is saved, and what it computes."""
 
 import pytest
 import torch
-from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
+from toy_drafter import make_batch, make_drafter, save_verifier
 
 from fairseq_specdec.checkpoints.reading import reading
 from fairseq_specdec.models import AttachedDrafter
-from fairseq_specdec.models.verifier_states import layers_at_thirds
 from fairseq_specdec.training.block_noising import block_targets
 
 ARCH = "attached_drafter_tiny"
@@ -80,35 +79,3 @@ def test_the_states_read_are_those_of_the_verifiers_own_layers(verifier, theirs)
     torch.testing.assert_close(model.encoder.predict(final), logits)
     first = extra["inner_states"][1].transpose(0, 1)
     torch.testing.assert_close(states, torch.cat([first, final], 2))
-
-
-def test_layers_are_spread_from_a_third_to_the_last():
-    assert [layers_at_thirds(n) for n in (1, 2, 3, 6, 12)] == [
-        [1], [1, 2], [1, 2, 3], [2, 4, 6], [4, 8, 12],
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "settings, flag",
-    [
-        ({"attach_to": None}, "--attach-to"),
-        ({"attach_to": "nowhere.pt"}, "nowhere.pt"),
-        *(({"read_layers": layers}, "--read-layers") for layers in ("1,3", "0,1", "1,1", "a")),
-        ({"encoder_embed_dim": 32}, "--encoder-embed-dim"),
-        ({"source_copy": True}, "--source-copy"),
-        ({"bidirectional_prefix": True}, "--bidirectional-prefix"),
-        ({"init_encoder_from": "v.pt"}, "--init-encoder-from"),
-        ({"chain_width": -1}, "--chain-width"),
-        ({"chain_width": 8, "chain_dropout": 1.5}, "--chain-dropout"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_is_refused_by_name(verifier, settings, flag):
-    with pytest.raises((ValueError, FileNotFoundError), match=flag):
-        make_drafter(arch=ARCH, model=AttachedDrafter, **dict({"attach_to": verifier}, **settings))
-
-
-def test_a_verifier_with_an_output_width_of_its_own_is_refused(tmp_path):
-    save_verifier(tmp_path / "v.pt", ToyTask(), decoder_output_dim=16)
-    with pytest.raises(ValueError, match="--decoder-output-dim"):
-        attached(str(tmp_path / "v.pt"))

@@ -28,10 +28,7 @@ def lists(word_list, src_tokens):
 
 def test_a_list_is_the_union_of_translations_and_frequent_words():
     assert lists(find(), [[7, EOS], [5, 6]]) == [[EOS, 4, 7, 8], [EOS, 4, 6, 11]]
-
-
-def test_the_padding_of_a_batch_lists_nothing():
-    """Else a sentence's drafts depend on the sentences beside it."""
+    # Padding lists nothing, else a sentence's drafts depend on the sentences beside it.
     table = torch.tensor(TABLE)
     table[SOURCE.pad()] = 10
     assert lists(find(**{TRANSLATIONS: table}), [[SOURCE.pad(), 7]]) == [[EOS, 4, 7, 8]]
