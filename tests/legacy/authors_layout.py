@@ -1,4 +1,4 @@
-"""The authors' drafter as their code is described: its layout on disk, and one plain iteration.
+"""The authors' drafter as their code is described: its layout on disk, and its plain pass.
 
 Written from the description of their code, over fairseq's own layers and without any cache, so that
 it shares nothing with the engine that is tested against it.
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from settings_payloads import config_of
 from toy_cache import trained
-from toy_translation import EOS, PAD, ids, make_task, pad_to, sentences, translate
+from toy_translation import PAD, ids, make_task, pad_to, sentences, translate
 
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 
@@ -66,7 +66,7 @@ def logits_of(model, src_tokens, prefix, masks=BLOCK):
 
 
 @functools.cache
-def authors_drafter(copied=True, updates=150):
+def authors_drafter(copied=True, updates=0):
     """A drafter trained a little on the toy language, by the plain pass above, in eval mode."""
     torch.manual_seed(3)
     args = argparse.Namespace(**dict(SETTINGS, src_embedding_copy=copied))
@@ -117,32 +117,6 @@ def authors_checkpoint(model, as_namespace=False, **settings):
     task = {"_name": "translation_lev_modified", "data": ".", "block_size": BLOCK}
     parts = {"task": task, "model": namespace, "criterion": namespace}
     return dict(state, cfg=config_of(parts))
-
-
-@torch.no_grad()
-def authors_decode(verifier, drafter, words, beta=1, tau=0.0, limit=200):
-    """Their loop over one sentence: (tokens without </s>, iterations)."""
-    source = torch.tensor([ids(words)])
-    encoder_out = verifier.encoder(source, torch.tensor([source.size(1)]))
-    output, iterations = [], 0
-    while True:
-        iterations += 1
-        prefix = torch.tensor([output], dtype=torch.long)
-        draft = logits_of(drafter, source, prefix)[0].argmax(-1).tolist()
-        previous = torch.tensor([[EOS] + output + draft])
-        logits = verifier.decoder(previous, encoder_out)[0][0, len(output) :]
-        new = []
-        for j, token in enumerate(draft):
-            best = logits[j].topk(beta)
-            near = best.indices[best.values[0] - best.values <= tau].tolist()
-            if token not in near:
-                break
-            new.append(token)
-        new.append(int(logits[len(new)].argmax()))
-        for token in new:
-            if token == EOS or len(output) == limit:
-                return output, iterations
-            output.append(token)
 
 
 def same_weights(model, other):

@@ -18,9 +18,7 @@ from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 @pytest.fixture
 def released(tmp_path):
     path = tmp_path / "released.pt"
-    torch.save(
-        authors_checkpoint(authors_drafter(updates=0), data="data", noise="block_mask"), path
-    )
+    torch.save(authors_checkpoint(authors_drafter(), data="data", noise="block_mask"), path)
     return path
 
 
@@ -41,7 +39,7 @@ def test_another_output_needs_force(released, tmp_path):
     assert ours.read_text() == "something else"
     run(released, ours, "--force")
     model = loaded(ours)
-    assert isinstance(model, LegacyDrafter) and same_weights(model, authors_drafter(updates=0))
+    assert isinstance(model, LegacyDrafter) and same_weights(model, authors_drafter())
     assert sorted(os.listdir(tmp_path)) == ["ours.pt", "released.pt"], "no temporary file is left"
 
 
@@ -75,7 +73,7 @@ def test_what_is_no_drafter_is_named(tmp_path):
     (tmp_path / "broken.pt").write_bytes(b"PK")
     with pytest.raises(ValueError, match="^input: .*broken.pt: cannot be read"):
         run(tmp_path / "broken.pt", tmp_path / "out.pt")
-    state = authors_checkpoint(authors_drafter(updates=0), arch="transformer", _name="transformer")
+    state = authors_checkpoint(authors_drafter(), arch="transformer", _name="transformer")
     torch.save(state, tmp_path / "verifier.pt")
     with pytest.raises(ValueError, match="holds a transformer, no block drafter"):
         run(tmp_path / "verifier.pt", tmp_path / "out.pt")
