@@ -5,37 +5,29 @@ from ctypes import byref, c_float, c_int64
 
 import pytest
 import torch
-from toy_strategies import check_beams, flags, look_ahead
-from toy_translation import EOS, PAD, make_sample, make_task, sentences, toy_model
+from toy_strategies import flags, look_ahead, make_generator
+from toy_translation import make_sample, sentences, toy_model
 
-from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam.lookahead import Reach, reach_of_budget, reach_with_torch
 from fairseq_specdec.decoding.beam.native import NativeBeams
 from fairseq_specdec.decoding.beam.torch_beams import TorchBeams
-from fairseq_specdec.decoding.builder import Overrides, build_generator
-from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.native.library import Library, load
 from fairseq_specdec.engine.native.structures import PrefixFacts
 
 SENTENCES = sentences(5, seed=7)
 BACKENDS = ["torch"] + ["native"] * (load() is not None)
 natively = pytest.mark.skipif(load() is None, reason="no native library here")
-UNK = 3
 # Of one, three and no tokens; the last two with any token before or between.
 PREFIX = torch.tensor([[5, 1, 1], [6, 7, 8], [1, 1, 1], [1, 9, 1], [4, 1, 5]])
 
 
-def make(args=None, models=None, drafter=None, **settings):
-    words = make_task().tgt_dict
-    given = decoding_settings(**dict({"strategy": "greedy", "backend": "torch"}, **settings))
-    overrides = Overrides(drafter, always_draft=drafter is not None)
-    models = models or [toy_model()]
-    return build_generator(models, words, words, args or flags(3), given, overrides=overrides)
+def make(args=None, models=None, strategy="greedy", backend="torch", draft_budget=None):
+    given = {"backend": backend, "draft_budget": draft_budget}
+    return make_generator(strategy, args or flags(3), models, **given)
 
 
-def decode(generator, prefix=None, chosen=SENTENCES, **more):
-    sample = make_sample(chosen)
-    return generator.generate(generator.models, sample, prefix_tokens=prefix, **more)
+def decode(generator, prefix=None, chosen=SENTENCES):
+    return generator.generate(generator.models, make_sample(chosen), prefix_tokens=prefix)
 
 
 def counts(stats):
@@ -77,32 +69,6 @@ def test_a_trace_is_of_the_best_hypothesis_alone(backend):
     assert all(not one["iterations"] for row in decode(make(backend=backend)) for one in row)
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "iad"])
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_passes_go_one_by_one_or_in_one_call(backend, strategy, monkeypatch):
-    look_ahead(monkeypatch, Reach(3, 4))
-    generator, at_once = (make(backend=backend, strategy=strategy) for _ in range(2))
-    expected = decode(at_once)
-    with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
-        batch.iterate()
-        assert batch.stats.iterations == len(SENTENCES) and batch.live
-        batch.iterate(2)
-        assert batch.stats.iterations == 3 * len(SENTENCES)
-        while batch.live:
-            batch.iterate(100)
-        check_beams(batch.finished, expected)
-    assert counts(generator.stats) == counts(batch.stats) == counts(at_once.stats)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_sentence_without_a_possible_token_is_named(backend):
-    """The second one may end nowhere; the first one has left by then."""
-    prefix = torch.tensor([[EOS, PAD, PAD], [5, 6, UNK]])
-    args = flags(3, unkpen=float("inf"))
-    with pytest.raises(ValueError, match="no possible token at position 2 of sentence 1 in"):
-        decode(make(args, backend=backend), prefix, SENTENCES[:2])
-
-
 @pytest.mark.parametrize("rows, settings, reach", [
     (2, {"strategy": "greedy"}, None),
     (2, {}, reach_with_torch(2, False)),
@@ -117,14 +83,6 @@ def test_how_far_a_batch_looks_ahead(rows, settings, reach):
         found = [(list(one.source), one.reach) for one in batch.lookaheads]
     expected = [([4 + word for word in sentence], reach) for sentence in chosen]
     assert found == (expected if reach else [])
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_drafter_for_one_hypothesis_is_left_out_and_the_log_says_so(backend, caplog):
-    generator = make(flags(4), drafter=Drafter(), backend=backend)  # which opens no batch
-    with caplog.at_level("INFO"):
-        check_beams(decode(generator), decode(make(flags(4), backend=backend)))
-    assert "--beam 4: beam search without drafts: --strategy greedy drafts for one" in caplog.text
 
 
 @natively

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from fairseq_specdec.decoding.beam.lookahead import (
-    NOTHING,
-    Lookahead,
-    Reach,
-    reach_of_budget,
-    reach_with_torch,
-)
+from fairseq_specdec.decoding.beam.lookahead import Lookahead, Reach
 from fairseq_specdec.decoding.beam.replay import BeamRules, Sentence
 
 EOS, START, BEAM = 2, 0, 2
@@ -105,32 +99,6 @@ def test_the_longest_like_end_is_asked_and_of_equals_the_nearest():
     assert next_of(4, 4, 7) == [23]  # one token alike
     assert next_of(8, 8, 8, 9) == [25] and next_of(8, 9) == [24]
     assert next_of(8, 4) == []
-
-
-@pytest.mark.parametrize("first, ended, goes_on", [
-    # One ends, one goes on; it is followed where the second place is not filled yet.
-    ([(EOS, -0.1), (11, -0.2), (12, -0.3)], 0, True),
-    ([(EOS, -0.1), (11, -0.2), (12, -0.3)], 1, False),
-    ([(11, -0.1), (12, -0.2), (EOS, -0.3)], 1, True),  # </s> is third of two
-])  # fmt: skip
-def test_what_has_ended_takes_the_room_of_others(first, ended, goes_on):
-    sentence = sentence_of()
-    give(sentence.root, (10, -0.1), (99, -9.0))
-    sentence.advance()
-    give(sentence.live[0], *first)
-    sentence.ended = [object()] * ended
-    assert ([10, 11] in paths(Lookahead([10, 11, 12, 13], FAR).draft(sentence))) is goes_on
-
-
-def test_how_far_to_look():
-    """The more sentences, the fewer prefixes of each; a limit of prefixes in vain is kept."""
-    reaches = [reach_with_torch(rows, False) for rows in (1, 2, 5, 20, 21)]
-    assert reaches == sorted(reaches, key=lambda one: -one.beams) and reaches[-1] == NOTHING
-    assert all(one.beams >= 1 and one.min_copy_rate > 0 for one in reaches[:-1])
-    assert [reach_with_torch(rows, True) for rows in (1, 2)] == [reaches[0], NOTHING]
-    for vain, rows, beam in ((20, 1, 5), (20, 4, 5), (19, 4, 5), (60, 2, 3)):
-        assert reach_of_budget(vain, rows, beam).beams == 1 + vain // (rows * beam)
-    assert reach_of_budget(0, 3, 5).beams > reach_of_budget(60, 1, 5).beams
 
 
 # ---- the rest of the source ----------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import functools
 
 import pytest
-import torch
 from pairwise import half
 from toy_strategies import (
     check,
@@ -19,14 +18,13 @@ from toy_strategies import (
     toys,
     verifying,
 )
-from toy_translation import PAD, make_sample, sentences, toy_model
+from toy_translation import make_sample, sentences
 
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.policy import DecodingConstraints, LengthLimits
 from fairseq_specdec.engine.native.library import load
 
-SENTENCES = sentences(14, seed=21, longest=16)
+SENTENCES = sentences(10, seed=21, longest=16)
 BACKENDS = ["torch"] + ["native"] * (load() is not None)
 # Outputs are a third longer than their sources: the first of these bites most of them.
 LIMITS = {
@@ -50,14 +48,12 @@ def own(case, args, lossless=True, **settings):
 @functools.cache
 def alone(verifier, name, beam, prefixed):
     """The hypotheses of fairseq, which decodes each sentence alone."""
-    prefix = forced_here_and_there(len(SENTENCES)) if prefixed else None
+    rows, args = len(SENTENCES), flags(beam, **LIMITS[name])
+    prefixes = forced_here_and_there(rows).split(1) if prefixed else [None] * rows
     return [
-        stock_beams(
-            [verifier()], make_sample([one]), flags(beam, **LIMITS[name]),
-            None if prefix is None else prefix[row : row + 1],
-        )[0]
-        for row, one in enumerate(SENTENCES)
-    ]  # fmt: skip
+        stock_beams([verifier()], make_sample([one]), args, prefix)[0]
+        for one, prefix in zip(SENTENCES, prefixes)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,19 +67,15 @@ def test_a_batch_equals_fairseq_on_each_sentence_alone(
     prefixed, name, backend, case, beam, monkeypatch
 ):
     look_ahead(monkeypatch, Reach(4, 5))
-    args, sample, verifier = (
-        flags(beam, **LIMITS[name]),
-        make_sample(SENTENCES),
-        toys(case).verifier,
-    )
+    args, sample = flags(beam, **LIMITS[name]), make_sample(SENTENCES)
     prefix = forced_here_and_there(len(SENTENCES)) if prefixed else None
     generator = own(case, args, backend=backend)
     outputs = generator.generate(generator.models, sample, prefix_tokens=prefix)
-    expected = alone(verifier, name, beam, prefixed)
+    expected = alone(toys(case).verifier, name, beam, prefixed)
     check_beams(outputs, expected)
     if beam == 1 and name == "short" and not prefixed:
         # It matters: the batch's longest source gives others.
-        usual = stock([verifier()], sample, args)
+        usual = stock(generator.models, sample, args)
         assert tokens(one for (one,) in expected) != tokens(usual)
         limits = [int(args.max_len_a * (len(one) + 1) + args.max_len_b) for one in SENTENCES]
         for (output,), limit in zip(outputs, limits):
@@ -101,40 +93,14 @@ def test_where_drafts_change_the_output_a_batch_gives_what_its_sentences_give(
     args = flags(max_len_a=2, max_len_b=3) if prefixed else flags(**LIMITS["short"])
     prefix = forced_here_and_there(len(SENTENCES)) if prefixed else None
     generator = own(case, args, lossless=False, backend=backend)
-    apart = [
-        decode(generator, make_sample([one]), prefix if prefix is None else prefix[row : row + 1])[
-            0
-        ]
-        for row, one in enumerate(SENTENCES)
-    ]
+    prefixes = [None] * len(SENTENCES) if prefix is None else prefix.split(1)
+    apart = [decode(generator, make_sample([one]), p)[0] for one, p in zip(SENTENCES, prefixes)]
     together = decode(generator, make_sample(SENTENCES), prefix)
     check(together, apart)
     assert [h["steps"] for h in together] == [h["steps"] for h in apart]
 
 
-def test_by_default_the_longest_source_gives_the_limit():
-    args = flags(**LIMITS["short"])
-    expected = stock([toy_model()], make_sample(SENTENCES), args)
-    check(decode(make_generator("greedy", args), make_sample(SENTENCES)), expected)
-
-
-def limits_of(lengths, **changes):
-    policy = DecodingConstraints(PAD, 3, 2, own_limits=True, **changes)
-    net_input = {
-        "src_tokens": torch.zeros(len(lengths), max(lengths)),
-        "src_lengths": torch.tensor(lengths),
-    }
-    return policy.length_limits(net_input)
-
-
-def test_limits_are_of_the_lengths_and_within_the_positions():
-    limits = limits_of([3, 9, 40], max_len_a=1.5, max_len_b=2, max_positions=50)
-    assert limits[:2] == (6, 49) and limits.listed(3) == [6, 15, 49]
-    assert limits.of_entries.tolist() == [[6], [15], [49]]
-    assert limits.select(torch.tensor([1])).listed(1) == [15]
-    same = LengthLimits(14, 14)  # one limit for all needs no tensor
-    assert limits_of([3, 9], max_len_b=14) == same
-    assert limits_of([8, 8], max_len_a=1.5, max_len_b=2) == same
-    assert same.select(torch.tensor([1])) is same and same.listed(2) == [14, 14]
+def test_a_limit_below_the_minimum_is_refused():
+    generator = own("greedy", flags(max_len_a=0.1, max_len_b=0))
     with pytest.raises(ValueError, match="--min-len 1 is larger than the length limit 0 "):
-        limits_of([1, 9], max_len_a=0.5, max_len_b=0)
+        decode(generator, make_sample([[4], [5] * 12]))
