@@ -155,30 +155,3 @@ def test_a_rollback_draws_the_verifiers_token_and_judges_alike():
     block = random_block(5, rows=40)  # every row draws from its own distribution
     verdict, plain = (judge(RollbackRule(2.0, s), *block) for s in (Sampler(topk=1), None))
     assert all(map(torch.equal, verdict, plain)) and len(set(verdict.next_token.tolist())) > 3
-
-
-@given(
-    st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 1.5, 4.0, INFINITY]), st.sampled_from([1, 4])
-)  # fmt: skip
-def test_a_budget_is_what_each_sentence_gives_up_in_all_its_drafts(seed, budget, width):
-    """Rows leave between the drafts; each keeps what it has spent."""
-    rule = TopBetaRule(3, 2.0, budget).open(3, torch.device("cpu"))
-    spent, rows = [0.0, 0.0, 0.0], [0, 1, 2]
-    for turn in range(3):
-        block = [each[rows] for each in random_block(seed + turn, 3, width)]
-        allowed, _ = slow(block, tolerated(3, 2.0))
-        verdict = judge(rule, *block)
-        for at, row in enumerate(rows):
-            count = 0
-            while count < allowed[at]:
-                entry = block[2][at, count]
-                regret = float(entry.max() - entry[block[0][at, count]])
-                if spent[row] + regret > budget:
-                    break
-                spent[row] += regret
-                count += 1
-            assert int(verdict.counts[at]) == count
-            assert int(verdict.next_token[at]) == int(block[2][at, count].argmax())
-        if turn == 0:
-            rows = [2, 0]
-            rule.select(torch.tensor(rows))

@@ -1,6 +1,7 @@
 """A batch of beam searches: hypotheses, counts, how far it looks ahead, what stops it."""
 
 import gc
+import weakref
 from ctypes import byref, c_float, c_int64
 
 import pytest
@@ -104,20 +105,21 @@ def test_a_trace_has_the_same_drafts_on_both_backends(limit, prefix, monkeypatch
 
 @natively
 def test_a_search_that_is_over_is_freed(monkeypatch):
-    freed, free = [], Library.free
+    made, make_one = [], Library.make
 
-    def noted(self, name, pointer):
-        freed.append((name, pointer.value))
-        free(self, name, pointer)
+    def noted(self, owner, what, *arguments, **more):
+        made.append((weakref.ref(owner), what))
+        return make_one(self, owner, what, *arguments, **more)
 
-    monkeypatch.setattr(Library, "free", noted)
+    monkeypatch.setattr(Library, "make", noted)
     generator = make(backend="native")
     with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
         assert isinstance(batch, NativeBeams)
-        assert "specdec_beams_free" not in dict(freed)
+    (search,) = [owner for owner, what in made if what == "beams"]
+    assert search() is not None
     del batch
     gc.collect()
-    assert [at != 0 for name, at in freed if name == "specdec_beams_free"] == [True]
+    assert search() is None  # with whom it is freed
 
 
 @natively

@@ -29,7 +29,7 @@ NAN = float("nan")
 RELAXED = {"strategy": "blockwise", "accept_top_k": 2}
 SAMPLING = {"sampling": True}
 TOO_MANY = "--sampling-topk, --sampling-topp: give one"
-ONE = "--nbest 9: with --sampling one hypothesis is decoded; use --beam 1 --nbest 1, or leave"
+ONE = "--nbest 9: --sampling with these flags decodes one hypothesis; use --beam 1 --nbest 1, or"
 
 
 def make(args=None, models=None, words=None, **given):
@@ -47,7 +47,7 @@ def make(args=None, models=None, words=None, **given):
 
 # (settings, generation flags, what the error says; it begins with the flag)
 REFUSED = [
-    ({"strategy": "beam"}, {}, "--strategy beam: unknown; choose one of greedy, none, iad, lookup"),
+    ({"strategy": "beam"}, {}, "--strategy beam: unknown; choose one of greedy, none, iad, given"),
     ({"strategy": "gad"}, {}, "--strategy gad: needs --drafter-path"),
     ({"strategy": "bild"}, {}, "--strategy bild: needs --drafter-path"),
     ({"strategy": "gad++", "drafter_path": "/no/d.pt"}, {}, "--drafter-path: no such file: /no/d"),

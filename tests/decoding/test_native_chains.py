@@ -102,10 +102,9 @@ def test_drafts_in_a_format_of_their_own(case, number_format, drafter_format):
 # ---- several iterations in a call ----------------------------------------------------------------
 
 
-def counted_by(monkeypatch, name):
-    """A list that takes how many iterations each call does: ``_verify`` is one without drafts,
-    ``_speculate`` any."""
-    method, calls = getattr(NativeChains, name), []
+def counted_by(monkeypatch, drafts):
+    """A list that takes how many iterations each call does that drafts, or that does not."""
+    method, calls = NativeChains._call, []
 
     def counted(self, draft, drafting, most):
         answer = method(self, draft, drafting, most)
@@ -191,7 +190,7 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(drafts, column, limit, monke
 def test_iterations_without_a_trace_are_counted_as_those_with_one(drafts, monkeypatch):
     """Without one, those that a call does alike are booked together."""
     model, counted = toy_model("pre_norm"), []
-    calls = counted_by(monkeypatch, "_verify")
+    calls = counted_by(monkeypatch, False)
     for trace in (False, True):
         drafter = block_drafter() if drafts else None
         generator = generator_for(model, drafter=drafter, planning=FewRejections(1), trace=trace)
@@ -206,7 +205,7 @@ def test_iterations_without_a_trace_are_counted_as_those_with_one(drafts, monkey
 @pytest.mark.parametrize("drafts", [None, "copied", "attached"])
 def test_a_sentence_is_decoded_in_one_call(drafts, monkeypatch):
     """Also where flags constrain it."""
-    calls = counted_by(monkeypatch, "_speculate" if drafts else "_verify")
+    calls = counted_by(monkeypatch, drafts)
     model, args = toy_model("pre_norm"), flags(min_len=2, unkpen=2.5, temperature=0.3)
     generator = generator_for(model, args=args, drafter=drafts and DRAFTERS[drafts]())
     sources = SENTENCES if drafts == "copied" else SENTENCES[:1]

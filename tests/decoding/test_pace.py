@@ -204,7 +204,7 @@ def test_what_a_drafter_that_judges_leaves_out_counts_as_rejected():
     assert learnt(plain.planning) == first
 
 
-def batches(history, planner, right, count=60, length=20):
+def batches(planner, right, count=60, length=20):
     """Sizes asked for in batches of one row, whose drafts are accepted as a whole or not at all."""
     sizes_of_batches = []
     for _ in range(count):

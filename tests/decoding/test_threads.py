@@ -16,7 +16,7 @@ PATIENCE = 120  # seconds; only a deadlock takes so long
 # Of several sizes and lengths.
 PLACES = [(0, 1), (1, 4), (4, 11), (11, 12), (12, 24), (24, 30)]
 BATCHES = [make_sample(sentences(30, seed=9)[a:b], left=a % 2 == 0) for a, b in PLACES]
-CASES = ["greedy", "iad", "gad-attached", "gad++-budget", "sps", "blockwise", "bild", "nar"]
+CASES = ["greedy", "iad", "gad-attached", "gad++", "sps", "blockwise", "bild", "nar"]
 
 
 def facts(hypotheses):

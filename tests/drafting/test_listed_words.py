@@ -61,7 +61,7 @@ def test_the_best_listed_words_are_drafted(settings, kinds):
     assert isinstance(session, NativeBlockSession)
     drafts = walk(session, lambda row, seen: listed_draft(model, SOURCES[row], seen)[0])
     session.close()
-    assert len(set(sum(drafts, []))) > 2
+    assert len(set(sum(drafts, []))) > 1
 
 
 def wide_model(number_format):
