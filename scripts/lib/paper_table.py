@@ -1,7 +1,8 @@
 """The papers' tables with the figures measured here beside the published ones.
 
 ``tables`` of a recipe has for each table its ``figures``, keys of the columns, and its ``rows``, or
-those of each direction: ``[name, set/system, figure ...]``. ``set/system`` is what was measured (a
+those of each direction: ``[name, set/system, figure ...]``, or ``{row: [name, set/system],
+DIRECTION: [figure ...]}``. ``set/system`` is what was measured (a
 row of ``SET.json`` of specdec-bench); ``-`` is a row that cannot be run here. A figure is the
 published one, ``~`` where the paper gives none, ``-`` (or nothing at the end) where a row has no
 such column. With ``for`` a row is several rows, and a list has the figures of each. Keys are
@@ -85,19 +86,24 @@ class Note(NamedTuple):
     text: str
 
 
-def made_rows(where: str, table: tuple[str, str], keys: list[str], value: Any) -> Iterator[Row]:
-    """The rows of one entry of a table. ``table``: its name, and the direction."""
+def made_rows(where: str, table: str, among: str, keys: list[str], value: Any) -> Iterator[Row]:
+    """The rows of one entry of a table. ``among``: the direction that it is listed under."""
     for number, (_, one) in enumerate(each_value(where, "", value)):
-        cells = fields(where, one, "row")["row"] if isinstance(one, dict) else one
-        if not isinstance(cells, list) or not 2 <= len(cells) <= 2 + len(keys):
-            raise fail(where, f"expected [name, set/system, at most {len(keys)} figures]")
-        name, place, *figures = (c[number] if isinstance(c, list) else c for c in cells)
-        group, slash, system = place.partition("/")
-        if not slash and place != NOTHING:
-            raise fail(where, f"{place!r} is no set/system, nor {NOTHING}")
-        published = {key: "" if figure == NONE else figure
-                     for key, figure in zip(keys, figures) if figure != NOTHING}  # fmt: skip
-        yield Row(*table, name, group, system or NOTHING, published)
+        more = dict(fields(where, one, "row", " ".join(one))) if isinstance(one, dict) else {}
+        cells = more.pop("row", one)
+        for direction, own in more.items() or [(among, [])]:
+            if not isinstance(cells, list) or not isinstance(own, list):
+                raise fail(where, "expected a list")
+            listed = [*cells, *own]
+            if not 2 <= len(listed) <= 2 + len(keys):
+                raise fail(where, f"expected [name, set/system, at most {len(keys)} figures]")
+            name, place, *figures = (c[number] if isinstance(c, list) else c for c in listed)
+            group, slash, system = place.partition("/")
+            if not slash and place != NOTHING:
+                raise fail(where, f"{place!r} is no set/system, nor {NOTHING}")
+            published = {key: "" if figure == NONE else figure
+                         for key, figure in zip(keys, figures) if figure != NOTHING}  # fmt: skip
+            yield Row(table, direction, name, group, system or NOTHING, published)
 
 
 def read(path: pathlib.Path, name: str = "tables") -> tuple[list[Row], list[Note]]:
@@ -114,7 +120,7 @@ def read(path: pathlib.Path, name: str = "tables") -> tuple[list[Row], list[Note
         for direction, listed in by.items():
             for number, value in enumerate(listed, 1):
                 at = f"{place}.rows.{direction}.{number}"
-                rows += made_rows(at, (title, direction), own["figures"].split(), value)
+                rows += made_rows(at, title, direction, own["figures"].split(), value)
     columns = {(row.table, base(key)) for row in rows for key in row.figures}
     columns |= {(EVERY, key) for _, key in columns}
     for place, title, key, _ in notes:
