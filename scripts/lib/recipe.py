@@ -89,6 +89,8 @@ class Settings(Mapping[str, str]):
         where = f"{where}: include"
         for key, chosen in recipe_file.mapping(where, declared.get("include")).items():
             if key.startswith("$"):
+                if names != "all":  # of another recipe, some of whose settings are taken
+                    continue
                 self._check(key[1:])
             included = self.fill(key)
             groups = (recipe_file.section(path, "groups") for path in (self._file, GROUPS))
