@@ -133,8 +133,8 @@ def runs_encoder(encoder: Any) -> bool:
         return True
     if _odd_layer(layers) is not None:
         return False
-    source = _short_source(encoder)
     try:
+        source = _short_source(encoder)
         return not _disproved(
             encoder,
             lambda encoder: encoder.forward_torchscript(source)["encoder_out"][0],
