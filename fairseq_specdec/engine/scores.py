@@ -118,9 +118,9 @@ class Scores:
             ban(self.log_probs, edits.listed)
         self.forced = edits.forced
         if self.forced is not None:
-            token = self.forced.clamp(min=0).unsqueeze(2)
+            only = self.forced.clamp(min=0).unsqueeze(2)
             alone = torch.full_like(self.log_probs, MINUS_INFINITY)
-            alone.scatter_(2, token, self.log_probs.gather(2, token))
+            alone.scatter_(2, only, self.log_probs.gather(2, only))
             self.log_probs = torch.where(self.forced.unsqueeze(2) >= 0, alone, self.log_probs)
 
     def best(self) -> Tensor:

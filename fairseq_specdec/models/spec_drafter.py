@@ -125,7 +125,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         weights and has the pair's shortlist, if there is one."""
         if not self.word_lists:
             return self
-        made = shallow(self)
+        made: Any = shallow(self)
         made.word_list = self.word_lists[pair] if pair in self.word_lists else None
         return made
 
