@@ -1,149 +1,177 @@
-"""Pickles that no checkpoint holds, by name: some do harm where nothing checks them, others name
-objects and storages that are never made; and sound ones. Tests and fuzzers share them."""
+"""Pickles written instruction by instruction, and the checkpoint files that hold them: those that
+no checkpoint holds, by name (some do harm where nothing checks them, others name objects and
+storages that are never made), and sound ones. Tests and fuzzers share them."""
 
+import io
 import pickle
+import struct
+import zipfile
 
+import torch
 from omegaconf import OmegaConf
-from pickle_assembly import (
-    ORDERED,
-    array,
-    build,
-    bytes_of,
-    call,
-    dict_of,
-    dotted,
-    dtype,
-    ended,
-    named,
-    new,
-    plain,
-    storage,
-    tensor,
-    text,
-    tuple_of,
-    whole,
+
+
+def text(value):
+    data = value.encode("utf-8", "surrogatepass")
+    return pickle.BINUNICODE + struct.pack("<I", len(data)) + data
+
+
+def whole(value):
+    """An integer of up to 255 bytes."""
+    data = pickle.encode_long(value)
+    return pickle.LONG1 + bytes([len(data)]) + data
+
+
+def plain(value):
+    """Anything that ``pickle`` writes, as a part of a larger pickle."""
+    return pickle.dumps(value, 2)[2:-1]
+
+
+def tuple_of(*parts):
+    return pickle.MARK + b"".join(parts) + pickle.TUPLE
+
+
+def dict_of(**parts):
+    items = b"".join(text(name) + part for name, part in parts.items())
+    return pickle.EMPTY_DICT + pickle.MARK + items + pickle.SETITEMS
+
+
+def named(module, name):
+    return pickle.GLOBAL + f"{module}\n{name}\n".encode()
+
+
+def dotted(module, name):
+    """A name that protocol 4 looks up part by part."""
+    parts = (each.encode() for each in (module, name))
+    shorts = (pickle.SHORT_BINUNICODE + bytes([len(each)]) + each for each in parts)
+    return b"".join(shorts) + pickle.STACK_GLOBAL
+
+
+def call(function, *parts):
+    return function + tuple_of(*parts) + pickle.REDUCE
+
+
+def new(made, *parts):
+    return made + tuple_of(*parts) + pickle.NEWOBJ
+
+
+def build(made, state):
+    return made + state + pickle.BUILD
+
+
+def ended(body, protocol=2):
+    return pickle.PROTO + bytes([protocol]) + body + pickle.STOP
+
+
+ORDERED = call(named("collections", "OrderedDict"))
+
+
+def storage(kind="FloatStorage", key="0", count=4, more=b""):
+    """A reference to the storage of four floats that ``zipped`` and ``legacy`` hold."""
+    parts = (text("storage"), named("torch", kind), text(key), text("cpu"), whole(count), more)
+    return tuple_of(*parts) + pickle.BINPERSID
+
+
+def tensor(where, offset=0, size=(4,), stride=(1,), hooks=ORDERED, gradient=pickle.NEWFALSE):
+    arguments = (where, whole(offset), plain(size), plain(stride), gradient, hooks)
+    return call(named("torch._utils", "_rebuild_tensor_v2"), *arguments)
+
+
+def bytes_of(data):
+    return call(named("_codecs", "encode"), text(data.decode("latin1")), text("latin1"))
+
+
+def dtype(name="i8", state=("<", None, None, None, -1, -1, 0), version=3):
+    made = call(named("numpy", "dtype"), text(name), pickle.NEWFALSE, pickle.NEWTRUE)
+    return made if state is None else build(made, plain((version, *state)))
+
+
+def array(kind=None, data=None, of=None, shape=(1,), fortran=pickle.NEWFALSE):
+    """A numpy array: its class, raw data (a part), dtype (a part) and shape."""
+    kind = named("numpy", "ndarray") if kind is None else kind
+    made = named("numpy.core.multiarray", "_reconstruct")
+    made = call(made, kind, plain((0,)), bytes_of(b"b"))
+    of, data = of or dtype(), bytes_of(bytes(8)) if data is None else data
+    return build(made, tuple_of(whole(1), plain(shape), of, fortran, data))
+
+
+FLOATS = struct.pack("<4f", 1, 2, 3, 4)
+
+
+def zipped(pickled, records=(("archive/data/0", FLOATS),)):
+    """The layout since torch 1.6."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as target:
+        target.writestr("archive/data.pkl", pickled)
+        target.writestr("archive/version", b"3\n")
+        for name, data in records:
+            target.writestr(name, data)
+    return out.getvalue()
+
+
+HEADER = (
+    torch.serialization.MAGIC_NUMBER,
+    torch.serialization.PROTOCOL_VERSION,
+    {"protocol_version": 1001, "little_endian": True, "type_sizes": {"int": 4}},
 )
 
+
+def legacy(pickled, keys=(), data=b"", header=()):
+    """The layout before torch 1.6: three pickles, the object's, the storages' keys and contents."""
+    first = [pickle.dumps(value, 2) for value in HEADER]
+    for at, other in dict(header).items():
+        first[at] = other
+    keys = keys if isinstance(keys, bytes) else pickle.dumps(list(keys), 2)
+    return b"".join((*first, pickled, keys, data))
+
+
+# ---- hostile and odd ones, and sound ones
+
 MKDIR = named("posix", "mkdir")
-EXTENSION = 0xF1  # of posix.mkdir
 NAMESPACE = named("argparse", "Namespace")
-PARTIAL = named("functools", "partial")
-CONFIG = named("omegaconf.dictconfig", "DictConfig")
-
-
-def partial_of(path, state=b""):
-    return new(PARTIAL, MKDIR, text(path)) + state + pickle.EMPTY_TUPLE + pickle.REDUCE
-
-
-def with_state(path):
-    """``partial.__setstate__`` replaces a harmless function."""
-    harmless = new(PARTIAL, named("builtins", "len"))
-    state = tuple_of(MKDIR, tuple_of(text(path)), pickle.EMPTY_DICT, pickle.NONE)
-    return build(harmless, state) + pickle.EMPTY_TUPLE + pickle.REDUCE
-
-
-def config_in_config(path):
-    """Reading the fields of this metadata resolves an interpolation."""
-    inner = OmegaConf.create({"key_type": "${canary:" + path + "}"})
-    return build(new(CONFIG), dict_of(_metadata=plain(inner), _content=pickle.EMPTY_DICT))
 
 
 def runs(path):
     """Pickles that make the folder ``path``, or a file of that name."""
-    target, mode = text(path), whole(0o755)
+    target = text(path)
     get, put = pickle.BINGET + b"\x01", pickle.BINPUT + b"\x01"
     return {
         "REDUCE": ended(call(MKDIR, target)),
-        "REDUCE within a Namespace": ended(build(new(NAMESPACE), dict_of(lr=call(MKDIR, target)))),
-        "REDUCE of np.memmap": ended(
-            call(named("numpy", "memmap"), target, text("uint8"), text("w+"), whole(0), plain((1,)))
-        ),
         "STACK_GLOBAL": ended(call(dotted("posix", "mkdir"), target), 4),
         "STACK_GLOBAL, dotted, protocol 2": ended(
             pickle.PROTO + b"\x04" + call(dotted("argparse", "_os.mkdir"), target)
         ),
-        "STACK_GLOBAL, method of an allowed class": ended(
-            call(dotted("numpy", "ndarray.tofile"), array(), target), 4
-        ),
         "GLOBAL, dotted": ended(call(named("argparse", "_os.mkdir"), target), 4),
         "INST": ended(pickle.MARK + target + pickle.INST + b"posix\nmkdir\n"),
         "OBJ": ended(pickle.MARK + MKDIR + target + pickle.OBJ),
-        "NEWOBJ": ended(partial_of(path)),
-        "NEWOBJ_EX": ended(
-            PARTIAL + tuple_of(MKDIR, target) + dict_of(mode=mode) + pickle.NEWOBJ_EX
-            + pickle.EMPTY_TUPLE + pickle.REDUCE, 4,
-        ),
-        "EXT1": ended(call(pickle.EXT1 + bytes([EXTENSION]), target)),
-        "BUILD by __setstate__": ended(with_state(path)),
-        "getattr": ended(call(
-            call(named("builtins", "getattr"), named("posixpath", "os"), text("mkdir")), target)
-        ),
         "memo: a listed name replaced": ended(
             NAMESPACE + put + pickle.POP + MKDIR + put + pickle.POP + call(get, target)
         ),
-        "defaultdict of a listed function": ended(
-            call(named("collections", "defaultdict"), partial_of(path))
-        ),
-        "a hook of a tensor": ended(
-            tensor(call(MKDIR, target), hooks=ORDERED)
-        ),
-        "an extension of an odd codec": ended(call(named("codecs", "open"), target, text("w"))),
-        "a config's metadata that resolves": ended(config_in_config(path)),
-    }  # fmt: skip
+    }
 
 
-def freed_array():
-    """A tensor over an array whose memory is then freed."""
-    held = array(shape=(20000,), data=bytes_of(b"A" * 160000)) + pickle.BINPUT + b"\x01"
-    get = pickle.BINGET + b"\x01"
-    over = named("torch._utils", "_rebuild_device_tensor_from_numpy")
-    over = call(over, get, named("torch", "int64"), text("cpu"), pickle.NEWFALSE)
-    again = tuple_of(whole(1), plain((1,)), dtype(), pickle.NEWFALSE, bytes_of(bytes(8)))
-    return dict_of(a=held, t=over, b=build(get, again))
-
-
-def odd_objects(more=b""):
+def odd_objects():
     """Objects of listed types, of parts that no checkpoint has; refused, and never made."""
-    one, no = whole(1), pickle.NEWFALSE
-    ordered = named("collections", "OrderedDict")
-    memmap = named("numpy", "memmap")
-    param = named("torch._utils", "_rebuild_parameter")
-    encode = named("_codecs", "encode")
+    objects = dtype("O8", ("|", None, None, None, -1, -1, 63))
     made = {
-        "a tensor that requires an integer": tensor(storage(), gradient=one),
         "a tensor without storage": tensor(plain([1.0])),
-        "a parameter of a list": call(param, plain([1]), no, ORDERED),
-        "a parameter with state": call(
-            named("torch._utils", "_rebuild_parameter_with_state"), tensor(storage()), no, ORDERED,
-            dict_of(grad=one)),
         "a tensor of numpy's memory": call(
             named("torch._utils", "_rebuild_device_tensor_from_numpy"), array(),
-            named("torch", "int64"), text("cpu"), no),
-        "an OrderedDict of arguments": call(ordered, plain([[["a", 1]]])),
-        "an OrderedDict with fields": build(call(ordered), dict_of(items=one)),
-        "a defaultdict of items": call(
-            named("collections", "defaultdict"), named("__builtin__", "dict"), plain({1: 1})),
-        "a Namespace without fields": build(new(NAMESPACE), plain([1])),
-        "a Namespace that is its class": build(NAMESPACE, dict_of(a=one)),
+            named("torch", "int64"), text("cpu"), pickle.NEWFALSE),
+        "an OrderedDict with fields": build(
+            call(named("collections", "OrderedDict")), dict_of(items=whole(1))),
+        "a Namespace that is its class": build(NAMESPACE, dict_of(a=whole(1))),
         "a new ndarray": new(named("numpy", "ndarray"), plain((1000,))),
-        "an array of objects": array(
-            of=dtype("O8", ("|", None, None, None, -1, -1, 63)), data=plain([1])),
+        "an array of objects": array(of=objects, data=plain([1])),
+        "an array of objects, raw": array(of=objects),
         "numbers that claim to be objects": array(
             of=dtype(state=("<", None, None, None, -1, -1, 63)), data=plain([1])),
-        "a tensor over memory that is freed": freed_array(),
-        "an array of objects, raw": array(
-            of=dtype("O8", ("|", None, None, None, -1, -1, 63))),
-        "an array of another class": array(kind=memmap),
+        "an array of another class": array(kind=named("numpy", "memmap")),
         "an array of negative size": array(shape=(-1,)),
         "an array of overflowing size": array(shape=(2**62, 4)),
         "an array of no dtype": array(of=text("i8")),
         "a number of another size": call(
             named("numpy.core.multiarray", "scalar"), dtype(), bytes_of(bytes(9))),
-        "a number of a listed type": call(
-            named("numpy._core.multiarray", "scalar"), named("torch", "float32"), bytes_of(b"4")),
-        "a dtype of torch, called": call(named("torch", "float32")),
-        "bytes by evil": call(encode, text("x"), text("evil")),
-        "bytes of bytes": call(encode, bytes_of(b"x"), text("latin1")),
     }  # fmt: skip
     return {name: ended(part) for name, part in made.items()}
 
@@ -159,50 +187,41 @@ def odd_storages(more=b""):
     def reference(at, part):
         parts = [*key, more]
         parts[at] = part
-        return ended(tensor(tuple_of(*parts) + pickle.BINPERSID))
+        return tensor(tuple_of(*parts) + pickle.BINPERSID)
 
     made = {
-        "a storage of a number": ended(tensor(whole(1) + pickle.BINPERSID)),
         "a storage of another word": reference(0, text("module")),
         "a storage of a negative size": reference(4, whole(-4)),
         "a storage larger than the file": reference(4, whole(2**40)),
         "a storage that is not there": reference(2, text("1")),
         "a storage that is the pickle": reference(2, text("../data.pkl")),
-        "a tensor past its storage": ended(tensor(storage(more=more), offset=1)),
-        "an empty tensor past its storage": ended(tensor(storage(more=more), offset=5, size=(0,))),
-        "a tensor of long steps": ended(tensor(storage(more=more), stride=(2,))),
-        "a tensor of negative steps": ended(tensor(storage(more=more), offset=3, stride=(-1,))),
-        "a tensor of overflowing sizes": ended(
-            tensor(storage(more=more), size=(2**32, 2**32), stride=(0, 0))),
-        "a tensor of repeated elements": ended(tensor(storage(more=more), size=(5,), stride=(0,))),
-        "a tensor of negative size": ended(tensor(storage(more=more), size=(-1,))),
+        "a tensor past its storage": tensor(storage(more=more), offset=1),
+        "a tensor of negative steps": tensor(storage(more=more), offset=3, stride=(-1,)),
+        "a tensor of overflowing sizes": tensor(
+            storage(more=more), size=(2**32, 2**32), stride=(0, 0)),
+        "a storage of two types": tuple_of(
+            tensor(storage(more=more)), tensor(storage(kind="IntStorage", more=more))),
     }  # fmt: skip
-    once = tensor(storage(more=more))
-    made["a storage of two types"] = ended(
-        tuple_of(once, tensor(storage(kind="IntStorage", more=more))))  # fmt: skip
-    made["a storage of two sizes"] = ended(tuple_of(once, tensor(storage(count=2, more=more))))
-    return made
+    return {name: ended(part) for name, part in made.items()}
 
 
 def sound(more=b""):
     """What checkpoints hold, and what a reader must not follow for ever."""
     weight, get, put = tensor(storage(more=more)), pickle.BINGET + b"\x01", pickle.BINPUT + b"\x01"
-    once = call(named("torch._utils", "_rebuild_parameter"), weight, pickle.NEWTRUE, ORDERED)
     args = build(new(NAMESPACE), dict_of(lr=plain([0.1, 2**70, None, True]), text=text("caf\xe9")))
-    meter = build(new(named("fairseq.meters", "AverageMeter")), dict_of(sum=whole(3)))
     config = plain(OmegaConf.create({"task": {"a": [1, "b"]}, "model": {"d": None}}))
     parts = {
-        "a parameter": once,
+        "a parameter": call(
+            named("torch._utils", "_rebuild_parameter"), weight, pickle.NEWTRUE, ORDERED),
         "an array": array(),
-        "a meter": meter,
+        "a meter": build(new(named("fairseq.meters", "AverageMeter")), dict_of(sum=whole(3))),
         "what is deep": pickle.NONE + pickle.TUPLE1 * 3000,
         "what is doubled": pickle.EMPTY_TUPLE + (put + get + pickle.TUPLE2) * 8,
         "a list in itself": pickle.EMPTY_LIST + put + get + pickle.APPEND,
-        "a size": call(named("torch", "Size"), plain((1, 2))),
         "a device": call(named("torch", "device"), text("cuda"), whole(0)),
         "a number format": named("torch", "float16"),
         "a defaultdict": call(named("collections", "defaultdict"), named("__builtin__", "dict")),
-    }
+    }  # fmt: skip
     made = {name: dict_of(args=args, cfg=pickle.NONE, model=dict_of(w=weight), extra_state=part)
             for name, part in parts.items()}  # fmt: skip
     made["settings"] = dict_of(args=pickle.NONE, cfg=config, model=dict_of(w=weight))

@@ -9,16 +9,8 @@ from omegaconf import OmegaConf, _utils
 # Text that fairseq would pass to ``eval``; {} is a command that leaves a trace.
 PROGRAMS = {
     "a call": "__import__('os').system({})",
-    "no call syntax": "[argparse.Namespace[{}] for argparse.Namespace.__class_getitem__ in "
-    "[__import__('os').system]]",
-    "an operator of a new class": "type('X', (), {{'__add__': "
-    "lambda self, other: __import__('os').system(other)}})() + {}",
     "nested containers": "[[[({{'a': [__import__('os').system({})]}},)]]]",
     "a key of a dictionary": "{{__import__('os').system({}): 1}}",
-    "unpacking": "[*[__import__('os').system({})]]",
-    "a comprehension": "[print(x) or __import__('os').system(x) for x in [{}]]",
-    "an f-string": "f\"{{__import__('os').system({})}}\"",
-    "a walrus": "[(run := __import__('os').system), run({})]",
     "a default of a lambda": "(lambda x=__import__('os').system({}): [1])()",
     "white space": " \t__import__('os').system({})\t ",
     "a comment": "__import__('os').system({}) # (0.9, 0.98)",
@@ -32,15 +24,7 @@ INTERPOLATIONS = {
         "aux_path": "[__import__('os').system({})]",
         "adaptive_softmax_cutoff": "${{model.aux_path}}",
     },
-    "two halves": {
-        "aa": "[__import__('os').system",
-        "ab": "({})]",
-        "adaptive_softmax_cutoff": "${{model.aa}}${{model.ab}}",
-    },
-    "a quarter": {"q": "__import__", "adaptive_softmax_cutoff": "[${{model.q}}('os').system({})]"},
     "the environment": {"decoder_input_dim": "${{oc.env:HOME}}"},
-    "the environment of omegaconf 2.0": {"decoder_input_dim": "${{env:HOME}}"},
-    "a resolver of hydra": {"no_such_setting": "${{hydra:runtime.cwd}}"},
     "inside a list": {"no_such_setting": ["x", ["${{model.aa}}"]]},
     "inside a dictionary": {"no_such_setting": {"a": {"b": "x${{model.aa}}"}}},
     "the name of an entry": {"no_such_setting": {"${{oc.env:HOME}}": 1}},
@@ -50,11 +34,8 @@ INTERPOLATIONS = {
 # Settings that are no interpolation in the file, and become one as fairseq converts a Namespace.
 HIDDEN = {
     "an escape in a number": {"seed": "'\\x24{{oc.env:SPECDEC_SECRET}}'"},
-    "an escape of another kind": {"max_update": "'\\u0024{{oc.env:SPECDEC_SECRET}}'"},
     "joined literals": {"seed": "'$' '{{oc.env:SPECDEC_SECRET}}'"},
     "backslashes in a tokenizer": {"tokenizer": "$\\{{oc.env:SPECDEC_SECRET\\}}"},
-    "backslashes in a bpe": {"bpe": "$\\{{oc.env:SPECDEC_SECRET\\}}"},
-    "backslashes in a scoring": {"scoring": "$\\{{oc.env:SPECDEC_SECRET\\}}"},
     "another setting": {"seed": "'\\x24{{common.log_format}}'"},
 }
 

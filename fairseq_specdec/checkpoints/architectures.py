@@ -17,8 +17,7 @@ VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
 # Model classes of fairseq 0.12.1 to 0.12.3 whose code was read: settings reach nothing but sizes,
 # names of functions in tables and fairseq's eval of lists (literals, see literals.py). The files
 # that settings name, tables of embeddings and the recogniser that a speech model began with, are
-# not opened. Others open further checkpoints that a setting names
-# (tests/checkpoints/test_architectures.py finds them), or read no text.
+# not opened. Others open further checkpoints that a setting names, or read no text.
 _MODELS = "fairseq.models."
 READ = frozenset("""
     transformer.transformer_base.TransformerModelBase transformer_align.TransformerAlignModel

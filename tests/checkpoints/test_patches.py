@@ -1,4 +1,4 @@
-"""What fairseq does with a checkpoint's file: missing, of other dictionaries, without training."""
+"""What becomes of a checkpoint's file that is missing, of other dictionaries, or cut off."""
 
 import argparse
 import re
@@ -6,10 +6,12 @@ import re
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from in_process import run_here
 from settings_payloads import with_settings
 from toy_pair import write_pair
 
+from fairseq_specdec.checkpoints.verifier import load_models
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
 
@@ -44,10 +46,6 @@ MISFITS = [
     ("translation", {"_name": "transformer"}, "args", "translation", SIZES + REMEDY),
     (SEVERAL, PAIRS, "cfg", "translation_specdec",
      SIZES + ADDED.format(SEVERAL, f"--task {SEVERAL}_specdec --lang-pairs src-tgt")),
-    (SEVERAL, PAIRS, "args", "translation",
-     SIZES + ADDED.format(SEVERAL, f"--task {SEVERAL} --lang-pairs src-tgt")),
-    ("translation_moe", {"num_experts": 3}, "cfg", "translation_specdec",
-     SIZES + ADDED.format("translation_moe", MOE)),
     ("translation_moe", {"num_experts": 3}, "args", "translation_specdec",
      f"its task 'translation_moe' is unknown; decode it with {MOE}"),
 ]  # fmt: skip
@@ -96,15 +94,26 @@ def test_settings_and_weights_are_enough(tmp_path):
     assert read["optimizer_history"][-1]["num_updates"] == 3
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
-def test_two_processes_resume_one_training(fairseq_command, trained, tmp_path):
-    """Rank 0 sends the checkpoint, numpy arrays and all, to rank 1; both make one training."""
-    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
-    log, _ = fairseq_command(
-        "train", *trained.arguments, "--ddp-backend", "pytorch_ddp", "--save-dir", tmp_path,
-        "--restore-file", trained.checkpoint, "--max-epoch", 2, launcher=launcher,
-    )  # fmt: skip
-    assert "training on 2 devices" in log
-    assert "Loaded checkpoint" in log and "epoch 002" in log
-    assert log.count("done training") == 1  # only the first process logs
-    assert (tmp_path / "checkpoint_last.pt").is_file()
+def task_of(data, words=0):
+    """A task over the toy's dictionary, with more words."""
+    dictionary = TranslationTask.load_dictionary(f"{data}/dict.src.txt")
+    for word in range(words):
+        dictionary.add_symbol(f"another{word}")
+    return TranslationTask(TranslationConfig(), dictionary, dictionary)
+
+
+def test_what_cannot_be_built_is_named(trained, reversal_data, tmp_path):
+    """A file cut off, dictionaries of other sizes, and code that may run what the file names."""
+    whole, path = str(trained.checkpoint), str(tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=r"^--x: .*_last.pt: trained with .*; binarise the text"):
+        load_models("--x", [whole], task_of(reversal_data, 3))
+    state = torch.load(whole, weights_only=False)
+    torch.save(with_settings(state, {"_name": "fconv_self_att"}, "cfg"), path)
+    with pytest.raises(
+        ValueError, match=r"^--x: .*x\.pt: its architecture fconv_self_att .* is not built"
+    ):
+        load_models("--x", [whole, path], task_of(reversal_data))
+    with open(path, "wb") as stream:
+        stream.write(open(whole, "rb").read()[:1000])
+    with pytest.raises(ValueError, match=r"^--x: .*x\.pt: cannot be read as a checkpoint"):
+        load_models("--x", [path], task_of(reversal_data))

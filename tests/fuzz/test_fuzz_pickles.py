@@ -15,8 +15,19 @@ import numpy as np
 import pytest
 import torch
 from damage import damaged
-from hostile_pickles import odd_objects, odd_storages, runs, sound
-from pickle_assembly import FLOATS, bytes_of, ended, legacy, named, whole, zipped
+from hostile_pickles import (
+    FLOATS,
+    bytes_of,
+    ended,
+    legacy,
+    named,
+    odd_objects,
+    odd_storages,
+    runs,
+    sound,
+    whole,
+    zipped,
+)  # fmt: skip
 
 from fairseq_specdec.checkpoints import allowed
 from fairseq_specdec.checkpoints.reading import load_checkpoint, load_pickle
@@ -65,7 +76,7 @@ def instructions(pickled):
 
 def corpus(more):
     """(sound pickles by their instructions, these and odd and hostile ones) of one layout."""
-    tables = sound(more), odd_objects(more), odd_storages(more), runs("/nonexistent/folder")
+    tables = sound(more), odd_objects(), odd_storages(more), runs("/nonexistent/folder")
     made = [[instructions(each) for each in table.values()] for table in tables]
     return made[0], sum(made, [])
 
