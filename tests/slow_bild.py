@@ -1,5 +1,6 @@
 """Big Little Decoder as Kim et al. write it (Algorithm 1): one sentence, no cache, no batch."""
 
+import functools
 import itertools
 from types import SimpleNamespace
 
@@ -17,30 +18,20 @@ THRESHOLDS = [
 ]
 
 
-def whole(model):
-    """All logits [T, V] of fairseq's own forward pass, given a source and an output so far."""
+def whole(model, early=False):
+    """All logits [T, V] of fairseq's own forward pass, or of its early exit, given a source and an
+    output so far."""
 
     def logits(source, y):
+        inputs = make_sample([source])["net_input"]
         with torch.no_grad():
-            out, _ = model(
-                prev_output_tokens=torch.tensor([y]), **make_sample([source])["net_input"]
-            )
-        return out[0]
+            out, extra = model(prev_output_tokens=torch.tensor([y]), **inputs)
+        return (extra["exit_logits"] if early else out)[0]
 
     return logits
 
 
-def first_layers(model):
-    """The same of an early exit."""
-
-    def logits(source, y):
-        with torch.no_grad():
-            _, extra = model(
-                prev_output_tokens=torch.tensor([y]), **make_sample([source])["net_input"]
-            )
-        return extra["exit_logits"][0]
-
-    return logits
+first_layers = functools.partial(whole, early=True)
 
 
 def big_little(small, big, source, alpha_fb, alpha_rb, window=10, limit=63):

@@ -7,7 +7,8 @@ from argparse import Namespace
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_cache import trained
-from toy_translation import EOS, ids, make_sample, make_task, pad_to, toy_model, train, translate
+from toy_drafter import save_model
+from toy_translation import ids, make_sample, make_task, toy_model, train, training_batch, translate
 
 from fairseq_specdec.criterions import BlockwiseLoss, BlockwiseLossConfig
 from fairseq_specdec.models import BlockwiseTransformer
@@ -21,13 +22,7 @@ def save_checkpoint(path, model):
             flags.update({f"{name}_{inner}": setting for inner, setting in value.items()})
         else:
             flags[name] = getattr(value, "value", value)
-    args = Namespace(**dict(flags, arch="transformer", _name="transformer"))
-    history = [
-        {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
-    ]
-    iterator = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}}
-    state = {"args": args, "model": model.state_dict(), "optimizer_history": history}
-    torch.save(dict(state, extra_state=iterator), str(path))
+    save_model(path, Namespace(**dict(flags, arch="transformer", _name="transformer")), model)
 
 
 def blockwise_args(arch="blockwise_transformer_tiny", **settings):
@@ -44,13 +39,7 @@ def make_blockwise(path=None, task=None, **settings):
 
 def make_batch(sources):
     """A training batch of the toy language."""
-    targets = [ids(translate(s)) for s in sources]
-    sample = make_sample(sources)
-    previous = [[EOS] + t[:-1] for t in targets]
-    sample["net_input"]["prev_output_tokens"] = pad_to(previous, left=False)
-    sample["target"] = pad_to(targets, left=False)
-    sample["ntokens"] = sum(map(len, targets))
-    return sample
+    return training_batch(make_sample(sources), [ids(translate(s)) for s in sources])
 
 
 def teach(model, updates, batch=None, smoothing=0.0, mean=True):
@@ -60,13 +49,8 @@ def teach(model, updates, batch=None, smoothing=0.0, mean=True):
     model.train()
 
     def step(sample, targets):
-        if batch is None:
-            previous = [[EOS] + t[:-1] for t in targets]
-            sample["net_input"]["prev_output_tokens"] = pad_to(previous, left=False)
-            sample["target"] = pad_to(targets, left=False)
-            sample["ntokens"] = sum(map(len, targets))
         model.set_num_updates(model.num_updates + 1)
-        loss, size, _ = criterion(model, batch or sample)
+        loss, size, _ = criterion(model, batch or training_batch(sample, targets))
         return loss / size
 
     train(step, [p for p in model.parameters() if p.requires_grad], updates)

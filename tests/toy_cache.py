@@ -1,31 +1,29 @@
 """Trained toys on disk: each is trained once, for all processes of a run and for later runs.
 
-An entry's name is a hash of all that makes it: its settings, the toys' own source, the modules of
-the package that its training runs, and the releases of torch, fairseq and Python. So what is found
-is never out of date, and old entries are only garbage. A damaged entry is made again.
+An entry's name is a hash of all that makes it: its settings, the toys' own source, the packages
+that its training runs, and the releases of torch, fairseq and Python. So what is found is never out
+of date, and old entries are only garbage.
 """
 
 import contextlib
 import fcntl
 import functools
 import hashlib
-import io
 import os
 import pathlib
 import re
+import shutil
 import sys
-import zipfile
 
 import fairseq
 import torch
-from import_graph import arrows, modules_of
 
 TESTS = pathlib.Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "fairseq_specdec"
 FOLDER = TESTS.parent / ".pytest_cache" / "toys"
-# Changes fairseq as it is imported, so any training may run it.
-ALWAYS = "fairseq_specdec.compat"
 EVERYTHING = "fairseq_specdec"
+# What trains a model of this project; one of fairseq's is trained by what changes fairseq alone.
+TRAINING = ("checkpoints", "criterions", "engine", "io", "models", "training")
 
 
 def folder():
@@ -34,33 +32,22 @@ def folder():
 
 
 @functools.cache
-def _graph():
-    modules = modules_of(PACKAGE)
-    return modules, arrows(modules)
-
-
-@functools.cache
 def sources(*uses):
-    """The files of these modules of the package, of what they import, and of the toys, sorted."""
-    modules, imports = _graph()
-    names, left = set(), list(modules) if EVERYTHING in uses else [ALWAYS, *uses]
-    while left:
-        name = left.pop()
-        # The package's own __init__ imports all of it, whatever is asked for.
-        if name not in names and name != PACKAGE.name:
-            names.add(name)
-            left += imports[name]
-    return sorted([*(modules[name] for name in names), *trainers()])
+    """The files that train what uses these modules of the package, and those of the toys."""
+    folders = ["."] if EVERYTHING in uses else ["compat", *(TRAINING if uses else ())]
+    paths = (path for name in folders for path in (PACKAGE / name).rglob("*.py"))
+    return [*sorted(paths), *trainers()]
 
 
 @functools.cache
 def trainers():
     """The files of the tests that train models: those that call ``trained``, and this one."""
-    paths = [pathlib.Path(__file__).resolve()]
-    for path in set(TESTS.rglob("*.py")) - set(TESTS.rglob("test_*.py")):
-        if re.search(r"^from toy_cache import .*\btrained\b", path.read_text("utf-8"), re.M):
-            paths.append(path)
-    return paths
+    found = re.compile(r"^from toy_cache import .*\btrained\b", re.M)
+    paths = sorted(set(TESTS.rglob("*.py")) - set(TESTS.rglob("test_*.py")))
+    return [
+        pathlib.Path(__file__),
+        *(path for path in paths if found.search(path.read_text("utf-8"))),
+    ]
 
 
 def key(settings, uses=(), files=()):
@@ -68,7 +55,7 @@ def key(settings, uses=(), files=()):
 
     Args:
         settings: whatever else makes the toy, with a ``repr`` that says it all.
-        uses: modules of the package that its training runs; or ``EVERYTHING``.
+        uses: modules of the package that its training runs, if any; or ``EVERYTHING``.
         files: other sources that say how it is made.
     """
     made = hashlib.sha256(repr((settings, torch.__version__, fairseq.__version__)).encode())
@@ -76,23 +63,6 @@ def key(settings, uses=(), files=()):
     for path in (*sources(*uses), *map(pathlib.Path, files)):
         made.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return made.hexdigest()[:32]
-
-
-def write_whole(path, content):
-    """Write bytes under their SHA-256, at once or not at all."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_bytes(hashlib.sha256(content).digest() + content)
-    os.replace(str(temporary), str(path))
-
-
-def read_whole(path):
-    """What ``write_whole`` wrote; None where there is no such file, or another content."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    digest, content = content[:32], content[32:]
-    return content if hashlib.sha256(content).digest() == digest else None
 
 
 @contextlib.contextmanager
@@ -104,19 +74,14 @@ def _alone(path):
         yield
 
 
-def cached(name, make, home=None):
-    """The bytes of an entry; ``make()`` gives them where it is absent or damaged.
-
-    Args:
-        home: the folder; that of the toys by default.
-    """
-    path = (home or folder()) / name
+def cached(path, make):
+    """The file or folder of an entry; ``make(path)`` makes it where there is none."""
     with _alone(path):
-        content = read_whole(path)
-        if content is None:
-            content = make()
-            write_whole(path, content)
-        return content
+        if not path.exists():
+            temporary = path.with_name(f"{path.name}.{os.getpid()}")
+            make(temporary)
+            os.replace(temporary, path)  # at once or not at all
+    return path
 
 
 def trained(model, teach, *settings, uses=()):
@@ -129,31 +94,24 @@ def trained(model, teach, *settings, uses=()):
         uses: modules of the package that they run.
     """
 
-    def make():
+    def make(path):
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             teach()
-        stream = io.BytesIO()
-        torch.save(model.state_dict(), stream)
-        return stream.getvalue()
+        torch.save(model.state_dict(), path)
 
-    content = cached(f"{key((type(model).__name__, settings), uses)}.pt", make)
-    model.load_state_dict(torch.load(io.BytesIO(content), map_location="cpu"))
+    path = cached(folder() / f"{key((type(model).__name__, settings), uses)}.pt", make)
+    model.load_state_dict(torch.load(path, map_location="cpu"))
     return model.eval()
 
 
 def cached_folder(destination, name, make):
     """Fill an empty folder with what ``make(destination)`` puts there, from disk if it is known."""
 
-    def packed():
+    def filled(path):
         make(destination)
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w") as archive:
-            for path in sorted(destination.rglob("*")):
-                if path.is_file():
-                    archive.write(str(path), str(path.relative_to(destination)))
-        return stream.getvalue()
+        shutil.copytree(destination, path)
 
-    content = cached(f"{name}.zip", packed)
+    path = cached(folder() / name, filled)
     if not any(destination.iterdir()):
-        zipfile.ZipFile(io.BytesIO(content)).extractall(str(destination))
+        shutil.copytree(path, destination, dirs_exist_ok=True)
     return destination

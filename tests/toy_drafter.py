@@ -3,9 +3,9 @@
 from argparse import Namespace
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel
+from toy_translation import dictionary
 
 from fairseq_specdec.models.spec_drafter import SpecDrafter
 
@@ -13,10 +13,7 @@ PAD, EOS = 1, 2
 
 
 def make_dictionary(words=40):
-    dictionary = Dictionary()
-    for word in range(words):
-        dictionary.add_symbol(f"w{word}")
-    return dictionary
+    return dictionary(words)
 
 
 class ToyTask:
@@ -47,18 +44,23 @@ def make_verifier(task=None, **settings):
     return TransformerModel.build_model(args, task or ToyTask()), args
 
 
-def save_verifier(path, task=None, **settings):
-    """A verifier's checkpoint with nothing else than what loading needs; returns the verifier."""
-    model, args = make_verifier(task, **settings)
-    for parameter in model.parameters():  # norms and biases that copying must not miss
-        parameter.data.add_(0.1 * torch.randn_like(parameter))
-    args._name = "transformer"
+def save_model(path, args, model):
+    """A checkpoint with nothing else than what loading needs."""
     history = [
         {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     ]
     iterator = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}}
     state = {"args": args, "model": model.state_dict(), "optimizer_history": history}
     torch.save(dict(state, extra_state=iterator), str(path))
+
+
+def save_verifier(path, task=None, **settings):
+    """A verifier's checkpoint with nothing else than what loading needs; returns the verifier."""
+    model, args = make_verifier(task, **settings)
+    for parameter in model.parameters():  # norms and biases that copying must not miss
+        parameter.data.add_(0.1 * torch.randn_like(parameter))
+    args._name = "transformer"
+    save_model(path, args, model)
     return model
 
 

@@ -6,7 +6,8 @@ from argparse import Namespace
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_cache import trained
-from toy_translation import EOS, SHAPES, make_task, pad_to, train
+from toy_translation import SHAPES, make_task, train
+from toy_translation import training_batch as make_batch
 
 from fairseq_specdec.criterions import EarlyExitLoss, EarlyExitLossConfig
 from fairseq_specdec.models import EarlyExitTransformer
@@ -36,24 +37,9 @@ def build(**settings):
     return EarlyExitTransformer.build_model(make_args(**settings), make_task())
 
 
-def make_batch(sample, targets):
-    """A training batch of ``toy_translation.train``'s sample and targets."""
-    target = pad_to(targets, left=False)
-    previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
-    return {
-        "net_input": dict(sample["net_input"], prev_output_tokens=previous),
-        "target": target,
-        "ntokens": sum(map(len, targets)),
-    }
-
-
+@functools.cache
 def toy_early_exit(shape="post_norm", exit_layer=1, updates=200):
     """Trained a little by the criterion itself, in eval mode."""
-    return _trained(shape, exit_layer, updates)
-
-
-@functools.cache
-def _trained(shape, exit_layer, updates):
     torch.manual_seed(3)
     model = build(exit_layer=exit_layer, **SHAPES[shape])
     criterion = EarlyExitLoss(EarlyExitLossConfig(sentence_avg=False), make_task())

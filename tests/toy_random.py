@@ -8,15 +8,19 @@ import copy
 import functools
 import random
 from argparse import Namespace
-from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel, base_architecture
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from toy_translation import EOS, FIRST, PAD, drafter_step, ids, make_sample, pad_to
+from toy_translation import (
+    drafter_step,
+    ids,
+    make_sample,
+    make_task,
+    sentences,
+    translate,
+    translation_step,
+)
 
 from fairseq_specdec.models import BlockwiseTransformer, EarlyExitTransformer
 from fairseq_specdec.models.attached_drafter import AttachedDrafter
@@ -27,20 +31,9 @@ MOST_UPDATES = 240
 BLOCK = 6
 
 
-class Configuration(NamedTuple):
-    """What a number stands for.
-
-    Attributes:
-        words: words of the source, and of the target, dictionary; equal numbers are one dictionary.
-        settings: the model's, by fairseq's names.
-    """
-
-    words: Any
-    settings: dict[str, Any]
-
-
-def configuration(number: int) -> Configuration:
-    """The configuration of a number."""
+def configuration(number):
+    """(words of the two dictionaries, of which equal numbers are one; the model's settings by
+    fairseq's names) of a number."""
     chosen = random.Random(number)
     source = chosen.choice([9, 16, 24, 40])
     target = source if chosen.random() < 0.6 else source + chosen.choice([3, 7])
@@ -81,35 +74,7 @@ def configuration(number: int) -> Configuration:
         settings["decoder_output_dim"] = max(8, width // 2)
     if settings["decoder_normalize_before"] and chosen.random() < 0.2:
         settings["no_decoder_final_norm"] = True
-    return Configuration((source, target), settings)
-
-
-def dictionary(words):
-    result = Dictionary()
-    for word in range(words):
-        result.add_symbol(f"w{word}")
-    return result
-
-
-def make_task(words):
-    source = dictionary(words[0])
-    target = source if words[0] == words[1] else dictionary(words[1])
-    return TranslationTask(TranslationConfig(), source, target)
-
-
-def sentences(count, seed, words, longest=9):
-    generator = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
-    return [torch.randint(0, words, (n,), generator=generator).tolist() for n in lengths]
-
-
-def translate(sentence, words):
-    """Even words stay, odd ones are exchanged, every third becomes two."""
-    output = []
-    for word in sentence:
-        now = word if word % 2 == 0 else (7 * word + 4) % words
-        output += [now, (now + 5) % words] if word % 3 == 0 else [now]
-    return output
+    return (source, target), settings
 
 
 def train(step, parameters, words, first, updates):
@@ -117,21 +82,11 @@ def train(step, parameters, words, first, updates):
     optimizer = torch.optim.Adam(parameters, lr=4e-3)
     for update in range(first, first + updates):
         optimizer.param_groups[0]["lr"] = 8e-3 * min(1.0, (update + 1) / 15)
-        sources = sentences(16, 1000 + update, words[0], longest=6)
+        sources = sentences(16, 1000 + update, 6, words[0])
         targets = [ids(translate(s, words[1])) for s in sources]
         optimizer.zero_grad()
         step(make_sample(sources), targets).backward()
         optimizer.step()
-
-
-def translation_step(model):
-    def step(sample, targets):
-        target = pad_to(targets, left=False)
-        previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
-        logits, _ = model(prev_output_tokens=previous, **sample["net_input"])
-        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
-
-    return step
 
 
 def greedy(task, model, sources):
@@ -143,7 +98,7 @@ def greedy(task, model, sources):
 
 def is_diverse(task, model, words):
     """Whether a wrong cache, mask or position would show in what the model says."""
-    outputs = greedy(task, model.eval(), sentences(16, 5, words[0]))
+    outputs = greedy(task, model.eval(), sentences(16, 5, words=words[0]))
     model.train()
     used = {token for output in outputs for token in output}
     return len(used) >= min(8, words[1] // 2) and len(set(map(tuple, outputs))) >= 10
@@ -164,17 +119,17 @@ class ToyPair:
     """A verifier and whatever drafts for it; drafters are made when asked for.
 
     Attributes:
-        configuration: what it is.
+        words, settings: what it is.
         task: holds the dictionaries.
         verifier: trained until its outputs are diverse, in eval mode.
         diverse: whether they are.
     """
 
     def __init__(self, number: int):
-        self.configuration = configuration(number)
-        self.words, settings = self.configuration
-        self.task = make_task(self.words)
-        self.args = Namespace(**settings)
+        self.words, self.settings = configuration(number)
+        source, target = self.words
+        self.task = make_task(source, None if source == target else target)
+        self.args = Namespace(**self.settings)
         base_architecture(self.args)
         torch.manual_seed(number)
         model = TransformerModel.build_model(copy.copy(self.args), self.task)
@@ -210,8 +165,8 @@ class ToyPair:
     def attached_drafter(self):
         """An ``AttachedDrafter`` of all decoder layers, barely trained."""
         torch.manual_seed(8)
-        layers = range(1, self.configuration.settings["decoder_layers"] + 1)
-        width = self.configuration.settings["decoder_embed_dim"]
+        layers = range(1, self.settings["decoder_layers"] + 1)
+        width = self.settings["decoder_embed_dim"]
         return self._drafter(
             AttachedDrafter, "attached_drafter_tiny", UPDATES,
             read_layers=",".join(map(str, layers)), encoder_embed_dim=width,
@@ -253,6 +208,3 @@ class ToyPair:
 def toy_pair(number: int) -> ToyPair:
     """The pair of a number, cached."""
     return ToyPair(number)
-
-
-__all__ = ["EOS", "FIRST", "PAD", "ToyPair", "configuration", "sentences", "toy_pair"]

@@ -50,26 +50,26 @@ SHAPES = {
 }
 
 
-def dictionary():
+def dictionary(words=WORDS):
     result = Dictionary()
-    for word in range(WORDS):
+    for word in range(words):
         result.add_symbol(f"w{word}")
     return result
 
 
-def translate(words):
+def translate(sentence, words=WORDS):
     """The toy language: even words stay, odd ones are exchanged, every third becomes two."""
     output = []
-    for word in words:
-        now = word if word % 2 == 0 else (7 * word + 4) % WORDS
-        output += [now, (now + 5) % WORDS] if word % 3 == 0 else [now]
+    for word in sentence:
+        now = word if word % 2 == 0 else (7 * word + 4) % words
+        output += [now, (now + 5) % words] if word % 3 == 0 else [now]
     return output
 
 
-def sentences(count, seed, longest=9):
+def sentences(count, seed, longest=9, words=WORDS):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
-    return [torch.randint(0, WORDS, (n,), generator=generator).tolist() for n in lengths]
+    return [torch.randint(0, words, (n,), generator=generator).tolist() for n in lengths]
 
 
 def pad_to(rows, left):
@@ -98,9 +98,23 @@ def make_sample(sources, left=True):
     }
 
 
-def make_task():
-    words = dictionary()
-    return TranslationTask(TranslationConfig(), words, words)
+def training_batch(sample, targets):
+    """``make_sample``'s batch with its targets."""
+    previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
+    return {
+        **sample,
+        "net_input": dict(sample["net_input"], prev_output_tokens=previous),
+        "target": pad_to(targets, left=False),
+        "ntokens": sum(map(len, targets)),
+    }
+
+
+def make_task(source=WORDS, target=None):
+    """``target``: words of another dictionary."""
+    words = dictionary(source)
+    return TranslationTask(
+        TranslationConfig(), words, words if target is None else dictionary(target)
+    )
 
 
 def train(step, parameters, updates):
@@ -112,6 +126,17 @@ def train(step, parameters, updates):
         optimizer.zero_grad()
         step(make_sample(sources), targets).backward()
         optimizer.step()
+
+
+def translation_step(model):
+    """One update's loss, for ``train``."""
+
+    def step(sample, targets):
+        batch = training_batch(sample, targets)
+        logits, _ = model(**batch["net_input"])
+        return F.cross_entropy(logits.flatten(0, 1), batch["target"].flatten(), ignore_index=PAD)
+
+    return step
 
 
 @functools.cache
@@ -136,14 +161,7 @@ def toy_model(shape="post_norm", seed=1, updates=250):
     args = Namespace(**settings)
     base_architecture(args)
     model = TransformerModel.build_model(args, make_task())
-
-    def step(sample, targets):
-        target = pad_to(targets, left=False)
-        previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
-        logits, _ = model(prev_output_tokens=previous, **sample["net_input"])
-        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
-
-    teach = functools.partial(train, step, model.parameters(), updates)
+    teach = functools.partial(train, translation_step(model), model.parameters(), updates)
     return trained(model, teach, shape, seed, updates)
 
 
@@ -170,14 +188,13 @@ def drafter_step(model):
     block_size = model.decoder.block_size
 
     def step(sample, targets):
-        target = pad_to(targets, left=False)
-        previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
+        batch = training_batch(sample, targets)
         lengths = torch.tensor([len(t) for t in targets])
         cuts = (torch.rand(len(targets), 1) * lengths.unsqueeze(1)).long()
         columns = cuts.unsqueeze(2) + torch.arange(block_size)
-        wide = F.pad(target, (0, block_size), value=PAD)
+        wide = F.pad(batch["target"], (0, block_size), value=PAD)
         blocks = wide.gather(1, columns.flatten(1)).view_as(columns)
-        out = model(prev_output_tokens=previous, cuts=cuts, targets=blocks, **sample["net_input"])
+        out = model(cuts=cuts, targets=blocks, **batch["net_input"])
         return F.cross_entropy(out["logits"], blocks[out["learnt"]])
 
     return step

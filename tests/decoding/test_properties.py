@@ -18,9 +18,9 @@ from fairseq.sequence_generator import EnsembleModel
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 from scripted_drafter import KINDS, ScriptedDrafter
-from toy_random import BLOCK, EOS, FIRST, PAD, sentences, toy_pair
+from toy_random import BLOCK, toy_pair
 from toy_strategies import flags, look_ahead
-from toy_translation import make_sample
+from toy_translation import EOS, FIRST, PAD, make_sample, sentences
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam.lookahead import Reach
@@ -149,7 +149,7 @@ def ours(pair, models, sample, args, prefix, drafter, case, reference):
         load=lambda *_: copy.deepcopy(make(pair)), overrides=Overrides(scripted),
     )  # fmt: skip
     if case.earlier:
-        before = make_sample(sentences(case.earlier, case.seed + 2, pair.words[0], 9), case.left)
+        before = make_sample(sentences(case.earlier, case.seed + 2, 9, pair.words[0]), case.left)
         try:
             generator.generate(models, before)
         except ValueError as error:  # it cannot be decoded so; the one in question comes next
@@ -167,7 +167,7 @@ def looking_ahead(reach):
 
 def applies(pair, drafter):
     """Why a drafter does not draft for this pair, or None."""
-    settings = pair.configuration.settings
+    settings = pair.settings
     if drafter == "iad" and pair.words[0] != pair.words[1]:
         return "two dictionaries"
     if drafter == "bild-early-exit" and settings["decoder_layers"] < 2:
@@ -227,10 +227,10 @@ def check(mine, theirs, nudged):
 
 def try_case(number, case):
     pair = toy_pair(number)
-    sample = make_sample(sentences(case.rows, case.seed, pair.words[0], case.longest), case.left)
+    sample = make_sample(sentences(case.rows, case.seed, case.longest, pair.words[0]), case.left)
     width = sample["net_input"]["src_tokens"].size(1)
     limit = int(case.max_len_a * width + flags_of(case, 1).max_len_b)
-    target = pair.configuration.settings["max_target_positions"]
+    target = pair.settings["max_target_positions"]
     assume(case.min_len <= min(limit, target - 1))
     prefix = prefix_of(case, pair.words[1])
     for drafter in case.drafters:
