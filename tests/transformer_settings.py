@@ -4,27 +4,15 @@ The models are not trained: their parameters are drawn at random, norms and bias
 every one of them changes the output. (Exactness of whole outputs is tested on trained models.)
 """
 
-import ast
-import contextlib
-import inspect
 from argparse import Namespace
-from unittest import mock
 
 import torch
-from fairseq.data import Dictionary
-from fairseq.models.transformer import (
-    TransformerModel,
-    base_architecture,
-    transformer_base,
-    transformer_decoder,
-    transformer_encoder,
-)
-from fairseq.modules import base_layer, multihead_attention, transformer_layer
+from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.quantization_utils import quantize_model_scalar
 from fairseq.sequence_generator import EnsembleModel
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import get_available_activation_fns
 from toy_hypotheses import chain_layout
+from toy_translation import make_task
 
 from fairseq_specdec.engine.backend import TORCH
 from fairseq_specdec.engine.transformer import Verifier
@@ -35,7 +23,6 @@ LENGTHS = torch.tensor([3, 5])
 TARGETS = torch.tensor([[EOS, 4, 9, 5, 8, 6], [EOS, 7, 6, 6, 4, 9]])
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-XFORMERS = "{'name': 'scaled_dot_product'}"
 ADAPTIVE = {"adaptive_softmax_cutoff": "6,8"}
 
 # Settings of one flag, and settings of both sides: a value that a model uses.
@@ -46,14 +33,14 @@ ONE_FLAG = {
     "tie_adaptive_weights": True, "layernorm_embedding": True, "no_scale_embedding": True,
     "checkpoint_activations": True,
     "offload_activations": True, "no_cross_attention": True, "cross_self_attention": True,
-    "min_params_to_wrap": 1, "char_inputs": True, "base_layers": 1, "export": True,
+    "min_params_to_wrap": 1, "char_inputs": True, "export": True,
     "scale_attn": True, "scale_fc": True, "scale_heads": True, "scale_resids": True,
     "adaptive_softmax_cutoff": "6,8",
 }  # fmt: skip
 BOTH_SIDES = {
     "embed_path": "table.txt", "embed_dim": 24, "ffn_embed_dim": 40, "layers": 3,
     "attention_heads": 4, "normalize_before": True, "learned_pos": True, "layerdrop": 0.5,
-    "layers_to_keep": "0,2", "xformers_att_config": XFORMERS,
+    "layers_to_keep": "0,2",
 }  # fmt: skip
 # Setting to the flags of a model that uses it, by their flat names. What can only be used with a
 # setting that is refused stands beside it.
@@ -75,8 +62,6 @@ EXAMPLES = {
     "quant_noise.pq": {"quant_noise_pq": 0.1},
     "quant_noise.pq_block_size": {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
     "quant_noise.scalar": {"quant_noise_scalar": 0.1},
-    "base_sublayers": {"base_layers": 1, "base_sublayers": 2},
-    "base_shuffle": {"base_layers": 1, "base_shuffle": 0},
     "no_decoder_final_norm": dict(PRE_NORM, no_decoder_final_norm=True),
 }
 # Models that use several.
@@ -91,15 +76,6 @@ TOGETHER = {
     "quant noise": dict(PRE_NORM, quant_noise_pq=0.1, layernorm_embedding=True),
     **{name: {"activation_fn": name} for name in get_available_activation_fns()},
 }
-
-
-def make_task():
-    """Ten and eleven symbols on the two sides, unless the settings want one dictionary."""
-    source, target = Dictionary(), Dictionary()
-    for dictionary, words in ((source, "abcdef"), (target, "abcdef")):
-        for word in words:
-            dictionary.add_symbol(word)
-    return TranslationTask(TranslationConfig(), source, target)
 
 
 def small_settings(**changes):
@@ -122,34 +98,6 @@ def randomise(model, seed=1):
     return model.eval()
 
 
-class OtherAttention(torch.nn.Linear):
-    """Of another package than torch and fairseq."""
-
-
-def xformers():
-    """In place of the package, a part where it would have one."""
-    return mock.patch.multiple(
-        multihead_attention,
-        _xformers_available=True,
-        build_attention=lambda config: OtherAttention(16, 16),
-        create=True,
-    )
-
-
-@contextlib.contextmanager
-def one_process():
-    """What BASE layers ask for when they are built: processes, and a compiled library."""
-    with (
-        mock.patch.multiple(
-            base_layer.distributed_utils,
-            get_data_parallel_world_size=lambda: 1,
-            get_data_parallel_rank=lambda: 0,
-        ),
-        mock.patch.object(base_layer.BaseLayer, "load_assignment", lambda layer: None),
-    ):
-        yield
-
-
 def build(changes, folder):
     """The model of an entry of ``EXAMPLES``, as a task builds it.
 
@@ -161,15 +109,10 @@ def build(changes, folder):
     for name in ("encoder_embed_path", "decoder_embed_path"):
         if name in changes:
             path = folder / changes[name]
-            path.write_text("1 16\na " + " ".join(["0.5"] * 16) + "\n")
+            path.write_text("1 16\nw0 " + " ".join(["0.5"] * 16) + "\n")
             setattr(args, name, str(path))
     base_architecture(args)
-    with contextlib.ExitStack() as stack:
-        if "base_layers" in changes:
-            stack.enter_context(one_process())
-        if XFORMERS in changes.values():
-            stack.enter_context(xformers())
-        model = TransformerModel.build_model(args, make_task())
+    model = TransformerModel.build_model(args, make_task(6, 6))
     return randomise(quantize_model_scalar(model, args))
 
 
@@ -198,34 +141,3 @@ def by_engine(model, backend=TORCH):
     session = verifier.open(verifier.encode(batch()), width, width)
     layout = chain_layout([0] * rows, width)
     return session.score(TARGETS, layout).log_probs
-
-
-READERS = (transformer_layer, transformer_encoder, transformer_decoder, transformer_base)
-
-
-def settings_read():
-    """Names that fairseq's Transformer reads of its configuration, found in its source."""
-    names = set()
-    for module in READERS:
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
-            name = _setting_read(node)
-            if name:
-                names.add(name)
-    # "decoder" alone is what "decoder.layers" is read from.
-    return {name for name in names if not any(other.startswith(name + ".") for other in names)}
-
-
-def _setting_read(node):
-    """``cfg.decoder.layers`` and ``safe_getattr(cfg, "scale_fc", False)``, or None."""
-    if isinstance(node, ast.Call) and len(node.args) >= 2:
-        function = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        owner, name = node.args[:2]
-        if function.endswith("getattr") and getattr(owner, "id", "") in ("cfg", "args"):
-            return getattr(name, "value", getattr(name, "s", None))
-    path = []
-    while isinstance(node, ast.Attribute):
-        path.insert(0, node.attr)
-        node = node.value
-    if path and getattr(node, "id", "") == "cfg":
-        return ".".join(part for part in path if part != "split")  # a list in a string
-    return None

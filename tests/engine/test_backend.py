@@ -5,8 +5,10 @@ from argparse import Namespace
 
 import pytest
 import torch
-from toy_translation import toy_model
+from toy_translation import make_task, toy_model
 
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.engine import backend
 from fairseq_specdec.engine.backend import Backend, NativeBackend, choose_backend, quickest_format
 from fairseq_specdec.engine.native import library
@@ -54,6 +56,8 @@ def test_without_the_library(without_library, caplog):
     with caplog.at_level(logging.INFO):
         assert type(choose_backend("auto", [toy_model()])) is Backend
     assert "off" in caplog.text
+    with pytest.raises(ValueError, match="--verifier-dtype bf16.*leave out --backend torch"):
+        choose_backend("torch", [toy_model()], "bf16")
     with pytest.raises(ValueError, match="--backend native"):
         choose_backend("native", [toy_model()])
     with pytest.raises(ValueError, match="--verifier-dtype int8: needs the native backend, and"):
@@ -90,11 +94,6 @@ def test_the_quickest_format_is_one_that_the_processor_multiplies(monkeypatch, w
     assert quickest_format("auto", [toy_model(seed=3, updates=1).bfloat16()]) is None
 
 
-def test_number_formats_need_the_native_backend():
-    with pytest.raises(ValueError, match="--verifier-dtype bf16.*leave out --backend torch"):
-        choose_backend("torch", [toy_model()], "bf16")
-
-
 def test_a_stack_that_is_not_run_is_left_to_torch_alone(with_library, monkeypatch, caplog):
     model = toy_model()
     native = choose_backend("auto", [model])
@@ -110,3 +109,15 @@ def test_one_backend_frees_the_weights_of_all_that_it_reads(with_library):
     for frees in (False, True):
         native = choose_backend("native", [toy_model()], frees=frees)
         assert native.frees is native.packing("int8").frees is frees
+
+
+def test_a_generator_sets_them_in_torch_and_in_the_library(monkeypatch, with_library):
+    counts, before, words = [], torch.get_num_threads(), make_task().tgt_dict
+    monkeypatch.setattr(library.Library, "set_threads", lambda self, count: counts.append(count))
+    try:
+        for count in (3, None):
+            settings = decoding_settings(threads=count)
+            build_generator([toy_model(updates=1)], words, words, Namespace(beam=1), settings)
+            assert torch.get_num_threads() == 3 and counts == [3]
+    finally:
+        torch.set_num_threads(before)

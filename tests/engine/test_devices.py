@@ -1,10 +1,6 @@
-import copy
-
 import pytest
 import torch
-from toy_translation import toy_drafter, toy_model
 
-from fairseq_specdec.drafting.base import DraftOptions, move_to_verifier
 from fairseq_specdec.engine.devices import check_device, supported
 
 GPU = torch.device("cuda", 1)
@@ -53,17 +49,3 @@ def test_bf16_becomes_fp16_where_the_card_has_none(card, caplog):
     caplog.clear()
     card(A10)
     assert supported(torch.bfloat16, GPU) == torch.bfloat16 and not caplog.text
-
-
-def test_drafters_ask(monkeypatch):
-    asked = []
-
-    def fp16(dtype, device):
-        asked.append((dtype, device.type))
-        return torch.float16
-
-    monkeypatch.setattr("fairseq_specdec.drafting.base.supported", fp16)
-    drafter = copy.deepcopy(toy_drafter())
-    move_to_verifier(drafter, toy_model(), DraftOptions(4, 1, 2, number_format="bf16"))
-    assert asked == [(torch.bfloat16, "cpu")]
-    assert next(drafter.parameters()).dtype == torch.float16

@@ -11,7 +11,6 @@ from toy_hypotheses import chain_layout
 from toy_strategies import decode, flags, make_generator, stock, tokens, toys
 from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
-from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.engine.backend import Backend, NativeBackend
 from fairseq_specdec.engine.memory import (
     HeldWeight,
@@ -147,19 +146,6 @@ def test_what_needs_the_weights_has_them(use, where):
                 assert used[name].dtype == wanted[name].dtype
 
 
-def test_misfits_are_named_as_ever():
-    saved = Tied().state_dict()
-    del saved["embed_tokens.weight"], saved["output_projection.weight"]
-    saved["inner.weight"] = torch.zeros(6, 5)
-    saved["inner.more"] = torch.zeros(1)
-    messages = []
-    for make in (lambda model: model, lambda model: store(model) or model):
-        with pytest.raises(RuntimeError) as raised:
-            make(Tied()).load_state_dict(saved)
-        messages.append(str(raised.value))
-    assert messages[0] == messages[1] and "size mismatch for inner.weight" in messages[0]
-
-
 # --- packed
 
 
@@ -193,13 +179,8 @@ def test_released_models_decode_as_before_in_both_engines(case):
     sample, args = make_sample(sentences(12, seed=77)), flags(max_len_b=20)
     wanted = tokens(stock(models, sample, args))
     assert_diverse(wanted)
-    traced = Overrides(keep_trace=True)
-    generator = make_generator(case, args, models, free_unpacked=True, overrides=traced)
-    outputs = decode(generator, sample)
-    assert tokens(outputs) == wanted
-    for facts in (part for hypothesis in outputs for part in [hypothesis, *hypothesis["history"]]):
-        tensors = [value for value in facts.values() if torch.is_tensor(value)]
-        assert tensors and not any(tensor.is_inference() for tensor in tensors)
+    generator = make_generator(case, args, models, free_unpacked=True)
+    assert tokens(decode(generator, sample)) == wanted
     layers = [m for n, m in models[0].named_modules() if type(m) is nn.Linear and ".layers." in n]
     assert all(map(packed_source, layers)) and len(layers) >= 2 * 6 + 2 * 10
     assert sum(p.numel() for p in models[0].parameters()) == size
@@ -211,8 +192,9 @@ def test_released_models_decode_as_before_in_both_engines(case):
         assert tokens(decode(again, sample)) == wanted
 
 
-@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("shape", ["pre_norm", "separate_embeddings"])
+@pytest.mark.parametrize(
+    "shape, number_format", [("pre_norm", "fp32"), ("separate_embeddings", "int8")]
+)
 def test_they_are_packed_to_the_same_bits(shape, number_format):
     """Freed or not; torch's engine has them in float32."""
     loaded = library.load()

@@ -1,24 +1,29 @@
-"""Every part of a fairseq Transformer is run by the engine, or refused by name."""
+"""Every part and setting of a fairseq Transformer is run by the engine, or refused by name."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
-from fairseq.models.transformer import TransformerModel, TransformerModelBase
+from fairseq.models.transformer import TransformerConfig, TransformerModel, TransformerModelBase
 from fairseq.models.transformer_from_pretrained_xlm import TransformerDecoderFromPretrainedXLM
 from torch import nn
+from toy_translation import make_task
 from transformer_settings import (
+    EXAMPLES,
     PRE_NORM,
+    TOGETHER,
     build,
     by_engine,
     by_stock,
-    make_task,
     randomise,
     small_settings,
 )
 
 from fairseq_specdec.decoding.builder import check_verifier
+from fairseq_specdec.engine.backend import TORCH, NativeBackend
+from fairseq_specdec.engine.native.library import load
 from fairseq_specdec.engine.support import runs_encoder
 
 FULL = dict(
@@ -51,10 +56,13 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_is_unknown_in_any_part_is_refused_or_left_to_stock(name, full):
-    """A decoder is refused by the part's name; an encoder's own code runs."""
-    for part, _ in full.named_modules():
-        if not part.startswith(("decoder", "encoder")) or ".layers.1." in part:
+    """A decoder is refused by the part's name; an encoder's own code runs. One part of a kind."""
+    kinds = set()
+    for part, module in full.named_modules():
+        kind = part.split(".")[0], type(module)
+        if not part.startswith(("decoder", "encoder")) or kind in kinds:
             continue
+        kinds.add(kind)
         if part == "encoder" or part == "decoder" and name not in ("parameter", "child", "forward"):
             continue
         model = copy.deepcopy(full)
@@ -113,21 +121,6 @@ def test_settings_of_another_fairseq_are_found_by_what_they_do(full, monkeypatch
     assert not runs_encoder(nn.Identity())
 
 
-@pytest.mark.parametrize("part", ["project_in_dim", "project_out_dim", "output_projection"])
-def test_a_bias_that_stock_does_not_have_is_run(part, tmp_path):
-    model = build(
-        {"decoder_embed_dim": 24, "decoder_input_dim": 24, "decoder_output_dim": 8}, tmp_path
-    )
-    module = getattr(model.decoder, part)
-    if module is None:  # no model of fairseq's own has it
-        module = model.decoder.project_in_dim = nn.Linear(24, 24)
-    before = by_stock(model)
-    module.bias = nn.Parameter(torch.randn(module.out_features))
-    assert not torch.allclose(by_stock(model), before, atol=1e-2)
-    check_verifier(model, "--path")
-    torch.testing.assert_close(by_engine(model), by_stock(model), atol=2e-5, rtol=0)
-
-
 def test_a_model_with_an_output_of_its_own_is_refused(full):
     class Louder(TransformerModel):
         def get_normalized_probs(self, net_output, log_probs, sample=None):
@@ -152,8 +145,7 @@ def arch_model(arch):
     ARCH_CONFIG_REGISTRY[arch](args)
     for side in ("encoder", "decoder"):
         setattr(args, f"{side}_layers", 2)
-    task = make_task()
-    return randomise(ARCH_MODEL_REGISTRY[arch].build_model(args, task))
+    return randomise(ARCH_MODEL_REGISTRY[arch].build_model(args, make_task(6, 6)))
 
 
 RUN_MODELS = {
@@ -198,3 +190,65 @@ def test_models_that_searched_with_beams_before_are_run(tmp_path):
         layer.encoder_attn.set_beam_size(5)
     check_verifier(model, "--path")
     assert {layer.encoder_attn.beam_size for layer in model.decoder.layers} == {5}
+
+
+# --- settings
+
+# Settings to what the refusal says.
+REFUSED = {
+    "adaptive_softmax_cutoff": "--adaptive-softmax-cutoff",
+    "cross_self_attention": "gives other log-probabilities",
+    "quant_noise.scalar": "ActivationQuantizer",
+    "scale_attn": "--scale-attn",
+    "scale_fc": "--scale-fc",
+    "scale_heads": "--scale-heads",
+    "scale_resids": "--scale-resids",
+}
+WITH_REFUSED = {"adaptive_softmax_dropout", "adaptive_softmax_factor", "tie_adaptive_proj"}
+# Modules that need xformers, or several processes: refused as any module that is not known.
+UNTRIED = {
+    "encoder.xformers_att_config", "decoder.xformers_att_config", "base_layers", "base_sublayers",
+    "base_shuffle",
+}  # fmt: skip
+
+
+def fields():
+    """The settings of this fairseq's Transformer, nested as ``decoder.layers``."""
+    for field in dataclasses.fields(TransformerConfig):
+        if dataclasses.is_dataclass(field.type):
+            yield from (f"{field.name}.{inner.name}" for inner in dataclasses.fields(field.type))
+        else:
+            yield field.name
+
+
+def test_every_setting_of_fairseq_has_an_example():
+    """A release of fairseq with a new setting fails here until somebody has looked at it."""
+    assert {name for name in fields() if not name.endswith("_name")} == {*EXAMPLES, *UNTRIED}
+
+
+@pytest.mark.parametrize("setting", EXAMPLES)
+def test_a_model_with_it_is_decoded_as_stock_does_or_refused(setting, tmp_path):
+    try:
+        model = build(EXAMPLES[setting], tmp_path)
+    except KeyError as error:
+        pytest.skip(f"not in this fairseq: {error}")
+    if setting not in {*REFUSED, *WITH_REFUSED}:
+        check_verifier(model, "--path")
+        torch.testing.assert_close(by_engine(model), by_stock(model), atol=2e-5, rtol=0)
+        return
+    with pytest.raises(ValueError) as caught:
+        check_verifier(model, "--path")
+    text = str(caught.value)
+    assert text.startswith("--path: speculative decoding does not run") and "\n" not in text
+    assert REFUSED.get(setting, "") in text
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["torch", "native"])
+@pytest.mark.parametrize("name", TOGETHER)
+def test_models_with_several_settings_are_decoded_as_stock_does(name, native, tmp_path):
+    if native and load() is None:
+        pytest.skip("no native library here")
+    model = build(TOGETHER[name], tmp_path)
+    check_verifier(model, "--path")
+    backend = NativeBackend(load()) if native else TORCH
+    torch.testing.assert_close(by_engine(model, backend), by_stock(model), atol=2e-5, rtol=0)

@@ -81,21 +81,6 @@ seeds = st.integers(0, 10**6)
 formats = st.sampled_from([torch.float32, torch.float16])
 
 
-@given(seeds)
-def test_each_constraint_alone(seed):
-    edits, logits = random_edits(seed), random_logits(seed)
-    for only in (
-        Edits(everywhere=edits.everywhere),
-        Edits(token=2, banned=edits.banned),
-        Edits(listed=edits.listed),
-        Edits(forced=edits.forced),
-    ):
-        scores = Scores(logits.clone())
-        scores.edit(only)
-        near(scores.log_probs, slow_dense(logits, only))
-        near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits, only)])
-
-
 @given(seeds, formats, st.integers(1, 3), st.integers(0, WIDTH), st.integers(1, WORDS + 2))
 def test_scores_are_those_of_every_log_probability(seed, dtype, size, width, count):
     """Of one model, or the mean of the distributions of several, with every constraint."""
@@ -142,18 +127,6 @@ def test_equal_tokens_rank_as_in_topk(seed, dtype):
     scores = Scores(logits)
     assert torch.equal(scores.best(), expected)
     near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits)])
-
-
-def test_one_entry_with_a_tie_and_one_without_a_number():
-    """As many maxima as entries, and yet none of both has exactly one."""
-    log_probs = random_logits(7)[:1, :3].log_softmax(-1)
-    log_probs[0, 0, 4] = log_probs[0, 0, 6] = 0.0
-    log_probs[0, 2, 5] = math.nan
-    expected = log_probs.topk(2, dim=-1).indices[..., 0]
-    scores = Scores(log_probs.clone(), normalised=True)
-    assert torch.equal(scores.best(), expected)
-    assert scores.best()[0, 0] in (4, 6) and scores.best()[0, 2] == 5
-    assert torch.isnan(chosen(scores)).tolist() == [[False, False, True]]
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
@@ -208,21 +181,6 @@ def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     kept = asked.clone()
     assert scores.among_best(tokens, count, asked).tolist() == expected
     assert torch.equal(asked, kept)
-
-
-def test_a_token_beside_a_forced_one_is_never_among_the_best():
-    scores = Scores(torch.zeros(1, 2, 4))
-    scores.edit(Edits(forced=torch.tensor([[3, -1]])))
-    asked = torch.ones(1, 2, dtype=torch.bool)
-    assert scores.among_best(torch.tensor([[2, 2]]), 4, asked).tolist() == [[False, True]]
-    assert scores.among_best(torch.tensor([[3, 3]]), 4, asked).tolist() == [[True, True]]
-
-
-def test_log_probabilities_are_taken_as_they_are():
-    log_probs = random_logits(4) - 5  # they need not sum to one
-    scores = Scores(log_probs.clone(), normalised=True)
-    assert torch.equal(scores.log_probs, log_probs)
-    assert torch.equal(chosen(scores), log_probs.amax(-1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

@@ -84,13 +84,6 @@ def test_equals_stock(flags, lengths, backend):
     assert_equals_stock(ours(net_input, padded=len(lengths) == 1), stock, 2e-5)
 
 
-def test_what_is_not_known_runs_its_own_code():
-    encoder = encoder_of()
-    assert runs_encoder(encoder)
-    encoder.more = torch.nn.Linear(2, 2)
-    assert not runs_encoder(encoder)
-
-
 @pytest.mark.skipif(
     not hasattr(s2t_transformer, "Conv2dSubsampler"), reason="fairseq 0.12.2 has none"
 )

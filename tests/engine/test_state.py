@@ -66,13 +66,6 @@ def test_a_token_that_sees_everything_needs_no_mask():
         assert (layout.mask() is None) == alone and layout.in_order
 
 
-def test_scattered_tokens_see_the_slots_of_their_mask():
-    positions, slots = torch.tensor([[3, 5], [4, 4]]), torch.tensor([[2, 0], [1, 3]])
-    seen = torch.rand(2, 2, 7, generator=torch.Generator().manual_seed(1)) < 0.5
-    layout = Layout(positions, slots, 7, seen=seen)
-    assert torch.equal(layout.mask(), seen[:, None]) and not layout.in_order
-
-
 def random_draft(seed, rows, width, vocabulary=7):
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(0, vocabulary, (rows, width), generator=generator)
@@ -113,11 +106,3 @@ def test_a_draft_keeps_its_first_tokens(seed, shape, most, room, sampled):
     assert limited.width == min(most, draft.width) and limited.passes == draft.passes
     assert (limited.log_probs is not None) == sampled
     assert not sampled or limited.log_probs.size(1) == limited.width
-
-
-def test_an_empty_draft_has_no_tokens():
-    draft = Draft.empty(torch.tensor([3, 0]))
-    assert draft.width == 0
-    assert draft.tokens.shape == (2, 0) and draft.tokens.dtype == torch.long
-    assert draft.sizes.tolist() == [0, 0] and draft.passes == 0
-    assert entries(draft.limited(0, torch.tensor([0, 5]))) == [[], []]

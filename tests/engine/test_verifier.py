@@ -3,7 +3,7 @@
 import pytest
 import torch
 from toy_hypotheses import chain_layout
-from toy_translation import EOS, PAD, make_sample, pad_to, sentences, toy_model
+from toy_translation import EOS, make_sample, pad_to, sentences, toy_model
 
 from fairseq_specdec.engine.transformer import Verifier
 
@@ -91,30 +91,6 @@ def test_hidden_states_are_of_the_layers_of_the_first_model():
     torch.testing.assert_close(states[:, 1:4], torch.cat(inner, 2), atol=1e-4, rtol=0)
 
 
-def test_the_second_encoder_is_given_what_the_first_one_found():
-    """Whether a source is padded: looked at once."""
-    made, calls = Verifier([toy_model(shape) for shape in MODELS]), []
-    made.weights = [
-        weights._replace(
-            encode=lambda net_input, padded, run=weights.encode: (
-                calls.append(padded) or run(net_input, padded)
-            )
-        )
-        for weights in made.weights
-    ]
-    for chosen, padded in ((SENTENCES, True), (SENTENCES[:1], False)):
-        del calls[:]
-        net_input = make_sample(chosen)["net_input"]
-        assert bool(net_input["src_tokens"].eq(PAD).any()) == padded
-        made.encode(net_input)
-        assert calls == [None, padded]
-
-
-def test_the_cache_is_prepared_for_what_is_expected():
-    """The first slots of a row, at most 63, and the widest block after them."""
-    for max_len, widest, slots in ((10, 3, 15), (62, 3, 67), (63, 3, 67), (63, 40, 104)):
-        session = opened([toy_model()], max_len=max_len, widest=widest)
-        assert session.sessions[0].cache.capacity == slots
-        session.close()
+def test_more_tokens_than_positions_are_refused():
     with pytest.raises(ValueError, match="positions"):
         opened([toy_model("learned")], max_len=64)

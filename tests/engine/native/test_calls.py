@@ -2,7 +2,6 @@
 
 import argparse
 import copy
-import ctypes
 import threading
 
 import pytest
@@ -14,27 +13,16 @@ from toy_translation import EOS, PAD, make_sample, make_task, sentences, toy_dra
 
 from fairseq_specdec.decoding.builder import check_verifier
 from fairseq_specdec.engine.backend import NativeBackend
-from fairseq_specdec.engine.native.library import SIGNATURES, Library
-from fairseq_specdec.engine.native.linear import NativeLinear
+from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.native.stack import refusal
-from fairseq_specdec.engine.native.structures import Shape
 from fairseq_specdec.engine.transformer import Transformer
 from fairseq_specdec.models.word_list import WordList
 
 # (case of toy_strategies, beam): together they call all that decoding calls.
-CASES = [
-    *[("greedy", 1), ("iad", 1), ("iad", 3), ("gad", 1), ("gad-attached", 1)],
-    *[
-        ("blockwise", 1),
-        ("listed", 1),
-        ("bild", 1),
-        ("nar", 1),
-        ("windows", 1),
-        ("lone", 1),
-        ("twin", 1),
-        ("ngrams", 1),
-    ],
-]
+CASES = [("iad", 3), *((case, 1) for case in (
+    "greedy", "iad", "gad", "gad-attached", "blockwise", "listed", "bild", "nar", "windows", "lone", "twin",
+    "ngrams",
+))]  # fmt: skip
 SAMPLE, LONE = make_sample(sentences(5, seed=5)), make_sample(sentences(1, seed=5))
 
 
@@ -106,16 +94,6 @@ def test_impossible_numbers_are_refused_and_change_nothing(case, beam, watch, mo
     assert accepted == [] and len(tried) > 30
 
 
-def test_these_cases_call_every_entry_point(watch):
-    """But for those of packed files and products, which have tests of their own."""
-    called, answered = set(), {name for name in SIGNATURES if not name.endswith("_free")}
-    watch(lambda call, name, given: called.add(name))
-    for case in CASES:
-        decoded(*case)
-    own = {"matrix_reference", "matrix_borrow", "matrix_multiply", "matrix_rows", "beams_prefix"}
-    assert answered - called <= {f"specdec_{name}" for name in own}
-
-
 SELF = "the verifier's session"
 
 
@@ -153,48 +131,6 @@ def test_parts_that_are_missing_or_of_another_are_refused(case, field, value, re
     assert decoded(case) and refused
 
 
-# (outputs, inputs) of a layer's products and the vocabulary's, in the order of their numbers.
-WIDTH, INNER, SOURCE, WORDS = 8, 12, 6, 20
-PRODUCTS = [
-    *[(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (WIDTH, WIDTH), (2 * WIDTH, SOURCE), (WIDTH, WIDTH)],
-    *[(INNER, WIDTH), (WIDTH, INNER), (WORDS, WIDTH)],
-]
-
-
-def finish_stack(library, products, norms):
-    """Make a decoder's stack of one layer of these sizes, and free it."""
-    pointer, one, kept = ctypes.c_void_p(), torch.ones(WIDTH + 1), []
-    shape = Shape(1, WIDTH, INNER, 2, 1, 1, 1, 0, SOURCE, WIDTH)
-    library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(pointer))
-    try:
-        for number, size in enumerate(products):
-            kept.append(NativeLinear(library, torch.randn(*size), None, "fp32"))
-            library.call("specdec_stack_matrix", pointer, 0, number, kept[-1].pointer)
-        for number, width in enumerate(norms):
-            library.call(
-                "specdec_stack_norm", pointer, 0, number, width, *[one.data_ptr()] * 2, 1e-5
-            )
-        library.call("specdec_stack_finish", pointer)
-    finally:
-        library._handle.specdec_stack_free(pointer)
-
-
-def test_parts_of_another_size_are_refused(loaded):
-    finish_stack(loaded, PRODUCTS, [WIDTH] * 4)
-    for number, (outputs, inputs) in enumerate(PRODUCTS):
-        for more in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-            if number == len(PRODUCTS) - 1 and more[0]:
-                continue  # any number of words
-            products = list(PRODUCTS)
-            products[number] = (outputs + more[0], inputs + more[1])
-            with pytest.raises(ValueError, match=r"wrong size: .* is \d+ x \d+, not \d+ x \d+"):
-                finish_stack(loaded, products, [WIDTH] * 4)
-    for number in range(4):
-        norms = [WIDTH + (each == number) for each in range(4)]
-        with pytest.raises(ValueError, match="wrong size: norm"):
-            finish_stack(loaded, PRODUCTS, norms)
-
-
 def odd_model(**settings):
     """A Transformer of random weights whose settings may not fit one another."""
     torch.manual_seed(1)
@@ -228,22 +164,6 @@ def test_a_row_of_padding_alone_is_encoded(loaded):
     thread.join()
     states = encoded[0]["encoder_out"][0]
     assert not states[:, 0].any() and states[:, 1:].any()
-
-
-def test_a_search_ends_where_its_session_was_opened_for_others(watch):
-    opened, states = [], torch.zeros(2**16)
-
-    def see(call, name, given):
-        if name == "specdec_session_open":
-            opened.append((call, given))
-        elif name == "specdec_beams_run":
-            again, (pointer, rows, source, width, _, _, capacity) = opened[-1]
-            assert rows * source * width <= len(states)
-            again([pointer, rows - 1, source, width, states.data_ptr(), None, capacity])
-
-    watch(see)
-    with pytest.raises(ValueError, match="a session of another batch"):
-        decoded("greedy", 3)
 
 
 @pytest.mark.parametrize("more", [-1, 1])

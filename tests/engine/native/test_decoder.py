@@ -19,10 +19,7 @@ from fairseq_specdec.engine.transformer import Transformer
 
 SENTENCES = sentences(7, seed=3)
 # (embedding width, heads, feed-forward width): head widths 8 to 128, and what no vector divides.
-SIZES = [
-    *[(8, 1, 16), (24, 3, 40), (36, 3, 72), (50, 5, 33)],
-    *[(65, 1, 130), (128, 1, 64), (160, 2, 48)],
-]
+SIZES = [(8, 1, 16), (36, 3, 72), (50, 5, 33), (65, 1, 130), (128, 1, 64), (160, 2, 48)]
 
 # What fairseq calls its activations.
 NAMES = re.findall(r'activation == "(\w+)"', inspect.getsource(utils.get_activation_fn))
@@ -85,18 +82,17 @@ def agree(sessions, generator, seed):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("left", [True, False])
-def test_trained_models_score_as_on_torch(shape, left, native):
-    model, sample = toy_model(shape), make_sample(SENTENCES, left)
+def test_trained_models_score_as_on_torch(shape, native):
+    model, sample = toy_model(shape), make_sample(SENTENCES, left=len(shape) % 2 == 0)
     layers = sorted({1, len(model.decoder.layers)})
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         agree([opened(model, b, sample, layers) for b in (native, TORCH)], generator, 0)
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_any_width_scores_as_on_torch(size, pre_norm, native):
+def test_any_width_scores_as_on_torch(size, native):
+    pre_norm = SIZES.index(size) % 2 == 0
     norms = {"encoder_normalize_before": pre_norm, "decoder_normalize_before": pre_norm}
     model, sample = random_model(*size, **norms), make_sample(SENTENCES)
     generator = torch.Generator().manual_seed(size[0])
@@ -104,23 +100,22 @@ def test_any_width_scores_as_on_torch(size, pre_norm, native):
         agree([opened(model, b, sample, (1, 2)) for b in (native, TORCH)], generator, 1)
 
 
-@pytest.mark.parametrize("value", [-3e38, -87.5, -9.1, -0.0, 8.9, 3e4])
-def test_activations_of_extreme_numbers_are_as_on_torch(value, native):
-    for name in NAMES:
+@pytest.mark.parametrize("name", NAMES)
+def test_activations_of_extreme_numbers_are_as_on_torch(name, native):
+    model, inputs = random_model(*SIZES[0], activation_fn=name), make_sample(SENTENCES)["net_input"]
+    assert refusal(model.decoder) is refusal(model.encoder) is None
+    words = inputs["src_tokens"].t() != PAD
+    for value in (-3e38, -87.5, -9.1, 8.9, 3e4):
         if value < -1e30 and name == "linear":
             continue  # its products are infinite
-        model = random_model(*SIZES[0], activation_fn=name)
-        assert refusal(model.decoder) is refusal(model.encoder) is None
         for layer in model.encoder.layers:
             torch.nn.init.zeros_(layer.fc1.weight)
             torch.nn.init.constant_(layer.fc1.bias, value)
-        inputs = make_sample(SENTENCES)["net_input"]
         with torch.no_grad():
             mine, theirs = (
                 Transformer.read(model, each).encode(inputs)["encoder_out"][0]
                 for each in (native, TORCH)
             )
-        words = inputs["src_tokens"].t() != PAD
         torch.testing.assert_close(mine[words], theirs[words], atol=3e-5, rtol=1e-5)
 
 
@@ -146,29 +141,23 @@ def test_a_block_of_masks_runs_as_on_torch(wanted, native):
     torch.testing.assert_close(*by_backend, atol=3e-5, rtol=1e-5)
 
 
-def in_halves(model):
-    """A copy whose weights are those of a checkpoint that was saved in half precision."""
-    return copy.deepcopy(model).half().float()
-
-
-@pytest.mark.parametrize("pick", [max, min], ids=["longest", "shortest"])
 @pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8", "int7", "halves"])
-def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_format, pick):
+def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_format):
     """The contract that lossless strategies rest on in every number format. The shortest source has
     padding on its left or right in a batch."""
     model = toy_model("pre_norm")
     if number_format == "halves":
-        model, number_format = in_halves(model), "fp32"
+        model, number_format = copy.deepcopy(model).half().float(), "fp32"
     backend = NativeBackend(loaded, number_format)
     generator = torch.Generator().manual_seed(1)
     tokens = torch.cat([torch.full((1, 1), EOS), random_tokens(generator, 1, 29)], 1)
-    source = pick(SENTENCES, key=len)
+    source = min(SENTENCES, key=len)
     with torch.no_grad():
         whole = None
         for others, left in (((), True), (SENTENCES, True), (SENTENCES, False)):
             sample = make_sample([source, *others], left)
             rows = 1 + len(others)
-            for widths in ([30], [1] * 30, [7, 1, 13, 9], [12, 12, 6], [2] * 15):
+            for widths in ([30], [1] * 30, [7, 1, 13, 9], [2] * 15):
                 session = opened(model, backend, sample)
                 pieces, at = [], 0
                 for width in widths:
@@ -191,7 +180,7 @@ def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
     reused = Transformer.read(model, native)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
-        for rows, slots in ((7, 4), (1, 70), (3, 20), (7, 4), (2, 40), (5, 90), (1, 4)):
+        for rows, slots in ((7, 4), (1, 70), (3, 20), (5, 90), (1, 4)):
             sample, logits = make_sample(SENTENCES[:rows]), []
             tokens = random_tokens(generator, rows, 160)
             new = Transformer.read(model, native)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from fairseq_specdec.engine.native import library, structures
-from fairseq_specdec.engine.native.variants import PROBE, SEAL_SIZE, VARIANTS, digest, seal
+from fairseq_specdec.engine.native.variants import PROBE, SEAL_SIZE, VARIANTS, seal
 from fairseq_specdec.version import __version__
 
 
@@ -105,7 +105,6 @@ def as_folder(path):
 SPOILED = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[:9999]),
     "one bit": one_bit,
-    "empty": lambda path: path.write_bytes(b""),
     "stripped": lambda path: path.write_bytes(path.read_bytes()[:-SEAL_SIZE]),
     "text": text,
     "foreign": lambda path: shutil.copy(str(path.with_name(PROBE)), str(path)),
@@ -159,31 +158,3 @@ def test_objects_older_than_their_sources_are_refused(folder):
     (folder / "src").mkdir()
     (folder / "src" / "engine.cpp").write_text("int changed;")
     assert library.load() is None and "is older than its sources" in library.why_not()
-
-
-def test_the_digest_heeds_names_and_contents(tmp_path):
-    (tmp_path / "a.h").write_text("1")
-    first = digest(tmp_path)
-    (tmp_path / "notes.txt").write_text("1")
-    assert digest(tmp_path) == first
-    (tmp_path / "a.h").write_text("2")
-    second = digest(tmp_path)
-    (tmp_path / "a.h").rename(tmp_path / "b.h")
-    assert len({first, second, digest(tmp_path)}) == 3
-
-
-def test_errors_are_those_of_the_calling_thread(loaded):
-    """What another thread's call says meanwhile is not heard here."""
-    error = ctypes.CDLL(str(library.FOLDER / f"_{loaded.variant}.so")).specdec_error
-    error.restype = ctypes.c_char_p
-
-    def fail(columns, form):
-        with pytest.raises(ValueError) as raised:
-            loaded.call("specdec_matrix_new", 4, columns, bytes(16), 0, None, form, b"")
-        return str(raised.value)
-
-    first = fail(0, 0)
-    other = threading.Thread(target=fail, args=[1, 9])
-    other.start()
-    other.join()
-    assert error().decode() == first != fail(1, 9)

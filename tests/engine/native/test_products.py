@@ -8,7 +8,7 @@ from products import AFTER, ALL_BITS, FORMATS, ROWS, Product, random_product, sa
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(20))
 def test_kernels_have_the_bits_of_plain_loops(loaded, form, seed):
     random = numpy.random.default_rng(seed)
     product = random_product(random, loaded, form)
@@ -23,7 +23,7 @@ def test_kernels_have_the_bits_of_plain_loops(loaded, form, seed):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("out, columns", [(257, 100), (64, 513), (8, 4096)])
+@pytest.mark.parametrize("out, columns", [(257, 100), (64, 513)])
 def test_a_row_has_the_same_bits_at_every_number_of_rows(loaded, form, out, columns):
     random = numpy.random.default_rng(out)
     product = random_product(random, loaded, form, out, columns)
