@@ -1,4 +1,4 @@
-"""The wheel, installed in a fresh environment without a compiler on PATH, decodes natively.
+"""The wheel, unpacked where no compiler is on PATH, decodes natively.
 
 It is built from what is compiled in the checkout; SPECDEC_WHEEL names a finished one to test.
 """
@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import venv
 import zipfile
 
 import pytest
@@ -26,17 +25,14 @@ SENTENCES = 12
 LEFT_OUT = re.compile(r"/__pycache__/|/\.|/native/(src/|\w+\.so$)")
 
 DECODE = """
-import json, os, shutil, sys
+import json, shutil, sys
+sys.path.insert(0, sys.argv[1])
 import fairseq_specdec
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
 
-pair, given = sys.argv[1], json.load(sys.stdin)
+pair, given = sys.argv[2], json.load(sys.stdin)
 translator = SpeculativeTranslator.from_pretrained(pair, strategy="gad")
-try:
-    SpeculativeTranslator.from_pretrained("demo_ende")
-except FileNotFoundError as error:
-    refusal = str(error)
 loaded = library.load()
 print(json.dumps({
     "texts": [str(each) for each in translator.translate(given)],
@@ -44,7 +40,6 @@ print(json.dumps({
     "library": loaded and loaded.variant,
     "best": library.supported()[-1].name,
     "compilers": [name for name in ("cc", "c++", "gcc", "g++", "clang") if shutil.which(name)],
-    "refusal": refusal,
 }))
 """
 CONFIG = """
@@ -86,24 +81,6 @@ def wheel(tmp_path_factory):
     return pathlib.Path(given) if given else built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
-    """The Python of an environment with the wheel; all else is this environment's."""
-    folder = tmp_path_factory.mktemp("fresh")
-    venv.create(folder, symlinks=True)
-    python = folder / "bin" / "python"
-    (site,) = folder.glob("lib/python*/site-packages")
-    others = [path for path in sys.path if path.endswith("site-packages")]
-    (site / "others.pth").write_text("\n".join(others), encoding="utf-8")
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-    if subprocess.run([*pip[:3], "--version"], capture_output=True).returncode:
-        pytest.skip("no pip that installs elsewhere (22.3 or later)")
-    flags = ["--no-deps", "--no-index", "--ignore-installed", str(wheel)]
-    done = subprocess.run([*pip, *flags], capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    return python
-
-
 def test_one_wheel_for_every_python(wheel):
     assert re.fullmatch(r"fairseq_specdec-[\w.]+-py3-none-\w+\.whl", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
@@ -123,23 +100,23 @@ def test_one_wheel_for_every_python(wheel):
     not library.supported() and "SPECDEC_WHEEL" not in os.environ,
     reason="the native engine is not compiled here",
 )
-def test_it_decodes_natively_without_a_compiler(installed, tmp_path, monkeypatch):
+def test_it_decodes_natively_without_a_compiler(wheel, tmp_path, monkeypatch):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
     lines = (PAIR / "heldout.en").read_text(encoding="utf-8").splitlines()[:SENTENCES]
     done = subprocess.run(
-        [str(installed), "-I", "-c", DECODE, str(PAIR)],
+        [sys.executable, "-I", "-c", DECODE, str(tmp_path), str(PAIR)],
         cwd=str(tmp_path),
-        env={"PATH": str(installed.parent), "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)},
+        env={"PATH": str(tmp_path), "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)},
         input=json.dumps(lines),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     report = json.loads(done.stdout.splitlines()[-1])
-    assert installed.parents[1] in pathlib.Path(report["package"]).parents
+    assert report["package"] == str(tmp_path / "fairseq_specdec")
     assert report["library"] == report["best"]
     assert report["compilers"] == []
-    assert "not with a wheel" in report["refusal"]
-    assert "\n" not in report["refusal"]
     monkeypatch.setenv(library.ENVIRONMENT, "off")
     on_torch = SpeculativeTranslator.from_pretrained(str(PAIR), strategy="greedy")
     assert report["texts"] == [str(each) for each in on_torch.translate(lines)]

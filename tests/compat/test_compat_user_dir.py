@@ -2,10 +2,12 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import fairseq
 import pytest
 from fairseq import utils
 
@@ -65,10 +67,10 @@ def test_other_user_dirs_and_none_go_to_fairseq(tmp_path):
     sys.path.remove(str(tmp_path))
 
 
-def in_a_fresh_process(folder, python, *path):
-    """(exit status, standard output, error) of fairseq that meets the folder first."""
+def in_a_fresh_process(folder, python, *path, name=None):
+    """(exit status, standard output, error) of fairseq that meets the folder first, by a name."""
     done = subprocess.run(
-        [str(python), "-c", COLD, *map(str, (folder, *path))],
+        [str(python), "-c", COLD, *map(str, (name or folder, *path))],
         cwd=str(folder.parent), env=dict(os.environ, PYTHONPATH=""), capture_output=True, text=True,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -83,3 +85,15 @@ def test_another_name_is_refused_in_one_line(tmp_path, warm_python):
         f"ImportError: --user-dir {folder}: the plugin works under its own name only; "
         "call the folder, or the link to it, fairseq_specdec"
     )
+
+
+@pytest.mark.slow
+def test_the_bare_name_from_any_folder(tmp_path):
+    """Where fairseq and the package lie side by side, as in site-packages."""
+    site = tmp_path / "site"
+    shutil.copytree(PACKAGE, site / "fairseq_specdec")
+    # Copied, not linked: fairseq looks for the bare name in its own folder's parent.
+    unused = shutil.ignore_patterns("examples", "__pycache__")
+    shutil.copytree(fairseq.__path__[0], site / "fairseq", ignore=unused)
+    done = in_a_fresh_process(site, sys.executable, site, name="fairseq_specdec")
+    assert done[:2] == (0, "registered True\n"), done[2]
