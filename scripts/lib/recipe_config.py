@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import yaml
 from recipe import LIB, REPO, StepError
+from recipe_file import yaml  # says what is missing
 
 # What PROFILE=smoke shrinks: shapes by the end of their name, and drafters, whose shape is a name.
 SMOKE_SHAPE = {

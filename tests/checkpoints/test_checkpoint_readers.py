@@ -1,6 +1,7 @@
 """Whatever reads a checkpoint here runs nothing that it names, and resolves no setting: by the
 source, and by trial of each way of reading."""
 
+import argparse
 import importlib
 import io
 import itertools
@@ -71,7 +72,9 @@ def read_by(name, path, trained, folder, log):
         load_verifier("--init-encoder-from", words[0], dictionary, dictionary)
     elif program == "average_checkpoints":
         average = importlib.import_module(program)
-        average.run(average.parse(words))
+        given = {"inputs": [pathlib.Path(words[0])], "last": None, "half": False}
+        paths = {"frozen": pathlib.Path(words[2]), "output": pathlib.Path(words[4])}
+        average.run(argparse.Namespace(**given, **paths))
     else:
         importlib.import_module(entries()[program].partition(":")[0]).cli_main(words)
 

@@ -223,7 +223,7 @@ def fields():
 
 def test_every_setting_of_fairseq_has_an_example():
     """A release of fairseq with a new setting fails here until somebody has looked at it."""
-    assert {name for name in fields() if not name.endswith("_name")} == {*EXAMPLES, *UNTRIED}
+    assert {name for name in fields() if not name.endswith("_name")} <= {*EXAMPLES, *UNTRIED}
 
 
 @pytest.mark.parametrize("setting", EXAMPLES)

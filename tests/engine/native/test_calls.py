@@ -20,8 +20,8 @@ from fairseq_specdec.models.word_list import WordList
 
 # (case of toy_strategies, beam): together they call all that decoding calls.
 CASES = [("iad", 3), *((case, 1) for case in (
-    "greedy", "iad", "gad", "gad-attached", "blockwise", "listed", "bild", "nar", "windows", "lone", "twin",
-    "ngrams",
+    "greedy", "iad", "gad", "gad-attached", "blockwise", "listed", "bild", "nar", "windows", "lone",
+    "twin", "ngrams",
 ))]  # fmt: skip
 SAMPLE, LONE = make_sample(sentences(5, seed=5)), make_sample(sentences(1, seed=5))
 
