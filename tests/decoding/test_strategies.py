@@ -42,6 +42,8 @@ def test_steps_and_history_record_what_happened(case):
     emitted = accepted = drafted = 0
     for hypothesis in hypotheses:
         drafts, outputs = hypothesis["history"][::2], hypothesis["history"][1::2]
+        named = [(line["iteration"], line["kind"]) for line in hypothesis["history"]]
+        assert named == [(i, kind) for i in range(len(drafts)) for kind in ("draft", "emitted")]
         assert hypothesis["steps"] == len(drafts) == len(outputs)
         assert torch.cat([o["tokens"] for o in outputs]).tolist() == hypothesis["tokens"].tolist()
         for draft, output in zip(drafts, outputs):
