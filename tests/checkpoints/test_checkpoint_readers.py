@@ -46,15 +46,13 @@ READERS = {
     "specdec-serve": "specdec-serve --path {evil} --data {data} --port 0",
     "the hub": "hub {evil} {data}",
     "load_verifier": "load_verifier {evil} {data}",
-    "--restore-file": f"{TRAIN} transformer --restore-file {{evil}}",
+    "--restore-file": f"{TRAIN} transformer --encoder-layers 1 --decoder-layers 1 "
+    "--encoder-embed-dim 16 --decoder-embed-dim 16 --restore-file {evil}",
     "specdec-convert": "specdec-convert {evil} {out}/x.pt",
     "average_checkpoints": "average_checkpoints {sound} --frozen {evil} --output {out}/x.pt",
 }
-# Those that build no model of the file's settings; without the latter stock training begins anew.
-BUILD_NONE, OPTIONAL = (
-    {"specdec-convert", "average_checkpoints", "--restore-file"},
-    "--restore-file",
-)
+OPTIONAL = "--restore-file"  # without it stock training begins anew
+BUILD_NONE = {"specdec-convert", "average_checkpoints", OPTIONAL}  # of the file's settings
 
 
 def read_by(name, path, trained, folder, log):
