@@ -8,7 +8,7 @@ published one, ``~`` where the paper gives none, ``-`` (or nothing at the end) w
 such column. With ``for`` a row is several rows, and a list has the figures of each. Keys are
 those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of the
 time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
-``text.KEY`` one of scores.json. "not run": what was not.
+``text.KEY`` one of scores.json, ``energy.KEY`` one of energy.json. "not run": what was not.
 
 Every table with a system that drafts also gets what no paper has: a row of this engine without
 drafts, and two columns, the speed over stock fairseq at beam 5 and over that row. A published ratio
@@ -51,6 +51,9 @@ TITLES = {
     "rollback_percent": "rollback %",
     "memory_mb": "MB",
     "ms_mean": "ms",
+    "energy.watts": "W",
+    "energy.hours": "GPU hours",
+    "energy.wh": "Wh, PUE 1.1",
     "text.sacrebleu": "sacreBLEU",
     "bleu_compound": "BLEU, compounds split",
     "text.bleu_compound": "BLEU, compounds split",
@@ -157,8 +160,10 @@ class Measured:
         self._folder = folder
         self._runs: dict[str, Any] = {}
         self._scores: dict[str, Any] = {}
-        if scores and scores.exists():
-            self._scores = json.loads(scores.read_text(encoding="utf-8"))
+        for path in filter(None, (scores, folder.parent / "energy.json")):
+            made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            for name, figures in made.items():
+                self._scores.setdefault(name, {}).update(figures)
         self.sources: dict[str, str] = {}
 
     def _run(self, name: str) -> dict[str, Any] | None:
@@ -172,7 +177,7 @@ class Measured:
     def figure(self, row: Row, key: str) -> float | None:
         """The figure measured, or None."""
         kind, _, name = key.partition(".")
-        if kind == "text":
+        if kind in ("text", "energy"):
             return self._scores.get(f"{row.set}.{row.system.replace(' ', '_')}", {}).get(name)
         run = self._run(row.set)
         if run is None:

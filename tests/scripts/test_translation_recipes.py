@@ -1,7 +1,10 @@
 """The translation benchmarks: their tables agree with one another, the papers and the programs."""
 
+import os
+import time
 from types import SimpleNamespace
 
+import energy
 import measure
 import pytest
 import recipe_config
@@ -89,6 +92,17 @@ def test_a_models_own_hyperparameters_keep_their_batch_and_yield_to_smoke(
     assert last["optimization.lr"] == "[0.001]" and last["model.dropout"] == "0.2"
     assert last["optimization.max_update"] == str(updates)
     assert last["optimization.update_freq"] == f"[{passes}]"
+
+
+def test_energy_is_watts_by_hours_by_the_papers_factor(tmp_path, monkeypatch):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '80.5\\n99.5\\n'\nexec sleep 60\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with energy.sampled("0") as figures:
+        time.sleep(1)
+    assert figures["watts"] == 90 and figures["hours"] > 1 / 3600
+    assert figures["wh"] == pytest.approx(90 * figures["hours"] * 1.1)
 
 
 def test_enough_checkpoints_are_kept_to_average():
