@@ -168,6 +168,9 @@ class NativeBlockSession(DraftSession):
         self.tables = drafter.tables.of(self.table)
 
     def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting:
+        return self._drafting(rows, budget, costs)
+
+    def _drafting(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting:
         options, limit, alone = self.options, self.drafter.limit, len(rows.lengths_cpu) == 1
         block = options.block_size if budget is None else min(budget, options.block_size)
         drafting = Drafting(
@@ -191,7 +194,7 @@ class NativeBlockSession(DraftSession):
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
         if budget == 0:
             return Draft.empty(rows.lengths)
-        drafting = self.native_form(rows, budget, costs)
+        drafting = self._drafting(rows, budget, costs)
         count = len(rows.lengths_cpu)
         tokens = torch.zeros(count, drafting.block, dtype=torch.long)  # valid after each draft, too
         sizes = torch.empty(count, dtype=torch.long)
