@@ -108,4 +108,4 @@ def test_drafts_end_where_the_best_listed_word_is_unlikely(settings):
     for source, target, size in zip(SOURCES, TARGETS, sizes):
         chances = torch.tensor(listed_draft(model, source, target[:2])[1])
         assert size == int((chances.cumprod(0) >= 0.5).sum())
-    assert len(set(sizes)) > 1
+    assert len(set(sizes)) > 2

@@ -4,7 +4,7 @@ import torch
 from toy_hypotheses import by_column, rows_of
 from toy_translation import EOS, ids, make_sample, pad_to, sentences, translate
 
-SOURCES = sentences(6, seed=21)
+SOURCES = sentences(12, seed=21)
 TARGETS = [ids(translate(s)) for s in SOURCES]
 
 
@@ -22,7 +22,7 @@ def reading(model):
 
 
 @torch.no_grad()
-def walk(session, judge, states=None, rounds=4):
+def walk(session, judge, states=None, rounds=5):
     """Propose and move on.
 
     As in the loop, a row moves on by some of the drafted tokens and one more token; what was
