@@ -171,7 +171,7 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(drafts, column, limit, monke
     sources, share = (SENTENCES[:10] + REPEATING, 0.0) if "copied" in drafts else (SENTENCES, 0.1)
     planning = Planner(4, column=column, share=share, measured=False)
     batches = [(planning, [[one] for one in sources[::3]]), (None, [sources])]
-    if "copied" not in drafts:  # pauses: once a sentence is left alone it is drafted for
+    if "copied" not in drafts and column == 0.25:  # once a sentence is left alone it is drafted for
         batches.append((FewRejections(1), [sources]))
     for plan, samples in batches:
         generator = generator_for(model, args=args, drafter=DRAFTERS[drafts](), planning=plan)
