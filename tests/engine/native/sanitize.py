@@ -69,8 +69,10 @@ def run_tests(folder, *chosen):
         UBSAN_OPTIONS="print_stacktrace=1",
         SPECDEC_FUZZ_LAST=str(folder / "seed"),
     )
-    # Sanitizers report to the processes' own stderr, which --capture=sys leaves alone.
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    # No worker of xdist starts with a sanitizer preloaded.
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist",
+    ]  # fmt: skip
     subprocess.run(
         [*command, "--capture=sys", *chosen], cwd=str(folder), env=environment, check=True
     )
@@ -104,9 +106,10 @@ def main(fuzz):
                 raise
         else:
             left_out = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
-            spread = ["-n", str(len(os.sched_getaffinity(0))), "--dist", "worksteal"]
-            spread.append("--max-worker-restart=0")
-            run_tests(folder, str(TESTS), *map(str, CALLS), *left_out, *spread)
+            with ThreadPoolExecutor() as pool:
+                parts = ([str(TESTS), *left_out], map(str, CALLS))
+                for part in [pool.submit(run_tests, folder, *chosen) for chosen in parts]:
+                    part.result()
 
 
 if __name__ == "__main__":
