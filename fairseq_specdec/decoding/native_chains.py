@@ -177,7 +177,7 @@ class _Answer:
         self.rows, self.width, self.given = rows, width, given
         entries = rows * most
         self.outcomes = (ctypes.c_int64 * (4 * entries))()
-        self.drafts = (ctypes.c_int64 * (entries * width))() if given is None else None
+        self.drafts: Any = (ctypes.c_int64 * (entries * width))() if given is None else None
         self.choices = (ctypes.c_int64 * (entries * (width + 1)))() if traced else None
         self.seconds = (ctypes.c_double * (2 * most))()
 
