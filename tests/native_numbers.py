@@ -17,7 +17,7 @@ CALLERS = re.compile(
 )
 # Numbers of which any will do.
 FREE = re.compile(
-    r"specdec_(stack_new\.0\.(decoder|cross|pre_norm)|beams_run\.1|beams_new\.1\.start)"
+    r"specdec_(stack_new\.0\.(decoder|cross|pre_norm)|beams_run\.1|drafter_new\.4)"
     r"|\.(min_len|max_len|top_beta|done|windows?|candidates|positions)$"
 )
 NOT_ZERO = re.compile(
@@ -27,8 +27,7 @@ NOT_ZERO = re.compile(
 # Arguments and fields that point to whole numbers, of which there is one at least.
 BUFFERS = {
     "specdec_matrix_rows.2", "specdec_session_select.2", "specdec_session_list.2",
-    "specdec_session_list_add.2", "specdec_words_open.3", "specdec_words_open.4",
-    "specdec_words_select.2",
+    "specdec_session_list_add.2", "specdec_session_words.3", "specdec_session_words.4",
 }  # fmt: skip
 FIELDS = {
     structures.RunCall: ("slots",),

@@ -58,10 +58,7 @@ def native_heads(decoder: Any, backend: Backend, size: int, pad: int) -> NativeB
     hidden = NativeLinear.of(library, (heads.hidden,), number_format)
     weight, bias = heads.output.weight[rows], heads.output.bias[rows]
     output = NativeLinear(library, weight, bias, number_format)
-    library.call(
-        "specdec_drafter_heads", drafter.pointer, hidden.pointer, activation, output.pointer
-    )
-    drafter.reads = True
+    drafter.add_states(1, hidden, activation, output)
     return drafter
 
 

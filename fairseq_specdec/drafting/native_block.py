@@ -17,7 +17,6 @@ from fairseq_specdec.engine.native.decoder import (
     NativeSession,
     hypotheses_of,
 )
-from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.session import Embedding, learned_limit
@@ -42,10 +41,11 @@ class NativeBlockDrafter:
         pad: never drafted.
         mask: float32 [C], a mask before the first layer, without a position.
         embedding: of a decoder with positions, for tokens and masks; or None.
+        word_list: a ``WordList`` to draft from, or None for all words.
     """
 
     reads = False  # the verifier's states
-    word_list: Any = None  # a ``WordList`` to draft from, or None for all words
+    products: tuple[NativeLinear | None, ...] = ()  # of these states
 
     def __init__(
         self,
@@ -54,16 +54,17 @@ class NativeBlockDrafter:
         pad: int,
         mask: Tensor,
         embedding: Embedding | None = None,
+        word_list: Any = None,
     ) -> None:
+        self.word_list = word_list
         self.layers, self.tables, self.embedding = layers, tables, embedding
         own = None if embedding is None else embedding.decoder
         self.limit = None if own is None else learned_limit(own.embed_positions, own.padding_idx)
         self.library = layers.stack.library
         self.pointer = self.library.make(
-            self, "drafter", layers.stack.pointer, mask.numel(), pointer(mask), pad
-        )
-        # Those of batches that are over; list operations are atomic, so threads may share it.
-        self.spare: list[NativeWords] = []
+            self, "drafter", layers.stack.pointer, mask.numel(), pointer(mask), pad,
+            word_list is not None,
+        )  # fmt: skip
 
     @classmethod
     def find(
@@ -74,10 +75,7 @@ class NativeBlockDrafter:
         if not isinstance(layers, NativeDecoder) or not layers.plain or tables is None:
             return None
         mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
-        made = cls(layers, tables, pad, mask, Embedding(decoder, TORCH.linear))
-        made.word_list = word_list
-        if word_list is not None:
-            made.library.call("specdec_drafter_lists", made.pointer)
+        made = cls(layers, tables, pad, mask, Embedding(decoder, TORCH.linear), word_list)
         if decoder.mask_states is not None:
             made._read_states(decoder)
         if decoder.chain is not None:
@@ -90,9 +88,19 @@ class NativeBlockDrafter:
         states = NativeLinear.of(self.library, modules, stack.number_format)
         if stack.frees:
             replace(modules, states)
-        self.reads = True
         layers_read = decoder.mask_states.layers
-        self.library.call("specdec_drafter_states", self.pointer, layers_read, states.pointer)
+        self.add_states(layers_read, None, 0, states)
+
+    def add_states(
+        self, layers: int, hidden: NativeLinear | None, activation: int, states: NativeLinear
+    ) -> None:
+        """Read the verifier's hidden states of so many layers; ``hidden`` comes before
+        ``states``, or is None."""
+        self.reads, self.products = True, (hidden, states)  # their memory may be borrowed
+        self.library.call(
+            "specdec_drafter_states", self.pointer, layers,
+            None if hidden is None else hidden.pointer, activation, states.pointer,
+        )  # fmt: skip
 
     def _read_chain(self, decoder: Any) -> None:
         of_mask = decoder.chain.of_mask
@@ -120,31 +128,6 @@ class NativeBlockDrafter:
         return self.embedding.positions(count, torch.empty(0))
 
 
-class NativeWords:
-    """The library's ``WordList``: the words that each row of a batch drafts from, with their part
-    of the vocabulary's product packed."""
-
-    def __init__(self, library: Library) -> None:
-        self.library = library
-        self.pointer = library.make(self, "words")
-
-    @classmethod
-    def open(cls, drafter: NativeBlockDrafter, src_tokens: Tensor) -> NativeWords | None:
-        """Begin a batch; None for a drafter of all words."""
-        if drafter.word_list is None:
-            return None
-        try:
-            words = drafter.spare.pop()
-        except IndexError:
-            words = cls(drafter.library)
-        sizes, ids = (each.contiguous() for each in drafter.word_list.of(src_tokens))
-        words.library.call(
-            "specdec_words_open", words.pointer, drafter.pointer, len(sizes),
-            pointer(sizes, torch.long), pointer(ids, torch.long),
-        )  # fmt: skip
-        return words
-
-
 class NativeBlockSession(DraftSession):
     """A session whose drafts take one call of the library. ``candidates``: of the chain, if there
     is one, as for ``ChainSearch``."""
@@ -164,7 +147,13 @@ class NativeBlockSession(DraftSession):
             encoder_out, first_slots(source.max_len + 1) + 2 * size + 2
         )
         self.table = drafter.positions(source.max_len + size + 1)
-        self.words = NativeWords.open(drafter, source.net_input["src_tokens"])
+        if drafter.word_list is not None:
+            words = drafter.word_list.of(source.net_input["src_tokens"])
+            sizes, ids = (each.contiguous() for each in words)
+            drafter.library.call(
+                "specdec_session_words", self.layers.buffers.pointer, drafter.pointer, len(sizes),
+                pointer(sizes, torch.long), pointer(ids, torch.long),
+            )  # fmt: skip
         self.tables = drafter.tables.of(self.table)
 
     def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting:
@@ -176,7 +165,7 @@ class NativeBlockSession(DraftSession):
         drafting = Drafting(
             self.drafter.pointer, self.layers.buffers.pointer, None, self.tables, block,
             -1 if limit is None else limit, candidates=self.candidates[0 if alone else 1],
-            confidence=options.confidence, words=None if self.words is None else self.words.pointer,
+            confidence=options.confidence,
         )  # fmt: skip
         if costs is not None and options.any_confidence:
             drafting.kept_costs = (ctypes.c_float * len(costs))(*costs)
@@ -206,14 +195,6 @@ class NativeBlockSession(DraftSession):
 
     def keep(self, rows: Tensor, kept: list[int]) -> None:
         self.layers.keep(rows, len(kept))
-        if self.words is not None:
-            left = rows.contiguous()
-            self.drafter.library.call(
-                "specdec_words_select", self.words.pointer, len(left), pointer(left, torch.long)
-            )
 
     def close(self) -> None:
         self.layers.close()
-        if self.words is not None:
-            self.drafter.spare.append(self.words)
-            self.words = None

@@ -63,7 +63,7 @@ class Drafting(Structure):
     _fields_ = _fields(
         ("drafter session copy", c_void_p), ("embedding", Embedding), ("block positions", c_int64),
         ("states", c_void_p), ("state_stride", c_int64), ("candidates", c_int32),
-        ("confidence", c_float), ("costs words", c_void_p),
+        ("confidence", c_float), ("costs", c_void_p),
     )  # fmt: skip
 
 

@@ -200,9 +200,9 @@ inline void with_count(int count, const Call& call) {
   call(std::integral_constant<int, Most>{});
 }
 
-constexpr float kHiddenScore = -1e30f;
+constexpr float kHiddenScore = -1e30f, kLeastScore = -9e29f;
 
-// Softmax of a row of scores whose unseen entries are kHiddenScore or less.
+// Softmax of a row of scores whose unseen entries are below kLeastScore.
 inline void softmax(float* scores, int groups) {
   Floats tops = load(scores);
   for (int g = 1; g < groups; g++) tops = larger(tops, load(scores + g * LANES));
@@ -211,7 +211,7 @@ inline void softmax(float* scores, int groups) {
   for (int g = 0; g < groups; g++) {
     const Floats score = load(scores + g * LANES);
     const Floats raised = exponential(score - top);
-    const Floats weight = where_at_most(score, kHiddenScore, Floats{}, raised);
+    const Floats weight = where_less(score, kLeastScore, Floats{}, raised);
     total += weight;
     store(scores + g * LANES, weight);
   }

@@ -332,7 +332,7 @@ void largest_of(const float* row, int size, int count, float* values, int32_t* p
   for (; i + 4 * LANES <= size; i += 4 * LANES) {
     const Floats here = larger(larger(load(row + i), load(row + i + LANES)),
                                larger(load(row + i + 2 * LANES), load(row + i + 3 * LANES)));
-    if (!has_above(here, values[count - 1])) continue;
+    if (!has_from(here, values[count - 1])) continue;
     for (int j = i; j < i + 4 * LANES; j++)
       if (row[j] > values[count - 1]) insert(row[j], j);
   }
@@ -352,7 +352,7 @@ Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, i
   const int words = session.stack.vocabulary_size();
   require(embedding.fits(session.stack), "a table of another size than the session's");
   rules.check(session.rows(), words);
-  require(start >= 0 && start < words, "a special symbol out of range");
+  require(start < words, "a special symbol out of range");
   require(beam > 0 && beam < words, "a beam wider than the vocabulary");
   require(rules.max_len < kMost, "an impossible length");
   for (int row = 0; row < session.rows(); row++) sentences.emplace_back(rules_, row, beam, start);
@@ -380,7 +380,7 @@ bool Beams::pass() {
   constexpr int kProjected = 48;  // logits of so many entries stay in the second-level cache
   for (const Sentence& sentence : sentences)
     if (sentence.failure != Failure::kNone) return false;
-  const Entries entries = wanted();
+  const Waiting entries = wanted();
   const int total = static_cast<int>(entries.row.size());
   if (total == 0) return false;
   const float* features = run_model(entries);
@@ -398,8 +398,8 @@ bool Beams::pass() {
   return true;
 }
 
-Beams::Entries Beams::wanted() {
-  Entries entries;
+Beams::Waiting Beams::wanted() {
+  Waiting entries;
   int widest = 0;
   for (size_t row = 0; row < sentences.size(); row++) {
     Sentence& sentence = sentences[row];
@@ -408,10 +408,8 @@ Beams::Entries Beams::wanted() {
         sentence.wanted(lookaheads_.empty() ? Lookahead{} : lookaheads_[row]);
     sentence.place(chosen);
     for (int at : chosen) {
-      entries.row.push_back(static_cast<int>(row));
       entries.prefix.push_back(at);
-      entries.slot.push_back(sentence.prefixes[at].slot);
-      entries.upto.push_back(sentence.prefixes[at].depth + 1);
+      entries.add(static_cast<int>(row), sentence.prefixes[at].slot, sentence.prefixes[at].depth + 1);
     }
     widest = std::max(widest, sentence.slots());
   }
@@ -420,7 +418,7 @@ Beams::Entries Beams::wanted() {
 }
 
 // Features [entries][width].
-const float* Beams::run_model(const Entries& entries) {
+const float* Beams::run_model(const Waiting& entries) {
   static thread_local Buffer<float> embedded, features;
   const size_t total = entries.row.size(), width = session_.stack.shape.width;
   const size_t longest = *std::max_element(entries.upto.begin(), entries.upto.end());
@@ -432,8 +430,7 @@ const float* Beams::run_model(const Entries& entries) {
     embedding_.embed(prefix.token, prefix.depth, x + i * width);
     sentence.write_slots(entries.prefix[i], &paths[i * longest]);
   }
-  Block block{static_cast<int>(total), entries.row.data(), entries.slot.data(),
-              Visibility{entries.upto.data()}};
+  Block block = entries.block();
   block.visible.path = paths.data();
   block.visible.stride = longest;
   float* of_entries = features.reserve(total * width);

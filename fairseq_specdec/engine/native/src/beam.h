@@ -124,12 +124,12 @@ class Beams {
 
  private:
   // The prefixes of a pass, sentence by sentence.
-  struct Entries {
-    std::vector<int> row, prefix, slot, upto;
+  struct Waiting : Entries {
+    std::vector<int> prefix;
   };
   bool pass();
-  Entries wanted();
-  const float* run_model(const Entries& entries);
+  Waiting wanted();
+  const float* run_model(const Waiting& entries);
   void rate(float* logits, int row, int prefix);
 
   Session& session_;

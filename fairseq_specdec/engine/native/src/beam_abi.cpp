@@ -49,7 +49,8 @@ SPECDEC_API int specdec_beams_new(void* session, const BeamSetup* setup, void** 
   return guarded([&] {
     require(setup->beam > 0 && setup->beam < (1 << 20), "an impossible beam");
     *beams = new Beams(*static_cast<Session*>(session), setup->embedding, setup->rules,
-                       static_cast<int>(setup->beam), static_cast<int32_t>(setup->start));
+                       static_cast<int>(setup->beam),
+                       bounded(setup->start, 0, "a special symbol out of range"));
   });
 }
 

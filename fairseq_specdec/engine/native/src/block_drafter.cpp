@@ -90,13 +90,12 @@ class Ending {
   Ending(const Drafting& drafting, int masks)
       : masks_(masks), confidence_(drafting.confidence), costs_(drafting.costs) {}
 
-  bool judges() const { return confidence_ > 0 || costs_ != nullptr; }
-
-  // Takes in the next token, which is right with this chance if those before it are; false where
-  // neither it nor any after it is kept.
-  bool take(float chance) {
-    sure_ *= chance;
+  // Takes in the next token, which is right with the chance that is computed if those before it are;
+  // false where neither it nor any after it is kept.
+  template <typename Chance>
+  bool take(const Chance& chance) {
     taken_++;
+    sure_ *= confidence_ > 0 || costs_ != nullptr ? chance() : 1;
     if (!(sure_ >= confidence_) || std::isnan(sure_)) return false;
     if (costs_ == nullptr) {
       kept_ = taken_;
@@ -152,15 +151,17 @@ int follow_chain(const Drafting& drafting, int masks, const float* of_mask, cons
       totals.push_back(
           logits[word] +
           dot_bf16(chain.for_token.data() + id_of(word) * width, state, width));
-    if (few.empty()) return ending.judges() ? ending.kept() : j;
+    if (few.empty()) break;
     const auto top = std::max_element(totals.begin(), totals.end());
     previous = tokens[j] = static_cast<int64_t>(id_of(few[top - totals.begin()]));
-    if (!ending.judges()) continue;
-    float total = 0;
-    for (float one : totals) total += std::exp(one - *top);
-    if (!ending.take(1 / total)) return ending.kept();
+    const auto chance = [&] {
+      float total = 0;
+      for (float one : totals) total += std::exp(one - *top);
+      return 1 / total;
+    };
+    if (!ending.take(chance)) break;
   }
-  return ending.judges() ? ending.kept() : masks;
+  return ending.kept();
 }
 
 // A row's block without one: the likeliest token of each mask.
@@ -170,21 +171,21 @@ int likeliest(const Drafting& drafting, int masks, const Rated& rated, int64_t* 
   Ending ending(drafting, masks);
   for (int j = 0; j < masks; j++, logits += words) {
     const Peak peak = peak_of(logits, words);
-    if (peak.at < 0) return ending.judges() ? ending.kept() : j;
+    if (peak.at < 0) break;
     tokens[j] = static_cast<int64_t>(rated.id_of(peak.at));
-    if (ending.judges() && !ending.take(std::exp(-log_sum(logits, words, peak.top))))
-      return ending.kept();
+    if (!ending.take([&] { return std::exp(-log_sum(logits, words, peak.top)); })) break;
   }
-  return ending.judges() ? ending.kept() : masks;
+  return ending.kept();
 }
 
 }  // namespace
 
-BlockDrafter::BlockDrafter(const Stack& stack, const float* embedding, int pad)
+BlockDrafter::BlockDrafter(const Stack& stack, const float* embedding, int pad, bool lists)
     : stack(stack), mask(stack.shape.width), pad(pad) {
   std::copy_n(embedding, stack.shape.width, mask.data());
   require(pad >= 0 && pad < stack.vocabulary_size(),
           "the padding symbol is not in the vocabulary");
+  if (lists) vocabulary = std::make_shared<const MatrixRows>(stack.vocabulary);
 }
 
 namespace {
@@ -207,10 +208,10 @@ struct Call {
 
 // Tokens accepted since the last draft and masks of all rows, in one list. Position 0 holds the start
 // symbol.
-struct Columns {
-  std::vector<int> row, slot, upto, fresh;  // fresh [B]: tokens of a row
-  std::vector<size_t> first;                // [B], where a row begins
-  std::vector<uint8_t> wanted;              // masks
+struct Columns : Entries {
+  std::vector<int> fresh;       // [B], tokens of a row
+  std::vector<size_t> first;    // [B], where a row begins
+  std::vector<uint8_t> wanted;  // masks
 };
 
 Columns lay_out(const Call& call) {
@@ -224,9 +225,8 @@ Columns lay_out(const Call& call) {
     columns.first.push_back(columns.row.size());
     columns.fresh.push_back(static_cast<int>(known - cached));
     for (int64_t at = call.drafter.sees_tokens() ? cached : known; at < known + call.masks; at++) {
-      columns.row.push_back(row);
-      columns.slot.push_back(static_cast<int>(at));
-      columns.upto.push_back(static_cast<int>(at < known ? at + 1 : known + call.masks));
+      columns.add(row, static_cast<int>(at),
+                  static_cast<int>(at < known ? at + 1 : known + call.masks));
       columns.wanted.push_back(at >= known);
     }
   }
@@ -240,9 +240,7 @@ void embed(const Call& call, const Columns& columns, float* x) {
   for (size_t i = 0; i < columns.row.size(); i++, x += width) {
     const int row = columns.row[i], at = columns.slot[i];
     if (!columns.wanted[i]) {
-      const int64_t token = hypotheses.tokens[row * hypotheses.columns + at];
-      require(token >= 0 && token < embedding.vocabulary, "a token that is not in the vocabulary");
-      embedding.embed(token, at, x);
+      embedding.embed(hypotheses.tokens[row * hypotheses.columns + at], at, x);
       continue;
     }
     std::copy_n(call.drafter.mask.data(), width, x);
@@ -313,10 +311,11 @@ void add_heads(const Call& call, float* x) {
 // Logits of masks, over the words that their rows may draft.
 class Logits {
  public:
-  Logits(const BlockDrafter& drafter, const WordList* lists, int masks, const float* features)
-      : lists_(lists) {
+  Logits(const BlockDrafter& drafter, const Session& session, int masks, const float* features)
+      : session_(session) {
     static thread_local Buffer<float> logits;
     const Stack& stack = drafter.stack;
+    const WordList* lists = session.words();
     const Matrix* listed = lists == nullptr ? nullptr : lists->product();
     columns_ = listed == nullptr ? stack.vocabulary_size() : listed->out();
     logits_ = logits.reserve(static_cast<size_t>(masks) * columns_);
@@ -333,12 +332,12 @@ class Logits {
   Rated of_row(int row, int masks) const {
     static thread_local Buffer<float> scratch;
     float* mine = logits_ + static_cast<size_t>(row) * masks * columns_;
-    if (lists_ == nullptr) return {mine, columns_, nullptr};
-    return lists_->of_row(row, masks, columns_, mine, scratch);
+    if (session_.words() == nullptr) return {mine, columns_, nullptr};
+    return session_.words()->of_row(session_.list_of(row), masks, columns_, mine, scratch);
   }
 
  private:
-  const WordList* lists_;
+  const Session& session_;
   int columns_;
   float* logits_;
 };
@@ -359,11 +358,9 @@ const float* run_masks(const Call& call) {
     else
       add_heads(call, x);
   }
-  const Block block{static_cast<int>(total), columns.row.data(), columns.slot.data(),
-                    Visibility{columns.upto.data()}};
   float* of_masks = features.reserve(static_cast<size_t>(call.rows) * call.masks * width);
   const uint8_t* wanted = drafter.sees_tokens() ? columns.wanted.data() : nullptr;
-  call.session.run(block, x, of_masks, {wanted, {}, nullptr});
+  call.session.run(columns.block(), x, of_masks, {wanted, {}, nullptr});
   for (int row = 0; row < call.rows; row++) call.session.cached[row] = call.hypotheses.lengths[row] + 1;
   return of_masks;
 }
@@ -373,7 +370,7 @@ void run_drafter(const Call& call, int64_t* all_tokens, int64_t* sizes) {
   const Chain& chain = call.drafter.chain;
   const int rows = call.rows, masks = call.masks;
   const float* features = run_masks(call);
-  const Logits logits(call.drafter, call.how.words, rows * masks, features);
+  const Logits logits(call.drafter, call.session, rows * masks, features);
   if (chain.width > 0)
     multiply(chain.of_mask, rows * masks, features, call.drafter.stack.shape.width,
              of_mask.reserve(static_cast<size_t>(rows) * masks * chain.width), chain.width,
@@ -413,8 +410,6 @@ void Drafting::check(int rows) const {
               (drafter->of_states != nullptr &&
                block * drafter->stack.shape.width <= drafter->of_states->out()),
           "more masks than heads");
-  require(words == nullptr || (words->is_of(drafter->vocabulary) && words->rows() == rows),
-          "lists of words of another drafter, or of another number of rows");
 }
 
 void Drafting::propose(const Hypotheses& hypotheses, const Rules* rules, int64_t* tokens,

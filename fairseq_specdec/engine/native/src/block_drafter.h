@@ -8,7 +8,6 @@
 #include "source_copy.h"
 #include "transformer.h"
 #include "verify.h"
-#include "word_list.h"
 
 namespace specdec {
 
@@ -28,7 +27,7 @@ struct HiddenLayer {
 
 class BlockDrafter {
  public:
-  BlockDrafter(const Stack& stack, const float* mask, int pad);
+  BlockDrafter(const Stack& stack, const float* mask, int pad, bool lists);
 
   const Stack& stack;
   Buffer<float> mask;  // [width], the embedding of [MASK], scaled
@@ -61,7 +60,6 @@ struct Drafting {
   // [N + 1], what verifying 0, 1, ... tokens costs, in tokens: a draft ends where those expected
   // to be accepted exceed the cost by most; null for nothing.
   const float* costs;
-  const WordList* words;  // of the session's rows; null: any word is drafted
 
   // Throws std::invalid_argument for what cannot be drafted for so many rows.
   void check(int rows) const;

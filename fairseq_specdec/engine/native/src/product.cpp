@@ -49,33 +49,22 @@ uint32_t word_of(Int8Numbers, const float* weight, int count, float scale) {
   return word;
 }
 
-// The rows of a weight in float32, one at a time, so that no second copy of the whole is made.
-class Rows {
- public:
-  Rows(int in, const void* weight, Numbers numbers)
-      : in_(in), weight_(weight), numbers_(numbers), row_(numbers == Numbers::kFloat32 ? 0 : in) {}
-
-  // Valid until the next call.
-  const float* operator[](int output) {
-    const size_t from = static_cast<size_t>(output) * in_;
-    if (numbers_ == Numbers::kFloat32) return static_cast<const float*>(weight_) + from;
-    const uint16_t* given = static_cast<const uint16_t*>(weight_) + from;
-    const bool half = numbers_ == Numbers::kHalf;
-    for (int k = 0; k < in_; k++) row_.data()[k] = half ? from_half(given[k]) : from_bf16(given[k]);
-    return row_.data();
-  }
-
- private:
-  int in_;
-  const void* weight_;
-  Numbers numbers_;
-  Buffer<float> row_;
-};
+// A row of a weight in float32, valid until the next one: no second copy of the whole is made.
+const float* row_of(int output, int in, const void* weight, Numbers numbers) {
+  static thread_local Buffer<float> row;
+  const size_t from = static_cast<size_t>(output) * in;
+  if (numbers == Numbers::kFloat32) return static_cast<const float*>(weight) + from;
+  const uint16_t* given = static_cast<const uint16_t*>(weight) + from;
+  const bool half = numbers == Numbers::kHalf;
+  float* to = row.reserve(in);
+  for (int k = 0; k < in; k++) to[k] = half ? from_half(given[k]) : from_bf16(given[k]);
+  return to;
+}
 
 // Whether halves hold all numbers to the last bit (NaN at most by chance).
-bool exact_in_halves(int out, int in, Rows& rows) {
+bool exact_in_halves(int out, int in, const void* weight, Numbers numbers) {
   for (int i = 0; i < out; i++) {
-    const float* row = rows[i];
+    const float* row = row_of(i, in, weight, numbers);
     for (int k = 0; k < in; k++)
       if (bits_of(from_half(to_half(row[k]))) != bits_of(row[k])) return false;
   }
@@ -128,8 +117,7 @@ Matrix::Matrix(int out, int in, const void* weight, const float* bias, Format fo
   require(format != Format::kHalf, "unknown number format");
   require(numbers >= Numbers::kFloat32 && numbers <= Numbers::kBfloat16,
           "a weight in unknown numbers");
-  Rows rows(in, weight, numbers);
-  if (format == Format::kFloat32 && weight != nullptr && exact_in_halves(out, in, rows))
+  if (format == Format::kFloat32 && weight != nullptr && exact_in_halves(out, in, weight, numbers))
     format = format_ = Format::kHalf;
   const size_t outputs = static_cast<size_t>(panels()) * kPanel;
   with_kernel(format, [&](auto kernel) {
@@ -142,7 +130,7 @@ Matrix::Matrix(int out, int in, const void* weight, const float* bias, Format fo
       scales_ = Buffer<float>(outputs);
       offsets_ = Buffer<int32_t>(outputs);
     }
-    for (int i = 0; i < out; i++) pack_row<Kernel>(i, rows[i]);
+    for (int i = 0; i < out; i++) pack_row<Kernel>(i, row_of(i, in, weight, numbers));
   });
 }
 
@@ -224,9 +212,11 @@ class PackedRows {
       : rows_(rows),
         in_(in),
         row_words_(rounded_up(rounded_up(in, Kernel::kGroup) / Kernel::kGroup, kRun) *
-                   Kernel::kParts),
-        scales_(scratch().scales.reserve(rows)),
-        words_(scratch().words.reserve(static_cast<size_t>(rows) * row_words_)) {
+                   Kernel::kParts) {
+    static thread_local Buffer<float> scales;
+    static thread_local Buffer<uint32_t> words;
+    scales_ = scales.reserve(rows);
+    words_ = words.reserve(static_cast<size_t>(rows) * row_words_);
     for (int t = 0; t < tiles(); t++) pack(t, x, x_stride);
   }
 
@@ -239,15 +229,6 @@ class PackedRows {
   }
 
  private:
-  struct Scratch {
-    Buffer<float> scales;
-    Buffer<uint32_t> words;
-  };
-  static Scratch& scratch() {
-    static thread_local Scratch kept;
-    return kept;
-  }
-
   void pack(int tile, const float* x, int x_stride) {
     constexpr int kNumbers = kRun * Kernel::kGroup;
     const int count = height(tile), row = first(tile);
@@ -255,21 +236,8 @@ class PackedRows {
       const float* from = x + static_cast<size_t>(row + i) * x_stride;
       const float scale = scales_[row + i] = Kernel::measure(from, in_);
       uint32_t* to = words_ + static_cast<size_t>(row) * row_words_ + i * kRun * Kernel::kParts;
-      for (int k = 0; k < in_; k += kNumbers, to += count * kRun * Kernel::kParts) {
+      for (int k = 0; k < in_; k += kNumbers, to += count * kRun * Kernel::kParts)
         Kernel::pack(from + k, std::min(kNumbers, in_ - k), scale, to);
-        if (Kernel::kParts == 2 && !Kernel::kInterleaved) split(to);
-      }
-    }
-  }
-
-  // A run of words as two runs, one for each part.
-  static void split(uint32_t* run) {
-    constexpr int kSecond = Kernel::kParts - 1;
-    for (int k = 0; k < kRun; k += kWidth) {
-      const auto first = Kernel::template read<0>(run + k);
-      const auto second = Kernel::template read<kSecond>(run + k);
-      std::memcpy(run + k, &first, sizeof first);
-      std::memcpy(run + kRun + k, &second, sizeof second);
     }
   }
 

@@ -6,12 +6,10 @@
 //   kParts                words of packed x that belong to a word of weights
 //   kTurns                times that a word of weights is read, each for a part of x; else once for
 //                         all parts
-//   kInterleaved          whether a word's parts of x are neighbours, or lie in runs of their own
 //   kTileRows             rows of a tile at most
 //   measure(x, in)        the row's scale, where it has one; measure_weight for an output's weights
 //   pack(x, count, scale, to)
-//                         `count` numbers as words; where parts are not interleaved, part 0 of each,
-//                         which read<part>() turns into the others
+//                         `count` numbers as words, a word's parts side by side
 //   start, read, read_x, add_product, finish
 //                         the tile's inner loop, from bias to result
 #pragma once
@@ -40,7 +38,6 @@ struct Float32 {
   typedef FloatRegister Sums;
   typedef FloatRegister Factor;
   static constexpr int kGroup = 1, kParts = 1, kTurns = 1, kTileRows = kMostTileRows;
-  static constexpr bool kInterleaved = false;
 
   static float measure(const float*, int) { return 1.0f; }
   static float measure_weight(const float*, int) { return 1.0f; }
@@ -62,7 +59,6 @@ struct Float32 {
 // an even k, then those for the odd one. x and all sums are Float32's.
 struct Half : Float32 {
   static constexpr int kGroup = 2, kParts = 2, kTurns = 2;
-  static constexpr bool kInterleaved = true;
 
   // A missing odd number is -0: added to any sum, -0 times 0 leaves it as it is.
   static void pack(const float* x, int count, float scale, uint32_t* to) {
@@ -79,15 +75,9 @@ struct Half : Float32 {
 struct Bfloat16 {
   typedef FloatRegister Sums;
   static constexpr int kGroup = 2, kTileRows = kMostTileRows;
-  static constexpr bool kInterleaved = false;
 
   static float measure(const float*, int) { return 1.0f; }
   static float measure_weight(const float*, int) { return 1.0f; }
-  static void pack(const float* x, int count, float, uint32_t* to) {
-    uint16_t* halves = reinterpret_cast<uint16_t*>(to);
-    for (int k = 0; k < count; k++) halves[k] = to_bf16(x[k]);
-    if (count % kGroup) halves[count] = 0;
-  }
 
   static Sums start(const Matrix& matrix, int output) { return load_floats(matrix.bias(output)); }
   static FloatRegister finish(Sums sums, const Matrix&, int, float) { return sums; }
@@ -95,6 +85,11 @@ struct Bfloat16 {
   typedef __m512bh Factor;
   static constexpr int kParts = 1, kTurns = 1;
 
+  static void pack(const float* x, int count, float, uint32_t* to) {
+    uint16_t* halves = reinterpret_cast<uint16_t*>(to);
+    for (int k = 0; k < count; k++) halves[k] = to_bf16(x[k]);
+    if (count % kGroup) halves[count] = 0;
+  }
   template <int>
   static Factor read(const uint32_t* words) {
     return reinterpret_cast<Factor>(load_words(words));
@@ -103,8 +98,12 @@ struct Bfloat16 {
   static Sums add_product(Sums sums, Factor x, Factor w) { return _mm512_dpbf16_ps(sums, x, w); }
 #else
   typedef FloatRegister Factor;
-  static constexpr int kParts = 2, kTurns = 2;  // the odd numbers, then the even ones
+  static constexpr int kParts = 2, kTurns = 2;  // the odd number, then the even one
 
+  static void pack(const float* x, int count, float, uint32_t* to) {
+    for (int k = 0; k < count; k++) to[k ^ 1] = static_cast<uint32_t>(to_bf16(x[k])) << 16;
+    if (count % kGroup) to[count - 1] = 0;
+  }
   template <int part>
   static Factor read(const uint32_t* words) {
     const IntRegister pairs = as_ints(load_words(words));
@@ -179,7 +178,6 @@ inline __m256i bytes_of(const float* x, float inverse) {
 // The sum of two products fits 16 bits, since 2 x 127 x 127 < 2^15.
 struct Int8 : Int8Numbers {
   static constexpr int kParts = 2, kTurns = 1, kTileRows = 4, kShift = 0;
-  static constexpr bool kInterleaved = true;
   struct Signed {
     WordRegister sizes, numbers;
   };
@@ -218,7 +216,6 @@ struct Int8 : Int8Numbers {
 // Bytes without a sign by 7-bit weights: x is x + 128, for which the sums start 128 w lower.
 struct Int7 : Int8Numbers {
   static constexpr int kParts = 1, kTurns = 1, kTileRows = 4, kShift = 128;
-  static constexpr bool kInterleaved = false;
   static_assert(2 * 255 * static_cast<int>(kMostInt7) < 1 << 15, "two products fit 16 bits");
 
   static float measure_weight(const float* w, int in) { return largest_of_row(w, in) / kMostInt7; }
@@ -247,45 +244,46 @@ struct Int7 : Int8Numbers {
 
 struct Int8 : Int8Numbers {
   static constexpr int kTileRows = kMostTileRows;
-  static constexpr bool kInterleaved = false;
-
-  // Bytes past the last column are left as they are: their weights are 0.
-  static void pack(const float* x, int count, float scale, uint32_t* to) {
-    const float inverse = inverse_of(scale);
-    uint8_t* bytes = reinterpret_cast<uint8_t*>(to);
-    for (int k = 0; k < count; k++) {
-      bytes[k] = static_cast<uint8_t>(quantized(x[k], inverse) + kShift);
-    }
-  }
   static Factor read_x(const uint32_t* x) { return splat_word(*x); }
-
 #if defined(SPECDEC_DOT_BYTES) || defined(__ARM_FEATURE_DOTPROD)
   static constexpr int kParts = 1, kTurns = 1;
-  template <int>
-  static Factor read(const uint32_t* words) {
-    return load_words(words);
-  }
-#else
-  static constexpr int kParts = 2, kTurns = 2;  // numbers 0 and 2 of a word, then 1 and 3
-  template <int part>
-  static Factor read(const uint32_t* words) {
-    return part == 0 ? even_bytes(load_words(words)) : odd_bytes(load_words(words));
-  }
-#endif
-
 #if defined(SPECDEC_DOT_BYTES)
   // The instruction takes x without a sign: as x + 128, for which the sums start 128 w lower.
   static constexpr int kShift = 128;
   static Sums add_product(Sums sums, Factor x, Factor w) {
     return as_ints(dot_bytes(as_words(sums), x, w));
   }
-#elif defined(__ARM_FEATURE_DOTPROD)
+#else
   static constexpr int kShift = 0;
   static Sums add_product(Sums sums, Factor x, Factor w) {
     return vdotq_s32(sums, vreinterpretq_s8_u32(w), vreinterpretq_s8_u32(x));
   }
+#endif
+
+  // Bytes past the last column are left as they are: their weights are 0.
+  static void pack(const float* x, int count, float scale, uint32_t* to) {
+    const float inverse = inverse_of(scale);
+    uint8_t* bytes = reinterpret_cast<uint8_t*>(to);
+    for (int k = 0; k < count; k++)
+      bytes[k] = static_cast<uint8_t>(quantized(x[k], inverse) + kShift);
+  }
+  template <int>
+  static Factor read(const uint32_t* words) {
+    return load_words(words);
+  }
 #else
-  static constexpr int kShift = 0;
+  static constexpr int kParts = 2, kTurns = 2, kShift = 0;  // numbers 0 and 2 of a word, then 1 and 3
+
+  static void pack(const float* x, int count, float scale, uint32_t* to) {
+    const float inverse = inverse_of(scale);
+    int16_t* halves = reinterpret_cast<int16_t*>(to);
+    for (int k = 0; k < count; k++)
+      halves[k / 4 * 4 + k % 2 * 2 + k / 2 % 2] = quantized(x[k], inverse);
+  }
+  template <int part>
+  static Factor read(const uint32_t* words) {
+    return part == 0 ? even_bytes(load_words(words)) : odd_bytes(load_words(words));
+  }
   static Sums add_product(Sums sums, Factor x, Factor w) { return sums + as_ints(dot_pairs(x, w)); }
 #endif
 };

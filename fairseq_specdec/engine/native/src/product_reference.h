@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "product.h"
@@ -16,41 +15,26 @@
 namespace specdec {
 namespace reference {
 
-// A row in a format's numbers, of which each stands for `scale` times itself.
+// A row in a format's numbers, of which each stands for `scale` times itself. most: of bytes, the
+// whole number that the largest one becomes.
 struct Row {
+  Row(Format format, const float* from, int count, float most) : numbers(from, from + count) {
+    float largest = 0.0f;
+    for (float& number : numbers) {
+      if (format == Format::kBfloat16) number = from_bf16(to_bf16(number));
+      largest = std::max(largest, std::isfinite(number) ? std::fabs(number) : HUGE_VALF);
+    }
+    if (!in_bytes(format)) return;
+    const bool zeros = largest < std::ldexp(1.0f, -100);
+    scale = std::isinf(largest) ? std::nanf("") : zeros ? 0.0f : largest / most;
+    const double inverse = 1.0f / scale;  // with 24 bits, as any x: their product is exact
+    for (float& number : numbers)
+      number = scale > 0 ? static_cast<float>(std::nearbyint(number * inverse)) : 0.0f;
+  }
+
   std::vector<float> numbers;
   float scale = 1.0f;
 };
-
-// most: the whole number that the largest one becomes.
-inline Row row_in_bytes(const float* from, int count, float most) {
-  Row row = {std::vector<float>(count), 0.0f};
-  float largest = 0.0f;
-  for (int k = 0; k < count; k++) {
-    largest = std::max(largest, std::fabs(from[k]));
-    if (!std::isfinite(from[k])) row.scale = std::numeric_limits<float>::quiet_NaN();
-  }
-  if (std::isnan(row.scale) || largest < std::ldexp(1.0f, -100)) return row;
-  row.scale = largest / most;
-  const double inverse = 1.0f / row.scale;  // with 24 bits, as any x: their product is exact
-  for (int k = 0; k < count; k++) {
-    row.numbers[k] = static_cast<float>(std::nearbyint(from[k] * inverse));
-  }
-  return row;
-}
-
-inline Row row_in(Format format, const float* from, int count) {
-  if (in_bytes(format)) return row_in_bytes(from, count, 127.0f);
-  Row row = {std::vector<float>(from, from + count), 1.0f};
-  if (format == Format::kBfloat16) {
-    for (float& number : row.numbers) number = from_bf16(to_bf16(number));
-  }
-  return row;
-}
-
-inline Row weights_in(Format format, const float* from, int count) {
-  return format == Format::kInt7 ? row_in_bytes(from, count, 63.0f) : row_in(format, from, count);
-}
 
 inline float dot(const Row& x, const Row& w, float bias, Format format) {
   const int count = static_cast<int>(x.numbers.size());
@@ -74,10 +58,11 @@ inline void multiply(int out, int in, const float* weight, const float* bias, Fo
                      int rows, const float* x, int x_stride, float* y, int y_stride, After after) {
   std::vector<Row> outputs;
   for (int j = 0; j < out; j++) {
-    outputs.push_back(weights_in(format, weight + static_cast<size_t>(j) * in, in));
+    outputs.emplace_back(format, weight + static_cast<size_t>(j) * in, in,
+                         format == Format::kInt7 ? 63.0f : 127.0f);
   }
   for (int i = 0; i < rows; i++) {
-    const Row row = row_in(format, x + static_cast<size_t>(i) * x_stride, in);
+    const Row row(format, x + static_cast<size_t>(i) * x_stride, in, 127.0f);
     for (int j = 0; j < out; j++) {
       const float value = dot(row, outputs[j], bias ? bias[j] : 0, format);
       float& result = y[static_cast<size_t>(i) * y_stride + j];

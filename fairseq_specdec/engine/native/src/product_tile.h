@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "product.h"
 #include "product_formats.h"
@@ -51,16 +50,14 @@ inline bool prefetches_unasked() {
 // Registers of outputs that a tile of so many rows covers. A multiply-add takes 4 cycles and two
 // begin in each, so few rows need more registers to have 8 sums under way; where weights come from
 // memory, one panel after the other is faster. Beside 12 sums, 16 registers have no room for weights
-// that are widened and three rows' x, but for halves (step_of_three).
+// that are widened and three rows' x.
 template <typename Kernel, bool large>
 constexpr int columns_of_tile(int rows) {
   constexpr int kPanel = Matrix::kPanel / kWidth;
   if (kWidth == 4) return rows <= 3 ? 8 : kPanel;
-  if (Kernel::kTileRows == 4 || rows > 3) return kPanel;
-  if (kWidth == 8 && rows == 3 && std::is_same<Kernel, Half>::value) return 4;
-  if (large) return kPanel;
+  if (large || Kernel::kTileRows == 4 || rows > 3) return kPanel;
   if (kWidth == 16) return rows <= 2 ? 8 : 4;
-  return rows == 1 ? 8 : rows == 3 && std::is_same<Kernel, Bfloat16>::value ? kPanel : 4;
+  return rows == 1 ? 8 : rows == 2 || Kernel::kTurns == 1 ? 4 : kPanel;
 }
 
 struct TileTask {
@@ -91,10 +88,7 @@ inline void emit(FloatRegister value, float* y, int left, After after) {
 template <typename Kernel, int rows, int columns, int part>
 inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x, size_t ahead,
                  typename Kernel::Sums (&sums)[rows][columns]) {
-  constexpr int kPart = Kernel::kInterleaved ? 1 : kRun;
-  const auto word = [&](int row) {
-    return Kernel::read_x(x + row * Kernel::kParts * kRun + part * kPart);
-  };
+  const auto word = [&](int row) { return Kernel::read_x(x + row * Kernel::kParts * kRun + part); };
   const auto weight = [&](int c) {
     const uint32_t* from = w + c * kWidth / Matrix::kPanel * panel_words + c * kWidth % Matrix::kPanel;
     if (ahead > 0 && part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + ahead, 0, 2);
@@ -122,48 +116,6 @@ inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x, size_
   }
 }
 
-// Three rows of halves by two panels in 16 registers: 12 sums, x of the three rows, and one weight.
-template <typename Kernel, int rows, int columns>
-constexpr bool kThreeOfHalves =
-    kRegisters == 16 && rows == 3 && columns == 4 && std::is_same<Kernel, Half>::value;
-
-#if defined(__AVX2__) && !defined(__AVX512F__)
-// step() for both parts of a word. GCC 12 keeps one of the sums in memory whatever the order in C++,
-// and the tile waits for it. The weights of the next two panels are fetched into the second-level
-// cache, at the place in them: 64 words ahead along each panel, as step() does, would miss where the
-// second panel begins.
-inline void step_of_three(const uint32_t* w, size_t panel_words, const uint32_t* x,
-                          FloatRegister (&sums)[3][4]) {
-  static_assert(4 * Half::kParts * kRun == 512 && 4 * kWidth == 32, "the distances below");
-  const uint32_t* v = w + panel_words;
-  __builtin_prefetch(v + panel_words, 0, 2);
-  __builtin_prefetch(v + 2 * panel_words, 0, 2);
-#define SPECDEC_COLUMN(panel, offset, c)               \
-  "vcvtph2ps " #offset "(%[" #panel "]), %%ymm15\n\t"  \
-  "vfmadd231ps %%ymm12, %%ymm15, %[first" #c "]\n\t"  \
-  "vfmadd231ps %%ymm13, %%ymm15, %[second" #c "]\n\t" \
-  "vfmadd231ps %%ymm14, %%ymm15, %[third" #c "]\n\t"
-#define SPECDEC_PART(words, floats)                           \
-  "vbroadcastss " #floats "(%[x]), %%ymm12\n\t"               \
-  "vbroadcastss 512+" #floats "(%[x]), %%ymm13\n\t"           \
-  "vbroadcastss 1024+" #floats "(%[x]), %%ymm14\n\t"          \
-  SPECDEC_COLUMN(w, words, 0) SPECDEC_COLUMN(w, 32+words, 1)  \
-  SPECDEC_COLUMN(v, words, 2) SPECDEC_COLUMN(v, 32+words, 3)
-  // clang-format off
-  __asm__ volatile(
-      SPECDEC_PART(0, 0) SPECDEC_PART(16, 4)
-      : [first0] "+x"(sums[0][0]), [first1] "+x"(sums[0][1]), [first2] "+x"(sums[0][2]),
-        [first3] "+x"(sums[0][3]), [second0] "+x"(sums[1][0]), [second1] "+x"(sums[1][1]),
-        [second2] "+x"(sums[1][2]), [second3] "+x"(sums[1][3]), [third0] "+x"(sums[2][0]),
-        [third1] "+x"(sums[2][1]), [third2] "+x"(sums[2][2]), [third3] "+x"(sums[2][3])
-      : [w] "r"(w), [v] "r"(v), [x] "r"(x)
-      : "xmm12", "xmm13", "xmm14", "xmm15", "memory");
-  // clang-format on
-#undef SPECDEC_PART
-#undef SPECDEC_COLUMN
-}
-#endif
-
 // `rows` rows by `columns` registers of outputs from `first` on, a multiple of columns x kWidth.
 template <typename Kernel, int rows, int columns, bool fetch>
 inline void tile(const TileTask& task, int first) {
@@ -187,13 +139,9 @@ inline void tile(const TileTask& task, int first) {
   for (int left = matrix.steps(); left > 0; left -= kRun) {
     const int run = left < kRun ? left : kRun;
     for (int k = 0; k < run; k++, w += kPanel) {
-      const uint32_t* here = x + (Kernel::kInterleaved ? Kernel::kParts * k : k);
-      if constexpr (kThreeOfHalves<Kernel, rows, columns>) {
-        step_of_three(w, panel_words, here, sums);
-      } else {
-        step<Kernel, rows, columns, 0>(w, panel_words, here, ahead, sums);
-        if (Kernel::kTurns == 2) step<Kernel, rows, columns, 1>(w, panel_words, here, ahead, sums);
-      }
+      const uint32_t* here = x + Kernel::kParts * k;
+      step<Kernel, rows, columns, 0>(w, panel_words, here, ahead, sums);
+      if (Kernel::kTurns == 2) step<Kernel, rows, columns, 1>(w, panel_words, here, ahead, sums);
     }
     x += rows * kRun * Kernel::kParts;
   }

@@ -17,14 +17,6 @@ namespace specdec {
 constexpr int LANES = 16;
 constexpr int kParts = LANES / kWidth;  // registers of a vector
 
-#if defined(__AVX512F__)
-
-typedef FloatRegister Floats;
-inline FloatRegister& part(Floats& v, int) { return v; }
-inline const FloatRegister& part(const Floats& v, int) { return v; }
-
-#else
-
 struct Floats {
   FloatRegister parts[kParts];
 
@@ -58,8 +50,6 @@ SPECDEC_LANE_BY_LANE(*)
 SPECDEC_LANE_BY_LANE(/)
 #undef SPECDEC_LANE_BY_LANE
 
-#endif
-
 inline Floats load(const float* from) {
   Floats v;
   for (int p = 0; p < kParts; p++) part(v, p) = load_floats(from + p * kWidth);
@@ -91,26 +81,16 @@ inline Floats larger(const Floats& a, const Floats& b) {
   for (int p = 0; p < kParts; p++) part(v, p) = larger_of(part(a, p), part(b, p));
   return v;
 }
-// Lanes of `yes` where x < limit, else of `no`; likewise x <= limit.
+// Lanes of `yes` where x < limit, else of `no`.
 inline Floats where_less(const Floats& x, float limit, const Floats& yes, const Floats& no) {
   Floats v;
   for (int p = 0; p < kParts; p++) part(v, p) = part(x, p) < limit ? part(yes, p) : part(no, p);
   return v;
 }
-inline Floats where_at_most(const Floats& x, float limit, const Floats& yes, const Floats& no) {
-  Floats v;
-  for (int p = 0; p < kParts; p++) part(v, p) = part(x, p) <= limit ? part(yes, p) : part(no, p);
-  return v;
-}
-inline bool has(const Floats& v, float value) {
-  bool match = false;
-  for (int p = 0; p < kParts; p++) match |= any_equal_to(part(v, p), value);
-  return match;
-}
-inline bool has_above(const Floats& v, float value) {
-  bool above = false;
-  for (int p = 0; p < kParts; p++) above |= any_above(part(v, p), value);
-  return above;
+inline bool has_from(const Floats& v, float least) {
+  bool found = false;
+  for (int p = 0; p < kParts; p++) found |= any_from(part(v, p), least);
+  return found;
 }
 
 // By halves: four operations wait for each other, not sixteen.

@@ -143,6 +143,12 @@ void Stack::set_matrix(int layer, int part, SharedMatrix matrix) {
   require(!finished, "the weights are complete");
   require(part >= 0 && part <= kVocabulary, "a product of unknown kind");
   require(part == kVocabulary || (layer >= 0 && layer < shape.layers), "a layer out of range");
+  const MatrixSize size = expected(part);
+  require((part == kVocabulary || matrix->out() == size.out) && matrix->in() == size.in,
+          "wrong size: " + std::string(kPartNames[part]) + " of layer " +
+              std::to_string(layer + 1) + " is " + std::to_string(matrix->out()) + " x " +
+              std::to_string(matrix->in()) + ", not " + std::to_string(size.out) + " x " +
+              std::to_string(size.in));
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
 }
 
@@ -165,24 +171,12 @@ MatrixSize Stack::expected(int part) const {
   return sizes[part];
 }
 
-void Stack::check(const SharedMatrix& matrix, int layer, int part) const {
-  const MatrixSize size = expected(part);
-  require(matrix->out() == size.out && matrix->in() == size.in,
-          "wrong size: " + std::string(kPartNames[part]) + " of layer " +
-              std::to_string(layer + 1) + " is " + std::to_string(matrix->out()) + " x " +
-              std::to_string(matrix->in()) + ", not " + std::to_string(size.out) + " x " +
-              std::to_string(size.in));
-}
-
 void Stack::finish() {
-  if (vocabulary != nullptr) check(vocabulary, shape.layers - 1, kVocabulary);
-  for (int i = 0; i < shape.layers; i++) {
-    const Layer& layer = layers[i];
+  for (const Layer& layer : layers) {
     for (int part = 0; part < kLayerParts; part++) {
       const bool cross = part == kCrossQuery || part == kCrossKeyValue || part == kCrossOut;
       require((layer.parts[part] == nullptr) == (cross && !shape.cross),
               std::string("missing or unexpected: ") + kPartNames[part]);
-      if (layer.parts[part] != nullptr) check(layer.parts[part], i, part);
     }
     for (int part = 0; part < kLayerNorms; part++)
       require((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.cross),
@@ -237,6 +231,7 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   require(stack.finished && shape.decoder, "the weights are not complete");
   require(rows > 0 && source > 0 && capacity > 0, "an empty batch");
   physical_.clear();
+  words_.close();
   for (std::vector<KeyValues>* caches : {&self_, &cross_})
     while (caches->size() < static_cast<size_t>(shape.layers))
       caches->emplace_back(shape.heads, head);
@@ -259,6 +254,12 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   for (int i = 0; shape.cross && i < shape.layers; i++) write_source(i, ragged, states);
   physical_.resize(rows);
   for (int row = 0; row < rows; row++) physical_[row] = row;
+}
+
+void Session::open_words(std::shared_ptr<const MatrixRows> vocabulary, const int64_t* sizes,
+                         const int64_t* ids) {
+  require(rows() > 0 && physical_.size() == source_.size(), "lists of words without their batch");
+  words_.open(std::move(vocabulary), rows(), sizes, ids);
 }
 
 // Keys and values of encoder states for the cross-attention.

@@ -14,6 +14,7 @@
 #include "norm.h"
 #include "product.h"
 #include "vocabulary_list.h"
+#include "word_list.h"
 
 namespace specdec {
 
@@ -83,7 +84,6 @@ class Stack {
 
  private:
   MatrixSize expected(int part) const;
-  void check(const SharedMatrix& matrix, int layer, int part) const;
 };
 
 // What a stack computes with besides its weights; grows to what was needed most.
@@ -98,6 +98,20 @@ struct Block {
   const int* row;   // [tokens], live row; ascending
   const int* slot;  // [tokens], where its key and value go
   Visibility visible;      // over the self-attention's slots; [tokens] entries
+};
+
+// The entries of a block; each sees the slots 0 .. upto - 1 of its row.
+struct Entries {
+  std::vector<int> row, slot, upto;
+
+  void add(int of, int at, int sees) {
+    row.push_back(of);
+    slot.push_back(at);
+    upto.push_back(sees);
+  }
+  Block block() const {
+    return {static_cast<int>(row.size()), row.data(), slot.data(), Visibility{upto.data()}};
+  }
 };
 
 // What a run does besides; each of it may be left out.
@@ -140,6 +154,13 @@ class Session {
   bool chooses() const { return list != nullptr || (preview != nullptr && rows() == 1); }
   WindowPlanner windows;
 
+  // Lists of words for the drafts of this batch, all of whose rows are live.
+  void open_words(std::shared_ptr<const MatrixRows> vocabulary, const int64_t* sizes,
+                  const int64_t* ids);
+  // Those that a row drafts from; or null.
+  const WordList* words() const { return words_.is_open() ? &words_ : nullptr; }
+  int list_of(int row) const { return physical_[row]; }
+
  private:
   void write_source(int layer, const Ragged& ragged, const float* states);
   void write(int layer, const Block& block, const float* fused);
@@ -152,6 +173,7 @@ class Session {
   std::vector<int> physical_;  // of live rows: where their caches lie
   std::vector<int> source_;    // of all rows: their tokens without padding
   std::vector<std::vector<int>> places_;  // of all rows: of their first slots
+  WordList words_;
   int capacity_ = 0;    // slots of a row
   int most_slots_ = 0;  // that a batch ever had
   Scratch scratch_;

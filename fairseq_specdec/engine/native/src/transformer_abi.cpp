@@ -131,10 +131,6 @@ Norm norm_of(int width, const float* weight, const float* bias, float epsilon) {
 
 SharedMatrix shared(const void* matrix) { return *static_cast<const SharedMatrix*>(matrix); }
 
-Matrix matrix_of(int out, int in, const float* weight, const float* bias) {
-  return Matrix(out, in, weight, bias, Format::kFloat32);
-}
-
 }  // namespace
 
 extern "C" {
@@ -256,47 +252,37 @@ SPECDEC_API int specdec_verify(void* session, VerifyCall* call) {
   return guarded([&] { iterate(*static_cast<Session*>(session), *call); });
 }
 
-// mask: [width].
+// mask: [width]. lists: it may draft from lists of words, for which its vocabulary is copied.
 SPECDEC_API int specdec_drafter_new(const void* stack, int width, const float* mask, int pad,
-                                    void** drafter) {
+                                    int lists, void** drafter) {
   return guarded([&] {
     require(width == static_cast<const Stack*>(stack)->shape.width,
             "wrong size: the mask's embedding");
-    *drafter = new BlockDrafter(*static_cast<const Stack*>(stack), mask, pad);
+    *drafter = new BlockDrafter(*static_cast<const Stack*>(stack), mask, pad, lists != 0);
   });
 }
 
 SPECDEC_API void specdec_drafter_free(void* drafter) { delete static_cast<BlockDrafter*>(drafter); }
 
-// matrix: [2 C][read_layers C], of tokens and of masks; without layers [masks C][read_layers C].
-SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const void* matrix) {
+// What hidden states of so many layers add: [2 C][in], to tokens and to masks; without layers [masks C]
+// [in], where a hidden layer [in][C] with an activation may come first.
+SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const void* hidden,
+                                       int activation, const void* matrix) {
   return guarded([&] {
     auto& self = *static_cast<BlockDrafter*>(drafter);
     const int width = self.stack.shape.width;
-    const SharedMatrix states = shared(matrix);
+    const SharedMatrix states = shared(matrix), first = hidden ? shared(hidden) : nullptr;
     require(read_layers > 0 && read_layers < 1024, "no layers to read");
-    const bool fits = self.sees_tokens() ? states->out() == 2 * width : states->out() % width == 0;
-    require(fits && states->in() == read_layers * width, "wrong size: products of hidden states");
-    self.of_states = states;
-    self.read_layers = read_layers;
-  });
-}
-
-// The heads of a blockwise model: hidden [H][C] with an activation, output [masks C][H].
-SPECDEC_API int specdec_drafter_heads(void* drafter, const void* hidden, int activation,
-                                      const void* output) {
-  return guarded([&] {
-    auto& self = *static_cast<BlockDrafter*>(drafter);
-    const int width = self.stack.shape.width;
-    const SharedMatrix inner = shared(hidden), outer = shared(output);
-    require(!self.sees_tokens(), "heads of a drafter with layers");
     require(activation >= 0 && activation < static_cast<int>(Activation::kCount),
             "an activation of unknown kind");
-    require(inner->in() == width && outer->in() == inner->out() && outer->out() % width == 0,
-            "wrong size: heads");
-    self.hidden = {inner, static_cast<Activation>(activation)};
-    self.of_states = outer;
-    self.read_layers = 1;
+    require(first == nullptr || (!self.sees_tokens() && first->in() == read_layers * width),
+            "wrong size: a hidden layer of heads");
+    const int in = first == nullptr ? read_layers * width : first->out();
+    const bool fits = self.sees_tokens() ? states->out() == 2 * width : states->out() % width == 0;
+    require(fits && states->in() == in, "wrong size: products of hidden states");
+    self.hidden = {first, static_cast<Activation>(activation)};
+    self.of_states = states;
+    self.read_layers = read_layers;
   });
 }
 
@@ -309,8 +295,8 @@ SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_
     bounded(width, 1, "a chain without width");
     Chain chain;
     const size_t count = static_cast<size_t>(self.stack.vocabulary_size()) * width;
-    chain.of_mask = matrix_of(width, self.stack.shape.width, of_mask, of_mask_bias);
-    chain.of_state = matrix_of(width, width, of_state, nullptr);
+    chain.of_mask = Matrix(width, self.stack.shape.width, of_mask, of_mask_bias, Format::kFloat32);
+    chain.of_state = Matrix(width, width, of_state, nullptr, Format::kFloat32);
     chain.of_token = Buffer<float>(count);
     chain.for_token = Buffer<uint16_t>(count);
     std::copy_n(of_token, count, chain.of_token.data());
@@ -320,36 +306,16 @@ SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_
   });
 }
 
-// Let the drafter draft from lists of words: a copy of its vocabulary is made for them.
-SPECDEC_API int specdec_drafter_lists(void* drafter) {
+// Lists of words for the drafts of the session's batch. sizes: [rows]; ids: as many as all sizes
+// together, as WordList::open takes them.
+SPECDEC_API int specdec_session_words(void* session, const void* drafter, int rows,
+                                      const int64_t* sizes, const int64_t* ids) {
   return guarded([&] {
-    auto& self = *static_cast<BlockDrafter*>(drafter);
-    require(self.stack.finished, "the weights are not complete");
-    self.vocabulary = std::make_shared<const MatrixRows>(self.stack.vocabulary);
-  });
-}
-
-SPECDEC_API int specdec_words_new(void** words) {
-  return guarded([&] { *words = new WordList(); });
-}
-
-SPECDEC_API void specdec_words_free(void* words) { delete static_cast<WordList*>(words); }
-
-// sizes: [rows]; ids: as many as all sizes together, as WordList::open takes them.
-SPECDEC_API int specdec_words_open(void* words, const void* drafter, int rows, const int64_t* sizes,
-                                   const int64_t* ids) {
-  return guarded([&] {
-    bounded(rows, 1, "an empty batch");
-    static_cast<WordList*>(words)->open(static_cast<const BlockDrafter*>(drafter)->vocabulary, rows,
-                                        sizes, ids);
-  });
-}
-
-SPECDEC_API int specdec_words_select(void* words, int count, const int64_t* rows) {
-  return guarded([&] {
-    auto& self = *static_cast<WordList*>(words);
-    require(count >= 0 && count <= self.rows(), "more rows to keep than there are");
-    self.select(count, rows);
+    auto& self = *static_cast<Session*>(session);
+    const auto& of = *static_cast<const BlockDrafter*>(drafter);
+    require(&self.stack == &of.stack && rows == self.rows(),
+            "lists of words of another drafter, or of another number of rows");
+    self.open_words(of.vocabulary, sizes, ids);
   });
 }
 

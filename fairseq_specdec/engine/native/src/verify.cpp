@@ -34,6 +34,7 @@ bool Embedding::fits(const Stack& stack) const {
 }
 
 void Embedding::embed(int64_t token, int64_t position, float* out) const {
+  require(token >= 0 && token < vocabulary, "a token that is not in the vocabulary");
   const float* word = tokens + token * width;
   if (tokens == nullptr) {
     (*packed)->read_row(static_cast<int>(token), out);
@@ -51,40 +52,6 @@ void Embedding::embed(int64_t token, int64_t position, float* out) const {
 }
 
 namespace {
-
-// Where the entries of all rows stand in one list.
-struct Entries {
-  std::vector<int> row, slot, upto;
-  std::vector<size_t> first;  // of each row
-};
-
-Entries lay_out(const Session& session, const Verification& call, float* x) {
-  const Embedding& embedding = call.embedding;
-  const Drafts& drafts = call.drafts;
-  const Hypotheses& hypotheses = call.hypotheses;
-  Entries entries;
-  const auto known = [&](int64_t token) {
-    require(token >= 0 && token < embedding.vocabulary, "a token that is not in the vocabulary");
-    return token;
-  };
-  for (int row = 0; row < session.rows(); row++) {
-    entries.first.push_back(entries.row.size());
-    const int64_t length = hypotheses.lengths[row], size = drafts.sizes[row];
-    require(length >= 0 && size >= 0 && size <= drafts.width &&
-                length + size < session.capacity() && length + size + 1 < hypotheses.columns,
-            "a draft or a hypothesis is larger than its buffer");
-    for (int64_t w = 0; w <= size; w++) {
-      const int64_t token = w > 0 ? drafts.tokens[row * drafts.width + w - 1]
-                                  : hypotheses.tokens[row * hypotheses.columns + length];
-      const int at = static_cast<int>(length + w);
-      embedding.embed(known(token), at, x + entries.row.size() * embedding.width);
-      entries.row.push_back(row);
-      entries.slot.push_back(at);
-      entries.upto.push_back(at + 1);
-    }
-  }
-  return entries;
-}
 
 // One entry's logits, with the rules applied.
 class Entry {
@@ -159,15 +126,26 @@ class Iteration {
     for (int row = 0; row < rows_; row++) {
       const int length = bounded(call_.hypotheses.lengths[row], 0, "impossible lengths");
       const int size = bounded(call_.drafts.sizes[row], 0, "impossible lengths");
-      longest = std::max<int64_t>(longest, length + size);
+      const int64_t end = int64_t{length} + size;
+      require(size <= call_.drafts.width && end + 1 < call_.hypotheses.columns,
+              "a draft or a hypothesis is larger than its buffer");
+      bounded(total_ + size + 1, 1, "impossible lengths");
+      first_.push_back(total_);
+      for (int at = length; at <= end; at++) entries_.add(row, at, at + 1);
       total_ += size + 1;
+      longest = std::max(longest, end);
     }
-    bounded(longest, 0, "impossible lengths");
     const int64_t stride = call_.outputs.state_stride;
     require(call_.outputs.states == nullptr || (longest + 1 < stride && stride < kMost),
             "no room for the hidden states, or rows that are impossibly far apart");
-    bounded(total_, 1, "impossible lengths");
-    session_.reserve(static_cast<int>(longest) + 1);
+    session_.reserve(bounded(longest + 1, 0, "impossible lengths"));
+  }
+
+  // The token of an entry.
+  int64_t token_of(int row, int64_t at) const {
+    const int64_t length = call_.hypotheses.lengths[row];
+    return at > length ? call_.drafts.tokens[row * call_.drafts.width + at - length - 1]
+                       : call_.hypotheses.tokens[row * call_.hypotheses.columns + at];
   }
 
   // Features of all entries, and the hidden states that are read.
@@ -175,12 +153,13 @@ class Iteration {
     static thread_local Buffer<float> embedded, features, states, logits;
     const size_t size = static_cast<size_t>(total_) * width_;
     float* x = embedded.reserve(size);
-    entries_ = lay_out(session_, call_, x);
-    const Block block{static_cast<int>(total_), entries_.row.data(), entries_.slot.data(),
-                      Visibility{entries_.upto.data()}};
+    for (int64_t i = 0; i < total_; i++) {
+      const int row = entries_.row[i], at = entries_.slot[i];
+      call_.embedding.embed(token_of(row, at), at, x + i * width_);
+    }
     features_ = features.reserve(size);
     states_ = call_.outputs.states == nullptr ? nullptr : states.reserve(size * call_.read.size());
-    session_.run(block, x, features_, {nullptr, call_.read, states_});
+    session_.run(entries_.block(), x, features_, {nullptr, call_.read, states_});
     logits_ = logits.reserve(static_cast<size_t>(total_) * words_);
   }
 
@@ -199,7 +178,7 @@ class Iteration {
 
   // Adds accepted tokens and the bonus token to a row.
   bool judge(int row) {
-    const int64_t first = entries_.first[row], length = call_.hypotheses.lengths[row];
+    const int64_t first = first_[row], length = call_.hypotheses.lengths[row];
     const int64_t* drafted = call_.drafts.tokens + row * call_.drafts.width;
     int64_t* tokens = call_.hypotheses.tokens + row * call_.hypotheses.columns + length + 1;
     float* scores = call_.hypotheses.scores + row * call_.hypotheses.columns + length;
@@ -228,7 +207,7 @@ class Iteration {
     const StepOutputs& outputs = call_.outputs;
     for (int row = 0; row < rows_ && outputs.states != nullptr; row++) {
       const int64_t column = row * outputs.state_stride + call_.hypotheses.lengths[row] + 1;
-      std::copy_n(states_ + entries_.first[row] * wide, (call_.drafts.sizes[row] + 1) * wide,
+      std::copy_n(states_ + first_[row] * wide, (call_.drafts.sizes[row] + 1) * wide,
                   outputs.states + column * wide);
     }
   }
@@ -238,6 +217,7 @@ class Iteration {
   const int rows_, words_, width_;
   int64_t total_ = 0, projected_ = 0;  // entries; those with logits
   Entries entries_;
+  std::vector<int64_t> first_;  // of each row
   float *features_ = nullptr, *states_ = nullptr, *logits_ = nullptr;
 };
 

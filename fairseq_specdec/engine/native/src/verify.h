@@ -20,7 +20,7 @@ struct Embedding {
   float scale;  // of the tokens' embeddings
 
   bool fits(const Stack& stack) const;
-  // out[width]; the token is in range.
+  // out[width]. Throws std::invalid_argument for a token out of range.
   void embed(int64_t token, int64_t position, float* out) const;
 };
 

@@ -34,7 +34,7 @@ inline Peak peak_of(const float* logits, int count) {
   for (i = 0; i + 4 * LANES <= count; i += 4 * LANES) {
     const Floats here = larger(larger(load(logits + i), load(logits + i + LANES)),
                                larger(load(logits + i + 2 * LANES), load(logits + i + 3 * LANES)));
-    if (has(here, peak.top)) look(i, i + 4 * LANES);
+    if (has_from(here, peak.top)) look(i, i + 4 * LANES);
   }
   look(i, count);
   peak.tied = ties > 1;

@@ -17,8 +17,7 @@ void WordList::open(std::shared_ptr<const MatrixRows> vocabulary, int rows, cons
                     const int64_t* ids) {
   require(vocabulary != nullptr, "a drafter that drafts from no list of words");
   const int words = vocabulary->out();
-  vocabulary_.reset();  // until all is well, no draft takes these lists
-  kept_.clear();
+  close();  // until all is well, no draft takes these lists
   first_.assign(1, 0);
   ids_.clear();
   for (int row = 0; row < rows; row++) {
@@ -28,7 +27,6 @@ void WordList::open(std::shared_ptr<const MatrixRows> vocabulary, int rows, cons
               "words that do not ascend, or are not in the vocabulary");
       ids_.push_back(static_cast<int>(*ids));
     }
-    kept_.push_back(row);
     first_.push_back(ids_.size());
   }
   std::vector<int> all = ids_;
@@ -46,20 +44,10 @@ void WordList::open(std::shared_ptr<const MatrixRows> vocabulary, int rows, cons
   vocabulary_ = std::move(vocabulary);
 }
 
-void WordList::select(int count, const int64_t* rows) {
-  std::vector<int> kept;
-  for (int i = 0; i < count; i++) {
-    require(rows[i] >= 0 && rows[i] < this->rows() && (i == 0 || rows[i] > rows[i - 1]),
-            "rows to keep that do not ascend, or are not there");
-    kept.push_back(kept_[rows[i]]);
-  }
-  kept_ = std::move(kept);
-}
-
 Rated WordList::of_row(int row, int masks, int columns, float* logits,
                        Buffer<float>& scratch) const {
-  const size_t first = first_[kept_[row]];
-  const int count = static_cast<int>(first_[kept_[row] + 1] - first);
+  const size_t first = first_[row];
+  const int count = static_cast<int>(first_[row + 1] - first);
   const int* ids = ids_.data() + first;
   if (count == columns) return {logits, count, ids};
   const int* from = columns_.data() + first;

@@ -27,15 +27,11 @@ class WordList {
   // Throws std::invalid_argument for others.
   void open(std::shared_ptr<const MatrixRows> vocabulary, int rows, const int64_t* sizes,
             const int64_t* ids);
-  // Keep some rows, numbered as they are now, ascending.
-  void select(int count, const int64_t* rows);
+  void close() { vocabulary_.reset(); }
+  bool is_open() const { return vocabulary_ != nullptr; }
 
-  int rows() const { return static_cast<int>(kept_.size()); }
   // The product with the union of all lists; null where that with the whole vocabulary is faster.
   const Matrix* product() const { return whole_ ? nullptr : &some_; }
-  bool is_of(const std::shared_ptr<const MatrixRows>& vocabulary) const {
-    return vocabulary_ == vocabulary && vocabulary != nullptr;
-  }
   // logits[masks][columns], of a product of product() or of the whole vocabulary, as those of a
   // row's words. They are moved to `scratch` where they do not lie so.
   Rated of_row(int row, int masks, int columns, float* logits, Buffer<float>& scratch) const;
@@ -44,10 +40,9 @@ class WordList {
   std::shared_ptr<const MatrixRows> vocabulary_;
   Matrix some_;
   bool whole_ = false;
-  std::vector<int> kept_;           // [rows], numbers of their lists
-  std::vector<size_t> first_;       // [lists + 1], where each begins
-  std::vector<int> ids_;            // of all lists
-  std::vector<int> columns_;        // of the product, for each of ids_
+  std::vector<size_t> first_;  // [rows + 1], where each list begins
+  std::vector<int> ids_;       // of all lists
+  std::vector<int> columns_;   // of the product, for each of ids_
 };
 
 }  // namespace specdec
