@@ -75,7 +75,7 @@ void VocabularyPreview::find(const float* features) {
   };
   int i = 0;
   for (; i + LANES <= words; i += LANES)
-    if (has_above(load(about + i), least)) look(i, i + LANES);
+    if (has_from(load(about + i), least)) look(i, i + LANES);
   look(i, words);
   tokens_.clear();
   chosen_.clear();
