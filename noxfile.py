@@ -129,7 +129,7 @@ def docs(session):
 
 @session_here
 def release(session):
-    """Wheels with digests, a bill of materials and twine's check, in dist; needs .[release,dev].
+    """Wheels with digests and twine's check, in dist; needs .[release,dev].
 
     This machine's wheel is installed without a compiler on PATH, and decodes; the other's objects
     run under QEMU.

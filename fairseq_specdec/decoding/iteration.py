@@ -195,4 +195,4 @@ class SentenceTrace(Sequence[TracedIteration]):
 
 
 UNTRACED = SentenceTrace()
-"""Of a sentence of which nothing was recorded."""
+"""The trace of a sentence that was not recorded."""

@@ -59,8 +59,8 @@ class TwinDrafter(AutoregressiveDrafter):
         alone: bool,
         pad: int,
         eos: int,
-        sampler: Sampler | None = None,
-        temperature: float = 1.0,
+        sampler: Sampler | None,
+        temperature: float,
     ) -> None:
         options = DraftOptions(_BLOCK, pad, eos, sampler=sampler, temperature=temperature)
         super().__init__(None, options)

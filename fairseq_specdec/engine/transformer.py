@@ -89,7 +89,7 @@ class Verifier:
 
     @property
     def nbytes(self) -> int:
-        """Of the decoders' weights that the native library packed."""
+        """Bytes of the decoders' weights that the native library packed."""
         decoders = (each.decoder for each in self.weights)
         return sum(each.stack.nbytes for each in decoders if isinstance(each, NativeDecoder))
 

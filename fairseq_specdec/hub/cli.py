@@ -19,7 +19,7 @@ from typing import Any
 from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.engine.devices import DTYPES
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.atomic import check_new_file
+from fairseq_specdec.io.atomic import check_new_file, replacing
 from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range, add_flag, flag_of
 
 from . import SpeculativeTranslator, lines
@@ -146,16 +146,17 @@ def main(words: Sequence[str]) -> int:
     args = brief(get_parser()).parse_intermixed_args(list(words))
     flags = {name: getattr(args, name) for name in FIELDS if hasattr(args, name)}
     if args.resume and not args.output:
-        raise UsageError("--resume", "goes on with a file", "name it by --output")
+        raise UsageError("--resume", "continues a file", "name it by --output")
     if args.output:
         check_new_file(args.output, "--output")
-    target: Any = contextlib.nullcontext((sys.stdout, 0))
+    target: Any = contextlib.nullcontext(sys.stdout)
     if args.output:
-        target = lines.kept(args.output) if args.resume else lines.replaced(args.output)
+        target = lines.kept(args.output) if args.resume else replacing(args.output)
     given = contextlib.nullcontext(None) if args.drafts is None else lines.lines_of([args.drafts])
     with lines.lines_of(args.files) as texts, given as drafts:
         with translator_of(args, flags, split=False if args.no_split else None) as translator:
-            with target as (out, done), lines.translating(translator, args.workers) as translate:
+            with target as out, lines.translating(translator, args.workers) as translate:
+                out, done = out if args.resume else (out, 0)
                 blocks = lines.blocks_of(texts, drafts, args.lines, done)
                 return 1 if lines.write(translate(blocks), out, done, args.json) else 0
 

@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import io
 import itertools
 import json
@@ -16,7 +17,6 @@ from typing import IO, NamedTuple
 from tqdm import tqdm
 
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.atomic import replacing
 
 from .translator import SpeculativeTranslator
 
@@ -72,13 +72,16 @@ def blocks_of(
         yield block, None if drafts is None else beside
 
 
-_translator: SpeculativeTranslator | None = None  # of forked processes
+_kept: list[SpeculativeTranslator] = []  # of a forked process: the one that it began with
 
 
-def _translated(block: Block) -> list[Line]:
-    assert _translator is not None
+def _keep(translator: SpeculativeTranslator) -> None:
+    _kept.append(translator)
+
+
+def _translated(block: Block, translator: SpeculativeTranslator | None = None) -> list[Line]:
     texts, drafts = block
-    found = _translator.translate(texts, on_error="skip", draft=drafts)
+    found = (translator or _kept[0]).translate(texts, on_error="skip", draft=drafts)
     return [
         Line(text, one.text.replace("\n", " "), one.score, list(map(str, one.alternatives)),
              one.iterations, sum(one.accepted), one.error)
@@ -92,16 +95,14 @@ def translating(
 ) -> Iterator[Callable[[Iterable[Block]], Iterator[list[Line]]]]:
     """Translates blocks in order, in so many processes, which share the model's memory. Raises
     UsageError: they cannot share a GPU's."""
-    global _translator
-    _translator = translator
     if workers == 1:
-        yield lambda blocks: map(_translated, blocks)
+        yield lambda blocks: (_translated(block, translator) for block in blocks)
         return
     if translator.device.type != "cpu":
         raise UsageError("--workers", f"processes do not share {translator.device}", "use one")
-    translator.translate("")
-    fork = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(workers, fork) as pool:
+    translator.generator.parts()  # weights that are packed before the fork lie in memory once
+    fork, keep = multiprocessing.get_context("fork"), functools.partial(_keep, translator)
+    with concurrent.futures.ProcessPoolExecutor(workers, fork, keep) as pool:
 
         def in_order(blocks: Iterable[Block]) -> Iterator[list[Line]]:
             waiting: collections.deque[concurrent.futures.Future] = collections.deque()
@@ -133,13 +134,6 @@ def write(blocks: Iterable[list[Line]], out: IO[str], done: int, as_json: bool) 
             out.flush()
             progress.update(len(block))
     return skipped
-
-
-@contextlib.contextmanager
-def replaced(path: str) -> Iterator[tuple[IO[str], int]]:
-    """The file, written whole or not at all, and 0."""
-    with replacing(path) as stream:
-        yield stream, 0
 
 
 @contextlib.contextmanager

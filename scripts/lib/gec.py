@@ -20,8 +20,8 @@ SPELLINGS = REPO / "scripts" / "gec_conll14" / "smoke_sets.tsv"
 
 
 class Corrections(Family):
-    """Corpora that lie where the user's settings name them; in the smoke profile a sample stands
-    for all of them. Scores: M2."""
+    """Corpora that lie where the user's settings name them; in the smoke profile a sample
+    replaces all of them. Scores: M2."""
 
     def __init__(self, step: Step) -> None:
         super().__init__(step)

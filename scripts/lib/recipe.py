@@ -144,8 +144,8 @@ class Settings(Mapping[str, str]):
         return int(self[name])
 
     def expand(self, text: str) -> Iterator[str]:
-        """The words of a text, with settings instead of ``$NAME``; a word ``$SOME_FLAGS`` stands
-        for all words of that setting."""
+        """The words of a text, with settings instead of ``$NAME``; a word ``$SOME_FLAGS`` becomes
+        all words of that setting."""
         for word in shlex.split(text):
             if word.startswith("$") and word.lower().endswith("flags"):
                 yield from self.words(word[1:])

@@ -114,4 +114,4 @@ def test_what_was_interrupted_goes_on(capsys, tmp_path, monkeypatch):
     assert (tmp_path / "new").read_text() == whole and not partial.exists()
     assert calls == lines[2:]
     status, _ = run(capsys, tmp_path / "in", "--resume")
-    assert "--resume: goes on with a file; name it by --output" in status
+    assert "--resume: continues a file; name it by --output" in status

@@ -49,13 +49,12 @@ def _drafter(setup: Setup) -> Drafter:
     in_bytes = asked.verifier_dtype in ("int8", "int7")
     if asked.twin == "int8" and in_bytes:
         raise UsageError("--twin int8", "the verifier has 8 bits already", "leave it out")
-    alone = len(models) == 1 and setup.sampler is None and setup.beam == 1
-    if asked.twin == "auto" and (not alone or in_bytes or not twin_pays(models[0], asked.backend)):
-        return vocabulary
-    if asked.twin == "none":
+    fits = len(models) == 1 and setup.sampler is None and setup.beam == 1 and not in_bytes
+    by_itself = asked.twin == "auto" and fits and twin_pays(models[0], asked.backend)
+    if asked.twin != "int8" and not by_itself:
         return vocabulary
     pad, how = setup.tgt_dict.pad(), (setup.sampler, setup.temperature)
-    return TwinDrafter(vocabulary, asked.twin == "auto", pad, setup.eos, *how)
+    return TwinDrafter(vocabulary, by_itself, pad, setup.eos, *how)
 
 
 GREEDY = Strategy(
