@@ -149,6 +149,8 @@ def main(words: Sequence[str]) -> int:
         raise UsageError("--resume", "continues a file", "name it by --output")
     if args.output:
         check_new_file(args.output, "--output")
+    if args.drafts and not os.path.exists(args.drafts):
+        raise UsageError("--drafts", f"no such file: {args.drafts}")
     target: Any = contextlib.nullcontext(sys.stdout)
     if args.output:
         target = lines.kept(args.output) if args.resume else replacing(args.output)
