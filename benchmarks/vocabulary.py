@@ -4,6 +4,7 @@
 
 A model of random weights that fp16 holds translates random sentences. The list has the tokens of
 the outputs among 1,000, so that its choice is seldom wrong: what a list gains that fits the texts.
+A given draft has every fifth token wrong, as after a revision.
 The vocabulary has a quarter of the width's dimensions, so that a preview is right, as the demo
 pair's is in 99 of 100 steps.
 """
@@ -24,11 +25,15 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import build_generator
 
 LISTED, SOURCE = 1000, 12
+REVISED = 5  # one of so many tokens of a given draft is wrong
 SYSTEMS = {
     "greedy": {"vocabulary_window": 1, "twin": "none"}, "preview": {"twin": "none"},
     "list": {"vocabulary_list": True, "twin": "none"},
     "twin alone": {"vocabulary_window": 1, "twin": "int8"}, "twin, preview": {"twin": "int8"},
     "twin, list": {"vocabulary_list": True, "twin": "int8"},
+    "given": {"strategy": "given", "vocabulary_window": 1},
+    "given, preview": {"strategy": "given"},
+    "given, list": {"strategy": "given", "vocabulary_list": True},
 }  # fmt: skip
 
 
@@ -44,10 +49,18 @@ def read_arguments():
 
 
 @torch.no_grad()
-def flatten(weight):
-    """Leave a random matrix a quarter of its dimensions."""
+def flatten(decoder):
+    """Leave a random vocabulary a quarter of its dimensions. Its rows are mixed and layers add
+    little to what they are given, so that each token follows from the one before: others repeat one
+    token for ever."""
+    for name, weight in decoder.layers.named_parameters():
+        if name.endswith(("out_proj.weight", "fc2.weight")):
+            weight.mul_(0.1)
+    projection = decoder.output_projection
+    weight = projection.weight
     directions = torch.linalg.qr(torch.randn(weight.size(1), weight.size(1) // 4))[0]
-    weight.copy_(2 * weight @ directions @ directions.t())
+    mixed = (2 * weight @ directions @ directions.t())[torch.randperm(len(weight))]
+    projection.weight = torch.nn.Parameter(mixed)
 
 
 def main():
@@ -57,7 +70,7 @@ def main():
         words.add_symbol(f"w{i}")
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
     model = random_pair.verifier(random_pair.SIZES[given.size], task, 1)
-    flatten(model.decoder.output_projection.weight)
+    flatten(model.decoder)
     model = model.half().float()
     flags = SimpleNamespace(max_len_a=0, max_len_b=given.length, min_len=given.length, beam=1)
     torch.manual_seed(2)
@@ -71,11 +84,11 @@ def main():
         settings = decoding_settings(backend="native", **chosen)
         return build_generator([model], words, words, flags, settings)
 
-    def run(made, batch):
+    def run(made, batch, drafts=None):
         """(tokens and scores, CPU seconds)."""
         net_input = {"src_tokens": batch, "src_lengths": lengths, "prev_output_tokens": batch}
         started = time.process_time()
-        ranked = made.generate([model], {"net_input": net_input})
+        ranked = made.generate([model], {"net_input": net_input, "draft_tokens": drafts})
         spent = time.process_time() - started
         return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in ranked], spent
 
@@ -92,8 +105,10 @@ def main():
         made = {name: generator(name, str(path)) for name in names}
         seconds = {name: [] for name in names}
         for batch, outputs in zip(sources, wanted):
+            drafts = torch.tensor([tokens for tokens, _ in outputs])
+            drafts[:, REVISED - 1 :: REVISED] = words.unk()
             for name in names:
-                found, spent = run(made[name], batch)
+                found, spent = run(made[name], batch, drafts)
                 assert found == outputs, name
                 seconds[name].append(spent)
     first = given.batches // 3  # until then the planners learn

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter, Source
-from fairseq_specdec.drafting.base import DraftSession
+from fairseq_specdec.drafting.base import DraftSession, SilentSession
+from fairseq_specdec.drafting.vocabulary import Vocabulary
 from fairseq_specdec.engine.memory import not_finite
 from fairseq_specdec.engine.transformer import Verifier
 from fairseq_specdec.errors import UsageError
@@ -35,6 +36,7 @@ class DecodingParts(NamedTuple):
         rule: accepts draft tokens; not asked by beam search.
         native: the native library's description of it, where it decodes; else None.
         planning: decides how much to draft; None for whole drafts.
+        vocabulary: what the library chooses among first; None for all tokens.
     """
 
     verifier: Verifier
@@ -44,6 +46,7 @@ class DecodingParts(NamedTuple):
     options: DecodingOptions
     native: NativeForm | None
     planning: Planning | None
+    vocabulary: Vocabulary | None
 
 
 class OpenBatch:
@@ -95,9 +98,9 @@ class OpenBatch:
         encoder_out = encoder_outs[0] if encoder_outs else {}
         verifier = self.session.sessions[0] if encoder_outs else None
         source = Source(net_input, encoder_out, self.max_len, timer, verifier, draft_tokens)
-        begin = parts.drafter.silent if self.budget.over else parts.drafter.open
-        self.drafts: DraftSession = begin(source)
-        if self.drafts.never_drafts and not self.budget.over:
+        over = self.budget.over
+        self.drafts: DraftSession = SilentSession() if over else parts.drafter.open(source)
+        if self.drafts.never_drafts and not over:
             self.budget.planning = None  # the drafter cannot read this batch
         self.iterations: list[Iteration] = []
         self.finished: list[Any] = [None] * rows

@@ -12,6 +12,7 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.checkpoints.content import check_file
 from fairseq_specdec.drafting import Drafter
+from fairseq_specdec.drafting.vocabulary import vocabulary_for
 from fairseq_specdec.engine.backend import anew, quickest_format, set_threads
 from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.memory import only_decodes
@@ -29,6 +30,7 @@ from .pace import Planning
 from .policy import DecodingConstraints
 from .stats import DecodingStats
 from .strategies import FIELDS, OWN_FLAGS, STRATEGIES, CommonFlags, Setup
+from .strategies.base import VocabularyFlags
 
 _MODELS = (TransformerModelBase, MultilingualTransformerModel, S2TTransformerModel)
 
@@ -201,20 +203,33 @@ def build_generator(
         verifier_format=settings.verifier_dtype,
         cuda_graphs=settings.cuda_graphs,
     )
-    drafter = overrides.drafter
+    drafter, vocabulary = overrides.drafter, None
+    if VocabularyFlags in strategy.flags:
+        asked = settings.vocabulary_list, settings.vocabulary_window
+        make = functools.partial(vocabulary_for, *asked, models[0], src_dict, tgt_dict)
+        vocabulary = once(("vocabulary", *asked), make)
     if drafter is None:
         free = rule.draft_independent or options.plans_once
         quick = quickest_format(settings.backend, models) if free and sampler is None else None
         setup = Setup(
             settings, models, src_dict, tgt_dict, load, eos, sampler, options.temperature, quick,
-            rule.draft_independent, options.beam, once,
+            rule.draft_independent, options.beam, once, vocabulary,
         )  # fmt: skip
         drafter = strategy.drafter(setup)
     if settings.threads is not None:
         once("threads", functools.partial(set_threads, settings.threads))
     return SpeculativeGenerator(
-        models, tgt_dict, drafter, rule, policy, options, stats, overrides.planning, once
-    )
+        models,
+        tgt_dict,
+        drafter,
+        rule,
+        policy,
+        options,
+        stats,
+        overrides.planning,
+        once,
+        vocabulary,
+    )  # fmt: skip
 
 
 def rule_of(settings: Any, sampler: Sampler | None) -> AcceptanceRule:

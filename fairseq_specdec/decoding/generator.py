@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter, NoDrafter
+from fairseq_specdec.drafting.vocabulary import Vocabulary
 from fairseq_specdec.engine.backend import anew, choose_backend
 from fairseq_specdec.engine.torch_graphs import graphs_for
 from fairseq_specdec.engine.transformer import Verifier
@@ -48,6 +49,7 @@ class SpeculativeGenerator(SequenceGenerator):
         planning: decides how much to draft, where drafts need not be whole; None for what the
             options say.
         once: a ``Once`` of all generators that share these models' packed weights.
+        vocabulary: what the verifier chooses among first; None for all tokens.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class SpeculativeGenerator(SequenceGenerator):
         stats: DecodingStats | None = None,
         planning: Planning | None = None,
         once: Any = anew,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         super().__init__(
             list(models),
@@ -83,6 +86,7 @@ class SpeculativeGenerator(SequenceGenerator):
         self.options = options
         self.stats = stats or DecodingStats()
         self.planning = planning
+        self.vocabulary = vocabulary
         self._once = once
         self._lock = Lock()
         self._parts: DecodingParts | None = None
@@ -208,7 +212,9 @@ class SpeculativeGenerator(SequenceGenerator):
         layers, verifies = drafter.read_layers, options.verifies
         verifier = Verifier(models, options.temperature, layers, backend, verifies)
         ready = drafter.prepare(verifier.models[0], backend)
-        native, planning = None, None
+        native, planning, vocabulary = None, None, self.vocabulary
+        if vocabulary is not None:
+            vocabulary = vocabulary.prepare(verifier.models[0], backend)
         if verifies:
             native = native_form(verifier, self.policy, self.rule if options.beam == 1 else None)
         plans = self.rule.draft_independent or options.plans_once
@@ -218,7 +224,9 @@ class SpeculativeGenerator(SequenceGenerator):
                 verifier, ready, options, native is not None, sampled
             )
             planning.begin(drafter.first_chance)
-        return DecodingParts(verifier, ready, self.rule, self.policy, options, native, planning)
+        return DecodingParts(
+            verifier, ready, self.rule, self.policy, options, native, planning, vocabulary
+        )
 
 
 def _prefix(given: Tensor | None, rows: int) -> Tensor | None:

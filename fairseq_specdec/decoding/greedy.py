@@ -37,7 +37,9 @@ class Batch(OpenBatch):
         self._forced: Draft | None = None
         if prefix is not None and parts.rule.keeps_forced:
             self._forced = parts.policy.forced_draft(prefix, self.limits)
-        self.native = None if parts.native is None else NativeChains(parts.native, self)
+        self.native = None
+        if parts.native is not None:
+            self.native = NativeChains(parts.native, self, src_tokens)
         self.rounds = 0
 
     def iterate(self, max_iterations: int = 1) -> None:

@@ -85,15 +85,21 @@ def native_session(session: Ensemble) -> NativeSession:
 
 
 class NativeChains:
-    """Decodes a ``greedy.Batch`` several iterations at a time, as far as it can. ``batch``: whose
-    rows it reads and writes; its drafts are asked for where they have no native form."""
+    """Decodes a ``greedy.Batch`` several iterations at a time, as far as it can.
 
-    def __init__(self, form: NativeForm, batch: Any) -> None:
+    Args:
+        batch: whose rows it reads and writes; its drafts are asked for where they have no native
+            form.
+        sources: long [B, S].
+    """
+
+    def __init__(self, form: NativeForm, batch: Any, sources: Tensor) -> None:
         self.batch = batch
         self.session = session = native_session(batch.session)
         self.call = VerifyCall(embedding=form.tables.of(session.positions), rules=form.rules)
         self.call.read = session.weights.read
-        self.call.window = batch.drafts.list_tokens(session)
+        vocabulary = batch.parts.vocabulary
+        self.call.window = 0 if vocabulary is None else vocabulary.open(sources, session)
 
     def run(self, max_iterations: int) -> tuple[list[Iteration], Draft | None]:
         """Do iterations, until a row ends or ``Batch.step`` must decide.

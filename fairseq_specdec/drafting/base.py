@@ -102,15 +102,6 @@ class DraftSession:
         """
         raise NotImplementedError
 
-    def list_tokens(self, verifier: AnySession) -> int:
-        """Give the verifier's native session a list of tokens to choose among where nothing is
-        drafted (``drafting/vocabulary.py``).
-
-        Returns:
-            steps that do so before the whole vocabulary decides; 0 for none, -1 for as many as pay.
-        """
-        return 0
-
     def likely_copied(self, row: int) -> Sequence[int]:
         """The tokens, in their order, that the hypotheses of a beam search probably repeat."""
         return ()
@@ -167,10 +158,6 @@ class Drafter:
     def open(self, source: Source) -> DraftSession:
         """Begin a batch; the drafter is one that ``prepare`` gave."""
         raise NotImplementedError
-
-    def silent(self, source: Source) -> DraftSession:
-        """Begin a batch for which nothing is drafted, since it would not pay."""
-        return SilentSession()
 
 
 class SilentSession(DraftSession):

@@ -18,21 +18,24 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
-from fairseq_specdec.engine.backend import (
-    TORCH,
-    AnySession,
-    Backend,
-    NativeBackend,
-    quickest_format,
-    tell_once,
-)
+from fairseq_specdec.engine.backend import TORCH, Backend, NativeBackend, quickest_format, tell_once
 from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeDecoder, NativeSession
 from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.engine.transformer import Transformer
 
 from .autoregressive import AutoregressiveDrafter, AutoregressiveSession
-from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
+from .base import (
+    Budget,
+    Costs,
+    Drafter,
+    DraftOptions,
+    DraftSession,
+    NoDrafter,
+    SilentSession,
+    Source,
+)
+from .vocabulary import Vocabulary
 
 # Tokens that the twin drafts before the verifier checks them.
 _BLOCK = 8
@@ -44,18 +47,19 @@ class TwinDrafter(AutoregressiveDrafter):
     """Drafts with the verifier's own weights in int8, on the native backend.
 
     Args:
-        vocabulary: has the list of tokens that the twin chooses among; or chooses among all.
+        vocabulary: has the list of tokens that the twin chooses among; None for all.
         alone: it drafts for sentences that are decoded one by one, and for no batches.
         pad, eos, sampler, temperature: as in ``DraftOptions``.
     """
 
     in_library = True
     first_chance = 0.95
-    tables: EmbeddingTables | None  # of a prepared drafter: for drafts in the library
+    # Of a prepared drafter: for drafts in the library, if that runs more than layers.
+    tables: EmbeddingTables | None
 
     def __init__(
         self,
-        vocabulary: Drafter,
+        vocabulary: Vocabulary | None,
         alone: bool,
         pad: int,
         eos: int,
@@ -68,9 +72,10 @@ class TwinDrafter(AutoregressiveDrafter):
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
         if not isinstance(backend, NativeBackend):
-            return self.vocabulary
+            return NoDrafter()
         ready, in_bytes = copy.copy(self), backend.packing("int8", frees=False)
-        ready.vocabulary = self.vocabulary.prepare(verifier, backend)
+        if self.vocabulary is not None:
+            ready.vocabulary = self.vocabulary.prepare(verifier, backend)
         ready.model = verifier
         ready.weights = in_bytes.once(
             ("twin", verifier), lambda: Transformer.read(verifier, in_bytes, own_encoder=False)
@@ -78,18 +83,14 @@ class TwinDrafter(AutoregressiveDrafter):
         decoder = ready.weights.decoder
         if not isinstance(decoder, NativeDecoder) or decoder.stack.nbytes < _SMALLEST:
             tell_once("--twin int8 is not used: the model is too small to gain by it", logging.INFO)
-            return ready.vocabulary
+            return NoDrafter()
         ready.tables = EmbeddingTables.find(verifier.decoder) if decoder.plain else None
         return ready
 
-    def silent(self, source: Source) -> DraftSession:
-        return self.vocabulary.open(source)
-
     def open(self, source: Source) -> DraftSession:
         if self.alone and len(source.net_input["src_tokens"]) > 1:
-            return self.vocabulary.open(source)
-        begin = functools.partial(super().open, source)
-        return _TwinSession(begin, self.vocabulary.open(source), self.tables)
+            return SilentSession()
+        return _TwinSession(functools.partial(super().open, source), self, source)
 
 
 class _TwinSession(DraftSession):
@@ -97,17 +98,12 @@ class _TwinSession(DraftSession):
 
     Args:
         begin: begins the twin's batch. It projects the source, and is not called before a draft.
-        vocabulary: lists tokens, for the twin and where the verifier decodes without drafts.
-        tables: None where the library runs the twin's layers at most.
     """
 
     def __init__(
-        self,
-        begin: Callable[[], DraftSession],
-        vocabulary: DraftSession,
-        tables: EmbeddingTables | None,
+        self, begin: Callable[[], DraftSession], twin: TwinDrafter, source: Source
     ) -> None:
-        self._begin, self.vocabulary, self.tables = begin, vocabulary, tables
+        self._begin, self.twin, self.source = begin, twin, source
         self._begun: AutoregressiveSession | None = None
 
     def begun(self) -> AutoregressiveSession:
@@ -115,21 +111,20 @@ class _TwinSession(DraftSession):
         if self._begun is None:
             begun = self._begin()
             assert isinstance(begun, AutoregressiveSession)
-            if self.tables is not None:
-                self.vocabulary.list_tokens(begun.session)
+            vocabulary = self.twin.vocabulary
+            if vocabulary is not None and self.twin.tables is not None:
+                assert isinstance(begun.session, NativeSession)
+                vocabulary.open(self.source.net_input["src_tokens"], begun.session)
             self._begun = begun
         return self._begun
 
-    def list_tokens(self, verifier: AnySession) -> int:
-        return self.vocabulary.list_tokens(verifier)
-
     def native_form(self, rows: Rows, budget: Budget, costs: Costs) -> Drafting | None:
-        if self.tables is None:
+        if self.twin.tables is None:
             return None
         session = self.begun().session
         assert isinstance(session, NativeSession)
         block = _BLOCK if budget is None else min(budget, _BLOCK)
-        tables = self.tables.of(session.positions)
+        tables = self.twin.tables.of(session.positions)
         return Drafting(None, session.buffers.pointer, None, tables, block, -1)
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:

@@ -1,4 +1,4 @@
-"""The speculative vocabulary: greedy decoding that reads a part of the vocabulary for most tokens.
+"""The speculative vocabulary: decoding that reads a part of the vocabulary for most tokens.
 
 In a large model most of what a step reads is the vocabulary. Some steps choose among a list of
 tokens; then one product of the whole vocabulary over all of them decides what was right. No layer
@@ -19,14 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_specdec.engine.backend import TORCH, AnySession, Backend, NativeBackend
+from fairseq_specdec.engine.backend import Backend, NativeBackend
 from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.decoder import NativeSession
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.contents import WrongFileError, check_content
-
-from .base import Drafter, DraftSession, NoDrafter, SilentSession, Source
 
 # First tokens of the dictionary, which are its most frequent ones, where no list is given.
 _FIRST = 1000
@@ -62,8 +60,8 @@ class Preview(NamedTuple):
         return cls(projection, packed)
 
 
-class VocabularyDrafter(NoDrafter):
-    """Drafts nothing: the verifier chooses among a list before its whole vocabulary decides.
+class Vocabulary:
+    """What the verifier chooses among before its whole vocabulary decides.
 
     Args:
         tokens: long [n], ids of the list.
@@ -72,7 +70,7 @@ class VocabularyDrafter(NoDrafter):
         window: steps between two products of the whole vocabulary; None for as many as pay.
     """
 
-    # Of a prepared drafter: made for the first row that is decoded alone, which takes seconds.
+    # Once it is prepared: made for the first row that is decoded alone, which takes seconds.
     preview: Callable[[], Preview] | None = None
 
     def __init__(
@@ -81,7 +79,8 @@ class VocabularyDrafter(NoDrafter):
         self.tokens, self.reads_source = tokens, reads_source
         self.previews, self.window = previews, window
 
-    def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
+    def prepare(self, verifier: Any, backend: Backend) -> Vocabulary:
+        """The same for a verifier's model, whose weights it reads."""
         if not (self.previews and isinstance(backend, NativeBackend)):
             return self
         ready, output = copy.copy(self), verifier.decoder.output_projection
@@ -92,41 +91,34 @@ class VocabularyDrafter(NoDrafter):
         ready.preview = functools.cache(lambda: backend.once(("preview", verifier), make))
         return ready
 
-    def open(self, source: Source) -> DraftSession:
-        more = source.net_input["src_tokens"].unique() if self.reads_source else None
-        return _VocabularySession(self, more)
+    def open(self, sources: Tensor, session: NativeSession) -> int:
+        """Let the session of a batch with these sources (long [B, S]) choose among the tokens.
+
+        Returns:
+            steps that do so before the whole vocabulary decides; -1 for as many as pay.
+        """
+        session.list_tokens(self.tokens, sources.unique() if self.reads_source else None)
+        if self.preview is not None and session.rows == 1:
+            session.preview(*self.preview(), _LIKELIEST)
+        return self.window or -1
 
 
-class _VocabularySession(SilentSession):
-    """Lists tokens for one batch. ``more``: long [m], tokens that join the list."""
-
-    def __init__(self, drafter: VocabularyDrafter, more: Tensor | None) -> None:
-        self.drafter, self.more = drafter, more
-
-    def list_tokens(self, verifier: AnySession) -> int:
-        assert isinstance(verifier, NativeSession)
-        verifier.list_tokens(self.drafter.tokens, self.more)
-        if self.drafter.preview is not None and verifier.rows == 1:
-            verifier.preview(*self.drafter.preview(), _LIKELIEST)
-        return self.drafter.window or -1
-
-
-def vocabulary_drafter(
+def vocabulary_for(
     path: str | None, window: int | None, model: Any, src_dict: Any, tgt_dict: Any
-) -> NoDrafter:
-    """What ``--vocabulary-list`` and ``--vocabulary-window`` ask for. Raises UsageError: the file
-    is no list of the dictionary's tokens."""
+) -> Vocabulary | None:
+    """What ``--vocabulary-list`` and ``--vocabulary-window`` ask for; None where each step reads
+    the whole vocabulary. Raises UsageError: the file is no list of the dictionary's tokens."""
     size = len(tgt_dict)
     if path is not None:
         tokens = read_list(path, tgt_dict)
     elif window is not None or size * getattr(model.decoder, "output_embed_dim", 0) >= _LARGE:
         tokens = torch.arange(min(_FIRST, size // 2))
     else:
-        return NoDrafter()
+        return None
     if window == 1:
-        return NoDrafter()
+        return None
     joined = src_dict is not None and src_dict.symbols == tgt_dict.symbols
-    return VocabularyDrafter(tokens, joined, path is None, window)
+    return Vocabulary(tokens, joined, path is None, window)
 
 
 def read_list(path: str, dictionary: Any) -> Tensor:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from toy_strategies import flags
+from toy_strategies import TOYS, flags, make_generator
 from toy_translation import (
     FIRST,
     PAD,
@@ -21,8 +21,10 @@ from toy_translation import (
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.generator import SpeculativeGenerator
+from fairseq_specdec.decoding.strategies import STRATEGIES
+from fairseq_specdec.decoding.strategies.base import VocabularyFlags
 from fairseq_specdec.drafting import twin, vocabulary
-from fairseq_specdec.drafting.vocabulary import VocabularyDrafter, read_list, vocabulary_drafter
+from fairseq_specdec.drafting.vocabulary import read_list, vocabulary_for
 from fairseq_specdec.engine.native import decoder as native_decoder
 from fairseq_specdec.engine.native import library
 
@@ -53,9 +55,10 @@ def write(path, tokens):
 
 def outputs_of(generator, sources, prefix=None):
     """(tokens, scores) of every sentence, to the bit; twice, as the second batch finds the list."""
-    found = []
+    found, sample = [], make_sample(sources)
+    sample["draft_tokens"] = sample["net_input"]["src_tokens"]
     for _ in range(2):
-        ranked = generator.generate(generator.models, make_sample(sources), prefix_tokens=prefix)
+        ranked = generator.generate(generator.models, sample, prefix_tokens=prefix)
         found += [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in ranked]
     return found
 
@@ -110,6 +113,32 @@ def test_outputs_are_those_of_plain_greedy_search(seed, tmp_path, monkeypatch):
             # Torch decides a whole draft that has a tie in it.
             alike = [pytest.approx(scores, abs=1e-4) if tied else scores for _, scores in expected]
             assert found == [(tokens, scores) for (tokens, _), scores in zip(expected, alike)]
+
+
+LISTING = {name for name, one in STRATEGIES.items() if VocabularyFlags in one.flags}
+DRAFTING = [case for case, toys in TOYS.items() if toys.strategy in LISTING - {"greedy", "none"}]
+
+
+@pytest.mark.parametrize("case", DRAFTING)
+@pytest.mark.parametrize("seed", range(6))
+def test_drafts_are_kept_by_a_list_before_the_vocabulary_decides(case, seed, tmp_path, monkeypatch):
+    chosen = random.Random(seed)
+    monkeypatch.setattr(vocabulary, "_LIKELIEST", chosen.choice((1, 2, 64)))
+    verifier = TOYS[case].verifier()
+    model = with_ties(verifier) if seed == 0 else verifier
+    args = flags(max_len_b=chosen.choice((3, 8, 20)), unkpen=chosen.choice((0, 2.5, -20)))
+    dtype = chosen.choice(("fp32", "bf16", "int8"))
+    path = write(tmp_path / "list", chosen.sample(range(FIRST + WORDS), chosen.randint(1, 14)))
+    lists = ({"vocabulary_list": path}, {"vocabulary_window": chosen.choice((2, 4, 8, 16))})
+    rule = {"accept_top_k": chosen.choice((1, 3))} if case == "blockwise" else {}
+    found, spent = [], []
+    for more in ({"vocabulary_window": 1}, *lists, {**lists[0], **lists[1]}):
+        generator = make_generator(case, args, [model], verifier_dtype=dtype, **rule, **more)
+        sources = [[source] for source in sentences(8, seed=seed)] + [sentences(3, seed=seed)]
+        found.append([outputs_of(generator, some) for some in sources])
+        spent.append(generator.stats.windows)
+    assert found[1:] == found[:1] * 3
+    assert spent[0] == 0 and (spent[3] > 0) == (rule != {"accept_top_k": 3})
 
 
 @pytest.mark.parametrize("halves", [False, True])
@@ -167,7 +196,7 @@ def test_a_preview_in_all_dimensions_is_the_product(monkeypatch):
     model = copy.deepcopy(toy_model())
     weight = model.decoder.output_projection.weight
     model.decoder.output_projection = output = torch.nn.Linear(*weight.shape[::-1])
-    preview = generator_for(model, vocabulary_window=4).parts().drafter.preview()
+    preview = generator_for(model, vocabulary_window=4).parts().vocabulary.preview()
     features = torch.randn(9, weight.size(1))
     with torch.no_grad():
         torch.testing.assert_close(
@@ -227,8 +256,7 @@ def test_a_large_dictionary_has_a_list_by_itself(monkeypatch):
     model = toy_model()
 
     def listed(path=None, window=None, src_dict=words):
-        drafter = vocabulary_drafter(path, window, model, src_dict, words)
-        return drafter if isinstance(drafter, VocabularyDrafter) else None
+        return vocabulary_for(path, window, model, src_dict, words)
 
     assert listed() is None and listed(window=1) is None
     assert listed(window=8).window == 8
@@ -296,6 +324,6 @@ def test_a_twin_drafts_for_samples_and_ensembles():
     assert 0 < generator.stats.accepted < generator.stats.drafted
 
 
-def test_drafting_strategies_refuse_the_flags():
-    with pytest.raises(ValueError, match="--vocabulary-window: --strategy iad does not use it"):
-        generator_for(toy_model(), strategy="iad", vocabulary_window=4)
+def test_a_strategy_without_windows_refuses_the_flags():
+    with pytest.raises(ValueError, match="--vocabulary-window: --strategy sps does not use it"):
+        generator_for(toy_model(), strategy="sps", vocabulary_window=4)

@@ -12,9 +12,10 @@ from fairseq_specdec.acceptance import (
     SamplingRule,
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
+from fairseq_specdec.drafting.vocabulary import Vocabulary
 from fairseq_specdec.engine.backend import BACKENDS, THREADS, anew
 from fairseq_specdec.engine.devices import OF_DRAFTERS, PACKED
-from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, flag
+from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, Range, flag
 
 # By ``--sampling-verification``.
 SAMPLING_RULES: dict[str, Callable[[Sampler], AcceptanceRule]] = {
@@ -82,6 +83,25 @@ class CommonFlags:
 
 
 @dataclass
+class VocabularyFlags:
+    """Flags of strategies with the speculative vocabulary (``drafting/vocabulary.py``)."""
+
+    vocabulary_list: Optional[str] = flag(
+        None,
+        "file with one token of the target dictionary per line, those that outputs mostly consist "
+        "of: on the native backend, at --beam 1, most steps choose among them, and one product of "
+        "the whole vocabulary decides several steps; the output is the same",
+        otherwise="the first tokens of a large dictionary",
+    )
+    vocabulary_window: Optional[int] = flag(
+        None,
+        "steps between two products of the whole vocabulary, where 1 uses no list",
+        Range(1, 64, whole=True),
+        otherwise="as many as pay by the measured time of steps",
+    )
+
+
+@dataclass
 class BudgetFlags:
     """Flags of strategies that may draft less than a whole block."""
 
@@ -141,6 +161,7 @@ class Setup(NamedTuple):
         draft_independent: the output does not depend on the drafts.
         beam: hypotheses of a sentence.
         once: a ``Once`` of all generators that share what is read.
+        vocabulary: what the verifier chooses among first; None for all tokens.
     """
 
     settings: Any
@@ -155,6 +176,7 @@ class Setup(NamedTuple):
     draft_independent: bool = True
     beam: int = 1
     once: Callable[..., Any] = anew
+    vocabulary: Vocabulary | None = None
 
     @property
     def number_format(self) -> str | None:

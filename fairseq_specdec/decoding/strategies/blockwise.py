@@ -15,7 +15,7 @@ from fairseq_specdec.drafting import BlockwiseHeadsDrafter, Drafter
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.flag_values import AT_LEAST_1, NOT_NEGATIVE, flag
 
-from .base import BudgetFlags, Setup, Strategy
+from .base import BudgetFlags, Setup, Strategy, VocabularyFlags
 from .gad import GAD_RELAXED, ToleranceFlags
 
 
@@ -91,8 +91,9 @@ def _drafter(setup: Setup) -> Drafter:
 
 
 BLOCKWISE = Strategy(
-    "heads of a blockwise_transformer", _drafter, _rule, (BudgetFlags, BlockwiseFlags)
-)
+    "heads of a blockwise_transformer", _drafter, _rule,
+    (VocabularyFlags, BudgetFlags, BlockwiseFlags),
+)  # fmt: skip
 # The head-based drafter of Xia et al. 2023, Table 2.
 BLOCKWISE_RELAXED = GAD_RELAXED._replace(
     help="the same heads, top-beta and tau", drafter=_drafter, flags=(ToleranceFlags, BudgetFlags),

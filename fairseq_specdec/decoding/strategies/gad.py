@@ -17,6 +17,7 @@ from .base import (
     SamplingFlags,
     Setup,
     Strategy,
+    VocabularyFlags,
     exact_rule,
     sampling_rule,
 )
@@ -119,8 +120,8 @@ def _drafter(setup: Setup) -> Drafter:
 
 _FLAGS = (BudgetFlags, DrafterFlags, ConfidenceFlags)
 GAD = Strategy(
-    "drafter, exact verification", _drafter, exact_rule, (SamplingFlags, *_FLAGS),
-    needs_drafter=True, sampled_rule=sampling_rule,
+    "drafter, exact verification", _drafter, exact_rule,
+    (VocabularyFlags, SamplingFlags, *_FLAGS), needs_drafter=True, sampled_rule=sampling_rule,
 )  # fmt: skip
 GAD_RELAXED = Strategy(
     "drafter, top-beta and tau", _drafter, _relaxed_rule, (ToleranceFlags, *_FLAGS),

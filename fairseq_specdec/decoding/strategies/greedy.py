@@ -1,35 +1,19 @@
 """``greedy``: nothing is drafted."""
 
-import functools
 from dataclasses import dataclass
-from typing import Optional
 
 from fairseq_specdec.drafting import Drafter, NoDrafter
 from fairseq_specdec.drafting.twin import TwinDrafter, twin_pays
-from fairseq_specdec.drafting.vocabulary import vocabulary_drafter
 from fairseq_specdec.errors import UsageError
-from fairseq_specdec.io.flag_values import Range, flag
+from fairseq_specdec.io.flag_values import flag
 
-from .base import Setup, Strategy, exact_rule, sampling_rule
+from .base import Setup, Strategy, VocabularyFlags, exact_rule, sampling_rule
 
 
 @dataclass
 class GreedyFlags:
-    """Flags of ``greedy``: the speculative vocabulary (``drafting/vocabulary.py``)."""
+    """Flags of ``greedy``."""
 
-    vocabulary_list: Optional[str] = flag(
-        None,
-        "file with one token of the target dictionary per line, those that outputs mostly consist "
-        "of: on the native backend, at --beam 1, most steps choose among them, and one product of "
-        "the whole vocabulary decides several steps; the output is the same",
-        otherwise="the first tokens of a large dictionary",
-    )
-    vocabulary_window: Optional[int] = flag(
-        None,
-        "steps between two products of the whole vocabulary, where 1 uses no list",
-        Range(1, 64, whole=True),
-        otherwise="as many as pay by the measured time of steps",
-    )
     twin: str = flag(
         "auto",
         "number format of a second copy of the verifier that drafts for it, at --beam 1 on the "
@@ -42,21 +26,18 @@ class GreedyFlags:
 
 def _drafter(setup: Setup) -> Drafter:
     asked, models = setup.settings, setup.models
-    path, window = asked.vocabulary_list, asked.vocabulary_window
-    dictionaries = setup.src_dict, setup.tgt_dict
-    make = functools.partial(vocabulary_drafter, path, window, models[0], *dictionaries)
-    vocabulary: NoDrafter = setup.once(("vocabulary", path, window), make)
     in_bytes = asked.verifier_dtype in ("int8", "int7")
     if asked.twin == "int8" and in_bytes:
         raise UsageError("--twin int8", "the verifier has 8 bits already", "leave it out")
     fits = len(models) == 1 and setup.sampler is None and setup.beam == 1 and not in_bytes
     by_itself = asked.twin == "auto" and fits and twin_pays(models[0], asked.backend)
     if asked.twin != "int8" and not by_itself:
-        return vocabulary
+        return NoDrafter()
     pad, how = setup.tgt_dict.pad(), (setup.sampler, setup.temperature)
-    return TwinDrafter(vocabulary, by_itself, pad, setup.eos, *how)
+    return TwinDrafter(setup.vocabulary, by_itself, pad, setup.eos, *how)
 
 
 GREEDY = Strategy(
-    "nothing drafted", _drafter, exact_rule, (GreedyFlags,), sampled_rule=sampling_rule
-)
+    "nothing drafted", _drafter, exact_rule, (VocabularyFlags, GreedyFlags),
+    sampled_rule=sampling_rule,
+)  # fmt: skip

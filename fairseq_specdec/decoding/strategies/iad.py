@@ -8,7 +8,7 @@ from fairseq_specdec.drafting import Drafter, InputCopyDrafter
 from fairseq_specdec.drafting.copying import GivenTextDrafter
 from fairseq_specdec.io.flag_values import AT_LEAST_0, flag
 
-from .base import BudgetFlags, Setup, Strategy, exact_rule
+from .base import BudgetFlags, Setup, Strategy, VocabularyFlags, exact_rule
 
 
 @dataclass
@@ -42,11 +42,11 @@ def _drafter(setup: Setup, kind: type[InputCopyDrafter] = InputCopyDrafter) -> D
 
 
 IAD = Strategy(
-    "the source is the draft", _drafter, exact_rule, (BudgetFlags, SuffixFlags),
-    joined_dictionary=True,
+    "the source is the draft", _drafter, exact_rule,
+    (VocabularyFlags, BudgetFlags, SuffixFlags), joined_dictionary=True,
 )  # fmt: skip
 GIVEN = Strategy(
     "a text that the output is expected to be like is the draft, such as an earlier translation",
     lambda setup: _drafter(setup, GivenTextDrafter), exact_rule,
-    (BudgetFlags, SuffixFlags, GivenFlags),
+    (VocabularyFlags, BudgetFlags, SuffixFlags, GivenFlags),
 )  # fmt: skip

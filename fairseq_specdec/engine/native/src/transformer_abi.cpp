@@ -110,11 +110,14 @@ void iterate(Session& session, VerifyCall& call) {
       how.propose(of, &call.rules, tokens, sizes);
     };
   }
+  // Greedy drafts chose among a list of their own.
+  const bool greedy = call.drafting != nullptr && !call.drafting->drafter && !call.drafting->copy;
   call.windows = 0;
   call.done = verify(session,
                      {call.embedding, call.rules, call.drafts, call.hypotheses, read, call.outputs},
                      propose, static_cast<int>(call.max_iterations),
-                     bounded(call.window, -1, "a window of impossible length"), call.windows);
+                     greedy ? 0 : bounded(call.window, -1, "a window of impossible length"),
+                     call.windows);
 }
 
 Norm norm_of(int width, const float* weight, const float* bias, float epsilon) {

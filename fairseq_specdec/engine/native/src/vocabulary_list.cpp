@@ -117,16 +117,18 @@ int WindowPlanner::plan(int rows) {
   return 1 << sizes.tried;
 }
 
-void WindowPlanner::observe(int rows, int planned, int steps, int right, double seconds) {
-  if (right == 0) return;
+void WindowPlanner::observe(int rows, int planned, int steps, int64_t tokens, double seconds) {
+  if (tokens == 0) return;
   int size = 0;
   while ((2 << size) <= planned) size++;
   if ((1 << size) != planned) return;  // what was left to the length limit
   Size& one = sizes_[rows].of[size];
   const double step = seconds / steps;
   if (one.seen++ == 0 || step < one.least) one.least = step;
-  one.tokens = kRemembers * one.tokens + right;
-  one.seconds = kRemembers * one.seconds + std::min(step, kDisturbed * one.least) * steps;
+  // Drafts of other lengths take other times.
+  const double most = rows > 0 ? kDisturbed * one.least : step;
+  one.tokens = kRemembers * one.tokens + tokens;
+  one.seconds = kRemembers * one.seconds + std::min(step, most) * steps;
 }
 
 }  // namespace specdec

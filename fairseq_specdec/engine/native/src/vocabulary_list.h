@@ -62,10 +62,11 @@ class VocabularyPreview {
 class WindowPlanner {
  public:
   static constexpr int kMostRows = 8;  // of more, steps take their time to compute
-  // Steps of the next window of so many rows, kMostRows at most; 1 for plain search.
+  // Steps of the next window of so many rows, kMostRows at most, or with 0 the entries of one with
+  // drafts, of a lone row; 1 for plain search.
   int plan(int rows);
-  // A window that was planned for so many steps ran some of them, of which `right` gave a token.
-  void observe(int rows, int planned, int steps, int right, double seconds);
+  // A window that was planned for so many steps ran some of them, which gave a row so many tokens.
+  void observe(int rows, int planned, int steps, int64_t tokens, double seconds);
   // Whether a window ends where the list's best token has less than half of its probability: where
   // enough of such tokens were wrong.
   bool ends_unsure() const { return unsure_missed_ > kMostMissed; }
