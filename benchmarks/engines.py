@@ -66,9 +66,11 @@ class CTranslate2:
 
     @staticmethod
     def convert(checkpoint, data, source, target, folder, kind):
+        import torch
         from ctranslate2.converters import FairseqConverter
 
-        FairseqConverter(checkpoint, data, source, target).convert(folder)
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            FairseqConverter(checkpoint, data, source, target).convert(folder)
         for side, language in (("source", source), ("target", target)):
             path = os.path.join(data, f"dict.{language}.txt")
             shutil.copyfile(path, os.path.join(folder, f"dict.{side}.txt"))

@@ -4,7 +4,12 @@
 
 A model of random weights that fp16 holds translates random sentences. The list has the tokens of
 the outputs among 1,000, so that its choice is seldom wrong: what a list gains that fits the texts.
-A given draft has every fifth token wrong, as after a revision.
+A given draft has every fifth token wrong, as after a revision. Beside other engines, of 24 tokens:
+
+    python benchmarks/vocabulary.py nllb-600m --vocabulary 256206 --save FOLDER
+    python benchmarks/peers.py FOLDER --path FOLDER/verifier.pt --peers ctranslate2 --cpu \
+        -s src -t tgt --gen-subset test --min-len 24 --max-len-a 0 --max-len-b 24 \
+        --batch-size 1 --system "greedy: --strategy greedy"
 The vocabulary has a quarter of the width's dimensions, so that a preview is right, as the demo
 pair's is in 99 of 100 steps.
 """
@@ -45,6 +50,7 @@ def read_arguments():
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--verifier-dtype", default="fp32")
     parser.add_argument("--batches", type=int, default=16)
+    parser.add_argument("--save", metavar="FOLDER", help="only write the model, for peers.py")
     return parser.parse_args()
 
 
@@ -63,6 +69,14 @@ def flatten(decoder):
     projection.weight = torch.nn.Parameter(mixed)
 
 
+def save(model, given):
+    """Write it, and random sentences, where --save says."""
+    model.args.share_all_embeddings = False
+    settings = SimpleNamespace(**vars(given), sentences=given.batches, seed=2)
+    random_pair.write(settings, given.save)
+    random_pair.save(model, pathlib.Path(given.save) / "verifier.pt")
+
+
 def main():
     given = read_arguments()
     words = Dictionary()
@@ -72,6 +86,8 @@ def main():
     model = random_pair.verifier(random_pair.SIZES[given.size], task, 1)
     flatten(model.decoder)
     model = model.half().float()
+    if given.save:
+        return save(model, given)
     flags = SimpleNamespace(max_len_a=0, max_len_b=given.length, min_len=given.length, beam=1)
     torch.manual_seed(2)
     sources = torch.randint(4, given.vocabulary, (given.batches, given.batch_size, SOURCE))

@@ -21,7 +21,7 @@ from fairseq_specdec.models.attached_drafter import AttachedDrafter
 from fairseq_specdec.models.spec_drafter import SpecDrafter
 from fairseq_specdec.models.verifier_states import layers_at_thirds
 
-PAD, EOS = 1, 2
+PAD, EOS, UNK = 1, 2, 3
 WORDS = 24
 FIRST = 4
 
@@ -82,6 +82,18 @@ def pad_to(rows, left):
 
 def ids(words):
     return [FIRST + w for w in words] + [EOS]
+
+
+def with_ties(model):
+    """A copy in which every other token ties with the one after it, and padding and <unk> are
+    likelier than two of them."""
+    model = copy.deepcopy(model)
+    projection = model.decoder.output_projection
+    weight = projection.weight.clone()
+    weight[FIRST::2] = weight[FIRST + 1 :: 2]
+    weight[PAD], weight[UNK] = 1.2 * weight[FIRST], 1.1 * weight[FIRST + 2]
+    projection.weight = torch.nn.Parameter(weight.detach())  # no embedding any more
+    return model
 
 
 def make_sample(sources, left=True):

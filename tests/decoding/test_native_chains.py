@@ -6,16 +6,18 @@ import dataclasses
 import pytest
 from pairwise import half
 from scripted_drafter import ScriptedDrafter
-from toy_strategies import decode, flags, make_generator, toys
+from toy_strategies import check, decode, flags, make_generator, stock, toys
 from toy_translation import (
     EOS,
     PAD,
     WORDS,
+    assert_diverse,
     make_sample,
     sentences,
     toy_attached_drafter,
     toy_drafter,
     toy_model,
+    with_ties,
 )
 
 from fairseq_specdec.decoding.builder import Overrides
@@ -88,6 +90,15 @@ def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
         assert outputs_of(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
 
 
+@pytest.mark.parametrize("unkpen", [0.0, 2.5, -2.5])
+@pytest.mark.parametrize("case", ["greedy", "iad", "gad"])
+def test_ties_and_likely_symbols_are_as_in_stock(case, unkpen):
+    model, args = with_ties(toy_model()), flags(unkpen=unkpen)
+    expected = stock([model], SAMPLE, args)
+    assert_diverse([one["tokens"].tolist() for one in expected])
+    check(decode(make_generator(case, args, [model], backend="native"), SAMPLE), expected)
+
+
 @pytest.mark.parametrize("case", ["gad", "gad-attached", "sps"])
 @pytest.mark.parametrize("number_format, drafter_format", half(["fp32", "int8"], ["bf16", "int8"]))
 def test_drafts_in_a_format_of_their_own(case, number_format, drafter_format):
@@ -97,6 +108,16 @@ def test_drafts_in_a_format_of_their_own(case, number_format, drafter_format):
     assert outputs_of(drafted, SENTENCES) == wanted and drafted.stats.accepted > 0
     with pytest.raises(ValueError, match="--drafter-dtype int8: needs the native backend"):
         decode(make_generator("gad", backend="torch", drafter_dtype="int8"), SAMPLE)
+
+
+def test_the_rows_of_a_batch_are_drafted_for_by_their_own_states():
+    accepted = []
+    for batches in ([SENTENCES], [[one] for one in SENTENCES]):
+        generator = generator_for(toy_model("pre_norm"), drafter=block_drafter(attached="pre_norm"))
+        for sources in batches:
+            decode(generator, make_sample(sources))
+        accepted.append(generator.stats.accepted)
+    assert accepted[0] == accepted[1] > 20
 
 
 # ---- several iterations in a call ----------------------------------------------------------------

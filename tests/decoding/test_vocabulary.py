@@ -16,6 +16,7 @@ from toy_translation import (
     make_task,
     sentences,
     toy_model,
+    with_ties,
 )
 
 from fairseq_specdec.config import decoding_settings
@@ -61,16 +62,6 @@ def outputs_of(generator, sources, prefix=None):
         ranked = generator.generate(generator.models, sample, prefix_tokens=prefix)
         found += [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in ranked]
     return found
-
-
-def with_ties(model):
-    """Of every other token with the one after it."""
-    model = copy.deepcopy(model)
-    projection = model.decoder.output_projection
-    projection.weight = torch.nn.Parameter(projection.weight.clone())  # no embedding any more
-    with torch.no_grad():
-        projection.weight[FIRST::2] = projection.weight[FIRST + 1 :: 2]
-    return model
 
 
 def prefixes(chosen, rows):
