@@ -117,7 +117,10 @@ def test_drafts_are_kept_by_a_list_before_the_vocabulary_decides(case, seed, tmp
     monkeypatch.setattr(vocabulary, "_LIKELIEST", chosen.choice((1, 2, 64)))
     verifier = TOYS[case].verifier()
     model = with_ties(verifier) if seed == 0 else verifier
-    args = flags(max_len_b=chosen.choice((3, 8, 20)), unkpen=chosen.choice((0, 2.5, -20)))
+    args = flags(
+        max_len_b=chosen.choice((3, 8, 20)), unkpen=chosen.choice((0, 2.5, -20)),
+        temperature=chosen.choice((1.0, 3.0)),
+    )  # fmt: skip
     dtype = chosen.choice(("fp32", "bf16", "int8"))
     path = write(tmp_path / "list", chosen.sample(range(FIRST + WORDS), chosen.randint(1, 14)))
     lists = ({"vocabulary_list": path}, {"vocabulary_window": chosen.choice((2, 4, 8, 16))})
@@ -137,14 +140,14 @@ def test_one_product_decides_several_tokens_once_their_list_is_good(halves, tmp_
     sources, model = sentences(12, seed=1), copy.deepcopy(toy_model())
     if halves:  # the library keeps weights in 16 bits that fit them
         model.half().float()
-    twice = [[source, source] for source in sources]  # windows of a lone row end early
+    batches = list(zip(sources, sources[1:]))  # windows of a lone row end early
     path, other = write(tmp_path / "list", [FIRST]), copy.deepcopy(make_task().src_dict)
     other.add_symbol("another")
 
     def run(generator):
         """(outputs, tokens emitted, products of the whole vocabulary, iterations) of all."""
         before = copy.copy(generator.stats)
-        found = [generator.generate([model], make_sample(one))[0][0] for one in twice]
+        found = [generator.generate([model], make_sample(pair))[0][0] for pair in batches]
         spent = [
             getattr(generator.stats, name) - getattr(before, name)
             for name in ("emitted", "windows", "iterations")
@@ -163,7 +166,7 @@ def test_one_product_decides_several_tokens_once_their_list_is_good(halves, tmp_
         for kind, generator, spent in (("windows", windows, 2), ("twin", twin, 3)):
             begin, end = run(generator), run(generator)
             assert begin[0] == end[0] == plain and begin[1] == end[1] == emitted
-            assert end[spent] <= begin[spent] < emitted and end[spent] < 0.6 * emitted, kind
+            assert end[spent] <= begin[spent] < emitted and end[spent] < 0.4 * emitted, kind
             first[name, kind] = begin[spent]
             if name == "separate":
                 assert end[spent] < begin[spent]

@@ -286,7 +286,7 @@ class Window {
       outcome[1] = token == call_.rules.eos;
       outcome[2] = w + (accepted ? 1 : 0);
       ended_ |= outcome[1] != 0;
-      goes_on = accepted && !outcome[1] && !wrong && !last;
+      goes_on = accepted && !outcome[1] && !last;
     }
     return true;
   }
