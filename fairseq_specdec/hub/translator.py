@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, overload
 
 import torch
@@ -18,7 +18,7 @@ from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 from . import loading
 from .batching import Parts, Prefix, by_length, check, drafts_of, forced, listed, one_each, parts_of
 from .converted import choose, describe
-from .decoding import Decoding, Decodings, Growing, Threads, drafter_of, in_background
+from .decoding import Decoding, Decodings, Growing, Rows, Threads, drafter_of, in_background
 from .flags import in_python, split_flags
 from .measured import fastest
 from .results import Piece, Translation, joined
@@ -327,13 +327,8 @@ class SpeculativeTranslator:
             problem = f"strategy {decoding.generator.strategy} has no verifier to score it"
             raise UsageError("prefix", problem, "leave it out, or use strategy gad")
         prefixes = forced(self.codec, prefix, len(sources))
-        drafts = one_each("draft", draft, len(sources))
-        read = self.encode_sentences(sources, split, on_error)
-        for i, parts in enumerate(read):
-            how = self.split if split is None else split
-            expected = drafts_of(self.codec, drafts[i], len(parts.rows), how)
-            read[i] = parts._replace(prefix=prefixes[i], drafts=expected)
-        return read, decoding
+        read = self.encode_sentences(sources, split, on_error, draft)
+        return [parts._replace(prefix=each) for parts, each in zip(read, prefixes)], decoding
 
     def _completed(
         self, traced: bool, read: list[Parts], decoding: Decoding
@@ -367,16 +362,20 @@ class SpeculativeTranslator:
         return [parts.rows[0] for parts in self.encode_sentences(texts, split=False)]
 
     def encode_sentences(
-        self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise"
+        self,
+        texts: Iterable[str],
+        split: Split | None = None,
+        on_error: str = "raise",
+        draft: Prefix = None,
     ) -> list[Parts]:
-        """The sentences of each text, and what is copied around them. ``split``, ``on_error``: as
-        for ``translate``."""
+        """The sentences of each text, what is copied around them, and their drafts. ``split``,
+        ``on_error``, ``draft``: as for ``translate``."""
         split = self.split if split is None else split
         check("split", split, *SPLITS)
         check("on_error", on_error, "raise", "skip")
         found: list[Parts] = []
-        limit = self.longest_source
-        for i, text in enumerate(listed(texts)):
+        sources, limit = listed(texts), self.longest_source
+        for i, (text, near) in enumerate(zip(sources, one_each("draft", draft, len(sources)))):
             parts = parts_of(self.codec, text, limit, split)
             rows = parts.rows
             if self.too_long == "truncate":
@@ -391,23 +390,31 @@ class SpeculativeTranslator:
                 if on_error == "raise":
                     raise UsageError("", error)
                 parts = Parts([""], [], [], error)
-            found.append(parts)
+            expected = drafts_of(self.codec, near, len(parts.rows), split)
+            found.append(parts._replace(drafts=expected))
         return found
 
-    def translate_encoded(self, rows: list[list[int]]) -> Iterator[tuple[int, Translation]]:
+    def _expecting(self, drafts: Rows) -> Decoding:
+        """How sentences with these drafts, or without any, are decoded."""
+        return self._open().of_call("given" if any(drafts) else None, {})
+
+    def translate_encoded(self, rows: Rows, drafts: Rows = ()) -> Iterator[tuple[int, Translation]]:
         """Translate sentences as one batch, and yield each with its number when it has ended.
+        ``drafts``: token ids that each output is expected to be like, as ``encode_sentences`` gives
+        them.
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
         """
-        decoding = self._open().base
-        with decoding.batch(rows) as opened:
+        decoding = self._expecting(drafts)
+        with decoding.batch(rows, (), drafts) as opened:
             for i, ranked in opened.results():
                 yield i, decoding.result(i, "", rows[i], ranked, False)
 
-    def grow(self, row: list[int]) -> Growing:
+    def grow(self, row: Sequence[int], draft: Sequence[int] = ()) -> Growing:
         """Decode one sentence in this thread: yields each iteration with the text that it makes
-        certain, then None with the rest. ``row``: as ``encode`` gives it, not empty."""
-        return self._open().base.grow(row)
+        certain, then None with the rest. ``row``, ``draft``: as ``translate_encoded``, not empty
+        and one of each."""
+        return self._expecting([draft]).grow(row, (), draft)
 
     def translate_stream(
         self, text: str, return_trace: bool = False, **choices: Any

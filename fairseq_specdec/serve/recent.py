@@ -1,0 +1,51 @@
+"""Recent outputs of each client: drafts of what it sends next."""
+
+from collections import Counter, OrderedDict
+
+from fairseq_specdec.hub.batching import Parts
+
+from .scheduler import Row
+
+# Source and output tokens that are kept of all clients together, each of at most 40 bytes, and as
+# how many an entry counts besides.
+_MOST_TOKENS = 1 << 20
+_ENTRY = 16
+# A kept sentence is near if it shares more than this part of the tokens of both.
+_NEAR = 0.5
+
+
+class RecentOutputs:
+    """The last outputs of each ``context_id``; for one thread. ``most``: outputs of a client."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: OrderedDict[str | None, list[tuple[Row, Row]]] = OrderedDict()  # oldest first
+        self._tokens = 0
+
+    def drafted(self, context: str | None, parts: Parts) -> Parts:
+        """A text whose sentences without a draft have the output of the nearest kept one."""
+        each = zip(parts.rows, parts.drafts)
+        return parts._replace(drafts=[draft or self.nearest(context, row) for row, draft in each])
+
+    def nearest(self, context: str | None, row: Row) -> Row:
+        """The output of the kept sentence that shares most tokens with ``row``, the newest of
+        several; [] if none is near."""
+        tokens, best, found = Counter(row), _NEAR, Row()
+        for source, output in reversed(self._kept.get(context, [])):
+            near = 2 * (tokens & Counter(source)).total() / (len(row) + len(source))
+            if near > best:
+                best, found = near, output
+        return found
+
+    def keep(self, context: str, row: Row, output: Row) -> None:
+        """Keep an output, and as few of the oldest as there is room for. ``output``: token ids
+        without </s>."""
+        own = self._kept.setdefault(context, [])
+        self._kept.move_to_end(context)
+        own.append((row, output))
+        self._tokens += len(row) + len(output) + _ENTRY
+        while len(own) > self.most or self._tokens > _MOST_TOKENS:
+            name = context if len(own) > self.most else next(iter(self._kept))
+            self._tokens -= sum(map(len, self._kept[name].pop(0))) + _ENTRY
+            if not self._kept[name]:
+                del self._kept[name]
