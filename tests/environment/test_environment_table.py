@@ -9,6 +9,7 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig
 from in_process import PLUGIN
+from toy_pair import write_pair
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.engine.native import library
@@ -16,9 +17,9 @@ from fairseq_specdec.environment import cli
 from fairseq_specdec.version import __version__
 
 
-def shown(capsys):
+def shown(capsys, *words):
     """The table that the command prints, as a dictionary."""
-    cli.cli_main([])
+    cli.cli_main(list(words))
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["| | |", "|---|---|"]
     return dict(re.fullmatch(r"\| (.+?) \| (.+) \|", line).groups() for line in lines[2:])
@@ -81,6 +82,30 @@ def test_whether_torch_fits_the_card(problem, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", card())
     said = problem or "torch has kernels for it"
     assert shown(capsys)["GPU"] == f"Tesla V100, sm_70, 16 GB: {said}"
+
+
+def test_how_a_model_decodes(capsys, tmp_path_factory):
+    pair = str(write_pair(tmp_path_factory.mktemp("pair")))
+    words = (pair, "--device", "cpu")
+
+    def chosen(*more):
+        entries = shown(capsys, *words, *more)
+        return {name: fact.partition(":")[0] for name, fact in entries.items()}
+
+    names = ("strategy", "backend", "format", "twin", "vocabulary", "threads")
+    loaded = library.load()
+    native = "torch on cpu" if loaded is None else f"native, {loaded.variant}"
+    found = dict(zip(names, ("gad", native, "fp32" if loaded else "float32", "none", "whole")))
+    assert {**found, "threads": "2"} == chosen("--threads", "2")
+    assert f"gad: {pair}/drafter.pt drafts" in shown(capsys, *words)["strategy"]
+    torch_alone = shown(capsys, *words, "--strategy=greedy", "--backend=torch", "--threads=1")
+    assert torch_alone["strategy"] == "greedy: asked for"
+    assert torch_alone["backend"] == "torch on cpu: --backend torch was given"
+    if loaded is not None:
+        listed = chosen("--strategy", "greedy", "--vocabulary-window", "4")["vocabulary"]
+        assert listed == "a list of 14 tokens; a preview for one sentence at a time"
+    with pytest.raises(SystemExit, match="MODEL: no such file: nothing"):
+        cli.cli_main(["nothing"])
 
 
 def flags_in(text):
