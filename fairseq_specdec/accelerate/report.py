@@ -68,13 +68,12 @@ def verdict(job: Job) -> str:
 
 def by_default(job: Job) -> str:
     """What decodes each pair where no strategy is named, and why."""
-    found = []
-    for pair in job.pairs if job.placed is not None else ():
-        described = describe([os.path.join(str(job.converted), VERIFIER)], *pair.split("-", 1))
-        assert described is not None
-        choice = decide(None, job.placed, described, described.flags, not job.cpu)
-        found.append(f"{pair} by {choice.strategy} ({choice.why})")
-    return f" Without --strategy it is decoded: {'; '.join(found)}." if found else ""
+    path, text = os.path.join(str(job.converted), VERIFIER), ""
+    for pair in job.pairs if job.placed else ():
+        described = describe([path], *pair.split("-", 1))
+        choice = decide(None, job.placed, described, {}, not job.cpu)
+        text += f" Without --strategy {pair} is decoded by {choice.strategy}: {choice.why}."
+    return text
 
 
 def write(job: Job, more: Sequence[tuple[str, str]] = (), refused: str = "") -> None:

@@ -74,8 +74,7 @@ ROWS: dict[str, Callable[[], str]] = {
 
 
 def of_model(words: Sequence[str]) -> dict[str, Callable[[], str]]:
-    """How a model decodes here, and why. ``words``: MODEL and flags as ``specdec-translate`` takes
-    them. Raises UsageError: there is no such model or flag."""
+    """How a model decodes here, and why. ``words``: as ``specdec-translate`` takes them."""
     hub = import_module("fairseq_specdec.hub.cli")
     args = brief(hub.get_parser()).parse_args(list(words))
     with hub.translator_of(args, hub.flags_of(args)) as translator:
@@ -122,9 +121,8 @@ def get_parser() -> argparse.ArgumentParser:
         "issue. What cannot be imported is shown with its error. With MODEL: how it decodes here.",
     )
     parser.add_argument(
-        "model", metavar="MODEL", nargs=argparse.REMAINDER, help="a model, and flags, as "
-        "specdec-translate takes them: print strategy, backend, format, twin, vocabulary and "
-        "threads that are chosen, and why, instead",
+        "model", metavar="MODEL", nargs=argparse.REMAINDER, help="a model, and flags, as of "
+        "specdec-translate: print what is chosen to decode it, and why, instead of the table",
     )  # fmt: skip
     parser.add_argument(
         "--user-dir", action="store_true", help="print the plugin's folder alone: fairseq-generate "

@@ -22,6 +22,7 @@ from fairseq_specdec.io.provenance import sha256
 from .converted import Described
 
 logger = logging.getLogger(__name__)
+Flags = Mapping[str, Any]
 
 MEASURED = "fastest.json"
 WIDEST = 8
@@ -39,32 +40,22 @@ class Choice(NamedTuple):
 
 
 def decide(
-    asked: str | None,
-    drafter: str | None,
-    described: Described | None,
-    flags: Mapping[str, Any],
-    on_gpu: bool,
+    asked: str | None, drafter: str | None, described: Described | None, flags: Flags, on_gpu: bool
 ) -> Choice:
-    """The strategy of a model.
-
-    Args:
-        asked: the user's.
-        drafter: its checkpoint, given or found beside the verifier.
-        described: the converted model beside which ``drafter`` was found; else None.
-        flags: those of ``from_pretrained``.
-    """
+    """The strategy of a model: that ``asked`` for, else the measured one, else gad with a
+    ``drafter`` (its checkpoint), else greedy. ``described``: the converted model beside which that
+    was found, or None. ``flags``: of ``from_pretrained``."""
     if asked is not None:
         return Choice(asked, "asked for")
     if drafter is None:
         return Choice("greedy", "no drafter is given or beside the verifier")
-    free = not drafts(flags)
     noted = fastest(described.folder, drafter, described.languages, flags) if described else None
     choice = noted or Choice("gad", f"{drafter} drafts, and was not measured by specdec-accelerate")
-    wide = on_gpu and free and choice.strategy == "gad"
+    wide = on_gpu and choice.strategy == "gad" and not drafts(flags)
     return choice._replace(wide="greedy" if wide else None)
 
 
-def drafts(flags: Mapping[str, Any]) -> bool:
+def drafts(flags: Flags) -> bool:
     """Whether a flag is one of drafts, so that they are wanted."""
     return any(f == "block_size" or "greedy" not in OWN_FLAGS.get(f, ("greedy",)) for f in flags)
 
@@ -79,9 +70,7 @@ def _identity(path: str) -> dict[str, Any]:
     return {"bytes": os.path.getsize(path), "sha256": sha256(path)}
 
 
-def fastest(
-    folder: str, drafter: str, pair: tuple[str, str], flags: Mapping[str, Any]
-) -> Choice | None:
+def fastest(folder: str, drafter: str, pair: tuple[str, str], flags: Flags) -> Choice | None:
     """The fastest strategy of a pair, one sentence at a time, at the measured beam that is nearest
     to that of ``flags``; None where the pair was not measured, or another drafter was, or a flag is
     one of drafts."""
@@ -97,35 +86,31 @@ def fastest(
         logger.warning("%s: was measured with another drafter than %s; %s", path, drafter, remedy)
         return None
     beam = min(beams, key=lambda each: (abs(int(each) - asked), int(each)))
-    found = Choice(beams[beam], f"the fastest at beam {beam} by {path}")
-    logger.info("strategy %s: %s", *found[:2])
-    return found
+    logger.info("%s: strategy %s, the fastest at beam %s by %s", folder, beams[beam], beam, path)
+    return Choice(beams[beam], f"the fastest at beam {beam} by {path}")
 
 
 def facts(generator: Any, choice: Choice) -> dict[str, str]:
     """What decodes: each fact, and after a colon why. ``generator``: a ``SpeculativeGenerator``."""
     parts, native = generator.parts(), library.load()
-    drafter, options, models = parts.drafter, parts.options, parts.verifier.models
-    refusal = why_not_native(options.backend, models)
-    if refusal or native is None:
-        weight = next(models[0].parameters())
-        backend, form = f"torch on {weight.device}: {refusal}", str(weight.dtype)[len("torch.") :]
-        threads = torch.get_num_threads()
-    else:
-        backend, form, threads = (
-            f"native, {native.variant}",
-            options.verifier_format,
-            native.threads,
-        )
-    twin, words = "none: greedy has one for large models at beam 1", drafter
+    drafter, models, threads = parts.drafter, parts.verifier.models, torch.get_num_threads()
+    refusal, weight = why_not_native(parts.options.backend, models), next(models[0].parameters())
+    backend, form = f"torch on {weight.device}: {refusal}", str(weight.dtype)[len("torch.") :]
+    if native is not None and not refusal:
+        backend, form = f"native, {native.variant}", parts.options.verifier_format
+        threads = native.threads
+    twin, listed = (
+        "none: greedy has one for a large model",
+        "whole: greedy has a list of a large one",
+    )
     if isinstance(drafter, TwinDrafter):
-        twin, words = "int8: drafts for one sentence at a time", drafter.vocabulary
-        twin = twin if drafter.alone else "int8: asked for"
-    listed = "whole: greedy has a list of a large one at beam 1"
-    if isinstance(words, VocabularyDrafter) and not refusal:
-        preview = "" if words.preview is None else "; a preview for one sentence at a time"
-        listed = f"a list of {len(words.tokens)} tokens{preview}"
+        twin = "int8: drafts for one sentence at a time" if drafter.alone else "int8: asked for"
+        drafter = drafter.vocabulary
+    if isinstance(drafter, VocabularyDrafter) and not refusal:
+        preview = "; a preview for one sentence at a time" if drafter.preview else ""
+        listed = f"a list of {len(drafter.tokens)} tokens{preview}"
     wide = f"; {choice.wide} in batches of more than {WIDEST}" if choice.wide else ""
-    strategy = f"{generator.strategy}: {choice.why}{wide}"
-    names = ("strategy", "backend", "format", "twin", "vocabulary", "threads")
-    return dict(zip(names, (strategy, backend, form, twin, listed, str(threads))))
+    return {
+        "strategy": f"{generator.strategy}: {choice.why}{wide}", "backend": backend,
+        "format": form, "twin": twin, "vocabulary": listed, "threads": str(threads),
+    }  # fmt: skip

@@ -71,12 +71,11 @@ class Decoding(NamedTuple):
     nbest: int
     batch_size: int
     turn: Callable[[], AbstractContextManager[None]]  # the state in which a batch is decoded
-    wide: Callable[[], Any] | None = None  # the one for batches of more than ``WIDEST`` rows
+    wide: "Callable[[], Decoding] | None" = None  # the one for more than ``WIDEST`` rows
 
     def of_rows(self, rows: int) -> "Decoding":
         """The one for a batch of so many rows."""
-        found: Decoding = self if self.wide is None or rows <= WIDEST else self.wide()
-        return found
+        return self.wide() if self.wide is not None and rows > WIDEST else self
 
     def given(self, rows: Rows, prefixes: Rows = (), drafts: Rows = ()) -> tuple[Sample, Sample]:
         """fairseq's sample of these texts' token ids, padded on the side of the task, with what

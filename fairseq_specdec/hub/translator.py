@@ -342,11 +342,9 @@ class SpeculativeTranslator:
         places = [(i, j) for i, parts in enumerate(read) for j in range(len(parts.rows))]
         rows = [read[i].rows[j] for i, j in places]
 
-        def ended(
-            n: int, ranked: list[dict[str, Any]], decoding: Decoding = decoding
-        ) -> Iterator[tuple[int, Translation]]:
+        def ended(n: int, ranked: list[Any], how: Decoding) -> Iterator[tuple[int, Translation]]:
             i, j = places[n]
-            found[i][j] = decoding.result(i, read[i].sentences[j], rows[n], ranked, traced)
+            found[i][j] = how.result(i, read[i].sentences[j], rows[n], ranked, traced)
             if all(found[i]):
                 yield i, joined(read[i], found[i])
 
@@ -355,7 +353,7 @@ class SpeculativeTranslator:
                 yield i, joined(parts, [])
         for n, row in enumerate(rows):
             if not row:
-                yield from ended(n, [])
+                yield from ended(n, [], decoding)
         for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
             prefixes = [() if places[n][1] else read[places[n][0]].prefix for n in batch]
             drafts = [read[places[n][0]].drafts[places[n][1]] for n in batch]
@@ -369,12 +367,9 @@ class SpeculativeTranslator:
         return [parts.rows[0] for parts in self.encode_sentences(texts, split=False)]
 
     def encode_sentences(
-        self,
-        texts: Iterable[str],
-        split: Split | None = None,
-        on_error: str = "raise",
+        self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise",
         draft: Prefix = None,
-    ) -> list[Parts]:
+    ) -> list[Parts]:  # fmt: skip
         """The sentences of each text, what is copied around them, and their drafts. ``split``,
         ``on_error``, ``draft``: as for ``translate``."""
         split = self.split if split is None else split

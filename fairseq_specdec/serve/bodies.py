@@ -17,12 +17,16 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Drafted(BaseModel):
-    """What outputs are expected to be like, which changes the time alone. ``draft``: a text, or a
-    list with one for each text, null for none. ``context_id``: the client's; what has no draft has
-    the nearest recent output of it."""
+    """What outputs are expected to be like. ``draft``: as the hub takes it. ``context_id``: the
+    client's, whose nearest recent output is the draft of what has none."""
 
     draft: str | list[str | None] | None = None
     context_id: str | None = Field(None, max_length=64)
+
+    @property
+    def drafts(self) -> list[str]:
+        given = [self.draft] if isinstance(self.draft, str) else self.draft or []
+        return [*filter(None, given)]
 
 
 def shown(value: object) -> str:

@@ -57,13 +57,10 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client: the queues and the counters of decoding, read when asked for."""
         labels = ["pair"]
-        waiting = GaugeMetricFamily(
-            "specdec_waiting_sentences", "Sentences in the queue", labels=labels
-        )
-        expected = GaugeMetricFamily(
-            "specdec_expected_wait_seconds", "Of a new sentence", labels=labels
-        )
-        chosen = InfoMetricFamily("specdec_decoding", "What was chosen for a model", labels=labels)
+        gauge, info = GaugeMetricFamily, InfoMetricFamily
+        waiting = gauge("specdec_waiting_sentences", "Sentences in the queue", labels=labels)
+        expected = gauge("specdec_expected_wait_seconds", "Of a new sentence", labels=labels)
+        chosen = info("specdec_decoding", "What was chosen for a model", labels=labels)
         for pair, service in self._services.items():
             facts = service.translator.facts().items()
             chosen.add_metric([pair], {name: fact.partition(":")[0] for name, fact in facts})

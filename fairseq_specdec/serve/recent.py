@@ -6,12 +6,9 @@ from fairseq_specdec.hub.batching import Parts
 
 from .scheduler import Row
 
-# Source and output tokens that are kept of all clients together, each of at most 40 bytes, and as
-# how many an entry counts besides.
-_MOST_TOKENS = 1 << 20
-_ENTRY = 16
-# A kept sentence is near if it shares more than this part of the tokens of both.
-_NEAR = 0.5
+# Tokens that are kept of all clients, each of at most 40 bytes; an entry counts as some more.
+_MOST_TOKENS, _ENTRY = 1 << 20, 16
+_NEAR = 0.5  # tokens that a near sentence shares, as a part of those of both
 
 
 class RecentOutputs:
@@ -38,8 +35,7 @@ class RecentOutputs:
         return found
 
     def keep(self, context: str, row: Row, output: Row) -> None:
-        """Keep an output, and as few of the oldest as there is room for. ``output``: token ids
-        without </s>."""
+        """Keep an output, of token ids without </s>; the oldest ones leave."""
         own = self._kept.setdefault(context, [])
         self._kept.move_to_end(context)
         own.append((row, output))

@@ -65,8 +65,7 @@ class Service:
         self, texts: list[str], request: Request, near: Drafted, split: Split | None = None
     ) -> list[Translation]:
         """Translate the texts of one request, whose body was read. Raises HTTPException: the queue
-        is full, a text or draft is wrong, decoding failed, or the client is not answered in
-        time."""
+        is full, a text is too long, decoding failed, or the client is not answered in time."""
         until = deadline_of(request, self.limits.max_deadline)
         read = await self._read(texts, until, near, split)
         rows = [row for parts in read for row in parts.rows if row]
@@ -124,13 +123,10 @@ class Service:
     async def _read(
         self, texts: list[str], until: float, near: Drafted, split: Split | None = None
     ) -> list[Parts]:
-        """The sentences of each text and their drafts, made beside the event loop. Raises
-        HTTPException: the queue is full, before that is done; or a text, sentence or draft is too
-        long, or the drafts are not as many."""
+        """The sentences of each text, made beside the event loop. Raises HTTPException: the queue
+        is full, before that is done; or a text or sentence is too long, or a draft is missing."""
         self.check(texts)
-        self.check(
-            [near.draft] if isinstance(near.draft, str) else [*filter(None, near.draft or [])]
-        )
+        self.check(near.drafts)
         self.scheduler.check(until)
 
         def read() -> list[Parts]:
