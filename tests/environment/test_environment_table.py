@@ -86,24 +86,18 @@ def test_whether_torch_fits_the_card(problem, capsys, monkeypatch):
 
 def test_how_a_model_decodes(capsys, tmp_path_factory):
     pair = str(write_pair(tmp_path_factory.mktemp("pair")))
-    words = (pair, "--device", "cpu")
-
-    def chosen(*more):
-        entries = shown(capsys, *words, *more)
-        return {name: fact.partition(":")[0] for name, fact in entries.items()}
-
-    names = ("strategy", "backend", "format", "twin", "vocabulary", "threads")
+    entries = shown(capsys, pair, "--device", "cpu", "--threads", "2")
+    assert entries["strategy"].startswith(f"gad: {pair}/drafter.pt drafts")
+    assert entries["threads"] == "2" and entries["twin"].startswith("none: ")
     loaded = library.load()
-    native = "torch on cpu" if loaded is None else f"native, {loaded.variant}"
-    found = dict(zip(names, ("gad", native, "fp32" if loaded else "float32", "none", "whole")))
-    assert {**found, "threads": "2"} == chosen("--threads", "2")
-    assert f"gad: {pair}/drafter.pt drafts" in shown(capsys, *words)["strategy"]
-    torch_alone = shown(capsys, *words, "--strategy=greedy", "--backend=torch", "--threads=1")
-    assert torch_alone["strategy"] == "greedy: asked for"
-    assert torch_alone["backend"] == "torch on cpu: --backend torch was given"
     if loaded is not None:
-        listed = chosen("--strategy", "greedy", "--vocabulary-window", "4")["vocabulary"]
+        assert (entries["backend"], entries["format"]) == (f"native, {loaded.variant}", "fp32")
+        listed = shown(capsys, pair, "--strategy=greedy", "--vocabulary-window=4")["vocabulary"]
         assert listed == "a list of 14 tokens; a preview for one sentence at a time"
+    words = ("--strategy", "greedy", "--backend", "torch", "--device", "cpu", "--threads", "1")
+    entries = shown(capsys, pair, *words)
+    backend = "torch on cpu: --backend torch was given"
+    assert list(entries.values())[:3] == ["greedy: asked for", backend, "float32"]
     with pytest.raises(SystemExit, match="MODEL: no such file: nothing"):
         cli.cli_main(["nothing"])
 

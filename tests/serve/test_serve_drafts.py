@@ -31,9 +31,8 @@ def test_right_drafts_are_verified_in_one_pass_each(drafting):
     _, answer = passes(drafting, q=TEXTS)
     texts = answer["translatedText"]
     assert passes(drafting, q=TEXTS, draft=texts) == (len(TEXTS), answer)
-    some, wrong = [*texts[:2], None, *texts[3:]], texts[::-1]
-    assert passes(drafting, q=TEXTS, draft=some)[1] == answer
-    assert passes(drafting, q=TEXTS, draft=wrong)[1] == answer
+    for draft in ([*texts[:2], None, *texts[3:]], texts[::-1]):
+        assert passes(drafting, q=TEXTS, draft=draft)[1] == answer
     whole, lines = "\n".join(texts[:3]), "\n".join(TEXTS[:3])
     assert passes(drafting, q=lines, draft=whole) == (3, {"translatedText": whole})
     streamed = passes(drafting, q=lines, draft=whole, path="/translate/stream")
@@ -45,7 +44,6 @@ def test_right_drafts_are_verified_in_one_pass_each(drafting):
 @pytest.mark.parametrize(
     "draft, message",
     [
-        (["w1"], "draft: 1 for 2 texts"),
         ("w1", "draft: 1 for 2 texts"),
         (5, "draft 5: Input should be a valid string"),
         (["w1", 5], "draft ['w1', 5]: Input should be a valid string"),
