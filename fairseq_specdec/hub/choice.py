@@ -1,8 +1,5 @@
-"""How a model is decoded where its user does not say: ``decide``, and what it was decided by.
-
-``specdec-accelerate`` notes beside a drafter which strategy is the fastest. Without that a drafter
-is used, since on a CPU it drafts only where that pays by measured times (``decoding/pace.py``).
-"""
+"""How a model is decoded where its user does not say, as ``specdec-accelerate`` measured it or else
+by its drafter: on a CPU that drafts only where it pays by measured times (``decoding/pace.py``)."""
 
 import logging
 import os
@@ -31,12 +28,11 @@ fast as greedy with 8, and 0.87 times with 32."""
 
 
 class Choice(NamedTuple):
-    """A strategy, and why it was chosen. ``wide``: that of batches of more than ``WIDEST`` rows;
-    None for the same."""
+    """A strategy, and why it was chosen."""
 
     strategy: str
     why: str
-    wide: str | None = None
+    wide: str | None = None  # that of batches of more than ``WIDEST`` rows; None for the same
 
 
 def decide(
@@ -100,8 +96,8 @@ def facts(generator: Any, choice: Choice) -> dict[str, str]:
         backend, form = f"native, {native.variant}", parts.options.verifier_format
         threads = native.threads
     twin, listed = (
-        "none: greedy has one for a large model",
-        "whole: greedy has a list of a large one",
+        "none: greedy has one for large models",
+        "whole: greedy has a list for large ones",
     )
     if isinstance(drafter, TwinDrafter):
         twin = "int8: drafts for one sentence at a time" if drafter.alone else "int8: asked for"

@@ -396,10 +396,6 @@ class SpeculativeTranslator:
             found.append(parts._replace(drafts=expected))
         return found
 
-    def _expecting(self, drafts: Rows) -> Decoding:
-        """How sentences with these drafts, or without any, are decoded."""
-        return self._open().of_call("given" if any(drafts) else None, {})
-
     def translate_encoded(
         self, rows: Sequence[list[int]], drafts: Rows = ()
     ) -> Iterator[tuple[int, Translation]]:
@@ -409,7 +405,7 @@ class SpeculativeTranslator:
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
         """
-        decoding = self._expecting(drafts).of_rows(len(rows))
+        decoding = self._open().of_call("given" if any(drafts) else None, {}).of_rows(len(rows))
         with decoding.batch(rows, (), drafts) as opened:
             for i, ranked in opened.results():
                 yield i, decoding.result(i, "", rows[i], ranked, False)
@@ -418,7 +414,7 @@ class SpeculativeTranslator:
         """Decode one sentence in this thread: yields each iteration with the text that it makes
         certain, then None with the rest. ``row``, ``draft``: as ``translate_encoded``, not empty
         and one of each."""
-        return self._expecting([draft]).grow(row, (), draft)
+        return self._open().of_call("given" if draft else None, {}).grow(row, (), draft)
 
     def translate_stream(
         self, text: str, return_trace: bool = False, **choices: Any

@@ -2,8 +2,6 @@
 
 from collections import Counter, OrderedDict
 
-from fairseq_specdec.hub.batching import Parts
-
 from .scheduler import Row
 
 # Tokens that are kept of all clients, each of at most 40 bytes; an entry counts as some more.
@@ -18,11 +16,6 @@ class RecentOutputs:
         self.most = most
         self._kept: OrderedDict[str | None, list[tuple[Row, Row]]] = OrderedDict()  # oldest first
         self._tokens = 0
-
-    def drafted(self, context: str | None, parts: Parts) -> Parts:
-        """A text whose sentences without a draft have the output of the nearest kept one."""
-        each = zip(parts.rows, parts.drafts)
-        return parts._replace(drafts=[draft or self.nearest(context, row) for row, draft in each])
 
     def nearest(self, context: str | None, row: Row) -> Row:
         """The output of the kept sentence that shares most tokens with ``row``, the newest of

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import functools
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
@@ -131,7 +132,9 @@ class Service:
 
         def read() -> list[Parts]:
             found = self.translator.encode_sentences(texts, split, draft=near.draft)
-            return [self._recent.drafted(near.context_id, parts) for parts in found]
+            near_by = functools.partial(self._recent.nearest, near.context_id)
+            drafts = [[d or near_by(r) for r, d in zip(each.rows, each.drafts)] for each in found]
+            return [each._replace(drafts=some) for each, some in zip(found, drafts)]
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._encoders, read)

@@ -5,7 +5,6 @@ import json
 import pytest
 from served import TEXTS, serving, until
 
-from fairseq_specdec.hub.batching import Parts
 from fairseq_specdec.serve import recent
 
 
@@ -74,5 +73,3 @@ def test_what_is_kept_is_bounded(monkeypatch):
     found = [kept.nearest(context, [5, 6, 9]) for context in "abcd"]
     assert found == [[], [3], [4], []]  # each counts 20
     assert kept.nearest("c", [5, 8, 9]) == []
-    parts = kept.drafted("c", Parts([""] * 3, [], [[5, 6, 7], [5, 6]], drafts=[[1], []]))
-    assert parts.drafts == [[1], [4]]
