@@ -23,11 +23,6 @@ class Drafted(BaseModel):
     draft: str | list[str | None] | None = None
     context_id: str | None = Field(None, max_length=64)
 
-    @property
-    def drafts(self) -> list[str]:
-        given = [self.draft] if isinstance(self.draft, str) else self.draft or []
-        return [*filter(None, given)]
-
 
 def shown(value: object) -> str:
     """A value of a request in an error: short, and in ASCII."""

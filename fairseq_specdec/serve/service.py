@@ -126,15 +126,16 @@ class Service:
     ) -> list[Parts]:
         """The sentences of each text, made beside the event loop. Raises HTTPException: the queue
         is full, before that is done; or a text or sentence is too long, or a draft is missing."""
-        self.check(texts)
-        self.check(near.drafts)
+        drafts = near.draft if isinstance(near.draft, list) else [near.draft]
+        for each in (texts, [draft for draft in drafts if draft]):
+            self.check(each)
         self.scheduler.check(until)
 
         def read() -> list[Parts]:
             found = self.translator.encode_sentences(texts, split, draft=near.draft)
             near_by = functools.partial(self._recent.nearest, near.context_id)
-            drafts = [[d or near_by(r) for r, d in zip(each.rows, each.drafts)] for each in found]
-            return [each._replace(drafts=some) for each, some in zip(found, drafts)]
+            rows = [[d or near_by(r) for r, d in zip(each.rows, each.drafts)] for each in found]
+            return [each._replace(drafts=some) for each, some in zip(found, rows)]
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._encoders, read)
