@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..hub import measured
+from ..hub import choice
 from ..io.atomic import read_json, replacing
 from ..io.provenance import sha256
 from . import commands
@@ -152,4 +152,4 @@ def place(job: Job, recommended: Sequence[Best]) -> None:
     if 1 in job.args.batch_sizes:
         alone = [best for best in recommended if best.size == 1]
         ways = {p: {each.beam: each.way for each in alone if each.pair == p} for p in job.pairs}
-        measured.note(folder, beside, ways)
+        choice.note(folder, beside, ways)

@@ -6,6 +6,8 @@ from typing import Any
 
 from ..bench.tables import SPEED, cells
 from ..data.merge import losses
+from ..hub.choice import decide
+from ..hub.converted import VERIFIER, describe
 from ..io.atomic import write_text
 from ..reports.page import page
 from . import commands, measuring
@@ -64,6 +66,16 @@ def verdict(job: Job) -> str:
     )
 
 
+def by_default(job: Job) -> str:
+    """What decodes each pair where no strategy is named, and why."""
+    path, text = os.path.join(str(job.converted), VERIFIER), ""
+    for pair in job.pairs if job.placed else ():
+        described = describe([path], *pair.split("-", 1))
+        choice = decide(None, job.placed, described, {}, not job.cpu)
+        text += f" Without --strategy {pair} is decoded by {choice.strategy}: {choice.why}."
+    return text
+
+
 def write(job: Job, more: Sequence[tuple[str, str]] = (), refused: str = "") -> None:
     """Write the report.
 
@@ -80,7 +92,7 @@ def write(job: Job, more: Sequence[tuple[str, str]] = (), refused: str = "") -> 
         tables, trained = measured["rows"], job.state.results("train")
         counts = job.state.results("distil")["counts"]
         values = {
-            "lead": verdict(job),
+            "lead": verdict(job) + by_default(job),
             "made": f"The drafter ({job.described}) was trained for {trained['updates']} updates "
             f"on {counts['kept']} sentence pairs that the verifier made ({losses(counts)}), in "
             f"{trained['seconds'] / 60:.0f} minutes; it ended because {trained['why']}.",

@@ -32,16 +32,17 @@ TIMED = True
 
 FORGETS = 0.05
 """Weight of the newest iteration in the running means of accepted and rejected drafts."""
-# The same where little is drafted: a try weighs more.
-_TRIAL_FORGETS = 0.15
+# The same where little is drafted: a try weighs more, and more still where ``copies``.
+_TRIAL_FORGETS = (0.15, 0.3)
 # Rows whose draft was rejected, a row, before anything was drafted.
 _FIRST_STOPPED = 0.5
 # Where the output depends on the drafts, plans are made for this chance, whatever is accepted.
 _RELAXED_CHANCE = 0.8
 
 # Drafts are made where they promise to emit so many times as much as none would, for one row and
-# for several, whose passes are of so many sizes that each is timed seldom.
-_PAYS = (1.05, 1.1)
+# for several, whose passes are of so many sizes that each is timed seldom; the second where
+# ``copies``: what is copied may be another sentence's, of which some tokens fit.
+_PAYS = (1.05, 1.1), (1.15, 1.1)
 # The same of drafts of a model, which share the caches with the verifier: passes beside them take
 # longer than those without.
 _MODEL_PAYS = 1.25
@@ -62,6 +63,8 @@ _DRAFT = 0.5
 # for several iterations: it is booked on its own (Zen 4). Where it is a call of its own instead.
 _BOOKED = 2e-5
 _CALLED = 1.8e-4
+# Seconds of a try where ``copies``, beside those: it is a call of its own, with what that prepares.
+_TRIED = 6e-4
 
 # Weights of fewer bytes are read from a cache.
 _FEW_BYTES = 1 << 25
@@ -192,12 +195,14 @@ class Planning:
 
     Attributes:
         resumes: an iteration may draft after one that did not, in the same batch.
+        copies: the native library copies the drafts from a text, between verifications.
         accepted: running mean of the draft tokens of a row that an iteration accepted.
         stopped: running mean of how often fewer were accepted than were asked for.
         rested: iterations since something was drafted.
     """
 
     resumes = True
+    copies = False
     accepted = stopped = 0.0
     rested = 0
 
@@ -215,7 +220,7 @@ class Planning:
 
     def learn(self, accepted: float, stopped: float) -> None:
         """From an iteration with drafts: its means over rows."""
-        weight = _TRIAL_FORGETS if self.rested > 0 else FORGETS
+        weight = _TRIAL_FORGETS[self.copies] if self.rested > 0 else FORGETS
         self.accepted += weight * (accepted - self.accepted)
         self.stopped += weight * (stopped - self.stopped)
         self.rested = 0
@@ -244,6 +249,7 @@ class Planner(Planning):
     share: float = 0.0  # a draft, in passes over as many tokens, before one was timed
     beside: float = 0.0  # seconds of an iteration that drafts, beside pass and draft
     measured: bool = True  # iterations are timed; else the first guess holds
+    copies: bool = False
 
     def __post_init__(self) -> None:
         self.longest = min(self.longest, LONGEST)
@@ -302,11 +308,12 @@ class Planner(Planning):
         if self.whole:
             rates[1:-1] = 0.0
         best = int(rates[1:].argmax()) + 1 if self.longest else 0
-        least_gain = _PAYS[live > 1] if self.resumes else _MODEL_PAYS
+        least_gain = _PAYS[self.copies][live > 1] if self.resumes else _MODEL_PAYS
         if rates[best] > least_gain * rates[0]:
             costs = rates[best] * (verifying[: best + 1] - verifying[0]) / live
             return Plan(best, tuple(costs.tolist()), gain=float(rates[best] / rates[0]))
-        lost = float(seconds[best] / verifying[0] - emitted[best])
+        tried = _TRIED if self.copies and self.passes.line is not None else 0.0
+        lost = float((seconds[best] + tried) / verifying[0] - emitted[best])
         shortest = _SHORTEST_REST if self.resumes else _SHORTEST_REST_OF_MODELS
         return Plan(0, rest=max(shortest, round(lost / _TRIAL_SHARE)), trial=best)
 
@@ -412,6 +419,7 @@ def planning_for(
         beside=(_BOOKED if drafter.in_library else _CALLED) if chained else 0.0,
         # On a GPU each time would take a synchronisation more.
         measured=TIMED and not (sampled or on_gpu),
+        copies=chained and drafter.in_library and not drafter.runs_model,
     )
 
 

@@ -128,6 +128,8 @@ class GivenTextDrafter(InputCopyDrafter):
     """Drafts the rest of a text that the output is expected to be like, in the same way: of the
     translation that an earlier version of the source had, say. Without one it drafts nothing."""
 
+    first_chance = 0.7
+
     def open(self, source: Source) -> DraftSession:
         if source.draft_tokens is None:
             return SilentSession()

@@ -201,7 +201,7 @@ def choose_backend(
     ``BACKENDS``; "auto" takes the native one on a CPU where it is built. ``frees``,
     ``once``: as in the backends. Raises ValueError: "native" cannot be had, or a precision
     without it."""
-    reason = _why_not_native(asked, models)
+    reason = why_not_native(asked, models)
     for packed in filter(None, map(number_format_of, models)):
         if reason is not None:
             raise UsageError(
@@ -252,12 +252,12 @@ def tell_once(message: str, level: int = logging.WARNING) -> None:
 def quickest_format(asked: str, models: Sequence[Any]) -> str | None:
     """The number format in which a model takes least time beside these, where its output need not
     be theirs; None for their own."""
-    library = load() if _why_not_native(asked, models) is None else None
+    library = load() if why_not_native(asked, models) is None else None
     # The oldest variant for ARM has no products of 8-bit integers.
     return None if library is None or library.variant == "aarch64" else "int8"
 
 
-def _why_not_native(asked: str, models: Sequence[Any]) -> str | None:
+def why_not_native(asked: str, models: Sequence[Any]) -> str | None:
     """The reason why models do not run natively; the library last, since that can be fixed."""
     if asked == "torch":
         return "--backend torch was given"

@@ -1,14 +1,16 @@
-"""``specdec-env``: this installation as a table, to paste into an issue; and the decoding flags.
+"""``specdec-env``: this installation, or how a model decodes here, as a table to paste into an
+issue; and the decoding flags.
 
 What cannot be imported is shown with its error, since a table is asked for where something broke.
 """
 
 import argparse
+import functools
 import os
 import platform
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module, metadata
 
 import fairseq_specdec
@@ -71,10 +73,18 @@ ROWS: dict[str, Callable[[], str]] = {
 }  # fmt: skip
 
 
-def table() -> str:
+def of_model(words: Sequence[str]) -> dict[str, Callable[[], str]]:
+    """How a model decodes here, and why. ``words``: as ``specdec-translate`` takes them."""
+    hub = import_module("fairseq_specdec.hub.cli")
+    args = brief(hub.get_parser()).parse_args(list(words))
+    with hub.translator_of(args, hub.flags_of(args)) as translator:
+        return {name: functools.partial(str, fact) for name, fact in translator.facts().items()}
+
+
+def table(rows: Mapping[str, Callable[[], str]] = ROWS) -> str:
     """Markdown of two columns."""
     lines = ["| | |", "|---|---|"]
-    for name, ask in ROWS.items():
+    for name, ask in rows.items():
         try:
             value = ask()
         except Exception as error:
@@ -108,8 +118,12 @@ def get_parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "specdec-env",
         "Print versions, processor, native engine, threads and GPU as a table, to paste into an "
-        "issue. What cannot be imported is shown with its error.",
+        "issue. What cannot be imported is shown with its error. With MODEL: how it decodes here.",
     )
+    parser.add_argument(
+        "model", metavar="MODEL", nargs=argparse.REMAINDER, help="a model, and flags, as of "
+        "specdec-translate: print what is chosen to decode it, and why, instead of the table",
+    )  # fmt: skip
     parser.add_argument(
         "--user-dir", action="store_true", help="print the plugin's folder alone: fairseq-generate "
         '--user-dir "$(specdec-env --user-dir)" works in any folder (default: the table)',
@@ -130,7 +144,7 @@ def cli_main(arguments: Sequence[str] | None = None) -> None:
         elif args.flags is not None:
             sys.stdout.write(listed(args.flags or None))
         else:
-            sys.stdout.write(table())
+            sys.stdout.write(table(of_model(args.model)) if args.model else table())
 
 
 if __name__ == "__main__":

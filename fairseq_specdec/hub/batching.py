@@ -24,7 +24,7 @@ class Parts(NamedTuple):
     rows: list[list[int]]  # their token ids; [] for one without a visible character
     error: str | None = None  # why nothing is decoded
     prefix: Sequence[int] = ()  # token ids that the first sentence's output begins with
-    drafts: Sequence[Sequence[int]] = ()  # of each sentence: what its output is expected to be like
+    drafts: Sequence[list[int]] = ()  # of each sentence: what its output is expected to be like
 
 
 def check(name: str, value: object, *allowed: object) -> None:

@@ -77,6 +77,11 @@ def add_field(group: Any, field: Any) -> None:
     )
 
 
+def flags_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The decoding flags that a command line gives."""
+    return {name: getattr(args, name) for name in FIELDS if hasattr(args, name)}
+
+
 def translator_of(
     args: argparse.Namespace, flags: dict[str, Any], **more: Any
 ) -> SpeculativeTranslator:
@@ -144,7 +149,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str]) -> int:
     args = brief(get_parser()).parse_intermixed_args(list(words))
-    flags = {name: getattr(args, name) for name in FIELDS if hasattr(args, name)}
+    flags = flags_of(args)
     if args.resume and not args.output:
         raise UsageError("--resume", "continues a file", "name it by --output")
     if args.output:

@@ -27,6 +27,7 @@ from fairseq_specdec.io.provenance import cores
 from fairseq_specdec.trace.record import Trace
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
+from .choice import WIDEST, Choice, drafts
 from .flags import Flags, in_python, split_flags
 from .loading import Loaded
 from .results import Alternative, Translation
@@ -70,6 +71,11 @@ class Decoding(NamedTuple):
     nbest: int
     batch_size: int
     turn: Callable[[], AbstractContextManager[None]]  # the state in which a batch is decoded
+    wide: "Callable[[], Decoding] | None" = None  # the one for more than ``WIDEST`` rows
+
+    def of_rows(self, rows: int) -> "Decoding":
+        """The one for a batch of so many rows."""
+        return self.wide() if self.wide is not None and rows > WIDEST else self
 
     def given(self, rows: Rows, prefixes: Rows = (), drafts: Rows = ()) -> tuple[Sample, Sample]:
         """fairseq's sample of these texts' token ids, padded on the side of the task, with what
@@ -156,7 +162,7 @@ class Decodings:
     loaded: Loaded
     codec: TextCodec
     drafter: str | None  # the checkpoint, for strategies that need one
-    strategy: str  # this and ``flags``: where a call does not choose
+    choice: Choice  # its strategy and ``flags``: where a call does not choose
     flags: Flags
     batch_size: int | None = None  # of every choice; None for what suits the strategy
     seed: int | None = None  # of every batch; it is the whole process's, so that batches take turns
@@ -166,7 +172,7 @@ class Decodings:
         self._once = Once()
         self._lock, self._alone = Lock(), Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._made)
-        self.base = self._made(self.strategy, **self.flags)
+        self.base = self._made(self.choice.strategy, **self.flags)
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
@@ -196,19 +202,23 @@ class Decodings:
     def of_call(self, strategy: str | None, flags: Flags) -> Decoding:
         """The one of a call. Raises TypeError or ValueError: a flag or file that cannot be
         honoured, in the call's words."""
-        strategy = strategy or self.strategy
-        if not flags and strategy == self.strategy:
-            return self.base
+        own, wide = self.choice.strategy, None
+        if strategy is None and self.choice.wide is not None and not drafts(flags):
+            wide = functools.partial(self.of_call, self.choice.wide, flags)
+        strategy = strategy or own
+        if not flags and strategy == own:
+            return self.base._replace(wide=wide)
         for name in sorted(SETTLED & set(flags)):
             problem = "holds for all calls, since weights are packed by it"
             raise UsageError(flag_of(name), problem, "pass it to from_pretrained")
         kept = {
             name: value
             for name, value in self.flags.items()
-            if strategy == self.strategy or strategy in OWN_FLAGS.get(name, STRATEGIES)
+            if strategy == own or strategy in OWN_FLAGS.get(name, STRATEGIES)
         }
         with self._lock:
-            return self._kept(strategy, **dict(sorted({**kept, **flags}.items())))
+            found = self._kept(strategy, **dict(sorted({**kept, **flags}.items())))
+        return found._replace(wide=wide)
 
     def _load(
         self, path: str, source: Dictionary, target: Dictionary, read: Callable, dtype: object

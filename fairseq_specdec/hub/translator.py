@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, overload
 
 import torch
@@ -17,10 +17,10 @@ from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
 from . import loading
 from .batching import Parts, Prefix, by_length, check, drafts_of, forced, listed, one_each, parts_of
+from .choice import decide, facts
 from .converted import choose, describe
-from .decoding import Decoding, Decodings, Growing, Threads, drafter_of, in_background
+from .decoding import Decoding, Decodings, Growing, Rows, Threads, drafter_of, in_background
 from .flags import in_python, split_flags
-from .measured import fastest
 from .results import Piece, Translation, joined
 from .sentences import SPLITS, Split
 from .text import Choice, choose_codec
@@ -40,7 +40,8 @@ class SpeculativeTranslator:
 
     def __init__(self, decodings: Decodings, max_tokens: int, too_long: str, split: Split) -> None:
         base = decodings.base
-        self.codec, self.stats, self.strategy = decodings.codec, decodings.stats, decodings.strategy
+        self.codec, self.stats, self.choice = decodings.codec, decodings.stats, decodings.choice
+        self.strategy = self.choice.strategy
         self.settings = base.trace_builder.settings
         self.nbest, self.batch_size = base.nbest, base.batch_size
         self.max_tokens, self.too_long, self.split = max_tokens, too_long, split
@@ -120,10 +121,9 @@ class SpeculativeTranslator:
         described = describe(place.verifiers, source_lang, target_lang)
         if described is not None:
             flags = {**described.flags, **flags}
-            if strategy is None and drafter is None and place.drafter is not None:
-                strategy = fastest(described.folder, place.drafter, described.languages, flags)
-        if strategy is None:
-            strategy = "greedy" if place.drafter is None else "gad"
+        found = described if drafter is None else None
+        choice = decide(strategy, place.drafter, found, flags, where.type == "cuda")
+        strategy = choice.strategy
         # A drafter that was asked for is refused where the strategy uses none.
         drafts = drafter_of(strategy, place.drafter) if drafter is None else place.drafter
         settings, _ = split_flags(strategy, drafts, flags)
@@ -139,7 +139,7 @@ class SpeculativeTranslator:
         if split is None:
             family = described.description["family"] if described else loaded.arch
             split = not family.startswith("bart")
-        decodings = Decodings(loaded, codec, place.drafter, strategy, flags, batch_size, seed)
+        decodings = Decodings(loaded, codec, place.drafter, choice, flags, batch_size, seed)
         return cls(decodings, max_tokens, too_long, split)
 
     def __enter__(self) -> SpeculativeTranslator:
@@ -172,6 +172,10 @@ class SpeculativeTranslator:
     def generator(self) -> Any:
         """What decodes where a call does not choose: a ``SpeculativeGenerator``."""
         return self._open().base.generator
+
+    def facts(self) -> dict[str, str]:
+        """How it decodes, and why: strategy, backend, format, twin, vocabulary, threads."""
+        return facts(self.generator, self.choice)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -327,13 +331,8 @@ class SpeculativeTranslator:
             problem = f"strategy {decoding.generator.strategy} has no verifier to score it"
             raise UsageError("prefix", problem, "leave it out, or use strategy gad")
         prefixes = forced(self.codec, prefix, len(sources))
-        drafts = one_each("draft", draft, len(sources))
-        read = self.encode_sentences(sources, split, on_error)
-        for i, parts in enumerate(read):
-            how = self.split if split is None else split
-            expected = drafts_of(self.codec, drafts[i], len(parts.rows), how)
-            read[i] = parts._replace(prefix=prefixes[i], drafts=expected)
-        return read, decoding
+        read = self.encode_sentences(sources, split, on_error, draft)
+        return [parts._replace(prefix=each) for parts, each in zip(read, prefixes)], decoding
 
     def _completed(
         self, traced: bool, read: list[Parts], decoding: Decoding
@@ -343,9 +342,9 @@ class SpeculativeTranslator:
         places = [(i, j) for i, parts in enumerate(read) for j in range(len(parts.rows))]
         rows = [read[i].rows[j] for i, j in places]
 
-        def ended(n: int, ranked: list[dict[str, Any]]) -> Iterator[tuple[int, Translation]]:
+        def ended(n: int, ranked: list[Any], how: Decoding) -> Iterator[tuple[int, Translation]]:
             i, j = places[n]
-            found[i][j] = decoding.result(i, read[i].sentences[j], rows[n], ranked, traced)
+            found[i][j] = how.result(i, read[i].sentences[j], rows[n], ranked, traced)
             if all(found[i]):
                 yield i, joined(read[i], found[i])
 
@@ -354,29 +353,31 @@ class SpeculativeTranslator:
                 yield i, joined(parts, [])
         for n, row in enumerate(rows):
             if not row:
-                yield from ended(n, [])
+                yield from ended(n, [], decoding)
         for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
             prefixes = [() if places[n][1] else read[places[n][0]].prefix for n in batch]
             drafts = [read[places[n][0]].drafts[places[n][1]] for n in batch]
-            with decoding.batch([rows[n] for n in batch], prefixes, drafts) as opened:
+            how = decoding.of_rows(len(batch))
+            with how.batch([rows[n] for n in batch], prefixes, drafts) as opened:
                 for number, ranked in opened.results():
-                    yield from ended(batch[number], ranked)
+                    yield from ended(batch[number], ranked, how)
 
     def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Token ids of each text as one, </s> included; [] for one without a visible character."""
         return [parts.rows[0] for parts in self.encode_sentences(texts, split=False)]
 
     def encode_sentences(
-        self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise"
-    ) -> list[Parts]:
-        """The sentences of each text, and what is copied around them. ``split``, ``on_error``: as
-        for ``translate``."""
+        self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise",
+        draft: Prefix = None,
+    ) -> list[Parts]:  # fmt: skip
+        """The sentences of each text, what is copied around them, and their drafts. ``split``,
+        ``on_error``, ``draft``: as for ``translate``."""
         split = self.split if split is None else split
         check("split", split, *SPLITS)
         check("on_error", on_error, "raise", "skip")
         found: list[Parts] = []
-        limit = self.longest_source
-        for i, text in enumerate(listed(texts)):
+        sources, limit = listed(texts), self.longest_source
+        for i, (text, near) in enumerate(zip(sources, one_each("draft", draft, len(sources)))):
             parts = parts_of(self.codec, text, limit, split)
             rows = parts.rows
             if self.too_long == "truncate":
@@ -391,23 +392,29 @@ class SpeculativeTranslator:
                 if on_error == "raise":
                     raise UsageError("", error)
                 parts = Parts([""], [], [], error)
-            found.append(parts)
+            expected = drafts_of(self.codec, near, len(parts.rows), split)
+            found.append(parts._replace(drafts=expected))
         return found
 
-    def translate_encoded(self, rows: list[list[int]]) -> Iterator[tuple[int, Translation]]:
+    def translate_encoded(
+        self, rows: Sequence[list[int]], drafts: Rows = ()
+    ) -> Iterator[tuple[int, Translation]]:
         """Translate sentences as one batch, and yield each with its number when it has ended.
+        ``drafts``: token ids that each output is expected to be like, as ``encode_sentences`` gives
+        them.
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
         """
-        decoding = self._open().base
-        with decoding.batch(rows) as opened:
+        decoding = self._open().of_call("given" if any(drafts) else None, {}).of_rows(len(rows))
+        with decoding.batch(rows, (), drafts) as opened:
             for i, ranked in opened.results():
                 yield i, decoding.result(i, "", rows[i], ranked, False)
 
-    def grow(self, row: list[int]) -> Growing:
+    def grow(self, row: list[int], draft: Sequence[int] = ()) -> Growing:
         """Decode one sentence in this thread: yields each iteration with the text that it makes
-        certain, then None with the rest. ``row``: as ``encode`` gives it, not empty."""
-        return self._open().base.grow(row)
+        certain, then None with the rest. ``row``, ``draft``: as ``translate_encoded``, not empty
+        and one of each."""
+        return self._open().of_call("given" if draft else None, {}).grow(row, (), draft)
 
     def translate_stream(
         self, text: str, return_trace: bool = False, **choices: Any

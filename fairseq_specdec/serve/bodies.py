@@ -6,7 +6,7 @@ import json
 import reprlib
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -14,6 +14,14 @@ from starlette.requests import Request
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Drafted(BaseModel):
+    """What outputs are expected to be like. ``draft``: as the hub takes it. ``context_id``: the
+    client's, whose nearest recent output is the draft of what has none."""
+
+    draft: str | list[str | None] | None = None
+    context_id: str | None = Field(None, max_length=64)
 
 
 def shown(value: object) -> str:

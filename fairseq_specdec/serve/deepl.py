@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel, BeforeValidator
 from starlette.requests import Request
 
-from .bodies import asked, body_schema
+from .bodies import Drafted, asked, body_schema
 from .pairs import Pairs
 
 # ``split_sentences``, as the hub's ``split``; None is the translator's.
@@ -20,7 +20,7 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class Translation(BaseModel):
+class Translation(Drafted):
     """Texts and languages. What would change the text and cannot be honoured is None."""
 
     text: Annotated[list[str], BeforeValidator(_listed)]
@@ -51,7 +51,8 @@ def add_deepl(app: FastAPI, pairs: Pairs) -> None:
         """Translate a list of texts."""
         given = asked(request, Translation)
         service, _ = pairs.asked(given.source_lang, given.target_lang, given.text)
-        results = await service.translate(given.text, request, _SPLITS[given.split_sentences])
+        split = _SPLITS[given.split_sentences]
+        results = await service.translate(given.text, request, given, split)
         nonlocal characters
         characters += sum(map(len, given.text))
         source = pairs.source_of(service).upper()

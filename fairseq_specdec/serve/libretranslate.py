@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from .bodies import asked, body_schema
+from .bodies import Drafted, asked, body_schema
 from .pairs import Pairs
 
 
@@ -26,7 +26,7 @@ class Texts(BaseModel):
         return [self.q] if isinstance(self.q, str) else self.q
 
 
-class Translation(Texts):
+class Translation(Texts, Drafted):
     """Texts and languages. ``source``: auto to detect it."""
 
     source: str
@@ -51,7 +51,7 @@ def add_libretranslate(app: FastAPI, pairs: Pairs, keyed: bool) -> None:
                 f"alternatives {most}: there are {nbest - 1}; start the server with "
                 f"--beam {most + 1} --nbest {most + 1}",
             )
-        translations = await service.translate(given.texts, request)
+        translations = await service.translate(given.texts, request, given)
         answer: dict[str, list[Any]] = {"translatedText": [each.text for each in translations]}
         if most:
             answer["alternatives"] = [
@@ -73,7 +73,7 @@ def add_libretranslate(app: FastAPI, pairs: Pairs, keyed: bool) -> None:
         service, _ = pairs.asked(given.source, given.target, given.texts)
         if not isinstance(given.q, str) or given.alternatives:
             raise HTTPException(400, "Invalid request: a stream is of one text only")
-        pieces = service.stream(given.q, request)
+        pieces = service.stream(given.q, request, given)
         # What is refused before the first piece has a status of its own.
         first = await anext(pieces, "")
         return StreamingResponse(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import prometheus_client as prometheus
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from .pairs import Pairs
 
@@ -57,16 +57,16 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client: the queues and the counters of decoding, read when asked for."""
         labels = ["pair"]
-        waiting = GaugeMetricFamily(
-            "specdec_waiting_sentences", "Sentences in the queue", labels=labels
-        )
-        expected = GaugeMetricFamily(
-            "specdec_expected_wait_seconds", "Of a new sentence", labels=labels
-        )
+        gauge, info = GaugeMetricFamily, InfoMetricFamily
+        waiting = gauge("specdec_waiting_sentences", "Sentences in the queue", labels=labels)
+        expected = gauge("specdec_expected_wait_seconds", "Of a new sentence", labels=labels)
+        chosen = info("specdec_decoding", "What was chosen for a model", labels=labels)
         for pair, service in self._services.items():
+            facts = service.translator.facts().items()
+            chosen.add_metric([pair], {name: fact.partition(":")[0] for name, fact in facts})
             waiting.add_metric([pair], len(service.scheduler.waiting))
             expected.add_metric([pair], service.scheduler.expected_wait())
-        yield from (waiting, expected)
+        yield from (waiting, expected, chosen)
         for name, words in _COUNTERS.items():
             counter = CounterMetricFamily(f"specdec_{name}", words, labels=labels)
             for pair, service in self._services.items():

@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -18,8 +18,9 @@ from .batching import WINDOW, Smallest, choose
 logger = logging.getLogger(__name__)
 
 Row = list[int]
-Decode = Callable[[list[Row]], Iterator[tuple[int, Any]]]
-"""Decodes a batch, and yields each sentence's number and result when it has ended."""
+Rows = Sequence[Row]
+Decode = Callable[[Rows, Rows], Iterator[tuple[int, Any]]]
+"""Decodes a batch, given sentences and drafts; yields each one's number and result at its end."""
 
 # Weight of the newest batch in the running mean of seconds per token.
 _FORGETS = 0.05
@@ -39,6 +40,7 @@ class Job(NamedTuple):
     until: float  # ``time.monotonic`` at its deadline
     decode: Decode  # decodes it, with others of the same function
     future: concurrent.futures.Future  # its result
+    draft: Row  # token ids that the output is expected to be like; [] for none
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,18 +84,20 @@ class Scheduler:
             raise HTTPException(429, message, {"Retry-After": after})
 
     def submit(
-        self, rows: list[Row], until: float, decode: Decode | None = None
+        self, rows: Rows, until: float, decode: Decode | None = None, drafts: Rows = ()
     ) -> list[concurrent.futures.Future]:
         """Put sentences into the queue, all or none, and return a future of each one's result; who
         cancels it is not decoded for any longer. ``until``: ``time.monotonic`` at their deadline.
-        ``decode``: decodes them, and nothing else; None: they share batches with others. Raises
-        HTTPException: as ``check``, or they alone would take far longer."""
+        ``decode``: decodes them, and nothing else; None: they share batches with others.
+        ``drafts``: of each, or none; those with a draft are batched apart. Raises HTTPException: as
+        ``check``, or they alone would take far longer."""
         tokens = sum(map(len, rows))
         left = max(0.0, until - time.monotonic())
         if tokens * self.pace / self.workers > _HOPELESS * left:
             raise late()
         how = decode or self.decode
-        jobs = [Job(row, until, how, concurrent.futures.Future()) for row in rows]
+        each = zip(rows, drafts or [[] for _ in rows])
+        jobs = [Job(row, until, how, concurrent.futures.Future(), draft) for row, draft in each]
         with self._changed:
             self.check(until)
             self.waiting.extend(jobs)
@@ -135,9 +139,12 @@ class Scheduler:
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
-            decode = self.waiting[0].decode
+            first = self.waiting[0]
             most = self.widest * max(WINDOW, 1 + self._idle)  # others are never chosen
-            every = (i for i, job in enumerate(self.waiting) if job.decode is decode)
+            key = first.decode, bool(first.draft)
+            every = (
+                i for i, job in enumerate(self.waiting) if (job.decode, bool(job.draft)) == key
+            )
             mates = list(itertools.islice(every, most))
             lengths = [len(self.waiting[i].row) for i in mates]
             chosen = choose(lengths, self._idle, self.widest, self.smallest())
@@ -150,7 +157,8 @@ class Scheduler:
         """Decode some jobs together; if that fails, those that are left one at a time."""
         left: dict[int, Job] = dict(enumerate(jobs))
         try:
-            with contextlib.closing(jobs[0].decode([job.row for job in jobs])) as decoding:  # type: ignore[type-var]
+            batch = [job.row for job in jobs], [job.draft for job in jobs]
+            with contextlib.closing(jobs[0].decode(*batch)) as decoding:  # type: ignore[type-var]
                 for i, translation in decoding:
                     _answer(left.pop(i), result=translation)
                     if all(job.future.cancelled() for job in left.values()):

@@ -25,9 +25,8 @@ from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.engine.backend import set_threads
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.hub.cli import translator_of
+from fairseq_specdec.hub.cli import flags_of, translator_of
 from fairseq_specdec.hub.decoding import SETTLED
-from fairseq_specdec.hub.flags import FIELDS
 
 from .deepl import add_deepl
 from .guard import LOCAL, Guard, refusal, token_of
@@ -157,7 +156,7 @@ def _application(pairs: Pairs, token: str | None, port: int | None) -> Guard:
 
 
 def _service(args: argparse.Namespace, limits: Limits) -> Service:
-    flags = {name: getattr(args, name) for name in FIELDS if hasattr(args, name)}
+    flags = flags_of(args)
     own: dict[str, Any] = {}
     demo = getattr(args, "demo", False)
     if demo:

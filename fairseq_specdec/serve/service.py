@@ -2,23 +2,26 @@
 
 import asyncio
 import concurrent.futures
+import functools
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.hub.batching import Parts
 from fairseq_specdec.hub.results import joined
 from fairseq_specdec.hub.sentences import Split
 
 from .batching import smallest_batch
-from .bodies import shown
+from .bodies import Drafted, shown
 from .limits import Limits
-from .scheduler import Row, Scheduler, late
+from .recent import RecentOutputs
+from .scheduler import Row, Rows, Scheduler, late
 
 # Status of a request whose client left, as others count it.
 GONE = 499
@@ -42,6 +45,7 @@ class Service:
             translator.translate_encoded, workers, limits.max_wait, pace, limits.max_batch, smallest
         )
         self._encoders = concurrent.futures.ThreadPoolExecutor(1, "specdec-serve-encode")
+        self._recent = RecentOutputs(limits.recent_outputs)  # used in that thread alone
 
     def close(self) -> None:
         """Answer what was accepted, then end the threads."""
@@ -59,29 +63,34 @@ class Service:
                 raise HTTPException(400, f"Invalid request: {what}, at most {most} are taken")
 
     async def translate(
-        self, texts: list[str], request: Request, split: Split | None = None
+        self, texts: list[str], request: Request, near: Drafted, split: Split | None = None
     ) -> list[Translation]:
         """Translate the texts of one request, whose body was read. Raises HTTPException: the queue
         is full, a text is too long, decoding failed, or the client is not answered in time."""
         until = deadline_of(request, self.limits.max_deadline)
-        read = await self._read(texts, until, split)
-        jobs = self.scheduler.submit([row for parts in read for row in parts.rows if row], until)
+        read = await self._read(texts, until, near, split)
+        rows = [row for parts in read for row in parts.rows if row]
+        drafts = [d for parts in read for row, d in zip(parts.rows, parts.drafts) if row]
+        jobs = self.scheduler.submit(rows, until, drafts=drafts)
         found = asyncio.gather(*map(asyncio.wrap_future, jobs))
         try:
-            answers = iter(await first(found, request, until))
+            each = await first(found, request, until)
         finally:
             for job in jobs:
                 job.cancel()
+        for row, one in zip(rows, each):
+            self._keep(near, row, one.tokens)
+        answers = iter(each)
         return [
             joined(parts, [next(answers) if row else _NOTHING for row in parts.rows])
             for parts in read
         ]
 
-    async def stream(self, text: str, request: Request) -> AsyncIterator[str]:
+    async def stream(self, text: str, request: Request, near: Drafted) -> AsyncIterator[str]:
         """The pieces of one text's translation. It waits in the queue and is decoded alone, one
         sentence after another. Raises HTTPException: as ``translate``."""
         until = deadline_of(request, self.limits.max_deadline)
-        (parts,) = await self._read([text], until)
+        (parts,) = await self._read([text], until, near)
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[str | None] = asyncio.Queue()
         ended = threading.Event()
@@ -89,13 +98,16 @@ class Service:
         def send(piece: str | None) -> None:
             loop.call_soon_threadsafe(feed.put_nowait, piece)
 
-        def decode(rows: list[Row]) -> Iterator[tuple[int, Any]]:
-            for copied, row in zip(parts.copied, [*parts.rows, []]):
+        def decode(rows: Rows, drafts: Rows) -> Iterator[tuple[int, Any]]:
+            for copied, row, draft in zip(parts.copied, [*parts.rows, []], [*parts.drafts, []]):
                 send(copied)
-                for _, text in self.translator.grow(row) if row else ():
+                tokens: Row = []
+                for iteration, text in self.translator.grow(row, draft) if row else ():
+                    tokens += iteration.emitted if iteration else ()
                     send(text)
                     if ended.is_set():
                         return
+                self._keep(near, row, self.translator.codec.words(tokens))
             yield 0, None
 
         (job,) = self.scheduler.submit([sum(parts.rows, [])], until, decode)
@@ -110,20 +122,33 @@ class Service:
             job.cancel()
 
     async def _read(
-        self, texts: list[str], until: float, split: Split | None = None
+        self, texts: list[str], until: float, near: Drafted, split: Split | None = None
     ) -> list[Parts]:
         """The sentences of each text, made beside the event loop. Raises HTTPException: the queue
-        is full, before that is done; or a text or sentence is too long."""
-        self.check(texts)
+        is full, before that is done; or a text or sentence is too long, or a draft is missing."""
+        drafts = near.draft if isinstance(near.draft, list) else [near.draft]
+        for each in (texts, [draft for draft in drafts if draft]):
+            self.check(each)
         self.scheduler.check(until)
-        loop = asyncio.get_running_loop()
-        read = self.translator.encode_sentences
+
+        def read() -> list[Parts]:
+            found = self.translator.encode_sentences(texts, split, draft=near.draft)
+            near_by = functools.partial(self._recent.nearest, near.context_id)
+            rows = [[d or near_by(r) for r, d in zip(each.rows, each.drafts)] for each in found]
+            return [each._replace(drafts=some) for each, some in zip(found, rows)]
+
         try:
-            return await loop.run_in_executor(self._encoders, read, texts, split)
-        except ValueError:
-            problem = f"the model reads {self.translator.longest_source} tokens of a sentence"
-            message = f"Invalid request: {problem}; split the text"
-            raise HTTPException(400, message) from None
+            return await asyncio.get_running_loop().run_in_executor(self._encoders, read)
+        except UsageError as error:
+            most = f"the model reads {self.translator.longest_source} tokens of a sentence"
+            problem = error if error.field else f"{most}; split the text"
+            raise HTTPException(400, f"Invalid request: {problem}") from None
+
+    def _keep(self, near: Drafted, row: Row, output: Sequence[str]) -> None:
+        """Keep the tokens of an output, if the client is named and that is asked for."""
+        if near.context_id and self.limits.recent_outputs and row:
+            ids = list(map(self.translator.codec.tgt_dict.index, output))
+            self._encoders.submit(self._recent.keep, near.context_id, row, ids)
 
 
 def deadline_of(request: Request, most: float) -> float:

@@ -27,10 +27,12 @@ from fairseq_specdec.decoding.pace import (
 )
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.drafting.token_choice import chain_candidates
+from fairseq_specdec.engine.native import library
 
 SENTENCES = sentences(12, seed=7)
 SAMPLE = make_sample(SENTENCES)
 ROWS = (1, 2, 4, 8, 32)
+COPYING = ("iad", "lookup", "gad")
 NO_LIMIT = 10**6  # so many expected rejected tokens limit no draft
 
 
@@ -155,6 +157,25 @@ def test_tries_are_the_rarer_the_more_they_lose():
 
 
 # ---- what is learnt of drafts -------------------------------------------------------------------
+
+
+def test_copies_of_a_text_promise_more_and_are_tried_less_often():
+    """Since the text may be another sentence's; what a try finds counts for more then."""
+    found = {}
+    for copies in (False, True):
+        planner = Planner(4, share=0.1, copies=copies)
+        for _ in range(30):
+            for drafted in (0, 1, 2):
+                planner.observe(iteration(1, drafted, 1e-3 * (1 + 0.3 * drafted)), drafted)
+        found[copies] = planner.plan(1, 0.42).size, planner.plan(1, 0.1).rest
+        planner.rested = 100
+        planner.learn(1.0, 0.0)
+        found[copies] += (planner.accepted,)
+    assert found[False][0] > 0 == found[True][0]
+    assert found[False][1] < 60 < found[True][1]
+    assert found[True][2] == 2 * found[False][2]
+    planned = {case: make_generator(case, draft_budget=None).parts().planning for case in COPYING}
+    assert [planned[case].copies for case in COPYING] == [library.load() is not None, False, False]
 
 
 def learnt(planning):

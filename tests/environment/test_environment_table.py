@@ -9,6 +9,7 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig
 from in_process import PLUGIN
+from toy_pair import write_pair
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.engine.native import library
@@ -16,9 +17,9 @@ from fairseq_specdec.environment import cli
 from fairseq_specdec.version import __version__
 
 
-def shown(capsys):
+def shown(capsys, *words):
     """The table that the command prints, as a dictionary."""
-    cli.cli_main([])
+    cli.cli_main(list(words))
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["| | |", "|---|---|"]
     return dict(re.fullmatch(r"\| (.+?) \| (.+) \|", line).groups() for line in lines[2:])
@@ -81,6 +82,24 @@ def test_whether_torch_fits_the_card(problem, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", card())
     said = problem or "torch has kernels for it"
     assert shown(capsys)["GPU"] == f"Tesla V100, sm_70, 16 GB: {said}"
+
+
+def test_how_a_model_decodes(capsys, tmp_path_factory):
+    pair = str(write_pair(tmp_path_factory.mktemp("pair")))
+    entries = shown(capsys, pair, "--device", "cpu", "--threads", "2")
+    assert entries["strategy"].startswith(f"gad: {pair}/drafter.pt drafts")
+    assert entries["threads"] == "2" and entries["twin"].startswith("none: ")
+    loaded = library.load()
+    if loaded is not None:
+        assert (entries["backend"], entries["format"]) == (f"native, {loaded.variant}", "fp32")
+        listed = shown(capsys, pair, "--strategy=greedy", "--vocabulary-window=4")["vocabulary"]
+        assert listed == "a list of 14 tokens; a preview for one sentence at a time"
+    words = ("--strategy", "greedy", "--backend", "torch", "--device", "cpu", "--threads", "1")
+    entries = shown(capsys, pair, *words)
+    backend = "torch on cpu: --backend torch was given"
+    assert list(entries.values())[:3] == ["greedy: asked for", backend, "float32"]
+    with pytest.raises(SystemExit, match="MODEL: no such file: nothing"):
+        cli.cli_main(["nothing"])
 
 
 def flags_in(text):

@@ -109,3 +109,6 @@ def test_counters(client):
     for name in ("waiting_sentences", "expected_wait_seconds"):
         assert after[f'specdec_{name}{{pair="src-tgt"}}'] == 0
     assert not any(text in str(after) for text in TEXTS)
+    (chosen,) = (name for name in after if name.startswith("specdec_decoding_info"))
+    assert all(f'{name}="' in chosen for name in ("strategy", "backend", "twin", "threads"))
+    assert 'strategy="gad"' in chosen and 'pair="src-tgt"' in chosen

@@ -19,7 +19,7 @@ class Decoder:
         self.begun = threading.Event()
         self.go_on = threading.Event()
 
-    def __call__(self, rows):
+    def __call__(self, rows, drafts):
         self.batches.append(rows)
         self.begun.set()
         assert self.go_on.wait(60)
@@ -110,18 +110,27 @@ def test_what_has_its_own_decoding_is_in_no_batch(make, decoder):
     scheduler, _ = make(smallest=lambda: 2)
     now = time.monotonic() + SOON
     first = submit(scheduler, [1])
-    (own,) = scheduler.submit([[5]], now, lambda rows: iter([(0, rows)]))
+    (own,) = scheduler.submit([[5]], now, lambda rows, drafts: iter([(0, rows)]))
     others = submit(scheduler, [2], [3])
     decoder.go_on.set()
     assert own.result(60) == [[5]] and [one.result(60) for one in first + others] == [1, 2, 3]
     assert sorted(map(sorted, decoder.batches[1:])) == [[[1], [2], [3]]]
 
 
+def test_what_has_a_draft_is_batched_apart(make, decoder):
+    scheduler, _ = make(smallest=lambda: 2)
+    drafts = [[], [7], [], [8]]
+    futures = scheduler.submit([[1], [2], [3], [4]], time.monotonic() + SOON, drafts=drafts)
+    decoder.go_on.set()
+    assert [each.result(60) for each in futures] == [1, 2, 3, 4]
+    assert decoder.batches[1:] == [[[1], [3]], [[2], [4]]]
+
+
 def test_answers_leave_as_their_rows_end(make, decoder):
     """The second row of a batch is held back; the first is answered."""
     second = threading.Event()
 
-    def decode(rows):
+    def decode(rows, drafts):
         yield 0, "first"
         assert second.wait(60)
         yield 1, "second"

@@ -126,6 +126,7 @@ class Library:
 
     def set_threads(self, count: int) -> None:
         """Let so many threads share each large product, for all users of this library."""
+        self.threads = count
         self.call("specdec_set_threads", count)
 
     def make(self, owner: object, what: str, *arguments: Any, by: str = "new") -> ctypes.c_void_p:
