@@ -10,7 +10,6 @@ import torch
 
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.drafting.twin import TwinDrafter
-from fairseq_specdec.drafting.vocabulary import VocabularyDrafter
 from fairseq_specdec.engine.backend import why_not_native
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.io.atomic import read_json, write_json
@@ -95,16 +94,12 @@ def facts(generator: Any, choice: Choice) -> dict[str, str]:
     if native is not None and not refusal:
         backend, form = f"native, {native.variant}", parts.options.verifier_format
         threads = native.threads
-    twin, listed = (
-        "none: greedy has one for large models",
-        "whole: greedy has a list for large ones",
-    )
+    twin, listed = "none: greedy has one for large models", "whole: large ones have a list"
     if isinstance(drafter, TwinDrafter):
         twin = "int8: drafts for one sentence at a time" if drafter.alone else "int8: asked for"
-        drafter = drafter.vocabulary
-    if isinstance(drafter, VocabularyDrafter) and not refusal:
-        preview = "; a preview for one sentence at a time" if drafter.preview else ""
-        listed = f"a list of {len(drafter.tokens)} tokens{preview}"
+    if parts.vocabulary is not None and not refusal:
+        preview = "; a preview for one sentence at a time" if parts.vocabulary.preview else ""
+        listed = f"a list of {len(parts.vocabulary.tokens)} tokens{preview}"
     wide = f"; {choice.wide} in batches of more than {WIDEST}" if choice.wide else ""
     return {
         "strategy": f"{generator.strategy}: {choice.why}{wide}", "backend": backend,
