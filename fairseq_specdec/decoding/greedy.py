@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.scores import Edits, Scores, forbidden_by_ngrams
-from fairseq_specdec.engine.state import Draft, Layout, Rows
+from fairseq_specdec.engine.state import Draft, Layout, Rows, ascending, read_back
 
 from .batch import OpenBatch, hypothesis
 from .iteration import Iteration
@@ -131,7 +131,7 @@ class Batch(OpenBatch):
         last = draft.tokens.gather(1, (sizes - 1).clamp(min=0))
         ended = ((last == self.parts.policy.eos) & (sizes > 0)).squeeze(1)
         allowed = edits.allow(draft.tokens)
-        allowed |= torch.arange(draft.width, device=sizes.device) >= sizes
+        allowed |= ascending(draft.width, sizes.device) >= sizes
         return ended & allowed.all(1)
 
     def _advance(
@@ -146,56 +146,54 @@ class Batch(OpenBatch):
             scores: of N + 1 entries; None where all rows have ended.
             ended: bool [B], rows that their draft ends, unverified; or None.
         """
-        rows, traced = self.rows, self.parts.options.keep_trace
+        rows, traced, width = self.rows, self.parts.options.keep_trace, draft.width
         counts = bonus = draft.sizes
+        emitted = None
         if scores is not None:
-            counts, bonus = self.parts.rule.accept(draft, scores)
+            counts, bonus, emitted = self.parts.rule.accept(draft, scores)
         if ended is not None:
             counts = torch.where(ended, draft.sizes, counts)
-        emitted = bonus.unsqueeze(1)
-        if draft.width > 0:
-            emitted = torch.cat([draft.tokens, emitted], 1)
-            emitted = emitted.scatter(1, counts.unsqueeze(1), bonus.unsqueeze(1))
-        sizes, done = emitted_sizes(emitted, counts, self.parts.policy.eos)
-        # Columns after the emitted ones are overwritten by later iterations.
-        rows.tokens.scatter_(1, after + 1, emitted)
-        # On a GPU the largest size would cost a synchronisation.
-        reached = emitted.size(1) if emitted.is_cuda else int(sizes.max())
-        own = None if scores is None else scores.of(emitted[:, :reached])
+        if emitted is None:
+            emitted = bonus.unsqueeze(1)
+            if width > 0:
+                emitted = torch.cat([draft.tokens, emitted], 1)
+                emitted = emitted.scatter(1, counts.unsqueeze(1), bonus.unsqueeze(1))
+        own = None if scores is None else scores.of(emitted)
         if ended is not None and draft.scores is not None:
-            drafted = F.pad(draft.scores, (0, 1))[:, :reached]
+            drafted = F.pad(draft.scores, (0, 1))
             own = drafted if own is None else torch.where(ended.unsqueeze(1), drafted, own)
         assert own is not None
-        rows.scores.scatter_(1, after[:, :reached], own)
-        finite = own > float("-inf")  # neither NaN nor -inf is a token's log-probability
-        if emitted.size(1) == 1:
-            broken = ~finite
-        else:
-            inside = torch.arange(reached, device=sizes.device) < sizes.unsqueeze(1)
-            broken = (inside > finite).any(1, keepdim=True)
+        # Columns after the emitted ones are overwritten by later iterations.
+        rows.tokens[:, 1:].scatter_(1, after, emitted)
+        rows.scores.scatter_(1, after, own)
 
-        table = [sizes, done, counts, broken.squeeze(1), draft.sizes]
-        table += [] if ended is None else [ended]
-        blocks = [emitted] if traced or emitted.is_cuda else []
+        of_rows = [counts, draft.sizes] if width > 0 else []
+        of_rows += [] if ended is None else [ended.long()]
+        table = [emitted, own, *(each.unsqueeze(1).expand_as(own) for each in of_rows)]
         if traced:
-            blocks += [emitted if scores is None else scores.best(), draft.tokens]
-        read = torch.cat([torch.stack(table, 1), *blocks], 1).tolist()
-        at, width = len(table), draft.width + 1
-        added, ends, kept, lost, proposed, *trusted = list(zip(*read))[:at]
-        kept = tuple(map(min, kept, added))
-        iteration = Iteration(added, ends, kept, lost, proposed)
-        if trusted:
-            iteration = iteration._replace(unverified=list(map(bool, trusted[0])))
-        pairs = list(zip(read, iteration.sizes))
-        words = [row[at : at + size] for row, size in pairs] if blocks else None
-        rows.grow(sizes, iteration.sizes, words)
-        if not traced or words is None:
+            table += [emitted if scores is None else scores.best(), F.pad(draft.tokens, (0, 1))]
+        read = read_back(*table)
+        columns = [each[:, 0].tolist() for each in read[2 : 2 + len(of_rows)]]
+        kept, proposed, *trusted = columns or [[0] * len(own)] * 2
+        words = [up_to(row, n, self.parts.policy.eos) for row, n in zip(read[0].tolist(), kept)]
+        added = list(map(len, words))
+        finite = read[1] > float("-inf")  # neither NaN nor -inf is a token's log-probability
+        rows.grow(counts + 1 if width > 0 else 1, added, words, bonus.unsqueeze(1))
+        iteration = Iteration(
+            sizes=added,
+            done=[row[-1] == self.parts.policy.eos for row in words],
+            accepted=list(map(min, kept, added)),
+            broken=[not row[:size].all() for row, size in zip(finite, added)],
+            proposed=proposed,
+            unverified=list(map(bool, trusted[0])) if trusted else (),
+        )
+        if not traced:
             return iteration
-        best, drafts = at + width, at + 2 * width
+        best, drafts = (each.tolist() for each in read[-2:])
         return iteration._replace(
             emitted=words,
-            choices=[row[best : best + size] for row, size in pairs],
-            drafts=[row[drafts : drafts + n] for row, n in zip(read, iteration.proposed)],
+            choices=[row[:size] for row, size in zip(best, added)],
+            drafts=[row[:n] for row, n in zip(drafts, proposed)],
         )
 
     def _book(self, done: Iteration) -> None:
@@ -248,19 +246,8 @@ class Batch(OpenBatch):
         super().close()
 
 
-def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> tuple[Tensor, Tensor]:
-    """How many tokens each iteration adds; </s> accepted inside a draft ends the sentence there.
-
-    Args:
-        emitted: long [B, K+1], accepted tokens, the bonus token, then anything.
-        counts: long [B], accepted tokens.
-
-    Returns:
-        (long [B], 1 .. K+1; bool [B], whether the sentence ended).
-    """
-    width = emitted.size(1)
-    if width == 1:  # fewer kernels to launch
-        return counts + 1, (emitted == eos).squeeze(1)
-    columns = torch.arange(width, device=emitted.device)
-    first = torch.where(emitted == eos, columns, width).amin(1)
-    return torch.minimum(first, counts) + 1, first <= counts
+def up_to(tokens: list[int], accepted: int, eos: int) -> list[int]:
+    """So many accepted tokens and the bonus token, of these; </s> accepted inside a draft ends the
+    sentence there."""
+    added = tokens[: accepted + 1]
+    return added[: added.index(eos) + 1] if eos in added else added

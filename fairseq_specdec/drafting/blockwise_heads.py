@@ -13,7 +13,7 @@ from fairseq_specdec.engine.backend import TORCH, Backend, NativeBackend
 from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeDecoder
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.stack import activation_number
-from fairseq_specdec.engine.state import Draft, Rows
+from fairseq_specdec.engine.state import Draft, Rows, ascending
 from fairseq_specdec.engine.torch_layers import Linear, PackedHeads
 
 from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
@@ -127,4 +127,7 @@ class BlockwiseHeadsSession(DraftSession):
             state = drafter.project_out(state)
         logits = drafter.vocabulary(heads(state))
         logits[..., drafter.pad] = float("-inf")
-        return Draft(logits.argmax(-1), torch.full_like(rows.lengths, drafter.size - 1))
+        return Draft(
+            logits.argmax(-1),
+            ascending(1, rows.lengths.device, drafter.size - 1).expand_as(rows.lengths),
+        )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyEncoder, Backend
 from fairseq_specdec.engine.session import learned_limit
-from fairseq_specdec.engine.state import Draft, Layout, Rows, first_slots, horizon_mask
+from fairseq_specdec.engine.state import Draft, Layout, Rows, columns_after, first_slots
 from fairseq_specdec.engine.torch_graphs import Inputs, Outputs, StaticSession, bucket
 from fairseq_specdec.engine.torch_layers import Linear
 
@@ -270,23 +270,22 @@ class NarBlockSession(DraftSession):
         Returns:
             What ``run_embedded`` takes: [B, F + K, C], its layout, and what layers add or None.
         """
-        first = self.first
-        known = lengths.unsqueeze(1) + first
-        slots = (known + torch.arange(-fresh, masks, device=known.device)).clamp(min=0)
-        tokens_at, masks_at = slots[:, :fresh], slots[:, fresh:]
+        slots = columns_after(lengths, self.first - fresh, fresh + masks, upto)
+        tokens_at = slots[:, :fresh]
         read = last = None
         if states is not None and self.weights.states is not None:
             read, last = self.weights.states(states)
+            read = read[:, -fresh:] if fresh else read[:, :0]
         # Column 0 is the start symbol, which has a position only if ``first`` is 1.
         x, layer_bias = self.decoder.embed_block(
-            tokens.gather(1, tokens_at if first == 1 else tokens_at + 1), tokens_at, masks_at,
-            source, read if fresh else None, last,
-        )  # fmt: skip
-        everything = known + (masks - 1)
-        bidirectional = self.decoder.bidirectional_prefix
-        tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
-        seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
-        return x, Layout(slots, slots, upto, run_from, seen), layer_bias
+            tokens[:, 1 - self.first :].gather(1, tokens_at), slots, upto, source, read, last
+        )
+        everything = slots[:, -1:]
+        if self.decoder.bidirectional_prefix:
+            horizon = everything.expand_as(slots)
+        else:
+            horizon = torch.cat([tokens_at, everything.expand(-1, masks)], 1)
+        return x, Layout(slots, slots, upto, run_from, horizon=horizon), layer_bias
 
     def _choose(
         self,

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .session import Embedding, Encoder, Session
-from .state import Layout
-from .torch_layers import Layer, Linear, PackedHeads, additive, attend, fold_biases, norm_of
+from .state import Layout, additive
+from .torch_layers import Layer, Linear, PackedHeads, attend, fold_biases, norm_of
 
 
 class EncoderWeights(Encoder):
@@ -253,9 +253,7 @@ class TorchDecoder:
         Returns:
             ([B, W, C'], what ``vocabulary`` reads; [B, W, C] of each of ``read_layers``).
         """
-        mask = layout.mask()
-        if x.is_cuda and mask is not None:
-            mask = additive(mask, x)
+        mask = layout.mask(x)
         cache.place(layout)
         read: list[Tensor] = []
         final = len(self.layers)

@@ -25,9 +25,8 @@ from torch import Tensor
 from fairseq_specdec.errors import UsageError
 
 from .session import Session
-from .state import Layout, causal_horizon
+from .state import Layout, additive, causal_horizon
 from .torch_decoder import EncoderWeights, KVCache, TorchSession
-from .torch_layers import additive
 
 logger = logging.getLogger(__name__)
 

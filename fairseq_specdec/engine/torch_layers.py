@@ -86,23 +86,6 @@ def norm_of(module: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
     )  # fmt: skip
 
 
-def additive(mask: Tensor, like: Tensor) -> Tensor:
-    """A bool mask as numbers, for a GPU: torch's fused kernel would convert it in every layer.
-
-    Args:
-        mask: bool [.., T], True where attention is allowed.
-        like: gives the precision.
-
-    Returns:
-        [.., T], 0 where attention is allowed, else -inf. Its memory has the layout of that kernel:
-        rows begin at multiples of 16 numbers.
-    """
-    slots = mask.size(-1)
-    padded = F.pad(mask, (0, -slots % 16))
-    numbers = torch.where(padded, 0.0, float("-inf")).to(like.dtype)
-    return numbers[..., :slots]
-
-
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     """softmax(q k^T / sqrt(D)) v.
 
