@@ -23,8 +23,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from fairseq_specdec.engine.state import _ascending, _causal
-
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
 # Operators that start no kernel: they look at memory in another way, or allocate it.
@@ -122,7 +120,9 @@ class DeviceGuard(TorchFunctionMode):
         return sum(self.kernels.values())
 
     def __enter__(self):
-        for table in (_ascending, _causal):
+        from fairseq_specdec.engine import state  # imported before fairseq, it is no plugin
+
+        for table in (state._ascending, state._causal):
             table.cache_clear()  # it is on the device of another guard
         stream = mock.patch.object(torch.cuda, "current_stream", lambda device=None: device)
         self._patches = [mock.patch.object(torch.cuda, "Event", PretendedEvent), stream]

@@ -4,6 +4,7 @@ With recorded passes and drafts (CUDA graphs) nothing waits inside a recording.
 """
 
 import copy
+import math
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from toy_translation import make_sample, sentences
 
 from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.decoding import generator as generator_module
+from fairseq_specdec.decoding.greedy import AHEAD
 
 BATCHES = {1: make_sample(sentences(1, seed=6)), 8: make_sample(sentences(8, seed=5))}
 LOSSLESS = [case for case, toys in TOYS.items() if toys.lossless is not None]
@@ -96,6 +98,23 @@ def test_beams_of_several_sentences_are_not_drafted_for(rows, drafts):
         generator = device_generator("iad", beam=5, draft_budget=None)
         guarded(generator, guard, BATCHES[rows])
         assert (generator.stats.drafted > 0) == drafts
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_greedy_decoding_waits_once_in_several_steps(graphs, monkeypatch):
+    if graphs:
+        monkeypatch.setattr(generator_module, "graphs_for", plain_graphs(GuardedRecorder))
+    want = tokens(stock([TOYS["greedy"].verifier()], BATCHES[8], flags()))
+    with DeviceGuard() as guard:
+        GuardedRecorder.clear(guard)
+        generator, sample = device_generator("greedy"), on_device(BATCHES[8])
+        generator.generate(generator.models, sample)
+        guard.clear()
+        outputs = generator.generate(generator.models, sample)
+        waits = sum(guard.waits.values())
+        assert tokens(h[0] for h in outputs) == want
+        assert waits <= 1 + math.ceil(max(map(len, want)) / AHEAD), dict(guard.waits)
+        assert not GuardedRecorder.waits and not GuardedRecorder.copies
 
 
 # ---- what the guard notices ----------------------------------------------------------------------

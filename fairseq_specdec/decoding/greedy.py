@@ -5,6 +5,7 @@ several tokens (Ge et al. 2022, Algorithm 1). The acceptance rule says which dra
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,12 +13,16 @@ from torch import Tensor
 
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.scores import Edits, Scores, forbidden_by_ngrams
-from fairseq_specdec.engine.state import Draft, Layout, Rows, ascending, read_back
+from fairseq_specdec.engine.state import Draft, Layout, Rows, ascending, causal_horizon, read_back
 
 from .batch import OpenBatch, hypothesis
 from .iteration import Iteration
 from .native_chains import NativeChains
 from .pace import Plan
+
+AHEAD = 4
+"""Most iterations between two times that the host waits for a GPU. With more, sentences continue for
+longer after their end."""
 
 
 class Batch(OpenBatch):
@@ -42,12 +47,15 @@ class Batch(OpenBatch):
 
     def iterate(self, max_iterations: int = 1) -> None:
         """One iteration for every live row, or several; then rows leave that have ended.
-        ``max_iterations``: the native library may do up to so many iterations, until a row ends."""
+        ``max_iterations``: the native library may do up to so many iterations, until a row ends,
+        and a GPU up to ``AHEAD``, if nothing drafts."""
         rounds: list[Iteration] = []
         draft = None
+        max_iterations = min(max_iterations, self.max_len + 1 - self.rows.longest)
         if self.native is not None:
-            max_iterations = min(max_iterations, self.max_len + 1 - self.rows.longest)
             rounds, draft = self.native.run(max_iterations)
+        elif max_iterations > 1 and self.runs_ahead and self._forced is None:
+            return self._run_ahead(min(max_iterations, AHEAD))
         for done in rounds or [self._timed(draft)]:
             self._book(done)
         self._leave(done.done)
@@ -65,9 +73,61 @@ class Batch(OpenBatch):
     def step(self, draft: Draft | None) -> Iteration:
         """One iteration for every live row, with any drafter, rule and verifier; the host waits
         once for the device. ``draft``: to verify; None for the forced one or the drafter's."""
-        rows = self.rows
         # Propose.
         draft = draft or self.take_forced() or self.propose(self.plan())
+        done = self._note(draft, *read_back(*self._verify(draft)))
+        return done._replace(passes=draft.passes, forced=draft.forced)
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether iterations need not be read one by one: a GPU does them, without drafts."""
+        gpu = self.rows.tokens.is_cuda and not self.parts.options.keep_trace
+        return gpu and self.drafts.never_drafts
+
+    def _run_ahead(self, iterations: int) -> None:
+        """So many iterations without drafts, after which the host waits once for the device. A row
+        that ends continues until then; nobody reads what it writes."""
+        self.plan()
+        rows, read = self.rows, self._replay(iterations)
+        draft, lengths = Draft.empty(rows.lengths), rows.lengths_cpu
+        live = list(range(len(lengths)))
+        for _ in range(0 if read else iterations):
+            read += self._verify(draft)
+            rows.lengths_cpu = [have + 1 for have in rows.lengths_cpu]
+        rows.lengths_cpu = lengths
+        columns = read_back(*read)
+        for tokens, scores in zip(columns[::2], columns[1::2]):
+            done = self._note(draft, tokens[live], scores[live])
+            self._book(done)
+            self._leave(done.done)
+            live = [row for row, ended in zip(live, done.done) if not ended]
+            if not live:
+                break
+
+    def _replay(self, steps: int) -> list[Tensor]:
+        """So many iterations without drafts by one CUDA graph; of each what ``_verify`` returns, or
+        nothing where there is none, or constraints are not the same for all steps."""
+        rows, policy = self.rows, self.parts.policy
+        layout, reach = Layout.chain(rows, 1), (rows.shortest, rows.longest + steps - 1)
+        edits = policy.edits(layout.slots, reach, self.limits, self.prefix)
+        changing = edits.banned is not None or edits.forced is not None
+        if changing or policy.reads_hypotheses or not self.parts.rule.lossless:
+            return []
+        with self.stats.stopwatch("verifier"):
+            chosen = self.session.replay_steps(rows.last(), layout, steps, edits)
+        if chosen is None:
+            return []
+        rows.reserve(steps)
+        after = causal_horizon(rows.lengths, steps)
+        rows.tokens[:, 1:].scatter_(1, after, chosen[0])
+        rows.scores.scatter_(1, after, chosen[1])
+        rows.advance(steps)
+        return [each for pair in zip(*(x.split(1, 1) for x in chosen)) for each in pair]
+
+    def _verify(self, draft: Draft) -> list[Tensor]:
+        """Verify a draft, and add the accepted tokens and the bonus token to every row, on the
+        device. Returns what the host needs of it, as for ``_note``."""
+        rows = self.rows
         with self.stats.stopwatch("verifier"):
             # Lay out. The last token comes first: its keys and values are in no cache yet.
             rows.reserve(draft.width + 1)
@@ -80,8 +140,7 @@ class Batch(OpenBatch):
                 scores = self.session.score(tokens, layout)
                 scores.edit(edits)
             # Advance, and read back.
-            done = self._advance(draft, layout.slots, scores, ended)
-        return done._replace(passes=draft.passes, forced=draft.forced)
+            return self._advance(draft, layout.slots, scores, ended)
 
     def plan(self) -> Plan:
         """How much the next iteration drafts."""
@@ -136,9 +195,8 @@ class Batch(OpenBatch):
 
     def _advance(
         self, draft: Draft, after: Tensor, scores: Scores | None, ended: Tensor | None
-    ) -> Iteration:
-        """Add the accepted draft tokens and the bonus token to every row, and read back what the
-        host needs of it: the iteration's one synchronisation.
+    ) -> list[Tensor]:
+        """As ``_verify``.
 
         Args:
             draft: N draft tokens per row.
@@ -146,7 +204,7 @@ class Batch(OpenBatch):
             scores: of N + 1 entries; None where all rows have ended.
             ended: bool [B], rows that their draft ends, unverified; or None.
         """
-        rows, traced, width = self.rows, self.parts.options.keep_trace, draft.width
+        rows, width = self.rows, draft.width
         counts = bonus = draft.sizes
         emitted = None
         if scores is not None:
@@ -167,21 +225,36 @@ class Batch(OpenBatch):
         rows.tokens[:, 1:].scatter_(1, after, emitted)
         rows.scores.scatter_(1, after, own)
 
+        rows.advance(counts + 1 if width > 0 else 1, bonus.unsqueeze(1))
         of_rows = [counts, draft.sizes] if width > 0 else []
         of_rows += [] if ended is None else [ended.long()]
         table = [emitted, own, *(each.unsqueeze(1).expand_as(own) for each in of_rows)]
-        if traced:
+        if self.parts.options.keep_trace:
             table += [emitted if scores is None else scores.best(), F.pad(draft.tokens, (0, 1))]
-        read = read_back(*table)
-        columns = [each[:, 0].tolist() for each in read[2 : 2 + len(of_rows)]]
-        kept, proposed, *trusted = columns or [[0] * len(own)] * 2
-        words = [up_to(row, n, self.parts.policy.eos) for row, n in zip(read[0].tolist(), kept)]
+        return table
+
+    def _note(self, draft: Draft, emitted: Any, scores: Any, *more: Any) -> Iteration:
+        """What was done, and count it on the host.
+
+        Args:
+            draft: of N tokens.
+            emitted: [B, N + 1], the tokens of each row, then anything.
+            scores: [B, N + 1], their log-probabilities.
+            more: [B, N + 1], of rows, in all columns: accepted and draft tokens, if N > 0, and
+                whether a draft ended the row, where the rule trusts endings; then, for traces, the
+                likeliest tokens, and the draft.
+        """
+        eos, traced = self.parts.policy.eos, self.parts.options.keep_trace
+        of_rows = more[:-2] if traced else more
+        columns = [each[:, 0].tolist() for each in of_rows]
+        kept, proposed, *trusted = columns or [[0] * len(emitted)] * 2
+        words = [up_to(row, count, eos) for row, count in zip(emitted.tolist(), kept)]
         added = list(map(len, words))
-        finite = read[1] > float("-inf")  # neither NaN nor -inf is a token's log-probability
-        rows.grow(counts + 1 if width > 0 else 1, added, words, bonus.unsqueeze(1))
+        finite = scores > float("-inf")  # neither NaN nor -inf is a token's log-probability
+        self.rows.grow(added, words)
         iteration = Iteration(
             sizes=added,
-            done=[row[-1] == self.parts.policy.eos for row in words],
+            done=[row[-1] == eos for row in words],
             accepted=list(map(min, kept, added)),
             broken=[not row[:size].all() for row, size in zip(finite, added)],
             proposed=proposed,
@@ -189,7 +262,7 @@ class Batch(OpenBatch):
         )
         if not traced:
             return iteration
-        best, drafts = (each.tolist() for each in read[-2:])
+        best, drafts = (each.tolist() for each in more[-2:])
         return iteration._replace(
             emitted=words,
             choices=[row[:size] for row, size in zip(best, added)],

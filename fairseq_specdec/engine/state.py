@@ -155,24 +155,19 @@ class Rows:
             self.tokens = nn.functional.pad(self.tokens, (0, missing), value=self.pad)
             self.scores = nn.functional.pad(self.scores, (0, missing))
 
-    def grow(
-        self,
-        sizes: Tensor | int,
-        sizes_cpu: Sequence[int],
-        emitted: Sequence[Sequence[int]] | None = None,
-        last: Tensor | None = None,
-    ) -> None:
-        """Count tokens that were written after each row.
+    def advance(self, sizes: Tensor | int, last: Tensor | None = None) -> None:
+        """Count tokens that were written after each row, on the device.
 
         Args:
             sizes: long [B], or of each row; those of rows that leave next do not matter.
-            sizes_cpu: the same numbers.
-            emitted: the tokens, which a GPU's rows must be given.
             last: long [B, 1], the last ones; None to look them up.
         """
         self.lengths = self.lengths + sizes
         self._last = last
-        self.lengths_cpu = [have + more for have, more in zip(self.lengths_cpu, sizes_cpu)]
+
+    def grow(self, sizes: Sequence[int], emitted: Sequence[Sequence[int]] | None = None) -> None:
+        """Count them on the host. ``emitted``: the tokens, which a GPU's rows must be given."""
+        self.lengths_cpu = [have + more for have, more in zip(self.lengths_cpu, sizes)]
         if self._outputs is not None and emitted is not None:
             for output, tokens in zip(self._outputs, emitted):
                 output.extend(tokens)

@@ -331,6 +331,29 @@ class StaticSession(TorchSession):
             self.keep_states(layout, outputs[1][:, :width])
         return outputs[0][:, :width]
 
+    def replay_steps(
+        self, tokens: Tensor, layout: Layout, steps: int, choose: Callable[[Any, Tensor], Any]
+    ) -> Outputs | None:
+        """As ``Session.replay_steps``. ``choose``: always the same one for this model."""
+        upto = bucket(layout.upto + steps - 1)
+        self.cache.reserve(upto)
+        embedding, table = self.embedding, self.positions
+        assert embedding is not None
+
+        def all_steps(tokens: Tensor, first: Tensor) -> Outputs:
+            chosen = []
+            for step in range(steps):
+                slots = (first + step).unsqueeze(1)
+                layout = Layout(slots, slots, upto)
+                x, source = embedding(tokens, layout, table), self.over(len(tokens))
+                chosen.append(choose(self, self.weights.run(*source, x, layout)[0]))
+                tokens = chosen[-1][0]
+            return tuple(torch.cat(each, 1) for each in zip(*chosen))
+
+        key = "steps", steps, upto, self.sources, None if table is None else table.size(0)
+        inputs = [(tokens, (1,)), (layout.slots[:, 0], ())]
+        return self.cache.recordings.run(key, all_steps, inputs)
+
 
 class StaticEncoder(EncoderWeights):
     """``EncoderWeights`` that records its passes over text. The buffers are one batch's only until
