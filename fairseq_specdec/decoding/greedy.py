@@ -13,16 +13,17 @@ from torch import Tensor
 
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.scores import Edits, Scores, forbidden_by_ngrams
-from fairseq_specdec.engine.state import Draft, Layout, Rows, ascending, causal_horizon, read_back
+from fairseq_specdec.engine.state import Draft, Layout, Rows, ascending, read_back
 
 from .batch import OpenBatch, hypothesis
 from .iteration import Iteration
 from .native_chains import NativeChains
 from .pace import Plan
+from .recorded import replay
 
 AHEAD = 4
-"""Most iterations between two times that the host waits for a GPU. With more, sentences continue for
-longer after their end."""
+"""Most iterations between two waits for a GPU; with more, sentences continue longer after their
+end."""
 
 
 class Batch(OpenBatch):
@@ -73,9 +74,12 @@ class Batch(OpenBatch):
     def step(self, draft: Draft | None) -> Iteration:
         """One iteration for every live row, with any drafter, rule and verifier; the host waits
         once for the device. ``draft``: to verify; None for the forced one or the drafter's."""
-        # Propose.
-        draft = draft or self.take_forced() or self.propose(self.plan())
-        done = self._note(draft, *read_back(*self._verify(draft)))
+        draft, read = draft or self.take_forced(), None
+        if draft is None:
+            plan = self.plan()
+            read = replay(self, 1, plan.size) if plan.size != 0 else None
+            draft = Draft.empty(self.rows.lengths) if read else self.propose(plan)
+        done = self._note(*read_back(*(read or self._verify(draft))))
         return done._replace(passes=draft.passes, forced=draft.forced)
 
     @property
@@ -88,7 +92,7 @@ class Batch(OpenBatch):
         """So many iterations without drafts, after which the host waits once for the device. A row
         that ends continues until then; nobody reads what it writes."""
         self.plan()
-        rows, read = self.rows, self._replay(iterations)
+        rows, read = self.rows, replay(self, iterations, 0)
         draft, lengths = Draft.empty(rows.lengths), rows.lengths_cpu
         live = list(range(len(lengths)))
         for _ in range(0 if read else iterations):
@@ -97,32 +101,12 @@ class Batch(OpenBatch):
         rows.lengths_cpu = lengths
         columns = read_back(*read)
         for tokens, scores in zip(columns[::2], columns[1::2]):
-            done = self._note(draft, tokens[live], scores[live])
+            done = self._note(tokens[live], scores[live])
             self._book(done)
             self._leave(done.done)
             live = [row for row, ended in zip(live, done.done) if not ended]
             if not live:
                 break
-
-    def _replay(self, steps: int) -> list[Tensor]:
-        """So many iterations without drafts by one CUDA graph; of each what ``_verify`` returns, or
-        nothing where there is none, or constraints are not the same for all steps."""
-        rows, policy = self.rows, self.parts.policy
-        layout, reach = Layout.chain(rows, 1), (rows.shortest, rows.longest + steps - 1)
-        edits = policy.edits(layout.slots, reach, self.limits, self.prefix)
-        changing = edits.banned is not None or edits.forced is not None
-        if changing or policy.reads_hypotheses or not self.parts.rule.lossless:
-            return []
-        with self.stats.stopwatch("verifier"):
-            chosen = self.session.replay_steps(rows.last(), layout, steps, edits)
-        if chosen is None:
-            return []
-        rows.reserve(steps)
-        after = causal_horizon(rows.lengths, steps)
-        rows.tokens[:, 1:].scatter_(1, after, chosen[0])
-        rows.scores.scatter_(1, after, chosen[1])
-        rows.advance(steps)
-        return [each for pair in zip(*(x.split(1, 1) for x in chosen)) for each in pair]
 
     def _verify(self, draft: Draft) -> list[Tensor]:
         """Verify a draft, and add the accepted tokens and the bonus token to every row, on the
@@ -233,11 +217,10 @@ class Batch(OpenBatch):
             table += [emitted if scores is None else scores.best(), F.pad(draft.tokens, (0, 1))]
         return table
 
-    def _note(self, draft: Draft, emitted: Any, scores: Any, *more: Any) -> Iteration:
+    def _note(self, emitted: Any, scores: Any, *more: Any) -> Iteration:
         """What was done, and count it on the host.
 
         Args:
-            draft: of N tokens.
             emitted: [B, N + 1], the tokens of each row, then anything.
             scores: [B, N + 1], their log-probabilities.
             more: [B, N + 1], of rows, in all columns: accepted and draft tokens, if N > 0, and

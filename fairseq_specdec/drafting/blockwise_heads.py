@@ -13,12 +13,13 @@ from fairseq_specdec.engine.backend import TORCH, Backend, NativeBackend
 from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeDecoder
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.stack import activation_number
-from fairseq_specdec.engine.state import Draft, Rows, ascending
+from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.engine.torch_layers import Linear, PackedHeads
 
 from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
 from .nar_block import states_at
 from .native_block import NativeBlockDrafter, NativeBlockSession
+from .token_choice import shortened
 
 
 class _VocabularyAlone:
@@ -127,7 +128,4 @@ class BlockwiseHeadsSession(DraftSession):
             state = drafter.project_out(state)
         logits = drafter.vocabulary(heads(state))
         logits[..., drafter.pad] = float("-inf")
-        return Draft(
-            logits.argmax(-1),
-            ascending(1, rows.lengths.device, drafter.size - 1).expand_as(rows.lengths),
-        )
+        return Draft(*shortened(logits.argmax(-1), None, 0.0))

@@ -21,6 +21,7 @@ from .base import (
     Drafter,
     DraftOptions,
     DraftSession,
+    Run,
     SilentSession,
     Source,
     move_to_verifier,
@@ -170,23 +171,25 @@ class NarBlockSession(DraftSession):
                 self.static.cache.store(f"part {i}", each[None, :, None], fill)
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
-        masks = self.options.block_size if budget is None else min(budget, self.options.block_size)
-        if self.limit is not None:
-            masks = min(masks, self.limit - rows.longest - self.first)
+        masks = self._masks(rows, budget)
         if masks < 1:
             return Draft.empty(rows.lengths)
         if self.static is not None:  # a recorded draft is the same for all costs
-            draft = self._replay(self.static, rows, masks)
-            if draft is not None:
-                return draft
+            drafted = self.replay(rows, budget, self.static.cache.recordings.run)
+            if drafted is not None:
+                return Draft(drafted[0], drafted[1])
         costs = costs if self.options.any_confidence else None
         return self._choose(self._features(rows, masks), rows.tokens, rows.lengths, costs)
 
-    def _replay(self, layers: StaticSession, rows: Rows, masks: int) -> Draft | None:
-        """A draft by a CUDA graph; None where there is none for its shapes."""
-        cache, fresh = layers.cache, self.options.block_size + 1
-        if self.fresh(rows) > fresh:
+    def _masks(self, rows: Rows, budget: Budget) -> int:
+        masks = self.options.block_size if budget is None else min(budget, self.options.block_size)
+        return masks if self.limit is None else min(masks, self.limit - rows.longest - self.first)
+
+    def replay(self, rows: Rows, budget: Budget, run: Run) -> Outputs | None:
+        layers, masks, fresh = self.static, self._masks(rows, budget), self.options.block_size + 1
+        if layers is None or masks < 1 or self.fresh(rows) > fresh:
             return None
+        cache = layers.cache
         upto = bucket(rows.longest + self.first + masks)
         cache.reserve(upto)
         inputs: Inputs = [(rows.tokens[:, : upto + 1], (upto + 1,)), (rows.lengths, ())]
@@ -207,11 +210,11 @@ class NarBlockSession(DraftSession):
             draft = self._choose(features, tokens, lengths, whole=True)
             return draft.tokens, draft.sizes
 
-        drafted = cache.recordings.run(("draft", masks, upto, layers.sources), whole_draft, inputs)
-        if drafted is None:
-            return None
-        self.cached = [have + self.first for have in rows.lengths_cpu]
-        return Draft(drafted[0], drafted[1])
+        key = "draft", masks, upto, layers.sources, cache.recordings.version
+        outputs = run(key, whole_draft, inputs)
+        if outputs is not None:
+            self.cached = [have + self.first for have in rows.lengths_cpu]
+        return outputs
 
     def block(self, rows: Rows, masks: int) -> tuple[Tensor, Tensor]:
         """What K masks predict, however long the rows are: features [B, K, C'] and logits

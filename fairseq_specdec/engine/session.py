@@ -3,7 +3,7 @@ over blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import torch.nn.functional as F
@@ -231,14 +231,6 @@ class Session(Generic[Weights]):
     ) -> Tensor | None:
         """``finish(self, run(tokens, layout))`` by a CUDA graph; None where there is none for these
         shapes."""
-        return None
-
-    def replay_steps(
-        self, tokens: Tensor, layout: Layout, steps: int, choose: Callable[[Any, Tensor], Any]
-    ) -> Sequence[Tensor] | None:
-        """Greedy steps from one token of each row (long [B, 1]) by one CUDA graph: tokens and their
-        log-probabilities, each [B, steps]; or None. ``choose``: both, [B, 1], from this session and
-        its features [B, 1, C']."""
         return None
 
     def padded(self, width: int, upto: int) -> tuple[int, int]:

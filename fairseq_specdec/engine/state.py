@@ -282,15 +282,15 @@ class Layout(NamedTuple):
     def mask(self, like: Tensor | None = None) -> Tensor | None:
         """Bool [B, 1, W, upto], True where attention is allowed; None where all slots are seen.
         With ``like`` on a GPU, as ``additive`` gives it."""
-        on_gpu = like is not None and like.is_cuda
+        gpu = like if like is not None and like.is_cuda else None
         if self.seen is not None:
-            return (additive(self.seen, like) if on_gpu else self.seen).unsqueeze(1)
+            return (self.seen if gpu is None else additive(self.seen, gpu)).unsqueeze(1)
         if self.run_from is not None and self.slots.size(1) == 1:
             return None
         horizon = self.slots if self.horizon is None else self.horizon
-        if not on_gpu:
+        if gpu is None:
             return horizon_mask(horizon, self.upto).unsqueeze(1)
-        table = _causal(max(256, 1 << self.upto.bit_length()), like.dtype, like.device)
+        table = _causal(max(256, 1 << self.upto.bit_length()), gpu.dtype, gpu.device)
         rows = nn.functional.embedding(horizon, table[:, : self.upto + -self.upto % 16])
         return rows[..., : self.upto].unsqueeze(1)
 

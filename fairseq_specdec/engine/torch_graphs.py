@@ -145,6 +145,7 @@ class Recordings:
     def clear(self) -> None:
         """Forget all recordings: buffers that they use have moved."""
         # by rows and key: buffers of the inputs, what does it again, and outputs
+        self.version = object()  # of the buffers, for other recordings over them
         self.passes: dict[Hashable, tuple[list[Tensor], Callable[[], None], Outputs]] = {}
         self._asked: Counter[Hashable] = Counter()
         self._recorder: CudaRecorder | None = None
@@ -308,6 +309,17 @@ class StaticSession(TorchSession):
             # Rows that no batch had yet see all: a row that sees nothing makes NaN.
             hidden = (~layout.seen, (columns, upto))
             places = [(layout.positions, (columns,)), (layout.slots, (columns,)), hidden]
+        key, whole_pass = self.recordable(columns, upto, finish)
+        outputs = recordings.run((kind, *key), whole_pass, [(tokens, (columns,)), *places])
+        if outputs is None:
+            return None
+        if len(outputs) > 1:
+            self.keep_states(layout, outputs[1][:, :width])
+        return outputs[0][:, :width]
+
+    def recordable(self, columns: int, upto: int, finish: Finish) -> tuple[tuple[int, ...], Pass]:
+        """The pass that ``replay`` runs over so many columns and slots, and what names it: of
+        tokens long [R, W] and first slots long [R], the scores and the states read."""
         self.cache.reserve(upto)
         embedding, table = self.embedding, self.positions
         assert embedding is not None
@@ -323,36 +335,7 @@ class StaticSession(TorchSession):
             scores = finish(self, features)
             return (scores, torch.cat(read, -1)) if read else (scores,)
 
-        key = kind, columns, upto, self.sources, None if table is None else table.size(0)
-        outputs = recordings.run(key, whole_pass, [(tokens, (columns,)), *places])
-        if outputs is None:
-            return None
-        if len(outputs) > 1:
-            self.keep_states(layout, outputs[1][:, :width])
-        return outputs[0][:, :width]
-
-    def replay_steps(
-        self, tokens: Tensor, layout: Layout, steps: int, choose: Callable[[Any, Tensor], Any]
-    ) -> Outputs | None:
-        """As ``Session.replay_steps``. ``choose``: always the same one for this model."""
-        upto = bucket(layout.upto + steps - 1)
-        self.cache.reserve(upto)
-        embedding, table = self.embedding, self.positions
-        assert embedding is not None
-
-        def all_steps(tokens: Tensor, first: Tensor) -> Outputs:
-            chosen = []
-            for step in range(steps):
-                slots = (first + step).unsqueeze(1)
-                layout = Layout(slots, slots, upto)
-                x, source = embedding(tokens, layout, table), self.over(len(tokens))
-                chosen.append(choose(self, self.weights.run(*source, x, layout)[0]))
-                tokens = chosen[-1][0]
-            return tuple(torch.cat(each, 1) for each in zip(*chosen))
-
-        key = "steps", steps, upto, self.sources, None if table is None else table.size(0)
-        inputs = [(tokens, (1,)), (layout.slots[:, 0], ())]
-        return self.cache.recordings.run(key, all_steps, inputs)
+        return (columns, upto, self.sources, 0 if table is None else table.size(0)), whole_pass
 
 
 class StaticEncoder(EncoderWeights):

@@ -148,7 +148,8 @@ def fold_biases(layers: Sequence[Layer], read: Collection[int] = ()) -> None:
     before: Any = None
     for number, layer in enumerate(layers, start=1):
         for names in layer.sublayers if layer.out.weight.is_cuda and not layer.pre_norm else ():
-            first, last, norm = (getattr(layer, name, None) for name in names)
+            parts: list[Any] = [getattr(layer, name, None) for name in names]
+            first, last, norm = parts
             if norm is None:  # a decoder that does not attend to the source
                 continue
             if before is not None and first.bias is not None and last.bias is not None:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from .backend import TORCH, AnyDecoder, AnyEncoder, AnySession, Backend
 from .native.decoder import EmbeddingTables, NativeDecoder
-from .scores import Edits, Scores
+from .scores import Scores
 from .session import Embedding
 from .state import Layout, first_slots
+from .torch_graphs import Pass, Recordings, StaticSession
 
 
 class Transformer(NamedTuple):
@@ -144,20 +145,15 @@ class Ensemble:
             logits.append(scored)
         return Scores.of_ensemble(logits)
 
-    def replay_steps(
-        self, tokens: Tensor, layout: Layout, steps: int, edits: Edits
-    ) -> Sequence[Tensor] | None:
-        """Greedy steps from one token of each row (long [B, 1]) by one CUDA graph, for one model:
-        the likeliest tokens and their log-probabilities, each [B, steps]; or None. ``edits``: the
-        same for all steps."""
-
-        def choose(session: AnySession, features: Tensor) -> tuple[Tensor, Tensor]:
-            scores = Scores(self._finish(session, features), normalised=True)
-            scores.edit(edits)
-            return scores.best(), scores.of(scores.best())
-
-        first, *others = self.sessions
-        return None if others else first.replay_steps(tokens, layout, steps, choose)
+    def recordable(
+        self, columns: int, upto: int
+    ) -> tuple[Recordings, tuple[int, ...], Pass] | None:
+        """Where passes of one model are recorded, and what ``StaticSession.recordable`` gives, with
+        log-probabilities as scores; None for several models, or without CUDA graphs."""
+        session, *others = self.sessions
+        if others or not isinstance(session, StaticSession):
+            return None
+        return session.cache.recordings, *session.recordable(columns, upto, self._finish)
 
     def _scaled(self, session: AnySession, features: Tensor) -> Tensor:
         """[.., V], the logits of features [.., C'], divided by the temperature: as fairseq does."""

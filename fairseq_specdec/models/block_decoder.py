@@ -218,6 +218,7 @@ class BlockDecoder(TransformerDecoderBase):
         x = torch.cat([self.embed_tokens(tokens), content], 1)
         placed, scale = self.position_table(positions, below), self.embed_scale
         if self.source_copy is not None:
+            assert placed is not None
             x, scale = scale * x, 1.0
             x[:, known:] += self.source_copy(placed[:, known:], source_state)
         if read is not None:

@@ -12,10 +12,10 @@ from toy_strategies import RELAXED, TOYS, Toys, check, decode, flags, make_gener
 from toy_translation import make_sample, sentences, toy_drafter, toy_model
 
 from fairseq_specdec.decoding import generator as generator_module
-from fairseq_specdec.decoding.greedy import Batch
+from fairseq_specdec.decoding import greedy
 from fairseq_specdec.decoding.pace import DraftBudget, Plan
 from fairseq_specdec.engine import torch_graphs
-from fairseq_specdec.engine.torch_graphs import StaticSession, graphs_for
+from fairseq_specdec.engine.torch_graphs import graphs_for
 
 
 class CountingRecorder(PlainRecorder):
@@ -111,15 +111,10 @@ def test_recorded_steps_equal_single_ones(name, record, monkeypatch):
     generator = make_generator("greedy", flags(**changes), backend="torch")
     want = [one for sample in samples for one in decode(generator, sample)]
     record(**recording)
-    monkeypatch.setattr(Batch, "runs_ahead", True)
-    replayed, replay_steps = [], StaticSession.replay_steps
-
-    def counting(*given):
-        chosen = replay_steps(*given)
-        replayed.append(chosen is not None)
-        return chosen
-
-    monkeypatch.setattr(StaticSession, "replay_steps", counting)
+    monkeypatch.setattr(greedy.Batch, "runs_ahead", True)
+    replayed = []
+    replay = greedy.replay
+    monkeypatch.setattr(greedy, "replay", lambda *a: replayed.append(replay(*a)) or replayed[-1])
     generator = make_generator("greedy", flags(**changes), backend="torch")
     check([one for sample in samples for one in decode(generator, sample)], want)
     assert any(replayed)
