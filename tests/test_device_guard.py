@@ -19,6 +19,8 @@ from toy_translation import make_sample, sentences
 from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.greedy import AHEAD
+from fairseq_specdec.engine.state import Layout
+from fairseq_specdec.engine.transformer import Verifier
 
 BATCHES = {1: make_sample(sentences(1, seed=6)), 8: make_sample(sentences(8, seed=5))}
 LOSSLESS = [case for case, toys in TOYS.items() if toys.lossless is not None]
@@ -115,6 +117,31 @@ def test_greedy_decoding_waits_once_in_several_steps(graphs, monkeypatch):
         assert tokens(h[0] for h in outputs) == want
         assert waits <= 1 + math.ceil(max(map(len, want)) / AHEAD), dict(guard.waits)
         assert not GuardedRecorder.waits and not GuardedRecorder.copies
+
+
+def pass_over(model, net_input, tokens, layers):
+    """(log-probabilities, the states read) of a block at the start."""
+    verifier = Verifier([model], read_layers=layers)
+    session = verifier.open(verifier.encode(net_input), 20, tokens.size(1))
+    places = torch.arange(tokens.size(1), device=tokens.device).expand_as(tokens)
+    layout = Layout.at(places, [tokens.size(1) - 1] * len(tokens))
+    scores = session.score(tokens, layout)
+    return scores.log_probs, session.sessions[0].states[:, 1 : tokens.size(1) + 1]
+
+
+@pytest.mark.parametrize("layers", [(1,), (2,), (1, 2)])
+@torch.no_grad()
+def test_a_pass_that_adds_residuals_in_products_gives_the_same_numbers(layers):
+    """Also the states that drafters read, which no later layer may change."""
+    model, net_input = TOYS["greedy"].verifier(), BATCHES[8]["net_input"]
+    tokens = torch.arange(4, 28).view(8, 3)
+    want = pass_over(model, net_input, tokens, layers)
+    with DeviceGuard() as guard:
+        moved = copy.deepcopy(model).to("cuda")
+        got = pass_over(moved, on_device(net_input), tokens.to("cuda"), layers)
+        assert any(name == "addmm_" for _, name in guard.kernels)
+        for mine, theirs in zip(got, want):
+            torch.testing.assert_close(mine.cpu(), theirs, atol=1e-4, rtol=1e-4)
 
 
 # ---- what the guard notices ----------------------------------------------------------------------

@@ -135,11 +135,10 @@ class Layer:
 
 
 def fold_biases(layers: Sequence[Layer], read: Collection[int] = ()) -> None:
-    """Let a GPU add residuals in the kernels of products.
+    """Let a GPU add residuals in the kernels of products, which then add no bias.
 
-    Such a product cannot add a bias too. So the norm before a sublayer adds the bias b of its last
-    product, and the bias of its first product, of weight W, becomes smaller by W b. Only norms
-    after a residual can do so.
+    Instead the norm before a sublayer adds the bias b of its last product, and its first product,
+    of weight W, subtracts W b. Only norms after a residual can do so.
 
     Args:
         layers: of a stack, in their order.
