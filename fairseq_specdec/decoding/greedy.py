@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.drafting.base import SilentSession
-from fairseq_specdec.engine.scores import Edits, Scores, forbidden_by_ngrams
+from fairseq_specdec.engine.scores import Edits, forbidden_by_ngrams
 from fairseq_specdec.engine.state import Draft, Layout, Rows, ascending, read_back
 
 from .batch import OpenBatch, hypothesis
@@ -109,22 +109,45 @@ class Batch(OpenBatch):
                 break
 
     def _verify(self, draft: Draft) -> list[Tensor]:
-        """Verify a draft, and add the accepted tokens and the bonus token to every row, on the
-        device. Returns what the host needs of it, as for ``_note``."""
-        rows = self.rows
+        """Verify a draft of N tokens, and add the accepted tokens and the bonus token to every row,
+        on the device. Returns what the host needs of it, as for ``_note``."""
+        rows, width, rule = self.rows, draft.width, self.parts.rule
         with self.stats.stopwatch("verifier"):
             # Lay out. The last token comes first: its keys and values are in no cache yet.
-            rows.reserve(draft.width + 1)
-            tokens = torch.cat([rows.last(), draft.tokens], 1) if draft.width else rows.last()
-            layout = Layout.chain(rows, draft.width + 1)
+            rows.reserve(width + 1)
+            tokens = torch.cat([rows.last(), draft.tokens], 1) if width else rows.last()
+            layout = Layout.chain(rows, width + 1)
             # Score and constrain, unless the drafts end all sentences; on a GPU that is not asked.
             edits = self._edits(draft, layout.positions)
             ended, scores = self._ended(draft, edits), None
+            counts = bonus = draft.sizes
+            emitted = None
             if ended is None or ended.is_cuda or not bool(ended.all()):
                 scores = self.session.score(tokens, layout)
                 scores.edit(edits)
-            # Advance, and read back.
-            return self._advance(draft, layout.slots, scores, ended)
+                counts, bonus, emitted = rule.accept(draft, scores)
+            if ended is not None:
+                counts = torch.where(ended, draft.sizes, counts)
+            # Advance. Columns after the emitted ones are overwritten by later iterations.
+            if emitted is None:
+                emitted = bonus.unsqueeze(1)
+                if width > 0:
+                    emitted = torch.cat([draft.tokens, emitted], 1)
+                    emitted = emitted.scatter(1, counts.unsqueeze(1), bonus.unsqueeze(1))
+            own = None if scores is None else scores.of(emitted)
+            if ended is not None and draft.scores is not None:
+                drafted = F.pad(draft.scores, (0, 1))
+                own = drafted if own is None else torch.where(ended.unsqueeze(1), drafted, own)
+            assert own is not None
+            rows.tokens[:, 1:].scatter_(1, layout.slots, emitted)
+            rows.scores.scatter_(1, layout.slots, own)
+            rows.advance(counts + 1 if width > 0 else 1, bonus.unsqueeze(1))
+        of_rows = [counts, draft.sizes] if width > 0 else []
+        of_rows += [] if ended is None else [ended.long()]
+        table = [emitted, own, *(each.unsqueeze(1).expand_as(own) for each in of_rows)]
+        if self.parts.options.keep_trace:
+            table += [emitted if scores is None else scores.best(), F.pad(draft.tokens, (0, 1))]
+        return table
 
     def plan(self) -> Plan:
         """How much the next iteration drafts."""
@@ -176,46 +199,6 @@ class Batch(OpenBatch):
         allowed = edits.allow(draft.tokens)
         allowed |= ascending(draft.width, sizes.device) >= sizes
         return ended & allowed.all(1)
-
-    def _advance(
-        self, draft: Draft, after: Tensor, scores: Scores | None, ended: Tensor | None
-    ) -> list[Tensor]:
-        """As ``_verify``.
-
-        Args:
-            draft: N draft tokens per row.
-            after: long [B, N + 1], where the last token and the draft stand.
-            scores: of N + 1 entries; None where all rows have ended.
-            ended: bool [B], rows that their draft ends, unverified; or None.
-        """
-        rows, width = self.rows, draft.width
-        counts = bonus = draft.sizes
-        emitted = None
-        if scores is not None:
-            counts, bonus, emitted = self.parts.rule.accept(draft, scores)
-        if ended is not None:
-            counts = torch.where(ended, draft.sizes, counts)
-        if emitted is None:
-            emitted = bonus.unsqueeze(1)
-            if width > 0:
-                emitted = torch.cat([draft.tokens, emitted], 1)
-                emitted = emitted.scatter(1, counts.unsqueeze(1), bonus.unsqueeze(1))
-        own = None if scores is None else scores.of(emitted)
-        if ended is not None and draft.scores is not None:
-            drafted = F.pad(draft.scores, (0, 1))
-            own = drafted if own is None else torch.where(ended.unsqueeze(1), drafted, own)
-        assert own is not None
-        # Columns after the emitted ones are overwritten by later iterations.
-        rows.tokens[:, 1:].scatter_(1, after, emitted)
-        rows.scores.scatter_(1, after, own)
-
-        rows.advance(counts + 1 if width > 0 else 1, bonus.unsqueeze(1))
-        of_rows = [counts, draft.sizes] if width > 0 else []
-        of_rows += [] if ended is None else [ended.long()]
-        table = [emitted, own, *(each.unsqueeze(1).expand_as(own) for each in of_rows)]
-        if self.parts.options.keep_trace:
-            table += [emitted if scores is None else scores.best(), F.pad(draft.tokens, (0, 1))]
-        return table
 
     def _note(self, emitted: Any, scores: Any, *more: Any) -> Iteration:
         """What was done, and count it on the host.
