@@ -33,7 +33,7 @@ def read_back(*tensors: Tensor) -> list[np.ndarray]:
     bits = torch.cat([each.unsqueeze(-1).view(torch.int32) for each in tensors], -1)
     kinds = ["f4" if each.is_floating_point() else "i8" for each in tensors]
     table = bits.cpu().numpy().view(",".join(kinds))[..., 0]
-    return [table[name] for name in table.dtype.names]
+    return [table[f"f{number}"] for number in range(len(kinds))]
 
 
 def ascending(count: int, device: torch.device, start: int = 0, least: int = -(2**62)) -> Tensor:
