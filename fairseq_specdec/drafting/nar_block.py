@@ -179,7 +179,7 @@ class NarBlockSession(DraftSession):
             if drafted is not None:
                 return Draft(drafted[0], drafted[1])
         costs = costs if self.options.any_confidence else None
-        return self._choose(self._features(rows, masks), rows.tokens, rows.lengths, costs)
+        return self._choose(self._features(rows, masks), rows.last(), costs)
 
     def _masks(self, rows: Rows, budget: Budget) -> int:
         masks = self.options.block_size if budget is None else min(budget, self.options.block_size)
@@ -207,7 +207,7 @@ class NarBlockSession(DraftSession):
                 tokens, lengths, read, tuple(source) or None, fresh, masks, upto
             )
             features, _ = layers.weights.run(*layers.over(count), x, layout, layer_bias, masks)
-            draft = self._choose(features, tokens, lengths, whole=True)
+            draft = self._choose(features, tokens.gather(1, lengths.unsqueeze(1)), whole=True)
             return draft.tokens, draft.sizes
 
         key = "draft", masks, upto, layers.sources, cache.recordings.version
@@ -293,13 +293,12 @@ class NarBlockSession(DraftSession):
     def _choose(
         self,
         features: Tensor,
-        tokens: Tensor,
-        lengths: Tensor,
+        last: Tensor,
         costs: Sequence[float] | None = None,
         whole: bool = False,
     ) -> Draft:
-        """The draft, from the masks' features [B, K, C'] and what was accepted. ``whole``: always
-        of K tokens, as on a GPU."""
+        """The draft, from the masks' features [B, K, C'] and the last token of each row, long
+        [B, 1]. ``whole``: always of K tokens, as on a GPU."""
         options, chain = self.options, self.weights.chain
         logits = self.layers.logits(features)
         logits.select(-1, options.pad).fill_(float("-inf"))
@@ -307,13 +306,12 @@ class NarBlockSession(DraftSession):
             log_probs = (logits / options.temperature).log_softmax(-1, dtype=torch.float32)
             chances = options.sampler.warp(log_probs)
             drafted = options.sampler.draw(chances)
-            return Draft(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
+            return Draft(*shortened(drafted, None, 0.0), chances.log())
         judges = options.confidence > 0 or costs is not None
         if chain is None:
             drafted, sure = likeliest(logits, judges)
         else:
-            before = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
-            drafted, sure = chain.judged(features, logits, before, judges)
+            drafted, sure = chain.judged(features, logits, last.squeeze(1), judges)
         return Draft(*shortened(drafted, sure, options.confidence, costs, whole))
 
     def keep(self, rows: Tensor, kept: list[int]) -> None:
