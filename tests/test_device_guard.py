@@ -19,7 +19,7 @@ from toy_translation import make_sample, sentences
 from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.greedy import AHEAD
-from fairseq_specdec.engine.state import Layout
+from fairseq_specdec.engine.state import Layout, columns_after, horizon_mask
 from fairseq_specdec.engine.transformer import Verifier
 
 BATCHES = {1: make_sample(sentences(1, seed=6)), 8: make_sample(sentences(8, seed=5))}
@@ -142,6 +142,19 @@ def test_a_pass_that_adds_residuals_in_products_gives_the_same_numbers(layers):
         assert any(name == "addmm_" for _, name in guard.kernels)
         for mine, theirs in zip(got, want):
             torch.testing.assert_close(mine.cpu(), theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("upto", [7, 256, 300])
+def test_what_a_gpu_looks_up_is_what_a_cpu_computes(upto):
+    lengths = torch.tensor([0, 3, upto - 4])
+    slots = columns_after(lengths, -2, 5, upto)
+    seen = horizon_mask(slots, upto)
+    with DeviceGuard() as guard:
+        there = columns_after(lengths.to("cuda"), -2, 5, upto)
+        mask = Layout(there, there, upto).mask(there.half()).squeeze(1)
+        assert all(name in ("embedding", "clone", "_to_copy") for _, name in guard.kernels)
+        assert there.tolist() == slots.tolist() and mask.stride(1) % 16 == 0
+        assert mask.tolist() == torch.where(seen, 0.0, float("-inf")).tolist()
 
 
 # ---- what the guard notices ----------------------------------------------------------------------

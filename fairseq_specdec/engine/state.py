@@ -288,7 +288,7 @@ class Layout(NamedTuple):
         horizon = self.slots if self.horizon is None else self.horizon
         if gpu is None:
             return horizon_mask(horizon, self.upto).unsqueeze(1)
-        table = _causal(max(256, 1 << self.upto.bit_length()), gpu.dtype, gpu.device)
+        table = _causal(max(256, 1 << (self.upto - 1).bit_length()), gpu.dtype, gpu.device)
         rows = nn.functional.embedding(horizon, table[:, : self.upto + -self.upto % 16])
         return rows[..., : self.upto].unsqueeze(1)
 
