@@ -4,6 +4,7 @@ With recorded passes and drafts (CUDA graphs) nothing waits inside a recording.
 """
 
 import copy
+import math
 
 import pytest
 import torch
@@ -17,11 +18,14 @@ from toy_translation import make_sample, sentences
 
 from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.decoding import generator as generator_module
+from fairseq_specdec.decoding.greedy import AHEAD
+from fairseq_specdec.engine.state import Layout, columns_after, horizon_mask
+from fairseq_specdec.engine.transformer import Verifier
 
 BATCHES = {1: make_sample(sentences(1, seed=6)), 8: make_sample(sentences(8, seed=5))}
 LOSSLESS = [case for case, toys in TOYS.items() if toys.lossless is not None]
-# Copies of an iteration: what is left of the rows; which prefixes to score, and what was found.
-COPIES = {1: 1, 5: 5}
+# Copies of an iteration: what is read, what is left of the rows; which prefixes to score.
+COPIES = {1: 2, 5: 5}
 
 
 def device_generator(case, fp16=False, beam=1, **options):
@@ -98,6 +102,61 @@ def test_beams_of_several_sentences_are_not_drafted_for(rows, drafts):
         assert (generator.stats.drafted > 0) == drafts
 
 
+@pytest.mark.parametrize("graphs", [False, True])
+def test_greedy_decoding_waits_once_in_several_steps(graphs, monkeypatch):
+    if graphs:
+        monkeypatch.setattr(generator_module, "graphs_for", plain_graphs(GuardedRecorder))
+    want = tokens(stock([TOYS["greedy"].verifier()], BATCHES[8], flags()))
+    with DeviceGuard() as guard:
+        GuardedRecorder.clear(guard)
+        generator, sample = device_generator("greedy"), on_device(BATCHES[8])
+        generator.generate(generator.models, sample)
+        guard.clear()
+        outputs = generator.generate(generator.models, sample)
+        waits = sum(guard.waits.values())
+        assert tokens(h[0] for h in outputs) == want
+        assert waits <= 1 + math.ceil(max(map(len, want)) / AHEAD), dict(guard.waits)
+        assert not GuardedRecorder.waits and not GuardedRecorder.copies
+
+
+def pass_over(model, net_input, tokens, layers):
+    """(log-probabilities, the states read) of a block at the start."""
+    verifier = Verifier([model], read_layers=layers)
+    session = verifier.open(verifier.encode(net_input), 20, tokens.size(1))
+    places = torch.arange(tokens.size(1), device=tokens.device).expand_as(tokens)
+    layout = Layout.at(places, [tokens.size(1) - 1] * len(tokens))
+    scores = session.score(tokens, layout)
+    return scores.log_probs, session.sessions[0].states[:, 1 : tokens.size(1) + 1]
+
+
+@pytest.mark.parametrize("layers", [(1,), (2,), (1, 2)])
+@torch.no_grad()
+def test_a_pass_that_adds_residuals_in_products_gives_the_same_numbers(layers):
+    """Also the states that drafters read, which no later layer may change."""
+    model, net_input = TOYS["greedy"].verifier(), BATCHES[8]["net_input"]
+    tokens = torch.arange(4, 28).view(8, 3)
+    want = pass_over(model, net_input, tokens, layers)
+    with DeviceGuard() as guard:
+        moved = copy.deepcopy(model).to("cuda")
+        got = pass_over(moved, on_device(net_input), tokens.to("cuda"), layers)
+        assert any(name == "addmm_" for _, name in guard.kernels)
+        for mine, theirs in zip(got, want):
+            torch.testing.assert_close(mine.cpu(), theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("upto", [7, 256, 300])
+def test_what_a_gpu_looks_up_is_what_a_cpu_computes(upto):
+    lengths = torch.tensor([0, 3, upto - 4])
+    slots = columns_after(lengths, -2, 5, upto)
+    seen = horizon_mask(slots, upto)
+    with DeviceGuard() as guard:
+        there = columns_after(lengths.to("cuda"), -2, 5, upto)
+        mask = Layout(there, there, upto).mask(there.half()).squeeze(1)
+        assert all(name in ("embedding", "clone", "_to_copy") for _, name in guard.kernels)
+        assert there.tolist() == slots.tolist() and mask.stride(1) % 16 == 0
+        assert mask.tolist() == torch.where(seen, 0.0, float("-inf")).tolist()
+
+
 # ---- what the guard notices ----------------------------------------------------------------------
 
 
@@ -149,20 +208,20 @@ def test_nothing_waits_in_a_recording(case, fp16, monkeypatch):
 # Most launches of an iteration of 8 rows at the papers' depth, and with graphs, each of which is
 # one: the table of device_systems.py.
 MOST_LAUNCHES = {
-    "greedy": (111, 18),
-    "iad": (111, 18),
-    "gad attached with chain, k = 10": (257, 46),
-    "gad++ attached with chain, k = 10": (275, 64),
-    "gad 12+2, k = 25": (192, 43),
-    "gad++ 12+2, k = 25": (210, 61),
-    "gad 6+6 bidirectional, k = 25": (251, 155),
-    "sps 6+1": (298, 117),
-    "sps 6+1 sampled": (392, None),
-    "bild 6+1": (490, None),
-    "bild-early-exit, layer 1": (490, None),
-    "blockwise, k = 8": (155, 49),
-    "beam 5": (114, None),
-    "beam 5, iad": (114, None),
+    "greedy": (85, 10),
+    "iad": (86, 11),
+    "gad attached with chain, k = 10": (196, 17),
+    "gad++ attached with chain, k = 10": (217, 45),
+    "gad 12+2, k = 25": (130, 13),
+    "gad++ 12+2, k = 25": (151, 41),
+    "gad 6+6 bidirectional, k = 25": (177, 101),
+    "sps 6+1": (228, 86),
+    "sps 6+1 sampled": (331, None),
+    "bild 6+1": (422, None),
+    "bild-early-exit, layer 1": (422, None),
+    "blockwise, k = 8": (113, 27),
+    "beam 5": (95, None),
+    "beam 5, iad": (95, None),
 }
 COUNTED = [
     (name, graphs)
@@ -181,7 +240,7 @@ def test_launches_of_an_iteration(name, graphs):
     assert counted.waits <= 1 and counted.start_waits <= 2
     if graphs:
         assert not GuardedRecorder.waits and not GuardedRecorder.copies
-        assert counted.copies == (name == "iad")  # its draft, made on the host
+        assert counted.copies == 1 + (name == "iad")  # what is read; its draft, made on the host
 
 
 # ---- training ------------------------------------------------------------------------------------

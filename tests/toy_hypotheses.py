@@ -18,7 +18,8 @@ def rows_of(outputs, columns=80, origin=None):
     for row, output in enumerate(outputs):
         rows.tokens[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
     sizes = [len(output) for output in outputs]
-    rows.grow(torch.tensor(sizes, dtype=torch.long), sizes)
+    rows.advance(torch.tensor(sizes, dtype=torch.long))
+    rows.grow(sizes)
     rows.origin = origin or rows.origin
     return rows
 

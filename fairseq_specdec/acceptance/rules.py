@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.scores import Scores
-from fairseq_specdec.engine.state import Draft
+from fairseq_specdec.engine.state import Draft, ascending
 from fairseq_specdec.errors import UsageError
 
 # What fairseq itself puts into every dictionary; fairseq-preprocess pads it to a multiple of 8.
@@ -28,6 +28,8 @@ class Acceptance(NamedTuple):
 
     counts: Tensor  # long [B], accepted draft tokens of each row (0 .. length of its draft)
     next_token: Tensor  # long [B], the bonus token: the verifier's own after the accepted ones
+    # long [B, K + 1], the accepted tokens, the bonus token, then any; None where nothing holds them
+    tokens: Tensor | None = None
 
 
 class AcceptanceRule:
@@ -79,7 +81,7 @@ def leading(kept: Tensor, lengths: Tensor) -> Tensor:
         long [B], the number of kept tokens before the first one that is not (the bifurcation
         position of Ge et al. 2022, equation 7).
     """
-    columns = torch.arange(kept.size(1), device=kept.device)
+    columns = ascending(kept.size(1), kept.device)
     # The smallest column that is not kept; a kept one never stops before the row's length.
     return torch.where(kept, lengths.unsqueeze(1), columns).amin(1)
 
@@ -107,7 +109,8 @@ class ExactRule(AcceptanceRule):
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         best = scores.best()
-        return judged(draft.tokens == best[:, :-1], draft.sizes, best)
+        verdict = judged(draft.tokens == best[:, :-1], draft.sizes, best)
+        return verdict._replace(tokens=best)
 
 
 class TopBetaRule(AcceptanceRule):

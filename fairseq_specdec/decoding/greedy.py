@@ -5,19 +5,25 @@ several tokens (Ge et al. 2022, Algorithm 1). The acceptance rule says which dra
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.drafting.base import SilentSession
-from fairseq_specdec.engine.scores import Edits, Scores, forbidden_by_ngrams
-from fairseq_specdec.engine.state import Draft, Layout, Rows
+from fairseq_specdec.engine.scores import Edits, forbidden_by_ngrams
+from fairseq_specdec.engine.state import Draft, Layout, Rows, ascending, read_back
 
 from .batch import OpenBatch, hypothesis
 from .iteration import Iteration
 from .native_chains import NativeChains
 from .pace import Plan
+from .recorded import replay
+
+AHEAD = 4
+"""Most iterations between two waits for a GPU; with more, sentences continue longer after their
+end."""
 
 
 class Batch(OpenBatch):
@@ -44,12 +50,15 @@ class Batch(OpenBatch):
 
     def iterate(self, max_iterations: int = 1) -> None:
         """One iteration for every live row, or several; then rows leave that have ended.
-        ``max_iterations``: the native library may do up to so many iterations, until a row ends."""
+        ``max_iterations``: the native library may do up to so many iterations, until a row ends,
+        and a GPU up to ``AHEAD``, if nothing drafts."""
         rounds: list[Iteration] = []
         draft = None
+        max_iterations = min(max_iterations, self.max_len + 1 - self.rows.longest)
         if self.native is not None:
-            max_iterations = min(max_iterations, self.max_len + 1 - self.rows.longest)
             rounds, draft = self.native.run(max_iterations)
+        elif max_iterations > 1 and self.runs_ahead and self._forced is None:
+            return self._run_ahead(min(max_iterations, AHEAD))
         for done in rounds or [self._timed(draft)]:
             self._book(done)
         self._leave(done.done)
@@ -67,23 +76,80 @@ class Batch(OpenBatch):
     def step(self, draft: Draft | None) -> Iteration:
         """One iteration for every live row, with any drafter, rule and verifier; the host waits
         once for the device. ``draft``: to verify; None for the forced one or the drafter's."""
-        rows = self.rows
-        # Propose.
-        draft = draft or self.take_forced() or self.propose(self.plan())
+        draft, read = draft or self.take_forced(), None
+        if draft is None:
+            plan = self.plan()
+            read = replay(self, 1, plan.size) if plan.size != 0 else None
+            draft = Draft.empty(self.rows.lengths) if read else self.propose(plan)
+        done = self._note(*read_back(*(read or self._verify(draft))))
+        return done._replace(passes=draft.passes, forced=draft.forced)
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether iterations need not be read one by one: a GPU does them, without drafts."""
+        gpu = self.rows.tokens.is_cuda and not self.parts.options.keep_trace
+        return gpu and self.drafts.never_drafts
+
+    def _run_ahead(self, iterations: int) -> None:
+        """So many iterations without drafts, after which the host waits once for the device. A row
+        that ends continues until then; nobody reads what it writes."""
+        self.plan()
+        rows, read = self.rows, replay(self, iterations, 0)
+        draft, lengths = Draft.empty(rows.lengths), rows.lengths_cpu
+        live = list(range(len(lengths)))
+        for _ in range(0 if read else iterations):
+            read += self._verify(draft)
+            rows.lengths_cpu = [have + 1 for have in rows.lengths_cpu]
+        rows.lengths_cpu = lengths
+        columns = read_back(*read)
+        for tokens, scores in zip(columns[::2], columns[1::2]):
+            done = self._note(tokens[live], scores[live])
+            self._book(done)
+            self._leave(done.done)
+            live = [row for row, ended in zip(live, done.done) if not ended]
+            if not live:
+                break
+
+    def _verify(self, draft: Draft) -> list[Tensor]:
+        """Verify a draft of N tokens, and add the accepted tokens and the bonus token to every row,
+        on the device. Returns what the host needs of it, as for ``_note``."""
+        rows, width, rule = self.rows, draft.width, self.parts.rule
         with self.stats.stopwatch("verifier"):
             # Lay out. The last token comes first: its keys and values are in no cache yet.
-            rows.reserve(draft.width + 1)
-            tokens = torch.cat([rows.last(), draft.tokens], 1) if draft.width else rows.last()
-            layout = Layout.chain(rows, draft.width + 1)
+            rows.reserve(width + 1)
+            tokens = torch.cat([rows.last(), draft.tokens], 1) if width else rows.last()
+            layout = Layout.chain(rows, width + 1)
             # Score and constrain, unless the drafts end all sentences; on a GPU that is not asked.
             edits = self._edits(draft, layout.positions)
             ended, scores = self._ended(draft, edits), None
+            counts = bonus = draft.sizes
+            emitted = None
             if ended is None or ended.is_cuda or not bool(ended.all()):
                 scores = self.session.score(tokens, layout)
                 scores.edit(edits)
-            # Advance, and read back.
-            done = self._advance(draft, layout.slots, scores, ended)
-        return done._replace(passes=draft.passes, forced=draft.forced)
+                counts, bonus, emitted = rule.accept(draft, scores)
+            if ended is not None:
+                counts = torch.where(ended, draft.sizes, counts)
+            # Advance. Columns after the emitted ones are overwritten by later iterations.
+            if emitted is None:
+                emitted = bonus.unsqueeze(1)
+                if width > 0:
+                    emitted = torch.cat([draft.tokens, emitted], 1)
+                    emitted = emitted.scatter(1, counts.unsqueeze(1), bonus.unsqueeze(1))
+            own = None if scores is None else scores.of(emitted)
+            if ended is not None and draft.scores is not None:
+                drafted = F.pad(draft.scores, (0, 1))
+                own = drafted if own is None else torch.where(ended.unsqueeze(1), drafted, own)
+            assert own is not None
+            rows.tokens[:, 1:].scatter_(1, layout.slots, emitted)
+            rows.scores.scatter_(1, layout.slots, own)
+            rows.advance(counts + 1 if width > 0 else 1, bonus.unsqueeze(1))
+        of_rows = [counts, draft.sizes] if width > 0 else []
+        of_rows += [] if ended is None else [ended.long()]
+        table = [emitted, own, *(each.unsqueeze(1).expand_as(own) for each in of_rows)]
+        if self.parts.options.keep_trace:
+            table += [emitted if scores is None else scores.best(), F.pad(draft.tokens, (0, 1))]
+        return table
 
     def plan(self) -> Plan:
         """How much the next iteration drafts."""
@@ -133,71 +199,42 @@ class Batch(OpenBatch):
         last = draft.tokens.gather(1, (sizes - 1).clamp(min=0))
         ended = ((last == self.parts.policy.eos) & (sizes > 0)).squeeze(1)
         allowed = edits.allow(draft.tokens)
-        allowed |= torch.arange(draft.width, device=sizes.device) >= sizes
+        allowed |= ascending(draft.width, sizes.device) >= sizes
         return ended & allowed.all(1)
 
-    def _advance(
-        self, draft: Draft, after: Tensor, scores: Scores | None, ended: Tensor | None
-    ) -> Iteration:
-        """Add the accepted draft tokens and the bonus token to every row, and read back what the
-        host needs of it: the iteration's one synchronisation.
+    def _note(self, emitted: Any, scores: Any, *more: Any) -> Iteration:
+        """What was done, and count it on the host.
 
         Args:
-            draft: N draft tokens per row.
-            after: long [B, N + 1], where the last token and the draft stand.
-            scores: of N + 1 entries; None where all rows have ended.
-            ended: bool [B], rows that their draft ends, unverified; or None.
+            emitted: [B, N + 1], the tokens of each row, then anything.
+            scores: [B, N + 1], their log-probabilities.
+            more: [B, N + 1], of rows, in all columns: accepted and draft tokens, if N > 0, and
+                whether a draft ended the row, where the rule trusts endings; then, for traces, the
+                likeliest tokens, and the draft.
         """
-        rows, traced = self.rows, self.parts.options.keep_trace
-        counts = bonus = draft.sizes
-        if scores is not None:
-            counts, bonus = self.parts.rule.accept(draft, scores)
-        if ended is not None:
-            counts = torch.where(ended, draft.sizes, counts)
-        emitted = bonus.unsqueeze(1)
-        if draft.width > 0:
-            emitted = torch.cat([draft.tokens, emitted], 1)
-            emitted = emitted.scatter(1, counts.unsqueeze(1), bonus.unsqueeze(1))
-        sizes, done = emitted_sizes(emitted, counts, self.parts.policy.eos)
-        # Columns after the emitted ones are overwritten by later iterations.
-        rows.tokens.scatter_(1, after + 1, emitted)
-        # On a GPU the largest size would cost a synchronisation.
-        reached = emitted.size(1) if emitted.is_cuda else int(sizes.max())
-        own = None if scores is None else scores.of(emitted[:, :reached])
-        if ended is not None and draft.scores is not None:
-            drafted = F.pad(draft.scores, (0, 1))[:, :reached]
-            own = drafted if own is None else torch.where(ended.unsqueeze(1), drafted, own)
-        assert own is not None
-        rows.scores.scatter_(1, after[:, :reached], own)
-        finite = own > float("-inf")  # neither NaN nor -inf is a token's log-probability
-        if emitted.size(1) == 1:
-            broken = ~finite
-        else:
-            inside = torch.arange(reached, device=sizes.device) < sizes.unsqueeze(1)
-            broken = (inside > finite).any(1, keepdim=True)
-
-        table = [sizes, done, counts, broken.squeeze(1), draft.sizes]
-        table += [] if ended is None else [ended]
-        blocks = [emitted] if traced or emitted.is_cuda else []
-        if traced:
-            blocks += [emitted if scores is None else scores.best(), draft.tokens]
-        read = torch.cat([torch.stack(table, 1), *blocks], 1).tolist()
-        at, width = len(table), draft.width + 1
-        added, ends, kept, lost, proposed, *trusted = list(zip(*read))[:at]
-        kept = tuple(map(min, kept, added))
-        iteration = Iteration(added, ends, kept, lost, proposed)
-        if trusted:
-            iteration = iteration._replace(unverified=list(map(bool, trusted[0])))
-        pairs = list(zip(read, iteration.sizes))
-        words = [row[at : at + size] for row, size in pairs] if blocks else None
-        rows.grow(sizes, iteration.sizes, words)
-        if not traced or words is None:
+        eos, traced = self.parts.policy.eos, self.parts.options.keep_trace
+        of_rows = more[:-2] if traced else more
+        columns = [each[:, 0].tolist() for each in of_rows]
+        kept, proposed, *trusted = columns or [[0] * len(emitted)] * 2
+        words = [up_to(row, count, eos) for row, count in zip(emitted.tolist(), kept)]
+        added = list(map(len, words))
+        finite = scores > float("-inf")  # neither NaN nor -inf is a token's log-probability
+        self.rows.grow(added, words)
+        iteration = Iteration(
+            sizes=added,
+            done=[row[-1] == eos for row in words],
+            accepted=list(map(min, kept, added)),
+            broken=[not row[:size].all() for row, size in zip(finite, added)],
+            proposed=proposed,
+            unverified=list(map(bool, trusted[0])) if trusted else (),
+        )
+        if not traced:
             return iteration
-        best, drafts = at + width, at + 2 * width
+        best, drafts = (each.tolist() for each in more[-2:])
         return iteration._replace(
             emitted=words,
-            choices=[row[best : best + size] for row, size in pairs],
-            drafts=[row[drafts : drafts + n] for row, n in zip(read, iteration.proposed)],
+            choices=[row[:size] for row, size in zip(best, added)],
+            drafts=[row[:n] for row, n in zip(drafts, proposed)],
         )
 
     def _book(self, done: Iteration) -> None:
@@ -250,19 +287,8 @@ class Batch(OpenBatch):
         super().close()
 
 
-def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> tuple[Tensor, Tensor]:
-    """How many tokens each iteration adds; </s> accepted inside a draft ends the sentence there.
-
-    Args:
-        emitted: long [B, K+1], accepted tokens, the bonus token, then anything.
-        counts: long [B], accepted tokens.
-
-    Returns:
-        (long [B], 1 .. K+1; bool [B], whether the sentence ended).
-    """
-    width = emitted.size(1)
-    if width == 1:  # fewer kernels to launch
-        return counts + 1, (emitted == eos).squeeze(1)
-    columns = torch.arange(width, device=emitted.device)
-    first = torch.where(emitted == eos, columns, width).amin(1)
-    return torch.minimum(first, counts) + 1, first <= counts
+def up_to(tokens: list[int], accepted: int, eos: int) -> list[int]:
+    """So many accepted tokens and the bonus token, of these; </s> accepted inside a draft ends the
+    sentence there."""
+    added = tokens[: accepted + 1]
+    return added[: added.index(eos) + 1] if eos in added else added

@@ -76,7 +76,8 @@ class NarBatch(Batch):
         read = torch.cat([counts, tokens], 1).tolist()
         added, ended, bad = (list(column) for column in zip(*(row[:3] for row in read)))
         emitted = [row[3 : 3 + row[0]] for row in read]
-        rows.grow(sizes, added, emitted)
+        rows.advance(sizes)
+        rows.grow(added, emitted)
         none = [0] * len(read)
         drafts: list[list[int]] = [[] for _ in read]
         return Iteration(added, ended, none, bad, none, drafts=drafts, emitted=emitted)

@@ -141,7 +141,8 @@ class NativeChains:
             return [], draft
         each = ([size * done.times for size in done.sizes] for done in rounds)
         added = [sum(sizes) for sizes in zip(*each)]
-        batch.rows.grow(torch.tensor(added), added)
+        batch.rows.advance(torch.tensor(added))
+        batch.rows.grow(added)
         return rounds, None
 
     def _call(self, draft: Draft | None, drafting: Drafting | None, most: int) -> _Answer:

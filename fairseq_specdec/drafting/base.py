@@ -15,10 +15,12 @@ from fairseq_specdec.engine.devices import DTYPES, supported
 from fairseq_specdec.engine.native.packed_file import number_format_of
 from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.state import Draft, Rows
+from fairseq_specdec.engine.torch_graphs import Inputs, Outputs, Pass
 from fairseq_specdec.errors import UsageError
 
 Budget = int | None
 Costs = Sequence[float] | None
+Run = Callable[[tuple[Any, ...], Pass, Inputs], Outputs | None]
 
 
 class Source(NamedTuple):
@@ -101,6 +103,12 @@ class DraftSession:
                 so many that those expected to be accepted exceed the cost by most.
         """
         raise NotImplementedError
+
+    def replay(self, rows: Rows, budget: Budget, run: Run) -> Outputs | None:
+        """What ``run`` gives that has the arguments of ``Recordings.run`` and records a draft as
+        ``propose`` makes it, long [B, N] and sizes long [B]; None where it cannot be recorded. The
+        first input is long [B, T], and N the second entry of the key."""
+        return None
 
     def likely_copied(self, row: int) -> Sequence[int]:
         """The tokens, in their order, that the hypotheses of a beam search probably repeat."""

@@ -19,6 +19,7 @@ from fairseq_specdec.engine.torch_layers import Linear, PackedHeads
 from .base import Budget, Costs, Drafter, DraftOptions, DraftSession, Source
 from .nar_block import states_at
 from .native_block import NativeBlockDrafter, NativeBlockSession
+from .token_choice import shortened
 
 
 class _VocabularyAlone:
@@ -127,4 +128,4 @@ class BlockwiseHeadsSession(DraftSession):
             state = drafter.project_out(state)
         logits = drafter.vocabulary(heads(state))
         logits[..., drafter.pad] = float("-inf")
-        return Draft(logits.argmax(-1), torch.full_like(rows.lengths, drafter.size - 1))
+        return Draft(*shortened(logits.argmax(-1), None, 0.0))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, AnyDecoder, AnyEncoder, Backend
 from fairseq_specdec.engine.session import learned_limit
-from fairseq_specdec.engine.state import Draft, Layout, Rows, first_slots, horizon_mask
+from fairseq_specdec.engine.state import Draft, Layout, Rows, columns_after, first_slots
 from fairseq_specdec.engine.torch_graphs import Inputs, Outputs, StaticSession, bucket
 from fairseq_specdec.engine.torch_layers import Linear
 
@@ -21,6 +21,7 @@ from .base import (
     Drafter,
     DraftOptions,
     DraftSession,
+    Run,
     SilentSession,
     Source,
     move_to_verifier,
@@ -170,23 +171,25 @@ class NarBlockSession(DraftSession):
                 self.static.cache.store(f"part {i}", each[None, :, None], fill)
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
-        masks = self.options.block_size if budget is None else min(budget, self.options.block_size)
-        if self.limit is not None:
-            masks = min(masks, self.limit - rows.longest - self.first)
+        masks = self._masks(rows, budget)
         if masks < 1:
             return Draft.empty(rows.lengths)
         if self.static is not None:  # a recorded draft is the same for all costs
-            draft = self._replay(self.static, rows, masks)
-            if draft is not None:
-                return draft
+            drafted = self.replay(rows, budget, self.static.cache.recordings.run)
+            if drafted is not None:
+                return Draft(drafted[0], drafted[1])
         costs = costs if self.options.any_confidence else None
-        return self._choose(self._features(rows, masks), rows.tokens, rows.lengths, costs)
+        return self._choose(self._features(rows, masks), rows.last(), costs)
 
-    def _replay(self, layers: StaticSession, rows: Rows, masks: int) -> Draft | None:
-        """A draft by a CUDA graph; None where there is none for its shapes."""
-        cache, fresh = layers.cache, self.options.block_size + 1
-        if self.fresh(rows) > fresh:
+    def _masks(self, rows: Rows, budget: Budget) -> int:
+        masks = self.options.block_size if budget is None else min(budget, self.options.block_size)
+        return masks if self.limit is None else min(masks, self.limit - rows.longest - self.first)
+
+    def replay(self, rows: Rows, budget: Budget, run: Run) -> Outputs | None:
+        layers, masks, fresh = self.static, self._masks(rows, budget), self.options.block_size + 1
+        if layers is None or masks < 1 or self.fresh(rows) > fresh:
             return None
+        cache = layers.cache
         upto = bucket(rows.longest + self.first + masks)
         cache.reserve(upto)
         inputs: Inputs = [(rows.tokens[:, : upto + 1], (upto + 1,)), (rows.lengths, ())]
@@ -204,14 +207,14 @@ class NarBlockSession(DraftSession):
                 tokens, lengths, read, tuple(source) or None, fresh, masks, upto
             )
             features, _ = layers.weights.run(*layers.over(count), x, layout, layer_bias, masks)
-            draft = self._choose(features, tokens, lengths, whole=True)
+            draft = self._choose(features, tokens.gather(1, lengths.unsqueeze(1)), whole=True)
             return draft.tokens, draft.sizes
 
-        drafted = cache.recordings.run(("draft", masks, upto, layers.sources), whole_draft, inputs)
-        if drafted is None:
-            return None
-        self.cached = [have + self.first for have in rows.lengths_cpu]
-        return Draft(drafted[0], drafted[1])
+        key = "draft", masks, upto, layers.sources, cache.recordings.version
+        outputs = run(key, whole_draft, inputs)
+        if outputs is not None:
+            self.cached = [have + self.first for have in rows.lengths_cpu]
+        return outputs
 
     def block(self, rows: Rows, masks: int) -> tuple[Tensor, Tensor]:
         """What K masks predict, however long the rows are: features [B, K, C'] and logits
@@ -270,34 +273,32 @@ class NarBlockSession(DraftSession):
         Returns:
             What ``run_embedded`` takes: [B, F + K, C], its layout, and what layers add or None.
         """
-        first = self.first
-        known = lengths.unsqueeze(1) + first
-        slots = (known + torch.arange(-fresh, masks, device=known.device)).clamp(min=0)
-        tokens_at, masks_at = slots[:, :fresh], slots[:, fresh:]
+        slots = columns_after(lengths, self.first - fresh, fresh + masks, upto)
+        tokens_at = slots[:, :fresh]
         read = last = None
         if states is not None and self.weights.states is not None:
             read, last = self.weights.states(states)
+            read = read[:, -fresh:] if fresh else read[:, :0]
         # Column 0 is the start symbol, which has a position only if ``first`` is 1.
         x, layer_bias = self.decoder.embed_block(
-            tokens.gather(1, tokens_at if first == 1 else tokens_at + 1), tokens_at, masks_at,
-            source, read if fresh else None, last,
-        )  # fmt: skip
-        everything = known + (masks - 1)
-        bidirectional = self.decoder.bidirectional_prefix
-        tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
-        seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
-        return x, Layout(slots, slots, upto, run_from, seen), layer_bias
+            tokens[:, 1 - self.first :].gather(1, tokens_at), slots, upto, source, read, last
+        )
+        everything = slots[:, -1:]
+        if self.decoder.bidirectional_prefix:
+            horizon = everything.expand_as(slots)
+        else:
+            horizon = torch.cat([tokens_at, everything.expand(-1, masks)], 1)
+        return x, Layout(slots, slots, upto, run_from, horizon=horizon), layer_bias
 
     def _choose(
         self,
         features: Tensor,
-        tokens: Tensor,
-        lengths: Tensor,
+        last: Tensor,
         costs: Sequence[float] | None = None,
         whole: bool = False,
     ) -> Draft:
-        """The draft, from the masks' features [B, K, C'] and what was accepted. ``whole``: always
-        of K tokens, as on a GPU."""
+        """The draft, from the masks' features [B, K, C'] and the last token of each row, long
+        [B, 1]. ``whole``: always of K tokens, as on a GPU."""
         options, chain = self.options, self.weights.chain
         logits = self.layers.logits(features)
         logits.select(-1, options.pad).fill_(float("-inf"))
@@ -305,13 +306,12 @@ class NarBlockSession(DraftSession):
             log_probs = (logits / options.temperature).log_softmax(-1, dtype=torch.float32)
             chances = options.sampler.warp(log_probs)
             drafted = options.sampler.draw(chances)
-            return Draft(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
+            return Draft(*shortened(drafted, None, 0.0), chances.log())
         judges = options.confidence > 0 or costs is not None
         if chain is None:
             drafted, sure = likeliest(logits, judges)
         else:
-            before = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
-            drafted, sure = chain.judged(features, logits, before, judges)
+            drafted, sure = chain.judged(features, logits, last.squeeze(1), judges)
         return Draft(*shortened(drafted, sure, options.confidence, costs, whole))
 
     def keep(self, rows: Tensor, kept: list[int]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairseq_specdec.engine.state import ascending
 from fairseq_specdec.engine.torch_layers import Linear
 
 from .base import DraftOptions
@@ -132,7 +133,8 @@ def shortened(
         (tokens long [B, K'], lengths long [B]); K' is the largest length, unless ``whole``.
     """
     if chances is None:
-        return tokens, tokens.new_full((tokens.size(0),), tokens.size(1))
+        rows, size = tokens.shape
+        return tokens, ascending(1, tokens.device, size).expand(rows)
     reached = chances.cumprod(1)
     sure = reached >= confidence
     if costs is None:

@@ -98,6 +98,7 @@ class Scores:
         self.log_probs = logits
         self.forced: Tensor | None = None
         self._best: Tensor | None = None
+        self._highest: Tensor | None = None  # the log-probabilities of ``_best``, where known
 
     @classmethod
     def of_ensemble(cls, logits: list[Tensor]) -> Scores:
@@ -127,13 +128,17 @@ class Scores:
         """Long [B, W], the likeliest tokens; equal ones rank as in ``torch.topk``."""
         if self._best is None:
             # topk(2), not argmax: ties go where stock's topk(2 * beam) sends them.
-            self._best = self.log_probs.topk(2, dim=-1).indices[..., 0]
+            highest, best = self.log_probs.topk(2, dim=-1)
+            self._highest, self._best = highest[..., 0], best[..., 0]
             if self.forced is not None:  # which may be banned
+                self._highest = None
                 self._best = torch.where(self.forced >= 0, self.forced, self._best)
         return self._best
 
     def of(self, tokens: Tensor) -> Tensor:
         """Float32 [B, N], the log-probabilities of tokens (long [B, N]) at the first N entries."""
+        if tokens is self._best and self._highest is not None:
+            return self._highest
         return self.log_probs[:, : tokens.size(1)].gather(2, tokens.unsqueeze(2)).squeeze(2)
 
     def gap(self, tokens: Tensor) -> Tensor:

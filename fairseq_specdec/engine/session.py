@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairseq_specdec.errors import UsageError
 
-from .state import Layout
+from .state import Layout, scaled_sum
 
 Product = Callable[[Tensor], Tensor]
 
@@ -151,13 +151,16 @@ class Embedding:
         """[B, W, C] of tokens (long [B, W]) at the positions of a layout, whose embeddings are
         given: [count, C], the last of which serves all further ones."""
         decoder = self.decoder
-        x: Tensor = decoder.embed_scale * decoder.embed_tokens(tokens)
-        for product in self.products:
-            x = product(x)
-        if positions is not None:
+        x: Tensor = decoder.embed_tokens(tokens)
+        scale = decoder.embed_scale
+        for number, product in enumerate(self.products):
+            x, scale = product(x if number else scale * x), 1.0
+        if positions is None:
+            x = scale * x
+        else:
             count, places = positions.size(0), layout.positions
             places = places.clamp(max=count - 1) if layout.upto > count else places
-            x = x + F.embedding(places, positions)
+            x = scaled_sum(scale, x, F.embedding(places, positions))
         return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
 
 
@@ -250,8 +253,8 @@ class Session(Generic[Weights]):
         that of the positions nobody reads them."""
         if layout.in_order and self.reads:
             states = self.reserve_states(layout.upto + 1, read.size(0), read.size(2), read)
-            at = (layout.positions + 1).unsqueeze(2).expand(read.shape)
-            states.scatter_(1, at, read)
+            at = layout.positions.unsqueeze(2).expand(read.shape)
+            states[:, 1:].scatter_(1, at, read)
 
     def keep(self, rows: Tensor, count: int) -> None:
         """Keep only these rows (``count`` ascending numbers, long [count] on the device)."""

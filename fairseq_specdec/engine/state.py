@@ -3,6 +3,7 @@ stand. B is live rows, T columns, N draft tokens, W = N + 1 tokens of a block.""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -25,12 +26,44 @@ def to_device(numbers: Any, device: torch.device) -> Tensor:
     return torch.as_tensor(numbers).to(device, non_blocking=True)
 
 
-def read_back(log_probs: Tensor, tokens: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def read_back(*tensors: Tensor) -> list[np.ndarray]:
     """float32 and long tensors of one shape as arrays; the host waits for a GPU once."""
-    if not log_probs.is_cuda:
-        return log_probs.numpy(), tokens.numpy()
-    bits, words = torch.stack([log_probs.view(torch.int32).long(), tokens]).cpu().numpy()
-    return bits.astype(np.int32).view(np.float32), words
+    if not tensors[0].is_cuda:
+        return [each.numpy() for each in tensors]
+    bits = torch.cat([each.unsqueeze(-1).view(torch.int32) for each in tensors], -1)
+    kinds = ["f4" if each.is_floating_point() else "i8" for each in tensors]
+    table = bits.cpu().numpy().view(",".join(kinds))[..., 0]
+    return [table[f"f{number}"] for number in range(len(kinds))]
+
+
+def ascending(count: int, device: torch.device, start: int = 0, least: int = -(2**62)) -> Tensor:
+    """Long [count], start, start + 1, ..; on a GPU part of a table, which no kernel has to make,
+    where those below ``least`` are replaced by it."""
+    if device.type != "cuda":
+        return torch.arange(start, start + count)
+    most = max(4096, 1 << (abs(start) + count).bit_length())
+    return _ascending(most, least, device)[most + start :][:count]
+
+
+@functools.cache
+def _ascending(most: int, least: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        numbers = torch.arange(-most, most).clamp(min=least)
+        return numbers.to(device)  # waited for: any stream may read it
+
+
+def columns_after(lengths: Tensor, start: int, count: int, upto: int) -> Tensor:
+    """Long [B, count], l + start, l + start + 1, .. of each length l (long [B]), or 0 where that is
+    negative. ``upto``: larger than all of them."""
+    if not lengths.is_cuda:
+        return (lengths.unsqueeze(1) + ascending(count, lengths.device, start)).clamp(min=0)
+    table = ascending(upto - start, lengths.device, start, least=0)
+    return nn.functional.embedding(lengths, table.unfold(0, count, 1))
+
+
+def scaled_sum(scale: float, x: Tensor, added: Tensor) -> Tensor:
+    """``scale * x + added``; on a GPU in one kernel, which rounds once."""
+    return torch.add(added, x, alpha=scale) if x.is_cuda else scale * x + added
 
 
 def floats(tensor: Tensor) -> Tensor:
@@ -82,6 +115,7 @@ class Rows:
         self.lengths_cpu = [0] * count
         self.origin = list(range(count))
         self._outputs = [[start] for _ in range(count)] if like.is_cuda else None
+        self._last: Tensor | None = self.tokens[:, :1]
 
     @property
     def shortest(self) -> int:
@@ -103,13 +137,14 @@ class Rows:
 
     def last(self) -> Tensor:
         """Long [B, 1], the last accepted token, or the start symbol."""
-        return self.tokens.gather(1, self.lengths.unsqueeze(1))
+        if self._last is None:
+            self._last = self.tokens.gather(1, self.lengths.unsqueeze(1))
+        return self._last
 
     def last_columns(self, width: int) -> Tensor:
         """Long [B, width], the columns of the last tokens of each row, ascending. A row with fewer
         has its first column several times, so that no entry is padding."""
-        columns = torch.arange(1 - width, 1, device=self.lengths.device)
-        return (self.lengths.unsqueeze(1) + columns).clamp(min=0)
+        return columns_after(self.lengths, 1 - width, width, self.longest + 1)
 
     def reserve(self, width: int) -> None:
         """Let ``width`` tokens be written after the longest row."""
@@ -118,21 +153,19 @@ class Rows:
             self.tokens = nn.functional.pad(self.tokens, (0, missing), value=self.pad)
             self.scores = nn.functional.pad(self.scores, (0, missing))
 
-    def grow(
-        self,
-        sizes: Tensor,
-        sizes_cpu: Sequence[int],
-        emitted: Sequence[Sequence[int]] | None = None,
-    ) -> None:
-        """Count tokens that were written after each row.
+    def advance(self, sizes: Tensor | int, last: Tensor | None = None) -> None:
+        """Count tokens that were written after each row, on the device.
 
         Args:
-            sizes: long [B].
-            sizes_cpu: the same numbers.
-            emitted: the tokens, which a GPU's rows must be given.
+            sizes: long [B], or of each row; those of rows that leave next do not matter.
+            last: long [B, 1], the last ones; None to look them up.
         """
         self.lengths = self.lengths + sizes
-        self.lengths_cpu = [have + more for have, more in zip(self.lengths_cpu, sizes_cpu)]
+        self._last = last
+
+    def grow(self, sizes: Sequence[int], emitted: Sequence[Sequence[int]] | None = None) -> None:
+        """Count them on the host. ``emitted``: the tokens, which a GPU's rows must be given."""
+        self.lengths_cpu = [have + more for have, more in zip(self.lengths_cpu, sizes)]
         if self._outputs is not None and emitted is not None:
             for output, tokens in zip(self._outputs, emitted):
                 output.extend(tokens)
@@ -148,6 +181,7 @@ class Rows:
             self.tokens = self.tokens.index_select(0, rows)
             self.scores = self.scores.index_select(0, rows)
             self.lengths = self.lengths.index_select(0, rows)
+            self._last = None
         return rows
 
 
@@ -179,7 +213,8 @@ class Draft(NamedTuple):
     @classmethod
     def empty(cls, lengths: Tensor) -> Draft:
         """No draft for any row (``lengths``: long [B])."""
-        return cls(lengths.new_empty(lengths.size(0), 0), torch.zeros_like(lengths))
+        nothing = ascending(1, lengths.device).expand_as(lengths)
+        return cls(lengths.new_empty(lengths.size(0), 0), nothing)
 
     def limited(self, max_tokens: int, room: Tensor | None = None) -> Draft:
         """The first ``max_tokens`` tokens of every row, and at most ``room`` (long [B]) of each."""
@@ -208,8 +243,8 @@ class Layout(NamedTuple):
             ``positions`` where slots are positions.
         upto: cache slots that attention looks at, T; larger than every slot.
         run_from: the first slot, where all rows write one and the same run of slots; else None.
-        seen: bool [B, W, T], slots that each token sees, itself included; None where token w sees
-            the slots up to its own.
+        seen: bool [B, W, T], slots that each token sees, itself included; or None.
+        horizon: long [B, W], without ``seen`` the last slot that each token sees; None for its own.
     """
 
     positions: Tensor
@@ -217,6 +252,7 @@ class Layout(NamedTuple):
     upto: int
     run_from: int | None = None
     seen: Tensor | None = None
+    horizon: Tensor | None = None
 
     @classmethod
     def at(cls, positions: Tensor, last_cpu: Sequence[int]) -> Layout:
@@ -241,12 +277,44 @@ class Layout(NamedTuple):
         """Whether the positions are the slots."""
         return self.positions is self.slots
 
-    def mask(self) -> Tensor | None:
-        """Bool [B, 1, W, upto], True where attention is allowed; None where all slots are seen."""
+    def mask(self, like: Tensor | None = None) -> Tensor | None:
+        """Bool [B, 1, W, upto], True where attention is allowed; None where all slots are seen.
+        With ``like`` on a GPU, as ``additive`` gives it."""
+        gpu = like if like is not None and like.is_cuda else None
         if self.seen is not None:
-            return self.seen.unsqueeze(1)
-        alone = self.run_from is not None and self.slots.size(1) == 1
-        return None if alone else horizon_mask(self.slots, self.upto).unsqueeze(1)
+            return (self.seen if gpu is None else additive(self.seen, gpu)).unsqueeze(1)
+        if self.run_from is not None and self.slots.size(1) == 1:
+            return None
+        horizon = self.slots if self.horizon is None else self.horizon
+        if gpu is None:
+            return horizon_mask(horizon, self.upto).unsqueeze(1)
+        table = _causal(max(256, 1 << (self.upto - 1).bit_length()), gpu.dtype, gpu.device)
+        rows = nn.functional.embedding(horizon, table[:, : self.upto + -self.upto % 16])
+        return rows[..., : self.upto].unsqueeze(1)
+
+
+def additive(mask: Tensor, like: Tensor) -> Tensor:
+    """A bool mask as numbers, for a GPU: torch's fused kernel would convert it in every layer.
+
+    Args:
+        mask: bool [.., T], True where attention is allowed.
+        like: gives the precision.
+
+    Returns:
+        [.., T], 0 where attention is allowed, else -inf. Its memory has the layout of that kernel:
+        rows begin at multiples of 16 numbers.
+    """
+    slots = mask.size(-1)
+    padded = nn.functional.pad(mask, (0, -slots % 16))
+    numbers = torch.where(padded, 0.0, float("-inf")).to(like.dtype)
+    return numbers[..., :slots]
+
+
+@functools.cache
+def _causal(slots: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[slots, slots]: row h is what ``additive`` makes of the mask that shows slots 0 .. h."""
+    with torch.inference_mode(False):
+        return torch.full((slots, slots), float("-inf"), dtype=dtype).triu(1).to(device)
 
 
 def causal_horizon(start: Tensor, width: int) -> Tensor:
@@ -254,11 +322,10 @@ def causal_horizon(start: Tensor, width: int) -> Tensor:
     (long [B]): token w sees the slots up to its own."""
     if width == 1:
         return start.unsqueeze(1)
-    return start.unsqueeze(1) + torch.arange(width, device=start.device)
+    return start.unsqueeze(1) + ascending(width, start.device)
 
 
 def horizon_mask(horizon: Tensor, slots: int) -> Tensor:
     """Bool [B, W, T], True where attention is allowed, from the last slot that each query may
     attend to (long [B, W]), for T = ``slots`` slots."""
-    reach = torch.arange(slots, device=horizon.device)
-    return reach <= horizon.unsqueeze(-1)
+    return ascending(slots, horizon.device) <= horizon.unsqueeze(-1)

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .session import Embedding, Encoder, Session
-from .state import Layout
-from .torch_layers import Layer, Linear, PackedHeads, additive, attend, norm_of
+from .state import Layout, additive
+from .torch_layers import Layer, Linear, PackedHeads, attend, fold_biases, norm_of
 
 
 class EncoderWeights(Encoder):
@@ -25,6 +25,7 @@ class EncoderWeights(Encoder):
     def __init__(self, encoder: Any, packs: bool = True) -> None:
         super().__init__(encoder)
         self.weights = [Layer(layer, packs) for layer in self.layers]
+        fold_biases(self.weights)
 
     def run(self, x: Tensor, padding: Tensor | None) -> Tensor:
         mask = None if padding is None else ~padding[:, None, None, :]
@@ -36,13 +37,16 @@ class EncoderWeights(Encoder):
                 x = layer.self_norm(x)
             query, key, value = layer.qkv(x).unflatten(2, (3, layer.heads, -1)).unbind(2)
             attended = attend(query, key.transpose(1, 2), value.transpose(1, 2), mask)
-            x = residual + layer.out(attended)
+            x = layer.out.onto(residual, attended)
             x = layer.feed_forward(x if layer.pre_norm else layer.self_norm(x))
         return x if self.layer_norm is None else self.layer_norm(x)
 
 
 class _Layer(Layer):
     """The weights of one decoder layer, as products to call."""
+
+    sublayers = [*Layer.sublayers[:1], ("cross_query", "cross_out", "cross_norm"),
+                 *Layer.sublayers[1:]]  # fmt: skip
 
     def __init__(self, layer: Any, packs: bool) -> None:
         super().__init__(layer, packs)
@@ -75,7 +79,7 @@ class _Layer(Layer):
             fused, residual = fused[:, -wanted:], residual[:, -wanted:]
             mask = None if mask is None else mask[:, :, -wanted:]
         query = fused[..., :size].unflatten(2, (self.heads, -1))
-        x = residual + self.out(attend(query, keys, values, mask))
+        x = self.out.onto(residual, attend(query, keys, values, mask))
         return x if self.pre_norm else self.self_norm(x)
 
     def attend_to_source(self, x: Tensor, cross: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -86,7 +90,7 @@ class _Layer(Layer):
         if self.pre_norm:
             x = self.cross_norm(x)
         query = self.cross_query(x).unflatten(2, (self.heads, -1))
-        x = residual + self.cross_out(attend(query, cross[0], cross[1], mask))
+        x = self.cross_out.onto(residual, attend(query, cross[0], cross[1], mask))
         return x if self.pre_norm else self.cross_norm(x)
 
 
@@ -191,6 +195,7 @@ class TorchDecoder:
         session: type[TorchSession] | None = None,
     ) -> None:
         self.layers = [_Layer(layer, packs) for layer in decoder.layers]
+        fold_biases(self.layers, read_layers)
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
         self.vocabulary = Linear.of(decoder.output_projection, packs=packs)
@@ -248,9 +253,7 @@ class TorchDecoder:
         Returns:
             ([B, W, C'], what ``vocabulary`` reads; [B, W, C] of each of ``read_layers``).
         """
-        mask = layout.mask()
-        if x.is_cuda and mask is not None:
-            mask = additive(mask, x)
+        mask = layout.mask(x)
         cache.place(layout)
         read: list[Tensor] = []
         final = len(self.layers)

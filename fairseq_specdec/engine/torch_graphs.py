@@ -25,9 +25,8 @@ from torch import Tensor
 from fairseq_specdec.errors import UsageError
 
 from .session import Session
-from .state import Layout, causal_horizon
+from .state import Layout, additive, causal_horizon
 from .torch_decoder import EncoderWeights, KVCache, TorchSession
-from .torch_layers import additive
 
 logger = logging.getLogger(__name__)
 
@@ -146,6 +145,7 @@ class Recordings:
     def clear(self) -> None:
         """Forget all recordings: buffers that they use have moved."""
         # by rows and key: buffers of the inputs, what does it again, and outputs
+        self.version = object()  # of the buffers, for other recordings over them
         self.passes: dict[Hashable, tuple[list[Tensor], Callable[[], None], Outputs]] = {}
         self._asked: Counter[Hashable] = Counter()
         self._recorder: CudaRecorder | None = None
@@ -309,6 +309,17 @@ class StaticSession(TorchSession):
             # Rows that no batch had yet see all: a row that sees nothing makes NaN.
             hidden = (~layout.seen, (columns, upto))
             places = [(layout.positions, (columns,)), (layout.slots, (columns,)), hidden]
+        key, whole_pass = self.recordable(columns, upto, finish)
+        outputs = recordings.run((kind, *key), whole_pass, [(tokens, (columns,)), *places])
+        if outputs is None:
+            return None
+        if len(outputs) > 1:
+            self.keep_states(layout, outputs[1][:, :width])
+        return outputs[0][:, :width]
+
+    def recordable(self, columns: int, upto: int, finish: Finish) -> tuple[tuple[int, ...], Pass]:
+        """The pass that ``replay`` runs over so many columns and slots, and what names it: of
+        tokens long [R, W] and first slots long [R], the scores and the states read."""
         self.cache.reserve(upto)
         embedding, table = self.embedding, self.positions
         assert embedding is not None
@@ -324,13 +335,7 @@ class StaticSession(TorchSession):
             scores = finish(self, features)
             return (scores, torch.cat(read, -1)) if read else (scores,)
 
-        key = kind, columns, upto, self.sources, None if table is None else table.size(0)
-        outputs = recordings.run(key, whole_pass, [(tokens, (columns,)), *places])
-        if outputs is None:
-            return None
-        if len(outputs) > 1:
-            self.keep_states(layout, outputs[1][:, :width])
-        return outputs[0][:, :width]
+        return (columns, upto, self.sources, 0 if table is None else table.size(0)), whole_pass
 
 
 class StaticEncoder(EncoderWeights):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -39,6 +39,7 @@ class Linear:
         weight = weight.detach()
         self.size = weight.size(0)
         self.bias = None if bias is None else bias.detach()
+        self.folded = False  # ``fold_biases`` has moved the bias
         known = weight.dtype == torch.float32 and weight.device.type == "cpu"
         known = known and torch.backends.mkldnn.is_available()
         self.packed = packs and known and weight.numel() >= PACKED_FROM
@@ -61,6 +62,13 @@ class Linear:
         y: Tensor = torch._addmm_activation(self.bias, x.flatten(0, -2), self.weight.t())
         return y.view(*x.shape[:-1], -1)
 
+    def onto(self, residual: Tensor, x: Tensor) -> Tensor:
+        """``residual + self(x)``, [.., out]; in ``residual`` itself where the bias is folded."""
+        if not self.folded:
+            return residual + self(x)
+        total = residual.flatten(0, -2).addmm_(x.flatten(0, -2), self.weight.t())
+        return total.view(residual.shape)
+
     def __call__(self, x: Tensor) -> Tensor:
         if not self.packed:
             return F.linear(x, self.weight, self.bias)
@@ -76,23 +84,6 @@ def norm_of(module: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
         torch.layer_norm, normalized_shape=module.normalized_shape, eps=module.eps,
         weight=module.weight.detach(), bias=module.bias.detach(),
     )  # fmt: skip
-
-
-def additive(mask: Tensor, like: Tensor) -> Tensor:
-    """A bool mask as numbers, for a GPU: torch's fused kernel would convert it in every layer.
-
-    Args:
-        mask: bool [.., T], True where attention is allowed.
-        like: gives the precision.
-
-    Returns:
-        [.., T], 0 where attention is allowed, else -inf. Its memory has the layout of that kernel:
-        rows begin at multiples of 16 numbers.
-    """
-    slots = mask.size(-1)
-    padded = F.pad(mask, (0, -slots % 16))
-    numbers = torch.where(padded, 0.0, float("-inf")).to(like.dtype)
-    return numbers[..., :slots]
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
@@ -115,7 +106,13 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Te
 
 class Layer:
     """The weights of an encoder layer, as products to call; those that a decoder layer has too.
-    ``packs``: as for ``Linear``."""
+    ``packs``: as for ``Linear``.
+
+    Class attributes:
+        sublayers: of each the first product, the last product, and the norm.
+    """
+
+    sublayers = [("qkv", "out", "self_norm"), ("fc1", "fc2", "final_norm")]
 
     def __init__(self, layer: Any, packs: bool) -> None:
         self.of = functools.partial(Linear.of, packs=packs)
@@ -133,8 +130,34 @@ class Layer:
         residual = x
         if self.pre_norm:
             x = self.final_norm(x)
-        x = residual + self.fc2(self.fc1.activated(x, self.activation))
+        x = self.fc2.onto(residual, self.fc1.activated(x, self.activation))
         return x if self.pre_norm else self.final_norm(x)
+
+
+def fold_biases(layers: Sequence[Layer], read: Collection[int] = ()) -> None:
+    """Let a GPU add residuals in the kernels of products, which then add no bias.
+
+    Instead the norm before a sublayer adds the bias b of its last product, and its first product,
+    of weight W, subtracts W b. Only norms after a residual can do so.
+
+    Args:
+        layers: of a stack, in their order.
+        read: layers, counted from 1, whose output is read elsewhere and must stay as it is.
+    """
+    before: Any = None
+    for number, layer in enumerate(layers, start=1):
+        for names in layer.sublayers if layer.out.weight.is_cuda and not layer.pre_norm else ():
+            parts: list[Any] = [getattr(layer, name, None) for name in names]
+            first, last, norm = parts
+            if norm is None:  # a decoder that does not attend to the source
+                continue
+            if before is not None and first.bias is not None and last.bias is not None:
+                bias, kind = last.bias.float(), last.bias.dtype
+                before["bias"] = (before["bias"].float() + bias).to(kind)
+                first.bias = (first.bias.float() - first.weight.float() @ bias).to(kind)
+                last.bias, last.folded = None, True
+            before = norm.keywords
+        before = None if number in read else before
 
 
 class PackedHeads:

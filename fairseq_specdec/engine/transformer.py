@@ -15,6 +15,7 @@ from .native.decoder import EmbeddingTables, NativeDecoder
 from .scores import Scores
 from .session import Embedding
 from .state import Layout, first_slots
+from .torch_graphs import Pass, Recordings, StaticSession
 
 
 class Transformer(NamedTuple):
@@ -143,6 +144,16 @@ class Ensemble:
                 return Scores(scored, normalised=True)
             logits.append(scored)
         return Scores.of_ensemble(logits)
+
+    def recordable(
+        self, columns: int, upto: int
+    ) -> tuple[Recordings, tuple[int, ...], Pass] | None:
+        """Where passes of one model are recorded, and what ``StaticSession.recordable`` gives, with
+        log-probabilities as scores; None for several models, or without CUDA graphs."""
+        session, *others = self.sessions
+        if others or not isinstance(session, StaticSession):
+            return None
+        return session.cache.recordings, *session.recordable(columns, upto, self._finish)
 
     def _scaled(self, session: AnySession, features: Tensor) -> Tensor:
         """[.., V], the logits of features [.., C'], divided by the temperature: as fairseq does."""

@@ -10,6 +10,7 @@ from fairseq.models.transformer.transformer_decoder import TransformerDecoderBas
 from fairseq.modules import PositionalEmbedding, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
+from ..engine.state import scaled_sum
 from ..training.block_noising import block_attention, block_positions, block_targets
 from .chain_head import ChainHead
 from .verifier_states import StateProjection
@@ -116,11 +117,11 @@ class BlockDecoder(TransformerDecoderBase):
         like: Any = self.layers[0].fc1.bias
         return like
 
-    def position_table(self, positions: Tensor) -> Tensor | None:
+    def position_table(self, positions: Tensor, below: int | None = None) -> Tensor | None:
         """Positional embeddings [.., C] of 0-based ``positions`` (long [..]), or None.
 
         Positions past the table take its last row. Drafts there may be poor, which costs speed and
-        never correctness.
+        never correctness. ``below``: larger than all positions, where that is known.
         """
         table = self.embed_positions
         if table is None:
@@ -132,8 +133,12 @@ class BlockDecoder(TransformerDecoderBase):
             weights = table.weights
         else:
             weights = table.weight
-        rows = (positions + (self.padding_idx + 1)).clamp(max=weights.size(0) - 1)
-        return nn.functional.embedding(rows, weights)
+        first = self.padding_idx + 1
+        if below is None or below > weights.size(0) - first:
+            positions = positions.clamp(max=weights.size(0) - first - 1)
+        if weights.is_cuda:
+            return nn.functional.embedding(positions, weights[first:])
+        return nn.functional.embedding(positions + first, weights)
 
     def _finish_embedding(self, x: Tensor) -> Tensor:
         if self.layernorm_embedding is not None:
@@ -190,22 +195,37 @@ class BlockDecoder(TransformerDecoderBase):
     def embed_block(
         self,
         tokens: Tensor,
-        token_positions: Tensor,
-        mask_positions: Tensor,
+        positions: Tensor,
+        below: int,
         source_state: SourceState | None,
         read: Tensor | None = None,
         last: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Known tokens and, after them, masks, as decoding runs them.
+        """Known tokens and, after them, masks, as decoding runs them: the numbers that
+        :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``) give.
 
-        Arguments as for :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``).
+        Args:
+            tokens: long [B, T].
+            positions: long [B, T + K], 0-based decoder positions.
+            below: larger than all positions.
 
         Returns:
             [B, T + K, C] before the first layer; and what to add before every further one, or None.
         """
-        prefix = self.embed_prefix(tokens, token_positions, read)
-        masks = self.embed_masks(mask_positions, source_state, last)
-        return torch.cat([prefix, masks], 1), None
+        rows, known = tokens.shape
+        masks = positions.size(1) - known
+        content = self.mask_embedding.expand(rows, masks, -1)
+        x = torch.cat([self.embed_tokens(tokens), content], 1)
+        placed, scale = self.position_table(positions, below), self.embed_scale
+        if self.source_copy is not None:
+            assert placed is not None
+            x, scale = scale * x, 1.0
+            x[:, known:] += self.source_copy(placed[:, known:], source_state)
+        if read is not None:
+            x = scaled_sum(scale, x, torch.cat([read, last.expand(-1, masks, -1)], 1))
+            scale = 1.0
+        x = scale * x if placed is None else scaled_sum(scale, x, placed)
+        return self._finish_embedding(x), None
 
     def forward(
         self,

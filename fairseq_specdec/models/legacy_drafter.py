@@ -69,18 +69,16 @@ class LegacyBlockDecoder(BlockDecoder):
     def embed_block(
         self,
         tokens: Tensor,
-        token_positions: Tensor,
-        mask_positions: Tensor,
+        positions: Tensor,
+        below: int,
         source_state: SourceState | None,
         read: Tensor | None = None,
         last: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        placed = self.position_table(token_positions)
-        x = self._known(tokens, token_positions, source_state)
-        x = torch.cat([x, self._masks(mask_positions, source_state)], 1)
-        if placed is None or len(self.layers) == 1:
-            return x, None
-        return x, torch.cat([placed, self.position_table(mask_positions)], 1)
+        known = tokens.size(1)
+        x = self._known(tokens, positions[:, :known], source_state)
+        x = torch.cat([x, self._masks(positions[:, known:], source_state)], 1)
+        return x, None if len(self.layers) == 1 else self.position_table(positions)
 
     def _known(self, tokens: Tensor, positions: Tensor, source_state: SourceState | None) -> Tensor:
         """[B, T, C] before the first layer, of tokens at positions (both long [B, T])."""

@@ -12,6 +12,7 @@ from toy_strategies import RELAXED, TOYS, Toys, check, decode, flags, make_gener
 from toy_translation import make_sample, sentences, toy_drafter, toy_model
 
 from fairseq_specdec.decoding import generator as generator_module
+from fairseq_specdec.decoding import greedy
 from fairseq_specdec.decoding.pace import DraftBudget, Plan
 from fairseq_specdec.engine import torch_graphs
 from fairseq_specdec.engine.torch_graphs import graphs_for
@@ -101,6 +102,22 @@ def test_recorded_passes_equal_others(name, record):
     if "models" in given:
         given = {"models": list(map(toy_model, given["models"]))}
     compare(record, case, samples, recording, args=flags(**changes), **given)
+
+
+@pytest.mark.parametrize("name", ["turns", "positions"])
+def test_recorded_steps_equal_single_ones(name, record, monkeypatch):
+    """Several steps of greedy decoding in one recording, if constraints are the same for all."""
+    _, samples, recording, _, changes = SAME[name]
+    generator = make_generator("greedy", flags(**changes), backend="torch")
+    want = [one for sample in samples for one in decode(generator, sample)]
+    record(**recording)
+    monkeypatch.setattr(greedy.Batch, "runs_ahead", True)
+    replayed = []
+    replay = greedy.replay
+    monkeypatch.setattr(greedy, "replay", lambda *a: replayed.append(replay(*a)) or replayed[-1])
+    generator = make_generator("greedy", flags(**changes), backend="torch")
+    check([one for sample in samples for one in decode(generator, sample)], want)
+    assert any(replayed)
 
 
 def test_masks_copy_from_the_source_of_their_own_batch(record, monkeypatch):

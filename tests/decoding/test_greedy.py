@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 import torch
 from scripted_drafter import ScriptedDrafter
-from toy_strategies import decode, flags, make_generator, stock, tokens
+from toy_strategies import check, decode, flags, forced, make_generator, stock, tokens
 from toy_translation import PAD, WORDS, make_sample, sentences, toy_model
 
+from fairseq_specdec.decoding import greedy
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.native.library import load
@@ -111,6 +112,35 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     assert tokens(again) == expected and figures(untraced.stats) == figures(stats)
     assert [one["steps"] for one in again] == [one["steps"] for one in outputs]
     assert all(len(one["iterations"]) == 0 for one in again)
+
+
+# Flags, and whether outputs have to begin with prefixes.
+AHEAD = {
+    "plain": ({}, False),
+    "at the limit": ({"max_len_a": 1.0, "max_len_b": 2}, False),
+    "not before": ({"min_len": 6, "unkpen": 1.0}, False),
+    "no n-gram twice": ({"no_repeat_ngram_size": 2}, False),
+    "prefixes": ({}, True),
+}
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_what_a_gpu_does_between_two_waits_is_what_single_iterations_do(name, monkeypatch):
+    """Rows that end on the way go on, and it does not show."""
+    changes, prefixed = AHEAD[name]
+    given = forced(len(SENTENCES)) if prefixed else None
+    single, ahead = (make(args=flags(**changes), keep_trace=False) for _ in range(2))
+    expected = decode(single, SAMPLE, given)
+    verify, read = greedy.Batch._verify, greedy.read_back
+    verified, waits = [], []
+    monkeypatch.setattr(greedy.Batch, "runs_ahead", True)
+    monkeypatch.setattr(greedy.Batch, "_verify", lambda *a: verified.append(1) or verify(*a))
+    monkeypatch.setattr(greedy, "read_back", lambda *a: waits.append(1) or read(*a))
+    outputs = decode(ahead, SAMPLE, given)
+    check(outputs, expected)
+    assert [one["steps"] for one in outputs] == [one["steps"] for one in expected]
+    assert figures(ahead.stats) == figures(single.stats)
+    assert len(waits) <= prefixed + len(verified) / greedy.AHEAD + 1
 
 
 PREFIX = torch.tensor([[5, 6, PAD], [7, PAD, PAD], [PAD, PAD, PAD], [8, 9, 10]])

@@ -23,7 +23,8 @@ def edits_of(rule, rows, width, limits, prefix):
 
 def apply(rule, log_probs, lengths, limits=NINE, prefix=None, sequence=None):
     rows = Rows(len(lengths), 30, 0, 0, log_probs)
-    rows.grow(torch.tensor(lengths), lengths)
+    rows.advance(torch.tensor(lengths))
+    rows.grow(lengths)
     if sequence is not None:
         rows.tokens = sequence
     scores = Scores(log_probs.clone(), normalised=True)
@@ -66,7 +67,8 @@ def test_minimum_length_does_not_reach_into_the_prefix():
 
 def rows_of(lengths):
     rows = Rows(len(lengths), 30, 0, PAD, torch.zeros(0))
-    rows.grow(torch.tensor(lengths), lengths)
+    rows.advance(torch.tensor(lengths))
+    rows.grow(lengths)
     return rows
 
 

@@ -7,7 +7,8 @@ from on_gpu import on_gpu
 from torch import nn
 
 from fairseq_specdec.engine import torch_layers as linear
-from fairseq_specdec.engine.torch_layers import Linear, additive, attend
+from fairseq_specdec.engine.state import additive
+from fairseq_specdec.engine.torch_layers import Linear, attend
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -177,7 +177,7 @@ def test_an_iteration_waits_once(case):
     with generator.batch(generator.models, sample) as batch:
         batch.iterate()
         torch.cuda.synchronize()
-        waits, read = [], torch.Tensor.tolist
+        waits, read = [], torch.Tensor.cpu
 
         def reading(tensor):
             if not tensor.is_cuda:
@@ -189,11 +189,11 @@ def test_an_iteration_waits_once(case):
             return value
 
         torch.cuda.set_sync_debug_mode("error")
-        torch.Tensor.tolist = reading
+        torch.Tensor.cpu = reading
         try:
             if batch.live:
                 batch.iterate()
         finally:
-            torch.Tensor.tolist = read
+            torch.Tensor.cpu = read
             torch.cuda.set_sync_debug_mode("default")
         assert len(waits) <= 1
