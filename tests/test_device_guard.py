@@ -151,8 +151,8 @@ def test_nothing_waits_in_a_recording(case, fp16, monkeypatch):
 MOST_LAUNCHES = {
     "greedy": (111, 18),
     "iad": (111, 18),
-    "gad attached with chain, k = 10": (257, 46),
-    "gad++ attached with chain, k = 10": (275, 64),
+    "gad attached with chain, k = 10": (203, 45),
+    "gad++ attached with chain, k = 10": (221, 63),
     "gad 12+2, k = 25": (192, 43),
     "gad++ 12+2, k = 25": (210, 61),
     "gad 6+6 bidirectional, k = 25": (251, 155),
