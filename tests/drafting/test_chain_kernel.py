@@ -1,4 +1,4 @@
-"""The chain in one Triton kernel chooses what torch's steps choose, and builds for every card."""
+"""The chain in one Triton kernel chooses what torch chooses, and builds for sm_70 and newer."""
 
 import functools
 import importlib.util
@@ -28,7 +28,7 @@ def compare():
     """Under Triton's interpreter; raises AssertionError."""
     from fairseq_specdec.drafting import chain_kernel
 
-    inspect.getmembers = functools.cache(inspect.getmembers)  # half of the interpreter's time
+    inspect.getmembers = functools.cache(inspect.getmembers)  # the interpreter asks at every call
     torch.manual_seed(0)
     cases = [(random_chains(*sizes), judges) for *sizes, judges in CHAINS]
     cases += [(random_chains(20, 2, 16, 8, dtype=torch.float16), True)]
