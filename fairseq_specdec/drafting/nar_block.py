@@ -191,7 +191,7 @@ class NarBlockSession(DraftSession):
         cache.reserve(upto)
         inputs: Inputs = [(rows.tokens[:, : upto + 1], (upto + 1,)), (rows.lengths, ())]
         if self.weights.states is not None:
-            states = self.read_states(rows.last_columns(fresh))
+            states = self.read_states(rows, fresh)
             if states is None:  # before the first verification
                 return None
             inputs = [*inputs, (states, (fresh, states.size(2)))]
@@ -200,9 +200,8 @@ class NarBlockSession(DraftSession):
         def whole_draft(tokens: Tensor, lengths: Tensor, *states: Tensor) -> Outputs:
             count, read = len(tokens), states[0] if states else None
             source = [cache.source(f"part {i}", count, layers.sources)[0, :, 0] for i in parts]
-            slots = self._slots(lengths, fresh, masks)
             x, layout, layer_bias = self._lay_out(
-                tokens, slots, read, tuple(source) or None, masks, upto
+                tokens, lengths, read, tuple(source) or None, fresh, masks, upto
             )
             features, _ = layers.weights.run(*layers.over(count), x, layout, layer_bias, masks)
             draft = self._choose(features, tokens, lengths, whole=True)
@@ -227,38 +226,32 @@ class NarBlockSession(DraftSession):
             return max(known)
         return max(have - done for have, done in zip(known, self.cached))
 
-    def read_states(self, columns: Tensor) -> Tensor | None:
-        """[B, W, n C], what the drafter reads of the verifier for the tokens in columns long
-        [B, W]; None where it reads nothing, or nothing was verified yet."""
+    def read_states(self, rows: Rows, width: int) -> Tensor | None:
+        """[B, W, n C], what the drafter reads of the verifier for the last W tokens; None where it
+        reads nothing, or nothing was verified yet."""
         if self.weights.states is None or self.verifier is None or self.verifier.states is None:
             return None
-        return states_at(self.verifier.states, columns).to(self.dtype)
+        return states_at(self.verifier.states, rows.last_columns(width)).to(self.dtype)
 
     def _features(self, rows: Rows, masks: int) -> Tensor:
         """[B, K, C'] of the masks; what was accepted is in the cache then."""
         fresh, known = self.fresh(rows), [have + self.first for have in rows.lengths_cpu]
-        slots = self._slots(rows.lengths, fresh, masks)
-        shared = fresh > 0 and self.first == 1  # a token's slot is then its column
-        states = self.read_states(slots[:, :fresh] if shared else rows.last_columns(max(fresh, 1)))
+        states = self.read_states(rows, max(fresh, 1))
         run_from = known[0] - fresh if min(known) == max(known) else None
         x, layout, layer_bias = self._lay_out(
-            rows.tokens, slots, states, self.source, masks, max(known) + masks, run_from
-        )
+            rows.tokens, rows.lengths, states, self.source, fresh, masks, max(known) + masks,
+            run_from,
+        )  # fmt: skip
         self.cached = known
         return self.layers.run_embedded(x, layout, layer_bias, masks)
-
-    def _slots(self, lengths: Tensor, fresh: int, masks: int) -> Tensor:
-        """Long [B, F + K], where the last F of so many accepted tokens (long [B]) and K masks after
-        them lie."""
-        steps = torch.arange(self.first - fresh, self.first + masks, device=lengths.device)
-        return (lengths.unsqueeze(1) + steps).clamp(min=0)
 
     def _lay_out(
         self,
         tokens: Tensor,
-        slots: Tensor,
+        lengths: Tensor,
         states: Tensor | None,
         source: tuple[Tensor, ...] | None,
+        fresh: int,
         masks: int,
         upto: int,
         run_from: int | None = None,
@@ -268,29 +261,31 @@ class NarBlockSession(DraftSession):
 
         Args:
             tokens: long [B, T'], the start symbol and the accepted tokens.
-            slots: long [B, F + K], as from ``_slots``.
+            lengths: long [B], accepted tokens.
             states: [B, F or more, n C], those that predicted these tokens; or None.
             source: what masks copy from the source; or None.
-            masks: K.
+            fresh, masks: F and K.
             upto, run_from: as in ``Layout``.
 
         Returns:
             What ``run_embedded`` takes: [B, F + K, C], its layout, and what layers add or None.
         """
-        fresh = slots.size(1) - masks
-        tokens_at, everything = slots[:, :fresh], slots[:, -1:]
+        first = self.first
+        known = lengths.unsqueeze(1) + first
+        slots = (known + torch.arange(-fresh, masks, device=known.device)).clamp(min=0)
+        tokens_at, masks_at = slots[:, :fresh], slots[:, fresh:]
         read = last = None
         if states is not None and self.weights.states is not None:
             read, last = self.weights.states(states)
         # Column 0 is the start symbol, which has a position only if ``first`` is 1.
-        fresh_tokens = tokens.gather(1, tokens_at if self.first == 1 else tokens_at + 1)
         x, layer_bias = self.decoder.embed_block(
-            fresh_tokens, slots, source, read if fresh else None, last
-        )
-        horizon = everything.expand(-1, slots.size(1))
-        if not self.decoder.bidirectional_prefix:
-            horizon = torch.cat([tokens_at, horizon[:, fresh:]], 1)
-        seen = horizon_mask(horizon, upto)
+            tokens.gather(1, tokens_at if first == 1 else tokens_at + 1), tokens_at, masks_at,
+            source, read if fresh else None, last,
+        )  # fmt: skip
+        everything = known + (masks - 1)
+        bidirectional = self.decoder.bidirectional_prefix
+        tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
+        seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
         return x, Layout(slots, slots, upto, run_from, seen), layer_bias
 
     def _choose(

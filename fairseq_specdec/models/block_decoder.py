@@ -132,13 +132,10 @@ class BlockDecoder(TransformerDecoderBase):
             weights = table.weights
         else:
             weights = table.weight
-        weights = weights[self.padding_idx + 1 :]
-        return nn.functional.embedding(positions.clamp(max=weights.size(0) - 1), weights)
+        rows = (positions + (self.padding_idx + 1)).clamp(max=weights.size(0) - 1)
+        return nn.functional.embedding(rows, weights)
 
-    def _finish_embedding(self, x: Tensor, embedded: Tensor | None) -> Tensor:
-        """States with positional embeddings (both [B, N, C]; or none) before the first layer."""
-        if embedded is not None:
-            x = x + embedded
+    def _finish_embedding(self, x: Tensor) -> Tensor:
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
@@ -155,11 +152,11 @@ class BlockDecoder(TransformerDecoderBase):
         Returns:
             [B, T, C].
         """
-        return self._finish_embedding(self._known(tokens, read), self.position_table(positions))
-
-    def _known(self, tokens: Tensor, read: Tensor | None) -> Tensor:
-        x: Tensor = self.embed_scale * self.embed_tokens(tokens)
-        return x if read is None else x + read
+        x = self.embed_scale * self.embed_tokens(tokens)
+        if read is not None:
+            x = x + read
+        embedded = self.position_table(positions)
+        return self._finish_embedding(x if embedded is None else x + embedded)
 
     def start_source(self, src_tokens: Tensor, positions: int = 0) -> SourceState | None:
         """What :meth:`embed_masks` needs of the source (long [B, S]), rows in dim 0; or None.
@@ -182,41 +179,33 @@ class BlockDecoder(TransformerDecoderBase):
         Returns:
             [B, K, C].
         """
+        x = (self.embed_scale * self.mask_embedding).expand(positions.shape + (self.embed_dim,))
         embedded = self.position_table(positions)
-        x = self._masks(embedded, source_state, read)
-        return self._finish_embedding(x.expand(*positions.shape, -1), embedded)
-
-    def _masks(
-        self, embedded: Tensor | None, source_state: SourceState | None, read: Tensor | None
-    ) -> Tensor:
-        """[C], [B, 1, C] or [B, K, C], all but the positional embeddings."""
-        x = self.embed_scale * self.mask_embedding
         if self.source_copy is not None:
             x = x + self.source_copy(embedded, source_state)
-        return x if read is None else x + read
+        if read is not None:
+            x = x + read
+        return self._finish_embedding(x if embedded is None else x + embedded)
 
     def embed_block(
         self,
         tokens: Tensor,
-        positions: Tensor,
+        token_positions: Tensor,
+        mask_positions: Tensor,
         source_state: SourceState | None,
         read: Tensor | None = None,
         last: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Known tokens and, after them, masks, as decoding runs them.
 
-        Arguments as for :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``),
-        but for ``positions``: long [B, T + K], of tokens and masks.
+        Arguments as for :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``).
 
         Returns:
             [B, T + K, C] before the first layer; and what to add before every further one, or None.
         """
-        count, embedded = tokens.size(1), self.position_table(positions)
-        of_masks = None if embedded is None else embedded[:, count:]
-        masks = self._masks(of_masks, source_state, last)
-        masks = masks.expand(len(tokens), positions.size(1) - count, -1)
-        x = torch.cat([self._known(tokens, read), masks], 1)
-        return self._finish_embedding(x, embedded), None
+        prefix = self.embed_prefix(tokens, token_positions, read)
+        masks = self.embed_masks(mask_positions, source_state, last)
+        return torch.cat([prefix, masks], 1), None
 
     def forward(
         self,

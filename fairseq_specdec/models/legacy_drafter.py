@@ -69,25 +69,26 @@ class LegacyBlockDecoder(BlockDecoder):
     def embed_block(
         self,
         tokens: Tensor,
-        positions: Tensor,
+        token_positions: Tensor,
+        mask_positions: Tensor,
         source_state: SourceState | None,
         read: Tensor | None = None,
         last: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        known, masks = positions.split([tokens.size(1), positions.size(1) - tokens.size(1)], 1)
-        x = self._tokens(tokens, known, source_state)
-        x = torch.cat([x, self._blanks(masks, source_state)], 1)
-        return x, None if len(self.layers) == 1 else self.position_table(positions)
+        placed = self.position_table(token_positions)
+        x = self._known(tokens, token_positions, source_state)
+        x = torch.cat([x, self._masks(mask_positions, source_state)], 1)
+        if placed is None or len(self.layers) == 1:
+            return x, None
+        return x, torch.cat([placed, self.position_table(mask_positions)], 1)
 
-    def _tokens(
-        self, tokens: Tensor, positions: Tensor, source_state: SourceState | None
-    ) -> Tensor:
+    def _known(self, tokens: Tensor, positions: Tensor, source_state: SourceState | None) -> Tensor:
         """[B, T, C] before the first layer, of tokens at positions (both long [B, T])."""
         placed = self.position_table(positions)
         x = self.embed_tokens(tokens)
         x = x if placed is None else x + placed
         unknown = (tokens == self.mask).unsqueeze(2)
-        return torch.where(unknown, self._blanks(positions, source_state), x)
+        return torch.where(unknown, self._masks(positions, source_state), x)
 
     def start_source(self, src_tokens: Tensor, positions: int = 0) -> SourceState | None:
         """[B, positions, C], what a mask at each position starts from, once and for all."""
@@ -99,7 +100,7 @@ class LegacyBlockDecoder(BlockDecoder):
         copied = self.source_copy(placed.expand(src_tokens.size(0), -1, -1), state)
         return (copied + placed,)
 
-    def _blanks(self, positions: Tensor, source_state: SourceState | None) -> Tensor:
+    def _masks(self, positions: Tensor, source_state: SourceState | None) -> Tensor:
         """[B, K, C] before the first layer, for masks at ``positions`` (long [B, K])."""
         if source_state is None:
             x = self.embed_tokens(torch.full_like(positions, self.mask))
