@@ -93,7 +93,7 @@ def run(step: Step, left: float, folder: pathlib.Path) -> str:
     if left < 5:
         return "no time left"
     log = folder / f"{step.name}.log"
-    environment = dict(os.environ, GPU_FIGURES=str(folder / "divergence.json"))
+    environment = dict(os.environ, GPU_FIGURES=str(folder / "tests.json"))
     with log.open("wb") as file:
         try:
             subprocess.run(

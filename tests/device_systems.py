@@ -17,11 +17,13 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from plain_graphs import GuardedRecorder, plain_graphs
+from torch import Tensor
 
 from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.drafting import token_choice
 from fairseq_specdec.models.verifier_states import layers_at_thirds
 
 PAD, EOS = 1, 2
@@ -123,6 +125,20 @@ def sample(rows):
     return {"id": torch.arange(rows), "nsentences": rows, "net_input": net_input}
 
 
+@torch.library.custom_op("specdec_tests::chain_steps", mutates_args=())
+def _chain_steps(
+    of_mask: Tensor, bonuses: Tensor, candidates: Tensor, previous: Tensor,
+    tables: list[Tensor], judges: bool,
+) -> list[Tensor]:  # fmt: skip
+    given = (of_mask, bonuses, candidates, previous, tables, judges)
+    return [each for each in token_choice.chain_steps(*given) if each is not None]
+
+
+def one_kernel(*given):
+    """As ``chain_kernel.chain_steps``: one operator, which a guard counts as one kernel."""
+    return (*_chain_steps(*given), None)[:2]
+
+
 class Counted(NamedTuple):
     """What an iteration at full block size costs, and the start of a batch."""
 
@@ -146,7 +162,9 @@ def count(system, rows, half=False, iterations=3, graphs=False):
     torch.manual_seed(0)
     task = make_task()
     chosen = plain_graphs(GuardedRecorder) if graphs else generator_module.graphs_for
-    with mock.patch.object(generator_module, "graphs_for", chosen), DeviceGuard() as guard:
+    kernel = mock.patch.object(token_choice, "steps_on", lambda device: one_kernel)
+    graphs_for = mock.patch.object(generator_module, "graphs_for", chosen)
+    with kernel, graphs_for, DeviceGuard() as guard:
         GuardedRecorder.clear(guard)
         verifier, drafter = system.verifier(), system.drafter and system.drafter()
         (verifier.half() if half else verifier).to("cuda")

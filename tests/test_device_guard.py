@@ -210,8 +210,8 @@ def test_nothing_waits_in_a_recording(case, fp16, monkeypatch):
 MOST_LAUNCHES = {
     "greedy": (85, 10),
     "iad": (86, 11),
-    "gad attached with chain, k = 10": (196, 17),
-    "gad++ attached with chain, k = 10": (217, 45),
+    "gad attached with chain, k = 10": (142, 17),
+    "gad++ attached with chain, k = 10": (163, 45),
     "gad 12+2, k = 25": (130, 13),
     "gad++ 12+2, k = 25": (151, 41),
     "gad 6+6 bidirectional, k = 25": (177, 101),

@@ -9,11 +9,13 @@ import threading
 import pytest
 import torch
 from device_guard import on_device
+from random_chains import random_chains
 from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
 from toy_translation import make_sample, make_task, sentences
 
 from fairseq_specdec.decoding import generator as generator_module
-from fairseq_specdec.engine.torch_graphs import Graphs
+from fairseq_specdec.drafting.token_choice import chain_steps, steps_on
+from fairseq_specdec.engine.torch_graphs import CudaRecorder, Graphs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -166,6 +168,50 @@ def note(name, figures):
         file = pathlib.Path(path)
         known = json.loads(file.read_text()) if file.exists() else {}
         file.write_text(json.dumps(dict(known, **{name: figures}), indent=1))
+
+
+def microseconds(recorded, times=50):
+    """Of a recorded computation."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(times):
+        recorded()
+    end.record()
+    end.synchronize()
+    return 1000 * start.elapsed_time(end) / times
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("width", [256, 512])
+@pytest.mark.parametrize("rows", [1, 8, 32])
+def test_a_chain_in_one_kernel_equals_torch(rows, width, dtype):
+    """A sum in another order may decide near ties. How long both take is written to the report."""
+    device = torch.device("cuda", 0)
+    kernel = steps_on(device)
+    if kernel is chain_steps:
+        pytest.skip("needs Triton and a card of capability 7.0 or higher")
+    torch.manual_seed(0)
+    count = 64 if rows == 1 else 32
+    *given, tables = random_chains(rows, 10, count, width, 32000, dtype)
+    given, tables = [each.to(device) for each in given], tuple(each.to(device) for each in tables)
+    bonuses, recorder, results = given[1], CudaRecorder(device), []
+    for steps in (kernel, chain_steps):
+        recorded, outputs = recorder.record(lambda steps=steps: steps(*given, tables, True))
+        results.append((recorded, outputs))
+    same = 0
+    for _ in range(20):
+        bonuses.copy_(torch.randn_like(bonuses))
+        pairs = []
+        for recorded, outputs in results:
+            recorded()
+            pairs.append([each.clone() for each in outputs])
+        (tokens, chances), (expected, wanted) = pairs
+        alike = (tokens == expected).all(1)
+        torch.testing.assert_close(chances[alike], wanted[alike], rtol=1e-4, atol=1e-5)
+        same += int(alike.sum())
+    times = {"kernel us": microseconds(results[0][0]), "torch us": microseconds(results[1][0])}
+    note(f"chain of 10, {width} wide, {rows} rows, {dtype}", {**times, "identical": same})
+    assert same >= 0.98 * 20 * rows
 
 
 @pytest.mark.parametrize("case", LOSSLESS)
