@@ -110,9 +110,15 @@ class Family:
                 self.step.call("shutil.copy", path, kept)
 
 
-def prepare(step: Step, family: str) -> None:
-    """An action: the corpus of a family, ``module.Class``."""
-    find(family)(step).prepare()
+def family_of(step: Step) -> Family:
+    """The family of the recipe, whose setting ``family`` is ``module.Class``."""
+    made: Family = find(step["family"])(step)
+    return made
+
+
+def prepare(step: Step) -> None:
+    """An action: the corpus of the recipe."""
+    family_of(step).prepare()
 
 
 def machine_overrides(

@@ -40,8 +40,8 @@ def write(run: pathlib.Path, output: pathlib.Path, figure: pathlib.Path) -> None
 
 def figure_step(step: Step, *names: str) -> None:
     """An action: the figure of these sets, where they were decoded and measured."""
-    out = Benchmark(step).out
-    for name in names:
+    out, sets = Benchmark(step).out, {system.set for system in step.recipe.systems()}
+    for name in filter(sets.__contains__, names):
         files = (out / "bench" / f"{name}.json", out / "decoded" / f"{name}.iad.out")
         if all(map(step.made, files)):
             step.call("edit_ratio.write", *files, out / f"edit_ratio.{name}.md")

@@ -139,7 +139,9 @@ def files_of(paths: list[str]) -> list[str]:
 
 
 def noise_step(step: Step) -> None:
-    """An action: synthetic errors in clean text, as a corpus."""
+    """An action: synthetic errors in clean text, as a corpus, where a model is trained on it."""
+    if not any(row.corpus == "synthetic" for row in step.recipe.models()):
+        return
     step.need("fairseq-preprocess", "subword-nmt")
     corpora = Corrections(step)
     bench, noise = corpora.bench, corpora.bench.home / "noise"
@@ -171,18 +173,18 @@ def start_step(step: Step) -> None:
     In the smoke profile it is cut out of a tiny stand-in.
     """
     bench = Benchmark(step)
-    if not bench.chosen("start"):
+    if not bench.chosen_models("start"):
         return
     output = bench.model("start")
-    record, dictionary = output.parent / "provenance.json", bench.bin / "dict.src.txt"
-    bart = pathlib.Path(Corrections(step).path("BART")) / "model.pt"
-    inputs = [dictionary] if bench.smoke else [dictionary, bart]
+    record, wanted = output.parent / "provenance.json", bench.bin / "dict.src.txt"
+    bart = pathlib.Path(Corrections(step).path("BART"))
+    files = [bart / "model.pt", bart / "dict.txt"]
+    inputs = [wanted] if bench.smoke else [wanted, *files]
     if step.finished(record, inputs):
         return
     if bench.smoke:
         own = "model.decoder_layers=4"
-        bart = stand_in(step, "start", output.parent, "gec_finetune_12_2", own)
-    step.make(output.parent)
-    with step.remedy(f"BART: {bart.parent} cannot be used"):
-        step.call("select_layers.write", bart, output, step.settings.number("KEEP"), dictionary)
+        files = [stand_in(step, "start", output.parent, "gec_finetune_12_2", own), wanted]
+    with step.remedy(f"BART: {bart} cannot be used"):
+        step.call("pretrained.fit_file", *files, wanted, output, step.settings.number("KEEP"))
     step.record(record, inputs, output)

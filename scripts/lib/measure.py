@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from benchmark import Benchmark
+from benchmark import Benchmark, family_of
 from launch import Devices
 from models import WORDS_AND_SIZES, decode
 from recipe import REPO, StepError, part
-from step import Step, find
+from step import Step
 
 from fairseq_specdec.io.flag_values import flag_of
 
@@ -109,10 +109,10 @@ def decode_set(
         yield out
 
 
-def decode_step(step: Step, family: str) -> None:
+def decode_step(step: Step) -> None:
     """An action: decode the sets that the recipe decodes, and score the text: scores.json."""
     step.need("fairseq-generate")
-    bench = Benchmark(step)
+    family, bench = family_of(step), Benchmark(step)
     names, folder = step.settings.words("decode_sets"), bench.out / "decoded"
     groups = collect(step, bench)
     chosen = [groups[name] for name in names if name in groups]
@@ -127,7 +127,7 @@ def decode_step(step: Step, family: str) -> None:
     outputs = [path for group in chosen for path in decode_set(step, bench, devices, group)]
     if not outputs:
         raise StepError("nothing to decode: train a verifier first (MODELS)")
-    find(family)(step).score(outputs, folder / "scores.json")
+    family.score(outputs, folder / "scores.json")
     step.record(record, inputs, folder)
 
 

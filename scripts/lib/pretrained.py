@@ -4,10 +4,14 @@ fairseq's bart.base and bart.large come with dictionaries that differ in how man
 fill them up, and both keep a last row for <mask>. Models that verify, draft and teach must share
 one dictionary: the rows of its symbols are taken, all else is left out. Symbols that only fill up
 (madeupword...) get the row of <unk>; they occur in no text. Heads for classification are left out.
+
+With two of its decoder layers, the first and the last, bart.large is the 12+2 model that Ge et al.
+(2022, section 4.1.2, Table 3) train on for grammatical error correction.
 """
 
 import logging
 import pathlib
+import re
 import shutil
 import tempfile
 from typing import Any
@@ -19,6 +23,7 @@ from parallel_text import open_member
 from recipe_file import sources
 
 from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.training.layers import evenly_spaced
 
 logger = logging.getLogger("pretrained")
 TABLES = (
@@ -28,6 +33,7 @@ TABLES = (
 )
 HEADS = "classification_heads."
 FILLER = "madeupword"
+LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
 
 
 def rows(own: Dictionary, wanted: Dictionary) -> list[int]:
@@ -59,12 +65,34 @@ def fit(state: dict[str, Any], own: Dictionary, wanted: Dictionary) -> dict[str,
     return state
 
 
+def select_layers(model: dict[str, Any], keep: int) -> dict[str, Any]:
+    """The parameters of a model with ``keep`` of its decoder layers, spread evenly, the first and
+    the last among them."""
+    layers = {name: match for name in model if (match := LAYER.fullmatch(name))}
+    total = 1 + max((int(match[1]) for match in layers.values()), default=-1)
+    if not 1 <= keep <= total:
+        raise ValueError(f"KEEP {keep}: the decoder has {total} layers")
+    place = {str(old): new for new, old in enumerate(evenly_spaced(keep, total, single=0))}
+    chosen = {name: value for name, value in model.items() if name not in layers}
+    for name, (old, rest) in ((name, match.groups()) for name, match in layers.items()):
+        if old in place:
+            chosen[f"decoder.layers.{place[old]}.{rest}"] = model[name]
+    return chosen
+
+
 def fit_file(
-    checkpoint: pathlib.Path, dictionary: pathlib.Path, wanted: pathlib.Path, output: pathlib.Path
+    checkpoint: pathlib.Path,
+    dictionary: pathlib.Path,
+    wanted: pathlib.Path,
+    output: pathlib.Path,
+    keep: int | None = None,
 ) -> None:
-    """Write a checkpoint of this dictionary with the embeddings of the wanted one."""
+    """Write a checkpoint of this dictionary with the embeddings of the wanted one, and ``keep`` of
+    its decoder layers (default: all)."""
     own, theirs = (Dictionary.load(str(path)) for path in (dictionary, wanted))
     state = fit(load(checkpoint), own, theirs)
+    if keep is not None:
+        state["model"] = select_layers(state["model"], keep)
     with replacing(output, "wb", make_folder=True) as stream:
         torch.save(state, stream)
     logger.info("%s: %d of %d symbols", output, len(theirs), len(own))

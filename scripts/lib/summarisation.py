@@ -12,16 +12,14 @@ SIDES = ("source", "target")
 SUBWORDS = ("encoder.json", "vocab.bpe", "dict.txt")  # GPT-2's files, and BART's dictionary
 
 
-def need_rouge(step: Step) -> None:
-    """An action: a missing package ends the recipe now, not after the training."""
-    step.call("summary_scores.make_scorer")
-
-
 class Summarisation(Family):
     """Articles and summaries, and what the chosen models start from."""
 
+    def __init__(self, step: Step) -> None:
+        super().__init__(step)
+        step.call("summary_scores.make_scorer")  # what lacks ends the recipe before the training
+
     def prepare(self) -> None:
-        need_rouge(self.step)
         self.bench.chosen_models("")
         super().prepare()
         starts = [each.split for each in sources(self.step.recipe.file, "pretrained")]
