@@ -10,8 +10,8 @@ import logging
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from scoring import m2_file
-from scoring.m2_file import Sentence
+import m2
+from m2 import Sentence
 from text_files import read_lines, write_lines
 
 from fairseq_specdec.io.atomic import write_json
@@ -51,7 +51,7 @@ def to_characters(text: str) -> str:
 def read(path: str) -> Iterator[Pair]:
     """The pairs of one input."""
     if path.endswith(".m2"):
-        for sentence in m2_file.read(path):
+        for sentence in m2.read(path):
             yield " ".join(sentence.source), corrected(sentence)
         return
     source, target = (read_lines(f"{path}.{side}") for side in ("src", "tgt"))

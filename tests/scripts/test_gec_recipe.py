@@ -6,8 +6,7 @@ import gpt2_subwords
 import pytest
 from gec_corpus import corrected, to_characters, to_m2, write, write_bytes
 from gec_scores import segment
-from scoring.m2 import score
-from scoring.m2_file import parse
+from m2 import parse, score
 
 GOLD = (
     "S He go home .\nA 1 2|||V|||went||goes|||R|||-|||0\nA 3 3|||ADV|||yesterday|||R|||-|||0\n"
