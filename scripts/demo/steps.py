@@ -54,10 +54,10 @@ def edit_corpus(step: Step) -> None:
         return
     clean = step.make(noise) / "clean.en"
     step.call("demo.corpus.write_clean", pathlib.Path(own[0]), clean)
-    words = ["--seed", step["SEED"], "--workers", step["THREADS"], "--overwrite"]
+    words = ["--seed", step["SEED"], "--workers", step["THREADS"]]
     words += ["--confusion-sets", *sets] if sets else []
     log = noise / "noise.log"
-    step.run(step.python, LIB / "noise.py", clean, "--dest", noise, *words, log=log)
+    step.run(step.python, LIB / "noise.py", clean, "--dest", noise / "train", *words, log=log)
     count = step.settings.number("HELDOUT")
     step.call("demo.corpus.write_edits", noise / "train", out, held, count)
     step.record(record, [*own, *sets], out, held)

@@ -144,7 +144,7 @@ def noise_step(step: Step) -> None:
         return
     step.need("fairseq-preprocess", "subword-nmt")
     corpora = Corrections(step)
-    bench, noise = corpora.bench, corpora.bench.home / "noise"
+    bench, prefix = corpora.bench, corpora.bench.home / "noise" / "synthetic"
     clean, record = corpora.path("CLEAN"), bench.corpus("synthetic") / "provenance.json"
     if step["SUBWORDS"] == "gpt2":
         corpora.path("GPT2")
@@ -156,14 +156,10 @@ def noise_step(step: Step) -> None:
         words = ["--confusion-sets", str(SPELLINGS)]
     log = bench.home / "noise.log"
     step.run(
-        step.python, LIB / "noise.py", clean, "--dest", noise, "--seed", step["SEED"],
-        "--workers", step["THREADS"], "--name", "synthetic.tok", "--overwrite", *words, log=log,
+        step.python, LIB / "noise.py", clean, "--dest", f"{prefix}.tok", "--seed", step["SEED"],
+        "--workers", step["THREADS"], *words, log=log,
     )  # fmt: skip
-    folder = step.make(bench.home / "noise_bpe")
-    for side in PAIR:
-        link = folder / f"synthetic.tok.{side}"
-        step.once(link, "os.symlink", noise / link.name, link)
-    corpora.binarise_more("synthetic", folder / "synthetic")
+    corpora.binarise_more("synthetic", prefix)
     step.record(record, inputs, bench.corpus("synthetic"))
 
 
