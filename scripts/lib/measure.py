@@ -231,11 +231,16 @@ def table_step(step: Step) -> None:
     note = f"corpus: {step['note']}"
     if bench.smoke:
         note = "PROFILE=smoke: tiny models, a small sample; figures mean nothing"
-    paper, written = part(step.path("PAPER"), step["tables"]), bench.out / "tables.md"
+    paper, sections, written = (
+        step.path("PAPER"),
+        step.settings.words("tables"),
+        bench.out / "tables.md",
+    )
     where = (bench.out / "bench", scores, step["DIRECTION"])
-    step.call("paper_table.write", *paper[:2], *where, note, written)
+    step.call("paper_table.write", paper, sections, *where, note, written)
     step.call("measure.show", written)
-    step.record(bench.out / "tables.provenance.json", [paper, *shown], written)
+    inputs = [*(part(paper, section) for section in sections), *shown]
+    step.record(bench.out / "tables.provenance.json", inputs, written)
 
 
 def show(*paths: pathlib.Path) -> None:

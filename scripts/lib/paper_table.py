@@ -274,7 +274,7 @@ def render(
 
 def write(
     paper: pathlib.Path,
-    section: str,
+    sections: Sequence[str],
     folder: pathlib.Path,
     scores: pathlib.Path,
     direction: str,
@@ -284,13 +284,14 @@ def write(
     """Write the tables of one direction.
 
     Args:
-        section: of the recipe ``paper``.
+        sections: of the recipe ``paper``.
         scores: scores.json, where the outputs were scored.
         direction: as en-de: rows of this one and of ``*``.
     """
-    rows, remarks = read(paper, section)
+    declared = [read(paper, section) for section in sections]
+    remarks = [note for _, notes in declared for note in notes]
     measured = Measured(folder, scores)
-    chosen = [row for row in rows if row.direction in (direction, "*")]
+    chosen = [row for rows, _ in declared for row in rows if row.direction in (direction, "*")]
     if not chosen:
         raise ValueError(f"{paper} has no rows of direction {direction}")
     parts = []
