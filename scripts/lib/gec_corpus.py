@@ -14,8 +14,6 @@ import m2
 from m2 import Sentence
 from text_files import read_lines, write_lines
 
-from fairseq_specdec.io.atomic import write_json
-
 logger = logging.getLogger("gec_corpus")
 Pair = tuple[str, str]
 
@@ -89,16 +87,3 @@ def write(
     for side, name in enumerate(("src", "tgt")):
         lines = (to_characters(pair[side]) if characters else pair[side] for pair in pairs)
         write_lines(f"{prefix}.{name}", lines)
-
-
-def write_bytes(folder: pathlib.Path) -> None:
-    """Subwords of single bytes in the form of GPT-2's files, to try a recipe for BART with.
-
-    Writes encoder.json, vocab.bpe (no merges) and dict.txt, which fairseq's GPT-2 code reads.
-    """
-    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-
-    numbers = {letter: number for number, letter in enumerate(bytes_to_unicode().values())}
-    write_json(folder / "encoder.json", numbers, make_folder=True)
-    write_lines(folder / "vocab.bpe", ["#version: bytes"])
-    write_lines(folder / "dict.txt", [f"{number} 1" for number in numbers.values()])

@@ -17,8 +17,6 @@ from fairseq_specdec.io.atomic import replacing
 
 logger = logging.getLogger("models")
 
-SUMMARY = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
-
 WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")
 
 
@@ -172,13 +170,4 @@ def decode(
         "-t", pair[1], "--path", model, *lengths, *words, *device,
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
-    if not step.dry:
-        step.log(f"{name}: {_last_summary(out, log)}")
     return out
-
-
-def _last_summary(*files: pathlib.Path) -> str:
-    """The last times and counts of a decoding: fairseq logs to stdout, or to stderr where another
-    package began to log before it."""
-    texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
-    return ["", *(line for text in texts for line in SUMMARY.findall(text))][-1]

@@ -137,17 +137,17 @@ def pairs(source: Source, archives: pathlib.Path) -> Iterator[tuple[str, str]]:
     """The sentence pairs of one source."""
     with contextlib.ExitStack() as stack:
         sides = []
-        for member in (source.one, source.other):
+        for member in source.files:
             stream = stack.enter_context(open_member(archives / source.name, member))
             sides.append(sentences(stream, member))
         left, right = sides
         for one in left:
             other = next(right, None)
             if other is None:
-                raise SourceError(f"{source.url}: {source.other} is shorter than its partner")
+                raise SourceError(f"{source.url}: {source.files[1]} is shorter than its partner")
             yield one, other
         if next(right, None) is not None:
-            raise SourceError(f"{source.url}: {source.other} is longer than its partner")
+            raise SourceError(f"{source.url}: {source.files[1]} is longer than its partner")
 
 
 def write_split(

@@ -110,7 +110,7 @@ def fit_archive(
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=str(output.parent)) as scratch:
         files = [pathlib.Path(scratch, name) for name in ("model.pt", "dict.txt")]
-        for member, path in zip((source.one, source.other), files):
+        for member, path in zip(source.files, files):
             with open_member(downloads / source.name, member) as stream, open(path, "wb") as copy:
                 shutil.copyfileobj(stream, copy)
         fit_file(*files, wanted, output)

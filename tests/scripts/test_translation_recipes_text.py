@@ -51,7 +51,7 @@ def server():
 
 
 def source(url, checksum="-"):
-    return Source("train", url, checksum, "public domain", "a", "b")
+    return Source("train", url, "public domain", checksum, ("a", "b"))
 
 
 def fetch_all(sources, folder):
