@@ -138,15 +138,9 @@ def sentences(step: Step, group: Group) -> int:
 
 def own_words(words: list[str]) -> tuple[list[str], list[str]]:
     """A system's own flags, and what follows ``--sweep`` among them."""
-    own: list[str] = []
-    sweeps: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == "--sweep":
-            sweeps.append(next(rest))
-        else:
-            own.append(word)
-    return own, sweeps
+    places = {number for number, word in enumerate(words) if word == "--sweep"}
+    own = [word for number, word in enumerate(words) if not {number, number - 1} & places]
+    return own, [words[number + 1] for number in sorted(places)]
 
 
 def each_value(name: str, words: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -163,10 +157,8 @@ def system_words(name: str, words: list[str]) -> list[str]:
     """The flags of specdec-bench that make a system; ``--sweep FLAG=V,V`` among its own flags makes
     one of every value."""
     own, sweeps = own_words(words)
-    flags = ["--system", f"{name}: {shlex.join(own)}"]
-    for sweep in sweeps:
-        flags += ["--sweep", f"{name}: {sweep}"]
-    return flags
+    flags = [word for sweep in sweeps for word in ("--sweep", f"{name}: {sweep}")]
+    return ["--system", f"{name}: {shlex.join(own)}", *flags]
 
 
 def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> None:
@@ -231,11 +223,8 @@ def table_step(step: Step) -> None:
     note = f"corpus: {step['note']}"
     if bench.smoke:
         note = "PROFILE=smoke: tiny models, a small sample; figures mean nothing"
-    paper, sections, written = (
-        step.path("PAPER"),
-        step.settings.words("tables"),
-        bench.out / "tables.md",
-    )
+    paper, written = step.path("PAPER"), bench.out / "tables.md"
+    sections = step.settings.words("tables")
     where = (bench.out / "bench", scores, step["DIRECTION"])
     step.call("paper_table.write", paper, sections, *where, note, written)
     step.call("measure.show", written)
