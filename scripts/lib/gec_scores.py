@@ -7,7 +7,6 @@ what fairseq-generate wrote. Scores of all outputs go to --json, by the file's n
 import argparse
 import logging
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import gpt2_subwords
 import m2
 from recipe_file import systems
 from text_files import read_lines
+from translation_scores import read_output
 
 from fairseq_specdec.io.atomic import PathLike, write_json
 
@@ -24,16 +24,10 @@ logger = logging.getLogger("gec_scores")
 
 
 def read_outputs(path: pathlib.Path) -> list[str]:
-    """Sentences of a text file, or the D lines of fairseq-generate's output in their order."""
-    lines = read_lines(path)
+    """Sentences of a text file, or of fairseq-generate's output in their order."""
     if path.suffix != ".out":
-        return lines
-    matches = [re.match(r"D-(\d+)\t[^\t]*\t(.*)", line) for line in lines]
-    by_number = {int(match.group(1)): match.group(2) for match in matches if match}
-    missing = sorted(set(range(max(by_number, default=0) + 1)) - set(by_number))
-    if missing:
-        raise ValueError(f"{path}: holds no output of sentence {missing[0]}; decode again")
-    return [by_number[number] for number in sorted(by_number)]
+        return read_lines(path)
+    return [text for _, text in sorted(read_output(path).hypotheses.items())]
 
 
 def write(

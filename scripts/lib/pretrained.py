@@ -17,7 +17,7 @@ import tempfile
 from typing import Any
 
 import torch
-from average_checkpoints import UNNEEDED, load
+from average_checkpoints import load
 from fairseq.data import Dictionary
 from parallel_text import open_member
 from recipe_file import sources
@@ -60,8 +60,7 @@ def fit(state: dict[str, Any], own: Dictionary, wanted: Dictionary) -> dict[str,
         state["model"][name] = fitted.setdefault(table.data_ptr(), table[chosen])
     for name in [name for name in state["model"] if name.startswith(HEADS)]:
         del state["model"][name]
-    for name in UNNEEDED:
-        state.pop(name, None)
+    state.pop("last_optimizer_state", None)
     return state
 
 

@@ -55,7 +55,8 @@ def source(url, checksum="-"):
 
 
 def fetch_all(sources, folder):
-    fetch.fetch(sources_file(folder.with_name(f"{folder.name}.yaml"), sources), folder)
+    listed = [(s.split, s.url, s.checksum, s.licence, *s.files) for s in sources]
+    fetch.fetch(sources_file(folder.with_name(f"{folder.name}.yaml"), listed), folder)
 
 
 def test_a_broken_fetch_goes_on_where_it_was(server, tmp_path):
