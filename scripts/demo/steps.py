@@ -123,7 +123,7 @@ def test_set(
     step.make(scratch)
     for text, language in zip(texts, languages):
         tokens, bpe = (scratch / f"{kind}{text.suffix}" for kind in ("tok", "bpe"))
-        step.call("tokenise.tokenise", text, tokens, language)
+        step.call("prepare.tokenise", text, tokens, language)
         apply_codes(step, new / "codes", tokens, bpe)
     words = ["--srcdict", new / f"dict.{pair[0]}.txt", "--tgtdict", new / f"dict.{pair[1]}.txt"]
     log = scratch / "preprocess.log"

@@ -7,9 +7,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from recipe import REPO, StepError
+from sacremoses import MosesTokenizer
 from step import Step
+from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.atomic import PathLike
+from fairseq_specdec.io.progress import erased_bar as bar
 
 SPLITS = ("train", "valid", "test")
+
+
+def tokenise(raw: PathLike, out: PathLike, language: str) -> None:
+    """Tokenise a file of one sentence a line as fairseq's ``--tokenizer moses`` does by default."""
+    tokenizer = MosesTokenizer(language)
+    lines = bar(read_lines(raw), "tokenising", unit="line")
+    how = {"aggressive_dash_splits": True, "return_str": True, "escape": True}
+    write_lines(out, (tokenizer.tokenize(line.strip(), **how) for line in lines))
 
 
 def apply_codes(step: Step, codes: pathlib.Path, tokens: pathlib.Path, out: pathlib.Path) -> None:
@@ -93,7 +106,7 @@ def prepare(
     if missing:
         for split, side in files:
             tokens, language = folder / f"{split}.tok.{side}", languages[pair.index(side)]
-            step.once(tokens, "tokenise.tokenise", raw / f"{split}.{side}", tokens, language)
+            step.once(tokens, "prepare.tokenise", raw / f"{split}.{side}", tokens, language)
         if step.lacks(folder / "codes"):
             learn_codes(step, folder, pair, merges)
     for split, side in missing:

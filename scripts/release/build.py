@@ -42,11 +42,6 @@ class Target(NamedTuple):
     zig: str
     tag: str
 
-    @property
-    def python_platform(self):
-        """As sysconfig.get_platform() says there."""
-        return f"linux-{self.machine}"
-
 
 TARGETS = (
     Target("x86_64", "x86_64-linux-gnu.2.28", "manylinux_2_28_x86_64"),
@@ -117,7 +112,7 @@ def wheel(source, target, folder, seconds):
     variables = {
         **dict.fromkeys(("CC", "CXX"), compiler),
         **dict.fromkeys(("LDSHARED", "LDCXXSHARED"), f"{compiler} -shared"),
-        "_PYTHON_HOST_PLATFORM": target.python_platform,
+        "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",
         "SOURCE_DATE_EPOCH": seconds,
     }
     with tempfile.TemporaryDirectory() as temporary:
@@ -168,10 +163,6 @@ def digests(folder):
     (folder / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-def show(text):
-    print(f"[release] {text}", flush=True)
-
-
 def wheels(folder):
     """Build the source distribution and all wheels into an empty folder."""
     for name in ("auditwheel", "ziglang"):  # without zig no object of the native engine is built
@@ -181,9 +172,11 @@ def wheels(folder):
     folder.mkdir()
     seconds = epoch()
     source = sdist(folder, seconds)
-    show(f"{source.name}")
+    print(source.name)
     for target in TARGETS:
-        show(f"{wheel(source, target, folder, seconds).name}: auditwheel agrees")
+        print(
+            wheel(source, target, folder, seconds).name, "auditwheel agrees", sep=": ", flush=True
+        )
 
 
 def release(folder):
@@ -193,8 +186,7 @@ def release(folder):
     for path in OLD_PYTHONS.glob("*.whl"):
         shutil.copy(path, folder)
     digests(folder)
-    for line in (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
-        show(line)
+    print((folder / "SHA256SUMS").read_text(encoding="utf-8"), end="")
 
 
 if __name__ == "__main__":
