@@ -45,8 +45,7 @@ class Summarisation(Family):
         files = [raw / f"{split}.{side}" for split in SPLITS for side in SIDES]
         if not step["RAW"] and any(map(step.lacks, files)):
             if self.bench.smoke:
-                ends = SIDES if step["SAMPLE"] else ("src", "tgt")
-                sample(step, raw, dict(zip(SIDES, ends)), "demo_edit")
+                sample(step, raw, dict(zip(SIDES, ("src", "tgt"))), "demo_edit")
             else:
                 self.fetch("RAW", "summary_corpus.write", raw, step["recipe"])
         return raw

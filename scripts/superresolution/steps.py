@@ -81,11 +81,12 @@ def write_table(folder: pathlib.Path, name: pathlib.Path) -> None:
     figures: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*.out")):
         column, _, k = path.stem.rpartition("_")
-        text = path.read_text(encoding="utf-8")
-        accepted = ACCEPTED.findall(path.with_suffix(".log").read_text(encoding="utf-8"))
+        # fairseq logs to stdout, or to stderr where another package began to log before it.
+        text, log = (each.read_text(encoding="utf-8") for each in (path, path.with_suffix(".log")))
+        accepted = ACCEPTED.findall(text + log)
         originals, made = read_pictures(text, "T"), read_pictures(text, "H")
         if not made or not accepted:
-            raise ValueError(f"{path}: no pictures in it, or no summary in its log")
+            raise ValueError(f"{path}: no pictures, or no summary, is in it")
         errors = [max(float(((made[n] - originals[n]) ** 2).mean()), 1e-9) for n in made]
         psnr = float(np.mean(10 * np.log10(255**2 / np.array(errors))))
         figures.setdefault(k, {})[column] = {"accepted": float(accepted[-1]), "psnr": psnr}
