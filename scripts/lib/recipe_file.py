@@ -7,9 +7,9 @@
     settings: {NAME: default, or {default, smoke, choices, empty, what}}
     groups: {NAME: settings that ``include`` may name}
     steps: {NAME: {what, run, with, flags}}, or the recipe whose steps these are
-    models: {NAME: {step, config, corpus, overrides}}
+    models: {NAME: [step, config, corpus, overrides], or these as a mapping}
     sources, pretrained: [{split, url, checksum, licence, files}]
-    systems: {SET: {verifier, split, direction, rows: {SYSTEM: flags}}}
+    systems: {SET: {verifier, split, direction, rows: {SYSTEM: flags}}}, of each set greedy too
     tables: {TABLE: {figures, rows, notes}}, see paper_table.py
     notes: {FIGURE: text}, of every table
 
@@ -258,18 +258,22 @@ def sources(path: pathlib.Path, name: str = "sources") -> list[Source]:
 
 
 def models(path: pathlib.Path) -> list[Model]:
-    listed = entries(*section(path, "models"))
-    return [record(Model, where, entry, name=name) for where, name, entry in listed]
+    made = []
+    for where, name, entry in entries(*section(path, "models")):
+        own = dict(zip(Model._fields[1:], entry)) if isinstance(entry, list) else entry
+        made.append(record(Model, where, own, name=name))
+    return made
 
 
 def systems(path: pathlib.Path) -> list[System]:
     """The systems of all sets, in their order."""
     made = []
     for where, name, entry in entries(*section(path, "systems")):
-        own = fields(where, entry, "verifier rows", "split direction")
+        own = fields(where, entry, "verifier", "split direction rows")
         direction, split = own.get("direction", "*"), own.get("split", "test")
         shared = (name, split, own["verifier"])
-        for place, system, flags in entries(f"{where}.rows", own["rows"]):
+        rows = own.get("rows", {"greedy": "--strategy greedy"})
+        for place, system, flags in entries(f"{where}.rows", rows):
             if isinstance(flags, dict) and set(flags) == {"flags"}:
                 flags = flags["flags"]
             of_each = flags if isinstance(flags, dict) else {direction: flags}
