@@ -4,9 +4,10 @@ import pathlib
 import re
 from typing import Any
 
+import models
 import recipe_config
 from launch import Devices
-from models import corpus_files, distill_flags, mend
+from models import corpus_files, mend
 from recipe import LIB, Part, StepError, part
 from recipe_file import Model
 from step import USER_DIR, Step, find
@@ -203,24 +204,15 @@ def train(step: Step, stage: str) -> None:
 
 
 def distill(step: Step) -> None:
-    """An action: the teacher rewrites the training targets. The processes share the work, and the
-    last one publishes."""
-    if not any(row.corpus == "distilled" for row in step.recipe.models()):
-        return
-    bench, dest = Benchmark(step), Benchmark(step).distilled
-    teacher = bench.model(step["teacher"])
-    inputs = [*bench.inputs(bench.bin), teacher]
-    record = dest.with_name("distilled.provenance.json")
-    if step.finished(record, inputs):
-        return
-    devices, pair = Devices(step), (bench.src, bench.tgt)
-    words = distill_flags(step, teacher, dest, pair, step["DISTILL_BEAM"], step["DISTILL_TOKENS"])
-    command = ("-m", "fairseq_specdec.data.distill", bench.bin, *words, *devices.half)
-    devices.launch(*command, log=dest.with_name("distilled.log"))
-    if not step.made(dest / f"dict.{bench.src}.txt"):
-        step.log(f"this share is done; the process that finishes last publishes {dest}")
-    else:
-        step.record(record, inputs, dest)
+    """An action: the teacher rewrites the training targets, where a model is trained on them."""
+    if any(row.corpus == "distilled" for row in step.recipe.models()):
+        bench = Benchmark(step)
+        models.distill(
+            step, corpus=bench.bin, files=",".join(bench.languages),
+            pair=f"{bench.src},{bench.tgt}",
+            teacher=bench.model(step["teacher"]), dest=bench.distilled, beam=step["DISTILL_BEAM"],
+            tokens=step["DISTILL_TOKENS"],
+        )  # fmt: skip
 
 
 def stand_in(step: Step, name: str, folder: pathlib.Path, config: str, *own: str) -> pathlib.Path:
