@@ -78,7 +78,10 @@ class Family:
 
     def inputs(self) -> list[Any]:
         """What the corpus is made of, for the record."""
-        return [part(self.step.path("SOURCES"), "sources"), *filter(None, [self.step["RAW"]])]
+        return [
+            part(self.step.path("SOURCES"), "sources"),
+            *filter(None, [self.step.settings.get("RAW")]),
+        ]
 
     def make(self) -> list[pathlib.Path]:
         """Make ``bench.bin``; returns what else was made."""

@@ -1,18 +1,13 @@
 """The simplification benchmark: a corpus that is tokenised, several references, SARI and BLEU."""
 
 import pathlib
-from typing import Any
 
 from benchmark import Family
 from prepare import prepare, sample
-from recipe import part
 
 
 class Simplification(Family):
     """The corpus with the references of its test set."""
-
-    def inputs(self) -> list[Any]:
-        return [part(self.step.path("SOURCES"), "sources")]
 
     def make(self) -> list[pathlib.Path]:
         step, bench, folder = self.step, self.bench, self.step.make(self.folder)
