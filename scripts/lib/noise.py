@@ -64,7 +64,7 @@ class SpellChecker(Confusions):
             import symspellpy
         except ImportError as error:
             raise ValueError(
-                f"confusion sets need {error.name}: pip install -r scripts/requirements/gec.txt, "
+                f"confusion sets need {error.name}: pip install jellyfish symspellpy, "
                 "or give your own by --confusion-sets FILE"
             ) from error
         self._size, self._speller = size, symspellpy.SymSpell(DISTANCE)

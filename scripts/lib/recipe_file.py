@@ -7,7 +7,7 @@
     settings: {NAME: default, or {default, smoke, choices, empty, what}}
     groups: {NAME: settings that ``include`` may name}
     steps: {NAME: {what, run, with, flags}}, or the recipe whose steps these are
-    models: {NAME: [step, config, corpus, overrides], or these as a mapping}
+    models: {NAME: [step, config, corpus, overrides], or these as a mapping or as a row with for}
     sources, pretrained: [{split, url, checksum, licence, files}]
     systems: {SET: {verifier, split, direction, rows: {SYSTEM: flags}}}, of each set greedy too
     tables: {TABLE: {figures, rows, notes}}, see paper_table.py
@@ -260,7 +260,8 @@ def sources(path: pathlib.Path, name: str = "sources") -> list[Source]:
 def models(path: pathlib.Path) -> list[Model]:
     made = []
     for where, name, entry in entries(*section(path, "models")):
-        own = dict(zip(Model._fields[1:], entry)) if isinstance(entry, list) else entry
+        row = entry["row"] if isinstance(entry, dict) and list(entry) == ["row"] else entry
+        own = dict(zip(Model._fields[1:], row)) if isinstance(row, list) else row
         made.append(record(Model, where, own, name=name))
     return made
 

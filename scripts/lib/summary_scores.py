@@ -27,9 +27,7 @@ def make_scorer() -> Any:
     try:
         from rouge_score import rouge_scorer
     except ImportError as error:
-        raise ValueError(
-            "ROUGE needs the package rouge-score: pip install -r scripts/requirements/rouge.txt"
-        ) from error
+        raise ValueError("ROUGE needs the package rouge-score: pip install rouge-score") from error
     return rouge_scorer.RougeScorer(list(KINDS), use_stemmer=True)
 
 

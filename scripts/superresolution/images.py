@@ -31,9 +31,7 @@ def load() -> tuple[list[Picture], list[Picture]]:
     try:
         from skimage import color, data, util
     except ImportError as error:
-        raise ValueError(
-            "pictures need scikit-image: pip install -r scripts/requirements/superresolution.txt"
-        ) from error
+        raise ValueError("pictures need scikit-image: pip install scikit-image") from error
     photos = [util.img_as_float32(getattr(data, name)()) for name in PHOTOS]
     grey = [color.rgb2gray(photo[..., :3]) if photo.ndim == 3 else photo for photo in photos]
     return list(data.lfw_subset()[:FACES]), grey

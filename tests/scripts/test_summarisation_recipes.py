@@ -192,5 +192,5 @@ def test_sentences_end_at_marks_before_a_blank():
 
 def test_without_the_package_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "rouge_score", None)
-    with pytest.raises(ValueError, match=r"pip install -r scripts/requirements/rouge.txt"):
+    with pytest.raises(ValueError, match=r"pip install rouge-score"):
         summary_scores.make_scorer()
