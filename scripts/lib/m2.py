@@ -146,13 +146,15 @@ def unit_steps(source: Sequence[str], output: Sequence[str]) -> dict[Node, dict[
     end = (len(source), len(output))
     steps: dict[Node, dict[Node, bool]] = {end: {}}
     for substitution in (1, 2):
-        costs, waiting = edit_costs(source, output, substitution), {end: None}
-        while waiting:
-            node, _ = waiting.popitem()
+        costs = edit_costs(source, output, substitution)
+        waiting, seen = [end], {end}
+        for node in waiting:
             for before, cost in _steps_back(node, source, output, substitution):
                 if costs[before] + cost == costs[node]:
                     steps.setdefault(before, {})[node] = cost > 0
-                    waiting[before] = None
+                    if before not in seen:
+                        seen.add(before)
+                        waiting.append(before)
     return steps
 
 
