@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: bash scripts/quickstart.sh [--full] [--train] [--help] [flag of the measurement ...]
+# Usage: bash scripts/quickstart.sh [--full] [--help] [flag of the measurement ...]
 #
 # Makes an environment, installs fairseq_specdec in it, decodes 50 held-out sentences of each demo
 # pair with stock fairseq and with every strategy, and prints one table a pair. Progress goes to
@@ -7,8 +7,6 @@
 # any time: what is installed stays.
 #
 #   --full    all held-out sentences, 500 per pair (minutes)
-#   --train   first make both demo pairs from nothing in data-bin/work (scripts/run demo,
-#             hours on 2 cores, resumes), then measure those
 #   --help    this text, and the flags of the measurement where it is installed already
 #   others    go to specdec-bench, e.g. --limit 100 --batch-size 8
 #
@@ -37,7 +35,6 @@ show_help() {
     fi
 }
 
-train=no
 sample=(--limit 50) # a --limit of the command line comes after it and wins
 flags=()
 for word in "$@"; do
@@ -47,42 +44,27 @@ for word in "$@"; do
             exit
             ;;
         --full) sample=() ;;
-        --train) train=yes ;;
         *) flags+=("$word") ;;
     esac
 done
 
 # Before minutes of installation: is there anything to decode?
-if [[ $train == no && ${#flags[@]} -eq 0 ]]; then
-    for pair in ${PAIRS:-ende edit}; do
-        [[ -f $repo/data-bin/demo_$pair/verifier.pt ]] ||
-            fail "data-bin/demo_$pair/verifier.pt is not there: clone the whole repository, or make the" \
-                "pairs with --train"
-    done
-fi
+for pair in ${PAIRS:-ende edit}; do
+    [[ -f $repo/data-bin/demo_$pair/verifier.pt ]] ||
+        fail "data-bin/demo_$pair/verifier.pt is not there: clone the whole repository"
+done
 
 prepare install
 
 cores=$(nproc)
-data=$repo/data-bin
-if [[ $train == yes ]]; then
-    work=${WORK:-$repo/data-bin/work}
-    data=$work/pairs
-    log "making the demo pairs in $work: hours on 2 cores; the same command resumes"
-    # Beside the pairs of the repository, not over them.
-    WORK=$work PYTHON=$venv/bin/python DEST=$data/demo_ende EDIT_DEST=$data/demo_edit \
-        "$repo/scripts/run" demo >&2
-fi
-
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 2 ? cores : 2))}
-mkdir -p "$repo/data-bin"
 log "decoding with $OMP_NUM_THREADS threads"
 for pair in ${PAIRS:-ende edit}; do
     rows=(--system 'gad: --strategy gad' --system 'gad++: --strategy gad++ --top-beta 3 --tau 1.0')
     if [[ $pair == edit ]]; then
         rows=()
     fi
-    "$venv/bin/specdec-bench" "$data/demo_$pair" --tokenizer moses --remove-bpe --cpu \
+    "$venv/bin/specdec-bench" "$repo/data-bin/demo_$pair" --tokenizer moses --remove-bpe --cpu \
         --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' ${rows[@]+"${rows[@]}"} \
         --threads "$OMP_NUM_THREADS" --json "$repo/data-bin/quickstart_$pair.json" \
         ${sample[@]+"${sample[@]}"} ${flags[@]+"${flags[@]}"}

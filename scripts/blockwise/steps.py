@@ -60,9 +60,10 @@ def train(step: Step) -> None:
         base += ["--finetune-from-model", start] if start in inputs else []
         step.log(heads.name)
         train_model(
-            step, devices, corpus, direction(step), output, step.settings.number("HEAD_UPDATES"),
+            step, devices, corpus, direction(step), output,
+            step.settings.number("TUNED_UPDATES" if tuned else "HEAD_UPDATES"),
             "--arch", "blockwise_transformer", "--init-from", verifier, "--block-size", heads.k,
-            "--first-head", "identity", *base, "--criterion", "blockwise_loss",
+            "--first-head", step["FIRST_HEAD"], *base, "--criterion", "blockwise_loss",
             "--label-smoothing", "0", "--lr", step["TUNED_LR" if tuned else "FROZEN_LR"],
             "--max-tokens", step["TOKENS"], "--skip-invalid-size-inputs-valid-test",
         )  # fmt: skip

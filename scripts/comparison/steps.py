@@ -1,7 +1,6 @@
 """Every strategy on one verifier in one table."""
 
 import shlex
-from collections.abc import Iterator
 from typing import Any
 
 from blockwise.steps import chosen
@@ -42,23 +41,17 @@ def systems(step: Step) -> dict[str, list[Any]]:
     rows["bild-early-exit"] = ["--strategy", "bild-early-exit", *exits, "--path", early]
     sps = ["--strategy", "sps", "--drafter-path", aligned, "--block-size", step["SPS_BLOCK"]]
     rows["sps"], rows["sps planned"] = [*sps, *WHOLE_OF_MODEL], sps
-    for name, own in _block_drafters(step):
-        relaxed = ["--top-beta", step["TOP_BETA"], "--tau", step["TAU"]]
-        ways = {"gad": ["--strategy", "gad"], "gad++": ["--strategy", "gad++", *relaxed]}
-        for way, words in ways.items():
+    relaxed = ["--top-beta", step["TOP_BETA"], "--tau", step["TAU"]]
+    ways = {"gad": ["--strategy", "gad"], "gad++": ["--strategy", "gad++", *relaxed]}
+    for name, setting in (("", "DRAFTER"), (" separate", "SEPARATE_DRAFTER")):
+        own = [*settings.words("GAD_FLAGS"), "--drafter-path", step[setting]]
+        for way, words in ways.items() if step[setting] else ():
             rows[way + name] = [*words, *own, *WHOLE_BLOCKS]
             rows[f"{way}{name} planned"] = [*words, *own]
     if step["SEPARATE_DRAFTER"]:
         alone = ["--strategy", "nar", "--drafter-path", step["SEPARATE_DRAFTER"]]
         rows["nar"] = [*alone, "--drafter-dtype", "same"]
     return rows
-
-
-def _block_drafters(step: Step) -> Iterator[tuple[str, list[str]]]:
-    """What a row's name ends in, and flags, of each drafter that there is."""
-    for name, setting in (("", "DRAFTER"), (" separate", "SEPARATE_DRAFTER")):
-        if step[setting]:
-            yield name, [*step.settings.words("GAD_FLAGS"), "--drafter-path", step[setting]]
 
 
 def table(step: Step) -> None:

@@ -54,10 +54,10 @@ def edit_corpus(step: Step) -> None:
         return
     clean = step.make(noise) / "clean.en"
     step.call("demo.corpus.write_clean", pathlib.Path(own[0]), clean)
-    words = ["--seed", step["SEED"], "--workers", step["THREADS"], "--overwrite"]
+    words = ["--seed", step["SEED"], "--workers", step["THREADS"]]
     words += ["--confusion-sets", *sets] if sets else []
     log = noise / "noise.log"
-    step.run(step.python, LIB / "noise.py", clean, "--dest", noise, *words, log=log)
+    step.run(step.python, LIB / "noise.py", clean, "--dest", noise / "train", *words, log=log)
     count = step.settings.number("HELDOUT")
     step.call("demo.corpus.write_edits", noise / "train", out, held, count)
     step.record(record, [*own, *sets], out, held)
@@ -123,7 +123,7 @@ def test_set(
     step.make(scratch)
     for text, language in zip(texts, languages):
         tokens, bpe = (scratch / f"{kind}{text.suffix}" for kind in ("tok", "bpe"))
-        step.call("tokenise.tokenise", text, tokens, language)
+        step.call("prepare.tokenise", text, tokens, language)
         apply_codes(step, new / "codes", tokens, bpe)
     words = ["--srcdict", new / f"dict.{pair[0]}.txt", "--tgtdict", new / f"dict.{pair[1]}.txt"]
     log = scratch / "preprocess.log"

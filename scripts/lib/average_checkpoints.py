@@ -24,11 +24,6 @@ from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("average_checkpoints")
-PATH_SETTINGS = frozenset(
-    "data finetune_from_model log_file path restore_file save_dir tensorboard_logdir "
-    "user_dir".split()
-)
-UNNEEDED = ("last_optimizer_state",)
 
 
 def load(path: pathlib.Path) -> dict[str, Any]:
@@ -99,15 +94,13 @@ def forget_paths(settings: Any) -> None:
     """Cut absolute paths in a configuration (nested dicts and Namespaces) to their last component,
     in place."""
     fields = vars(settings) if isinstance(settings, argparse.Namespace) else settings
-    if not isinstance(fields, dict):
-        return
-    for name, value in fields.items():
-        if not (name in PATH_SETTINGS or str(name).startswith("init_")):
-            forget_paths(value)
-        elif isinstance(value, str):
-            parts = (p.rstrip("/") if os.path.isabs(p) else p for p in value.split(os.pathsep))
-            kept = (os.path.basename(p) if os.path.isabs(p) else p for p in parts)
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        if isinstance(value, str):
+            parts = value.split(os.pathsep)
+            kept = (os.path.basename(p.rstrip("/")) if os.path.isabs(p) else p for p in parts)
             fields[name] = os.pathsep.join(kept)
+        else:
+            forget_paths(value)
 
 
 def share_equal(model: dict[str, torch.Tensor]) -> None:
@@ -122,8 +115,7 @@ def share_equal(model: dict[str, torch.Tensor]) -> None:
 
 def shrink(state: dict[str, Any], half: bool) -> dict[str, Any]:
     """Drop what decoding does not need, and store parameters in fp16 if `half`, in place."""
-    for name in UNNEEDED:
-        state.pop(name, None)
+    state.pop("last_optimizer_state", None)
     state.get("extra_state", {}).pop("metrics", None)
     forget_paths(state.get("cfg"))
     forget_paths(state.get("args"))

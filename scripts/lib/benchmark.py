@@ -2,12 +2,12 @@
 
 import pathlib
 import re
-from collections.abc import Sequence
 from typing import Any
 
+import models
 import recipe_config
 from launch import Devices
-from models import corpus_files, distill_flags, mend
+from models import corpus_files, mend
 from recipe import LIB, Part, StepError, part
 from recipe_file import Model
 from step import USER_DIR, Step, find
@@ -78,7 +78,10 @@ class Family:
 
     def inputs(self) -> list[Any]:
         """What the corpus is made of, for the record."""
-        return [part(self.step.path("SOURCES"), "sources"), *filter(None, [self.step["RAW"]])]
+        return [
+            part(self.step.path("SOURCES"), "sources"),
+            *filter(None, [self.step.settings.get("RAW")]),
+        ]
 
     def make(self) -> list[pathlib.Path]:
         """Make ``bench.bin``; returns what else was made."""
@@ -110,41 +113,15 @@ class Family:
                 self.step.call("shutil.copy", path, kept)
 
 
-def prepare(step: Step, family: str) -> None:
-    """An action: the corpus of a family, ``module.Class``."""
-    find(family)(step).prepare()
+def family_of(step: Step) -> Family:
+    """The family of the recipe, whose setting ``family`` is ``module.Class``."""
+    made: Family = find(step["family"])(step)
+    return made
 
 
-def machine_overrides(
-    step: Step,
-    devices: Devices,
-    config: recipe_config.Config,
-    updates: int | None,
-    own: Sequence[str],
-    more: Sequence[str],
-) -> list[str]:
-    """Overrides that fit a configuration to the devices; tiny models for the smoke profile.
-    ``own``: overrides before these. ``more``: overrides that follow; where they set the batch, what
-    the paper's comes to here is not logged."""
-    shrink = step["PROFILE"] == "smoke" and step["SMOKE_SHAPES"] == "tiny"
-    most = step.settings.number("MAX_TOKENS") if step["MAX_TOKENS"] else None
-    smoke = (updates or step.settings.number("SMOKE_UPDATES")) if shrink else None
-    theirs = any(word.startswith(recipe_config.OF_BATCH) for word in more)
-    log = (lambda line: None) if theirs else step.log
-    overrides = recipe_config.overrides(config, devices.gpus, most, smoke, log, own)
-    overrides += ["common.cpu=true"] * devices.cpu
-    overrides += ["common.fp16=false"] * (devices.precision != "fp16")
-    return overrides + ["common.bf16=true"] * (devices.precision == "bf16")
-
-
-def place_overrides(step: Step, folder: pathlib.Path, corpus: pathlib.Path) -> list[str]:
-    """Overrides that set where the data are, and where hydra writes."""
-    bench = Benchmark(step)
-    return [
-        f"common.user_dir='{USER_DIR}'", f"common.seed={step['SEED']}", f"task.data='{corpus}'",
-        f"task.source_lang={bench.src}", f"task.target_lang={bench.tgt}",
-        f"hydra.run.dir='{folder}/hydra'",
-    ]  # fmt: skip
+def prepare(step: Step) -> None:
+    """An action: the corpus of the recipe."""
+    family_of(step).prepare()
 
 
 def train_config(
@@ -167,43 +144,42 @@ def train_config(
         updates: of the smoke profile (default: SMOKE_UPDATES).
         average: of so many checkpoints (default: AVERAGE).
     """
-    checkpoints = step.make(folder) / "checkpoints"
+    checkpoints, bench = step.make(folder) / "checkpoints", Benchmark(step)
     settings = recipe_config.read(config)
     if not step.dry:
         mend(checkpoints)
         write_text(folder / f"{config}.yaml", recipe_config.text(settings))
-    more = [*step.settings.words("hydra_flags"), *step.settings.words("HYDRA_FLAGS")]
-    fitted = machine_overrides(step, devices, settings, updates, own, more)
+    last = [*step.settings.words("hydra_flags"), *step.settings.words("HYDRA_FLAGS")]
+    shrink = bench.smoke and step["SMOKE_SHAPES"] == "tiny"
+    smoke = (updates or step.settings.number("SMOKE_UPDATES")) if shrink else None
+    most = step.settings.number("MAX_TOKENS") if step["MAX_TOKENS"] else None
+    # Where the last overrides set the batch, what the paper's comes to here is not logged.
+    log = (lambda _: None) if any(w.startswith(recipe_config.OF_BATCH) for w in last) else step.log
+    fitted = recipe_config.overrides(settings, devices.gpus, most, smoke, log, own)
+    fitted += ["common.cpu=true"] * devices.cpu
+    fitted += ["common.fp16=false"] * (devices.precision != "fp16")
+    fitted += ["common.bf16=true"] * (devices.precision == "bf16")
     devices.launch(
         LIB / "hydra_train.py", "--config-dir", folder, "--config-name", config,
-        *place_overrides(step, folder, corpus), f"checkpoint.save_dir='{checkpoints}'",
-        *own, *fitted, *more, log=folder / "train.log",
+        f"common.user_dir='{USER_DIR}'", f"common.seed={step['SEED']}", f"task.data='{corpus}'",
+        f"task.source_lang={bench.src}", f"task.target_lang={bench.tgt}",
+        f"hydra.run.dir='{folder}/hydra'", f"checkpoint.save_dir='{checkpoints}'",
+        *own, *fitted, *last, log=folder / "train.log",
     )  # fmt: skip
-    more = ["--frozen", frozen] if frozen else []
-    step.average(folder / "model.pt", checkpoints, "--last", average or step["AVERAGE"], *more)
+    put_back = ["--frozen", frozen] if frozen else []
+    step.average(folder / "model.pt", checkpoints, "--last", average or step["AVERAGE"], *put_back)
 
 
-class Overrides:
-    """The overrides of a model, with checkpoints instead of ``{model}``. ``models``:
-    checkpoints that they name. ``frozen``: the one whose parameters stay as they are, if there is
-    one."""
-
-    def __init__(self, bench: Benchmark, row: Model) -> None:
-        self.words: list[str] = []
-        self.models: list[pathlib.Path] = []
-        self.frozen: pathlib.Path | None = None
-        for word in row.overrides.split():
-            name, _, value = word.partition("=")
-            match = re.search(r"{([a-z0-9_]+)}", value)
-            if match:
-                path = bench.model(match.group(1))
-                self.models.append(path)
-                word = f"{name}='{path}'"
-                if name == "model.init_from":
-                    self.frozen = path
-            self.words.append(word)
-        if "model.freeze_base=false" in self.words:
-            self.frozen = None
+def own_overrides(bench: Benchmark, row: Model) -> tuple[list[str], dict[str, pathlib.Path]]:
+    """The overrides of a model with checkpoints instead of ``{model}``, and these by override."""
+    words, used = [], {}
+    for word in row.overrides.split():
+        name, _, value = word.partition("=")
+        if match := re.fullmatch(r"{([a-z0-9_]+)}", value):
+            used[name] = bench.model(match[1])
+            word = f"{name}='{used[name]}'"
+        words.append(word)
+    return words, used
 
 
 def train(step: Step, stage: str) -> None:
@@ -214,39 +190,32 @@ def train(step: Step, stage: str) -> None:
     for row in models:
         step.commands = []
         folder, corpus = bench.model(row.name).parent, bench.corpus(row.corpus)
-        own = Overrides(bench, row)
+        own, used = own_overrides(bench, row)
         declared = Part(step.recipe.file, f"models.{row.name}", row)
         config = Part(recipe_config.CONFIGS, row.config, recipe_config.read(row.config))
-        inputs = [*bench.inputs(corpus), config, declared, *own.models]
+        inputs = [*bench.inputs(corpus), config, declared, *used.values()]
         record = folder / "provenance.json"
         if step.finished(record, inputs):
             continue
         step.log(f"{row.name}: {row.config} on {corpus}")
-        train_config(step, devices, folder, corpus, row.config, *own.words, frozen=own.frozen)
+        tuned = "model.freeze_base=false" in own
+        frozen = None if tuned else used.get("model.init_from")
+        train_config(step, devices, folder, corpus, row.config, *own, frozen=frozen)
         step.record(record, inputs, folder / "model.pt")
     if not models:
         step.log(f"none of MODELS ({step['MODELS']}) belongs to this step")
 
 
 def distill(step: Step) -> None:
-    """An action: the teacher rewrites the training targets. The processes, under torchrun or of an
-    array of jobs, share the work, and the last one publishes."""
-    if not any(row.corpus == "distilled" for row in step.recipe.models()):
-        return
-    bench, dest = Benchmark(step), Benchmark(step).distilled
-    teacher = bench.model(step["teacher"])
-    inputs = [*bench.inputs(bench.bin), teacher]
-    record = dest.with_name("distilled.provenance.json")
-    if step.finished(record, inputs):
-        return
-    devices, pair = Devices(step), (bench.src, bench.tgt)
-    words = distill_flags(step, teacher, dest, pair, step["DISTILL_BEAM"], step["DISTILL_TOKENS"])
-    command = ("-m", "fairseq_specdec.data.distill", bench.bin, *words, *devices.half)
-    devices.launch(*command, log=dest.with_name("distilled.log"))
-    if not step.made(dest / f"dict.{bench.src}.txt"):
-        step.log(f"this share is done; the process that finishes last publishes {dest}")
-    else:
-        step.record(record, inputs, dest)
+    """An action: the teacher rewrites the training targets, where a model is trained on them."""
+    if any(row.corpus == "distilled" for row in step.recipe.models()):
+        bench = Benchmark(step)
+        models.distill(
+            step, corpus=bench.bin, files=",".join(bench.languages),
+            pair=f"{bench.src},{bench.tgt}",
+            teacher=bench.model(step["teacher"]), dest=bench.distilled, beam=step["DISTILL_BEAM"],
+            tokens=step["DISTILL_TOKENS"],
+        )  # fmt: skip
 
 
 def stand_in(step: Step, name: str, folder: pathlib.Path, config: str, *own: str) -> pathlib.Path:

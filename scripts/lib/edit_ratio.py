@@ -6,7 +6,7 @@ import re
 
 import numpy
 from benchmark import Benchmark
-from scoring.m2 import edit_costs
+from m2 import edit_costs
 from step import Step
 
 from fairseq_specdec.bench.tables import table
@@ -26,7 +26,7 @@ def write(run: pathlib.Path, output: pathlib.Path, figure: pathlib.Path) -> None
     if not {f"{kind}-{n}" for kind in "SD" for n in ids} <= set(words):
         raise ValueError(f"{output} lacks sentences of {run}; decode again")
     pairs = ((words[f"S-{n}"], words[f"D-{n}"]) for n in ids)
-    ratios = [edit_costs(a, b, 1)[-1][-1] / max(1, len(a)) for a, b in pairs]
+    ratios = [edit_costs(a, b, 1)[len(a), len(b)] / max(1, len(a)) for a, b in pairs]
     places, body = numpy.searchsorted(EDGES, ratios), []
     for place in sorted(set(places)):
         chosen = [numpy.divide(times[base], times["iad"])[places == place] for base in BASES]
@@ -40,8 +40,8 @@ def write(run: pathlib.Path, output: pathlib.Path, figure: pathlib.Path) -> None
 
 def figure_step(step: Step, *names: str) -> None:
     """An action: the figure of these sets, where they were decoded and measured."""
-    out = Benchmark(step).out
-    for name in names:
+    out, sets = Benchmark(step).out, {system.set for system in step.recipe.systems()}
+    for name in filter(sets.__contains__, names):
         files = (out / "bench" / f"{name}.json", out / "decoded" / f"{name}.iad.out")
         if all(map(step.made, files)):
             step.call("edit_ratio.write", *files, out / f"edit_ratio.{name}.md")

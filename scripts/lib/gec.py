@@ -26,24 +26,11 @@ class Corrections(Family):
     def __init__(self, step: Step) -> None:
         super().__init__(step)
         self._sample = self.bench.home / "sample"
-        self._paths: dict[str, str] = {}
-
-    def _make_sample(self) -> None:
-        """In the smoke profile, once."""
-        step, characters = self.step, self.bench.home / "bytes"
-        if self._paths or not self.bench.smoke:
-            return
-        odd = "; warning: it is English" if step["recipe"] == "gec_nlpcc18" else ""
-        sample(step, self._sample, dict(zip(PAIR, PAIR)), "demo_edit", odd)
-        self._paths = {"CLEAN": f"{self._sample}/train.tgt"}
-        if step["SUBWORDS"] == "gpt2":
-            self._paths.update(BART=str(characters), GPT2=str(characters))
-            step.once(characters / "dict.txt", "gec_corpus.write_bytes", characters)
 
     def path(self, name: str) -> str:
         """The path that a setting holds."""
-        self._make_sample()
-        path = self._paths.get(name) or self.step[name]
+        sampled = self.bench.smoke and name == "CLEAN"
+        path = f"{self._sample}/train.tgt" if sampled else self.step[name]
         if not path and self.step.dry:
             return f"${name}"
         if not path:
@@ -56,7 +43,6 @@ class Corrections(Family):
 
     def stage(self, name: str) -> list[str]:
         """The corpora of a stage: train_data, finetune_data, valid_data, test_data."""
-        self._make_sample()
         names = self.step.settings.words(name)
         if self.bench.smoke:
             part = {"valid_data": "valid", "test_data": "test"}.get(name, "train")
@@ -64,6 +50,9 @@ class Corrections(Family):
         return [self.path(one) for one in names]
 
     def inputs(self) -> list[Any]:
+        if self.bench.smoke:
+            odd = "; warning: it is English" if self.step["recipe"] == "gec_nlpcc18" else ""
+            sample(self.step, self._sample, dict(zip(PAIR, PAIR)), "demo_edit", odd)
         for name in ("BART", "GPT2") if self.step["SUBWORDS"] == "gpt2" else ():
             self.path(name)
         stages = ("train_data", "finetune_data", "valid_data", "test_data")
@@ -139,10 +128,12 @@ def files_of(paths: list[str]) -> list[str]:
 
 
 def noise_step(step: Step) -> None:
-    """An action: synthetic errors in clean text, as a corpus."""
+    """An action: synthetic errors in clean text, as a corpus, where a model is trained on it."""
+    if not any(row.corpus == "synthetic" for row in step.recipe.models()):
+        return
     step.need("fairseq-preprocess", "subword-nmt")
     corpora = Corrections(step)
-    bench, noise = corpora.bench, corpora.bench.home / "noise"
+    bench, prefix = corpora.bench, corpora.bench.home / "noise" / "synthetic"
     clean, record = corpora.path("CLEAN"), bench.corpus("synthetic") / "provenance.json"
     if step["SUBWORDS"] == "gpt2":
         corpora.path("GPT2")
@@ -154,14 +145,10 @@ def noise_step(step: Step) -> None:
         words = ["--confusion-sets", str(SPELLINGS)]
     log = bench.home / "noise.log"
     step.run(
-        step.python, LIB / "noise.py", clean, "--dest", noise, "--seed", step["SEED"],
-        "--workers", step["THREADS"], "--name", "synthetic.tok", "--overwrite", *words, log=log,
+        step.python, LIB / "noise.py", clean, "--dest", f"{prefix}.tok", "--seed", step["SEED"],
+        "--workers", step["THREADS"], *words, log=log,
     )  # fmt: skip
-    folder = step.make(bench.home / "noise_bpe")
-    for side in PAIR:
-        link = folder / f"synthetic.tok.{side}"
-        step.once(link, "os.symlink", noise / link.name, link)
-    corpora.binarise_more("synthetic", folder / "synthetic")
+    corpora.binarise_more("synthetic", prefix)
     step.record(record, inputs, bench.corpus("synthetic"))
 
 
@@ -171,18 +158,22 @@ def start_step(step: Step) -> None:
     In the smoke profile it is cut out of a tiny stand-in.
     """
     bench = Benchmark(step)
-    if not bench.chosen("start"):
+    if not bench.chosen_models("start"):
         return
     output = bench.model("start")
-    record, dictionary = output.parent / "provenance.json", bench.bin / "dict.src.txt"
-    bart = pathlib.Path(Corrections(step).path("BART")) / "model.pt"
-    inputs = [dictionary] if bench.smoke else [dictionary, bart]
+    record, wanted = output.parent / "provenance.json", bench.bin / "dict.src.txt"
+    bart = (
+        []
+        if bench.smoke
+        else [
+            pathlib.Path(Corrections(step).path("BART"), name) for name in ("model.pt", "dict.txt")
+        ]
+    )
+    inputs = [wanted, *bart]
     if step.finished(record, inputs):
         return
-    if bench.smoke:
-        own = "model.decoder_layers=4"
-        bart = stand_in(step, "start", output.parent, "gec_finetune_12_2", own)
-    step.make(output.parent)
-    with step.remedy(f"BART: {bart.parent} cannot be used"):
-        step.call("select_layers.write", bart, output, step.settings.number("KEEP"), dictionary)
+    own = "model.decoder_layers=4"
+    files = bart or [stand_in(step, "start", output.parent, "gec_finetune_12_2", own), wanted]
+    with step.remedy(f"BART: {files[0]} cannot be used"):
+        step.call("pretrained.fit_file", *files, wanted, output, step.settings.number("KEEP"))
     step.record(record, inputs, output)

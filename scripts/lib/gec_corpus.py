@@ -10,11 +10,9 @@ import logging
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from scoring import m2_file
-from scoring.m2_file import Sentence
+import m2
+from m2 import Sentence
 from text_files import read_lines, write_lines
-
-from fairseq_specdec.io.atomic import write_json
 
 logger = logging.getLogger("gec_corpus")
 Pair = tuple[str, str]
@@ -51,7 +49,7 @@ def to_characters(text: str) -> str:
 def read(path: str) -> Iterator[Pair]:
     """The pairs of one input."""
     if path.endswith(".m2"):
-        for sentence in m2_file.read(path):
+        for sentence in m2.read(path):
             yield " ".join(sentence.source), corrected(sentence)
         return
     source, target = (read_lines(f"{path}.{side}") for side in ("src", "tgt"))
@@ -89,16 +87,3 @@ def write(
     for side, name in enumerate(("src", "tgt")):
         lines = (to_characters(pair[side]) if characters else pair[side] for pair in pairs)
         write_lines(f"{prefix}.{name}", lines)
-
-
-def write_bytes(folder: pathlib.Path) -> None:
-    """Subwords of single bytes in the form of GPT-2's files, to try a recipe for BART with.
-
-    Writes encoder.json, vocab.bpe (no merges) and dict.txt, which fairseq's GPT-2 code reads.
-    """
-    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-
-    numbers = {letter: number for number, letter in enumerate(bytes_to_unicode().values())}
-    write_json(folder / "encoder.json", numbers, make_folder=True)
-    write_lines(folder / "vocab.bpe", ["#version: bytes"])
-    write_lines(folder / "dict.txt", [f"{number} 1" for number in numbers.values()])

@@ -7,68 +7,50 @@ what fairseq-generate wrote. Scores of all outputs go to --json, by the file's n
 import argparse
 import logging
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
 import gpt2_subwords
+import m2
 from recipe_file import systems
-from scoring import m2
-from scoring.m2_file import read
 from text_files import read_lines
+from translation_scores import read_output
 
 from fairseq_specdec.io.atomic import PathLike, write_json
 
 logger = logging.getLogger("gec_scores")
-BETA = 0.5  # weight of recall
 
 
 def read_outputs(path: pathlib.Path) -> list[str]:
-    """Sentences of a text file, or the D lines of fairseq-generate's output in their order."""
-    lines = read_lines(path)
+    """Sentences of a text file, or of fairseq-generate's output in their order."""
     if path.suffix != ".out":
-        return lines
-    matches = [re.match(r"D-(\d+)\t[^\t]*\t(.*)", line) for line in lines]
-    by_number = {int(match.group(1)): match.group(2) for match in matches if match}
-    missing = sorted(set(range(max(by_number, default=0) + 1)) - set(by_number))
-    if missing:
-        raise ValueError(f"{path}: holds no output of sentence {missing[0]}; decode again")
-    return [by_number[number] for number in sorted(by_number)]
-
-
-def scores(outputs: Sequence[str], gold: PathLike, beta: float = BETA) -> dict[str, float]:
-    """Precision, recall and F of one output in percent, and the counts.
-
-    Args:
-        outputs: tokenised as the sources of ``gold``, in their order.
-        gold: path of the M2 file.
-    """
-    sentences = read(str(gold))
-    if not sentences:
-        raise ValueError(f"{gold}: holds no sentence")
-    counts = m2.score(outputs, sentences, beta)
-    percents = {"precision": counts.precision, "recall": counts.recall, "f": counts.f(beta)}
-    figures = {**{name: 100 * value for name, value in percents.items()}, **counts._asdict()}
-    return {f"m2_{name}": value for name, value in figures.items()}
+        return read_lines(path)
+    return [text for _, text in sorted(read_output(path).hypotheses.items())]
 
 
 def write(
     outputs: Sequence[pathlib.Path],
     json: pathlib.Path,
-    read: Callable[[pathlib.Path], list[str]],
     gold_of: Callable[[pathlib.Path], PathLike],
-    beta: float = BETA,
+    change: Callable[[list[str]], list[str]] = list,
 ) -> None:
-    """Score outputs, and write all scores by the file's name."""
+    """Score outputs, and write all scores by the file's name: precision, recall and F0.5 in
+    percent, and the counts. ``change``: from the lines of an output to those that are scored."""
     written = {}
     for path in outputs:
         try:
-            written[path.stem] = one = scores(read(path), gold_of(path), beta)
+            sentences = m2.read(str(gold_of(path)))
+            if not sentences:
+                raise ValueError(f"{gold_of(path)}: holds no sentence")
+            counts = m2.score(change(read_outputs(path)), sentences)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        logger.info("%s: P %.2f R %.2f F %.2f", path.stem, *list(one.values())[:3])
+        shares = {"precision": counts.precision, "recall": counts.recall, "f": counts.f}
+        figures = {**{name: 100 * value for name, value in shares.items()}, **counts._asdict()}
+        written[path.stem] = {f"m2_{name}": value for name, value in figures.items()}
+        logger.info("%s: %s", path.stem, written[path.stem])
     write_json(json, written, make_folder=True)
 
 
@@ -108,8 +90,7 @@ def write_sets(
     """
     split_of = {system.set: system.split for system in systems(recipe)}
 
-    def words(path: pathlib.Path) -> list[str]:
-        lines = read_outputs(path)
+    def words(lines: list[str]) -> list[str]:
         if gpt2:
             files = list(map(str, gpt2))
             lines = [" ".join(gpt2_subwords.decode(line, *files).split()) for line in lines]
@@ -118,7 +99,7 @@ def write_sets(
             lines = segment(segmenter, joined)
         return lines
 
-    write(outputs, json, words, lambda path: gold / f"{split_of[path.name.split('.')[0]]}.m2")
+    write(outputs, json, lambda path: gold / f"{split_of[path.name.split('.')[0]]}.m2", words)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -126,13 +107,10 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gold", help="sources with the annotators' edits, in the M2 format")
     parser.add_argument("outputs", nargs="+", type=pathlib.Path)
-    parser.add_argument("--beta", type=float, default=BETA, help="weight of recall (default: 0.5)")
     parser.add_argument("--json", type=pathlib.Path, required=True, help="where all scores go")
     args = parser.parse_args(arguments)
-    if not args.beta > 0:
-        parser.error(f"--beta {args.beta}: expected more than 0")
     try:
-        write(args.outputs, args.json, read_outputs, lambda _: args.gold, args.beta)
+        write(args.outputs, args.json, lambda _: args.gold)
     except (OSError, ValueError) as error:
         raise SystemExit(f"gec_scores: error: {error}") from error
 

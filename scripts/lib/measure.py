@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from benchmark import Benchmark
+from benchmark import Benchmark, family_of
 from launch import Devices
 from models import WORDS_AND_SIZES, decode
 from recipe import REPO, StepError, part
-from step import Step, find
+from step import Step
 
 from fairseq_specdec.io.flag_values import flag_of
 
@@ -109,10 +109,10 @@ def decode_set(
         yield out
 
 
-def decode_step(step: Step, family: str) -> None:
+def decode_step(step: Step) -> None:
     """An action: decode the sets that the recipe decodes, and score the text: scores.json."""
     step.need("fairseq-generate")
-    bench = Benchmark(step)
+    family, bench = family_of(step), Benchmark(step)
     names, folder = step.settings.words("decode_sets"), bench.out / "decoded"
     groups = collect(step, bench)
     chosen = [groups[name] for name in names if name in groups]
@@ -127,7 +127,7 @@ def decode_step(step: Step, family: str) -> None:
     outputs = [path for group in chosen for path in decode_set(step, bench, devices, group)]
     if not outputs:
         raise StepError("nothing to decode: train a verifier first (MODELS)")
-    find(family)(step).score(outputs, folder / "scores.json")
+    family.score(outputs, folder / "scores.json")
     step.record(record, inputs, folder)
 
 
@@ -138,15 +138,9 @@ def sentences(step: Step, group: Group) -> int:
 
 def own_words(words: list[str]) -> tuple[list[str], list[str]]:
     """A system's own flags, and what follows ``--sweep`` among them."""
-    own: list[str] = []
-    sweeps: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == "--sweep":
-            sweeps.append(next(rest))
-        else:
-            own.append(word)
-    return own, sweeps
+    places = {number for number, word in enumerate(words) if word == "--sweep"}
+    own = [word for number, word in enumerate(words) if not {number, number - 1} & places]
+    return own, [words[number + 1] for number in sorted(places)]
 
 
 def each_value(name: str, words: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -163,10 +157,8 @@ def system_words(name: str, words: list[str]) -> list[str]:
     """The flags of specdec-bench that make a system; ``--sweep FLAG=V,V`` among its own flags makes
     one of every value."""
     own, sweeps = own_words(words)
-    flags = ["--system", f"{name}: {shlex.join(own)}"]
-    for sweep in sweeps:
-        flags += ["--sweep", f"{name}: {sweep}"]
-    return flags
+    flags = [word for sweep in sweeps for word in ("--sweep", f"{name}: {sweep}")]
+    return ["--system", f"{name}: {shlex.join(own)}", *flags]
 
 
 def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> None:
@@ -231,11 +223,13 @@ def table_step(step: Step) -> None:
     note = f"corpus: {step['note']}"
     if bench.smoke:
         note = "PROFILE=smoke: tiny models, a small sample; figures mean nothing"
-    paper, written = part(step.path("PAPER"), step["tables"]), bench.out / "tables.md"
+    paper, written = step.path("PAPER"), bench.out / "tables.md"
+    sections = step.settings.words("tables")
     where = (bench.out / "bench", scores, step["DIRECTION"])
-    step.call("paper_table.write", *paper[:2], *where, note, written)
+    step.call("paper_table.write", paper, sections, *where, note, written)
     step.call("measure.show", written)
-    step.record(bench.out / "tables.provenance.json", [paper, *shown], written)
+    inputs = [*(part(paper, section) for section in sections), *shown]
+    step.record(bench.out / "tables.provenance.json", inputs, written)
 
 
 def show(*paths: pathlib.Path) -> None:

@@ -17,8 +17,6 @@ from fairseq_specdec.io.atomic import replacing
 
 logger = logging.getLogger("models")
 
-SUMMARY = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
-
 WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")
 
 
@@ -109,41 +107,42 @@ def train(
     step.record(record, needed, path)
 
 
-def distill_flags(
-    step: Step, teacher: Any, dest: Any, pair: Sequence[str], beam: str, tokens: str
-) -> list[Any]:
-    """The flags of every distillation, less those of the device."""
-    own = ["--seed", step["SEED"], "--max-tokens", tokens, WORDS_AND_SIZES[1]]
-    own += step.settings.words("DISTILL_FLAGS")
-    return shared.distill_flags(own, USER_DIR, teacher, dest, shared.one_pair(*pair), beam)
-
-
 def distill(
     step: Step,
     *,
-    corpus: str,
+    corpus: Any,
     pair: str,
-    teacher: str,
-    dest: str,
+    teacher: Any,
+    dest: Any,
     beam: str,
     tokens: str,
-    limit: str,
+    limit: str = "0",
+    files: str = "",
 ) -> None:
-    """An action: let the teacher rewrite the training targets. ``limit``: 0 for all of them."""
-    step.need("specdec-distill")
-    out = pathlib.Path(dest)
+    """An action: let the teacher rewrite the training targets. The processes share the work, and
+    the last one publishes.
+
+    Args:
+        limit: 0 for all of them.
+        files: suffixes of the corpus in the order of its files' names (default: the pair).
+    """
+    out, sides = pathlib.Path(dest), pair.split(",")
     record = out.with_name(out.name + ".provenance.json")
-    sides = pair.split(",")
-    inputs = [teacher, *corpus_files(corpus, *sides)]
+    dictionary, *texts = corpus_files(corpus, *(files or pair).split(","))
+    inputs = [teacher, dictionary.with_name(f"dict.{sides[0]}.txt"), *texts]
     if step.finished(record, inputs):
         return
-    # fp32 on a CPU: the targets are then those that the teacher decodes.
-    device = ["--cpu"] if Devices(step).cpu else ["--fp16"]
-    device += ["--limit", limit] if limit != "0" else []
-    words = distill_flags(step, teacher, dest, sides, beam, tokens)
+    devices = Devices(step)
+    own = ["--seed", step["SEED"], "--max-tokens", tokens, WORDS_AND_SIZES[1]]
+    own += step.settings.words("DISTILL_FLAGS")
+    words = shared.distill_flags(own, USER_DIR, teacher, dest, shared.one_pair(*sides), beam)
+    words += [*devices.half, *(["--limit", limit] if limit != "0" else [])]
     log = out.with_name(out.name + ".log")
-    step.run("specdec-distill", corpus, *words, *device, log=log)
-    step.record(record, inputs, dest)
+    devices.launch("-m", "fairseq_specdec.data.distill", corpus, *words, log=log)
+    if not step.made(out / dictionary.name):
+        step.log(f"this share is done; the process that finishes last publishes {out}")
+    else:
+        step.record(record, inputs, out)
 
 
 def decode(
@@ -172,13 +171,4 @@ def decode(
         "-t", pair[1], "--path", model, *lengths, *words, *device,
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
-    if not step.dry:
-        step.log(f"{name}: {_last_summary(out, log)}")
     return out
-
-
-def _last_summary(*files: pathlib.Path) -> str:
-    """The last times and counts of a decoding: fairseq logs to stdout, or to stderr where another
-    package began to log before it."""
-    texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
-    return ["", *(line for text in texts for line in SUMMARY.findall(text))][-1]

@@ -157,44 +157,33 @@ class Measured:
     set that was used, one line on how it was measured."""
 
     def __init__(self, folder: pathlib.Path, scores: pathlib.Path | None) -> None:
-        self._folder = folder
-        self._runs: dict[str, Any] = {}
         self._scores: dict[str, Any] = {}
         for path in filter(None, (scores, folder.parent / "energy.json")):
             made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
             for name, figures in made.items():
                 self._scores.setdefault(name, {}).update(figures)
+        self._lines: dict[tuple[str, str, int], Any] = {}
+        self._machines: dict[str, str] = {}
+        for path in folder.glob("*.json"):
+            run = json.loads(path.read_text(encoding="utf-8"))
+            for part in run.get("runs", []):  # none in the record of a set
+                self._machines[path.stem] = bench_tables.line(run["provenance"])
+                for line in part["rows"]:
+                    self._lines[path.stem, line["system"], part["batch_size"]] = line
         self.sources: dict[str, str] = {}
-
-    def _run(self, name: str) -> dict[str, Any] | None:
-        if name not in self._runs:
-            path = self._folder / f"{name}.json"
-            exists = name != NOTHING and path.exists()
-            self._runs[name] = json.loads(path.read_text(encoding="utf-8")) if exists else None
-        run: dict[str, Any] | None = self._runs[name]
-        return run
 
     def figure(self, row: Row, key: str) -> float | None:
         """The figure measured, or None."""
         kind, _, name = key.partition(".")
         if kind in ("text", "energy"):
             return self._scores.get(f"{row.set}.{row.system.replace(' ', '_')}", {}).get(name)
-        run = self._run(row.set)
-        if run is None:
-            return None
         key, _, size = key.partition("@")
-        for measured in run["runs"]:
-            if measured["batch_size"] != int(size or 1):
-                continue
-            for line in measured["rows"]:
-                if line["system"] == row.system:
-                    self.sources[row.set] = bench_tables.line(run["provenance"])
-                    kind, _, section = key.partition(".")
-                    if kind in PARTS:
-                        return part_of(line, kind, section)
-                    value: float | None = line.get(key)
-                    return value
-        return None
+        line = self._lines.get((row.set, row.system, int(size or 1)))
+        if line is None:
+            return None
+        self.sources[row.set] = self._machines[row.set]
+        value: float | None = part_of(line, kind, name) if kind in PARTS else line.get(key)
+        return value
 
 
 def base(key: str) -> str:
@@ -208,14 +197,6 @@ def title(key: str) -> str:
     if kind in PARTS:
         return PARTS[kind].format(section_title(section))
     return TITLES.get(name, name) + (f", batch {size}" if size else "")
-
-
-def tables(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Rows by table and direction, in their order."""
-    by_table: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        by_table.setdefault((row.table, row.direction), []).append(row)
-    return by_table
 
 
 def drafts(row: Row) -> bool:
@@ -239,12 +220,10 @@ def with_greedy(rows: Sequence[Row]) -> list[Row]:
     return wider
 
 
-def cells(row: Row, key: str, measured: Measured) -> list[str]:
-    """A figure measured here, and the published one."""
-    value = measured.figure(row, key) if key in row.figures else None
-    absent = NOT_RUN if key in row.figures else NOTHING
-    here = absent if value is None else f"{value:.2f}"
-    return [here, row.figures.get(key) or NOTHING]
+def cell(row: Row, key: str, measured: Measured) -> str:
+    """A figure measured here."""
+    value = measured.figure(row, key)
+    return NOT_RUN if value is None else f"{value:.2f}"
 
 
 def render(
@@ -265,16 +244,19 @@ def render(
     head += [f"{title(key)} here" for key in more]
     body = []
     for row in rows:
-        wider = row._replace(figures=dict.fromkeys(more, "")) if row.system != NOTHING else row
-        row_cells = [cell for key in keys for cell in cells(row, key, measured)]
-        body.append([row.name, *row_cells, *(cells(wider, key, measured)[0] for key in more)])
+        body.append([row.name])
+        for key in keys:
+            here = cell(row, key, measured) if key in row.figures else NOTHING
+            body[-1] += [here, row.figures.get(key) or NOTHING]
+        for key in more:
+            body[-1].append(NOTHING if row.system == NOTHING else cell(row, key, measured))
     texts = [f"({letter}) {note.text}" for letter, note in zip(string.ascii_lowercase, shown)]
     return "\n\n".join([table(head, body), *texts])
 
 
 def write(
     paper: pathlib.Path,
-    section: str,
+    sections: Sequence[str],
     folder: pathlib.Path,
     scores: pathlib.Path,
     direction: str,
@@ -284,17 +266,19 @@ def write(
     """Write the tables of one direction.
 
     Args:
-        section: of the recipe ``paper``.
+        sections: of the recipe ``paper``.
         scores: scores.json, where the outputs were scored.
         direction: as en-de: rows of this one and of ``*``.
     """
-    rows, remarks = read(paper, section)
+    declared = [read(paper, section) for section in sections]
+    remarks = [note for _, notes in declared for note in notes]
     measured = Measured(folder, scores)
-    chosen = [row for row in rows if row.direction in (direction, "*")]
+    chosen = [row for rows, _ in declared for row in rows if row.direction in (direction, "*")]
     if not chosen:
         raise ValueError(f"{paper} has no rows of direction {direction}")
     parts = []
-    for (name, _), lines in tables(chosen).items():
+    for name in dict.fromkeys(row.table for row in chosen):
+        lines = [row for row in chosen if row.table == name]
         text = render(with_greedy(lines), measured, remarks, any(map(drafts, lines)))
         parts.append(f"{name}, {direction}\n\n{text}")
     notes = [f"- {note}"]

@@ -84,19 +84,9 @@ def sentences(stream: IO[bytes], name: str) -> Iterator[str]:
 
 
 def one_line(text: str) -> str:
-    """Without control characters, every run of white space one space."""
-    kept = (" " if c.isspace() else c for c in text if c.isspace() or not is_control(c))
-    return blanks("".join(kept))
-
-
-def is_control(character: str) -> bool:
-    """Whether a character is no text (Unicode categories Cc, Cf, Cs, Co, Cn)."""
-    return unicodedata.category(character).startswith("C")
-
-
-def without_diacritics(text: str) -> str:
-    """Romanian in the letters of ASCII."""
-    return unicodedata.normalize("NFC", text).translate(DIACRITICS)
+    """Without control characters (Unicode categories C*), every run of white space one space."""
+    spaced = (" " if c.isspace() else c for c in text)
+    return blanks("".join(c for c in spaced if not unicodedata.category(c).startswith("C")))
 
 
 def good_pair(source: str, target: str) -> bool:
@@ -105,20 +95,17 @@ def good_pair(source: str, target: str) -> bool:
     return 1 <= sizes[0] and sizes[1] <= MAX_WORDS and sizes[1] <= MAX_RATIO * sizes[0]
 
 
-def normaliser(language: str, training: bool, romanian: bool) -> Normaliser:
+def normaliser(language: str, training: bool, diacritics: bool) -> Normaliser:
     """What becomes of each sentence of one side."""
     punctuation = MosesPunctNormalizer(language)
 
     def apply(text: str) -> str:
         text = one_line(punctuation.normalize(text) if training else text.replace("’", "'"))
-        return without_diacritics(text) if romanian and language == "ro" else text
+        if diacritics or language != "ro":
+            return text
+        return unicodedata.normalize("NFC", text).translate(DIACRITICS)
 
     return apply
-
-
-def keep(*sides: str) -> bool:
-    """Every pair, as of a test set."""
-    return True
 
 
 def blanks(text: str) -> str:
@@ -137,17 +124,17 @@ def pairs(source: Source, archives: pathlib.Path) -> Iterator[tuple[str, str]]:
     """The sentence pairs of one source."""
     with contextlib.ExitStack() as stack:
         sides = []
-        for member in (source.one, source.other):
+        for member in source.files:
             stream = stack.enter_context(open_member(archives / source.name, member))
             sides.append(sentences(stream, member))
         left, right = sides
         for one in left:
             other = next(right, None)
             if other is None:
-                raise SourceError(f"{source.url}: {source.other} is shorter than its partner")
+                raise SourceError(f"{source.url}: {source.files[1]} is shorter than its partner")
             yield one, other
         if next(right, None) is not None:
-            raise SourceError(f"{source.url}: {source.other} is longer than its partner")
+            raise SourceError(f"{source.url}: {source.files[1]} is longer than its partner")
 
 
 def write_split(
@@ -155,16 +142,17 @@ def write_split(
     archives: pathlib.Path,
     paths: Sequence[pathlib.Path],
     clean: Sequence[Normaliser],
-    good: Callable[[str, str], bool],
+    good: Callable[[str, str], bool] | None,
 ) -> None:
-    """Write the pairs of a split that are good when they are clean, a file a side."""
+    """Write the pairs of a split that are good when they are clean (``None``: all), a file a
+    side."""
     kept = dropped = 0
     with bar(title=paths[0].name, unit="pair") as shown, contextlib.ExitStack() as stack:
         files = [stack.enter_context(replacing(path, make_folder=True)) for path in paths]
         for pair in (pair for source in chosen for pair in pairs(source, archives)):
             shown.update()
             texts = [change(text) for change, text in zip(clean, pair)]
-            if not good(*texts):
+            if good and not good(*texts):
                 dropped += 1
                 continue
             kept += 1
@@ -185,8 +173,8 @@ def write(
         paths = [out / f"{split}.{side}" for side in pair]
         if not all(path.exists() for path in paths):
             training = split == "train"
-            clean = [normaliser(side, training, not diacritics) for side in pair]
-            write_split(chosen, archives, paths, clean, good_pair if training else keep)
+            clean = [normaliser(side, training, diacritics) for side in pair]
+            write_split(chosen, archives, paths, clean, good_pair if training else None)
 
 
 def write_tokenised(
@@ -197,7 +185,7 @@ def write_tokenised(
     """
     for split, chosen in splits(table):
         paths = [out / f"{split}.tok.{side}" for side in pair]
-        good = (lambda *sides: all(sides)) if split == "train" else keep
+        good = (lambda *sides: all(sides)) if split == "train" else None
         write_split(chosen, archives, paths, [blanks, blanks], good)
     count = len(read_lines(out / f"test.tok.{pair[0]}"))
     references = [source for source in sources(table) if source.split == "reference"]

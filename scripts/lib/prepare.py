@@ -6,10 +6,23 @@ import shutil
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from recipe import REPO, StepError
+from recipe import REPO
+from sacremoses import MosesTokenizer
 from step import Step
+from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.atomic import PathLike
+from fairseq_specdec.io.progress import erased_bar as bar
 
 SPLITS = ("train", "valid", "test")
+
+
+def tokenise(raw: PathLike, out: PathLike, language: str) -> None:
+    """Tokenise a file of one sentence a line as fairseq's ``--tokenizer moses`` does by default."""
+    tokenizer = MosesTokenizer(language)
+    lines = bar(read_lines(raw), "tokenising", unit="line")
+    how = {"aggressive_dash_splits": True, "return_str": True, "escape": True}
+    write_lines(out, (tokenizer.tokenize(line.strip(), **how) for line in lines))
 
 
 def apply_codes(step: Step, codes: pathlib.Path, tokens: pathlib.Path, out: pathlib.Path) -> None:
@@ -93,7 +106,7 @@ def prepare(
     if missing:
         for split, side in files:
             tokens, language = folder / f"{split}.tok.{side}", languages[pair.index(side)]
-            step.once(tokens, "tokenise.tokenise", raw / f"{split}.{side}", tokens, language)
+            step.once(tokens, "prepare.tokenise", raw / f"{split}.{side}", tokens, language)
         if step.lacks(folder / "codes"):
             learn_codes(step, folder, pair, merges)
     for split, side in missing:
@@ -126,19 +139,13 @@ def corpus(
 def sample(
     step: Step, folder: pathlib.Path, ends: dict[str, str], pair: str, remark: str = ""
 ) -> None:
-    """``folder/{train,valid,test}.SIDE`` out of a small real corpus, instead of the full one.
+    """``folder/{train,valid,test}.SIDE`` out of a demo pair's held-out sentences, instead of the
+    full corpus. ``ends``: of its files, by side.
 
     Of 10 lines 8 are to train on; one of 20 each is to validate and to test.
-
-    Args:
-        ends: of the files, by side.
-        pair: whose held-out sentences are taken where SAMPLE is empty.
     """
-    prefix = step["SAMPLE"] or REPO / "data-bin" / pair / "heldout"
-    step.log(f"a small sample instead of the corpus (SAMPLE: your own): {prefix}{remark}")
+    prefix = REPO / "data-bin" / pair / "heldout"
+    step.log(f"a small sample instead of the corpus: {prefix}{remark}")
     for side, end in ends.items():
-        path = pathlib.Path(f"{prefix}.{end}")
-        if not path.is_file():
-            raise StepError(f"SAMPLE: no file {path}")
         for split, keep in zip(SPLITS, ("NR % 10 > 1", "NR % 20 == 1", "NR % 20 == 10")):
-            step.produce(folder / f"{split}.{side}", "awk", keep, path)
+            step.produce(folder / f"{split}.{side}", "awk", keep, f"{prefix}.{end}")

@@ -56,12 +56,6 @@ def part(path: pathlib.Path, name: str) -> Part:
     return Part(path, name, recipe_file.section(path, name)[1])
 
 
-def no_value(values: list[str]) -> str:
-    """That it is none of these, in words: is neither a, b nor c."""
-    *others, last = dict.fromkeys(value or "empty" for value in values)
-    return f"is neither {', '.join(others)} nor {last}" if others else f"is not {last}"
-
-
 class Settings(Mapping[str, str]):
     """The settings of a recipe: the environment's, or else its defaults."""
 
@@ -78,7 +72,8 @@ class Settings(Mapping[str, str]):
     def _check(self, name: str) -> None:
         choices = self.defined[name].choices
         if choices and self[name] not in choices:
-            raise StepError(f"{name}: {self[name]} {no_value(list(choices))}")
+            listed = ", ".join(dict.fromkeys(choice or "empty" for choice in choices))
+            raise StepError(f"{name}: {self[name]} is not one of {listed}")
 
     def _define(self, where: str, declared: dict[str, Any], names: str) -> None:
         """Add the settings of a recipe or a group, and then those that it includes."""

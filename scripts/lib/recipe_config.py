@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recipe import LIB, REPO, StepError
+from recipe import LIB, StepError
 from recipe_file import yaml  # says what is missing
 
 # What PROFILE=smoke shrinks: shapes by the end of their name, and drafters, whose shape is a name.
@@ -64,11 +64,7 @@ def merge(config: Config, own: Config) -> Config:
 
 
 def read(name: str) -> Config:
-    """A configuration of configs.yaml, or the whole YAML of that name in ``configs``."""
-    path = REPO / "configs" / f"{name}.yaml"
-    if path.exists():
-        config: Config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return config
+    """A configuration of configs.yaml."""
     declared = yaml.safe_load(CONFIGS.read_text(encoding="utf-8"))
     listed = {**declared["parts"], **declared["configs"]}
 
@@ -81,7 +77,7 @@ def read(name: str) -> Config:
         return merge(merged, own)
 
     if name not in declared["configs"]:
-        raise StepError(f"there is no configuration {name}; see {CONFIGS} and {path.parent}")
+        raise StepError(f"there is no configuration {name}; see {CONFIGS}")
     return whole(name)
 
 

@@ -7,9 +7,9 @@
     settings: {NAME: default, or {default, smoke, choices, empty, what}}
     groups: {NAME: settings that ``include`` may name}
     steps: {NAME: {what, run, with, flags}}, or the recipe whose steps these are
-    models: {NAME: {step, config, corpus, overrides}}
+    models: {NAME: [step, config, corpus, overrides], or these as a mapping or as a row with for}
     sources, pretrained: [{split, url, checksum, licence, files}]
-    systems: {SET: {verifier, split, direction, rows: {SYSTEM: flags}}}
+    systems: {SET: {verifier, split, direction, rows: {SYSTEM: flags}}}, of each set greedy too
     tables: {TABLE: {figures, rows, notes}}, see paper_table.py
     notes: {FIGURE: text}, of every table
 
@@ -35,7 +35,6 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 NAME = "recipe.yaml"
 KEYS = ("title include settings groups steps models sources pretrained systems notes").split()
 TABLES = re.compile(r"tables(_\w+)?")
-SETTING = "default smoke choices empty what"
 UNKNOWN = "-"
 
 
@@ -52,14 +51,15 @@ class Loader(yaml.BaseLoader):
 
 
 class Setting(NamedTuple):
-    """A setting: its default, that of PROFILE=smoke (``None``: the same), the values that there are
-    (none: any), whether an empty value in the environment counts, and what it is."""
+    """A setting: its default (the first choice where there are some), that of PROFILE=smoke
+    (``None``: the same), the values that there are (none: any), whether an empty value in the
+    environment counts, and what it is."""
 
-    default: str
-    smoke: str | None
-    choices: tuple[str, ...]
-    empty: bool
-    what: str
+    default: str = ""
+    smoke: str | None = None
+    choices: tuple[str, ...] = ()
+    empty: str = ""
+    what: str = ""
 
 
 class Source(NamedTuple):
@@ -68,17 +68,16 @@ class Source(NamedTuple):
     Attributes:
         split: train, valid, test or another part; a split's files are joined in their order.
         url: where the archive is.
-        checksum: ``algorithm:digits``, or ``-`` where none is published.
         licence: who owns it, on what terms.
-        one, other: file within the archive of each side, in the order of the pair.
+        checksum: ``algorithm:digits``, or ``-`` where none is published.
+        files: file within the archive of each side, in the order of the pair.
     """
 
     split: str
     url: str
-    checksum: str
     licence: str
-    one: str
-    other: str
+    checksum: str = UNKNOWN
+    files: tuple[str, ...] = (UNKNOWN, UNKNOWN)
 
     @property
     def name(self) -> str:
@@ -94,9 +93,9 @@ class Model(NamedTuple):
 
     name: str
     step: str
-    config: str
-    corpus: str
-    overrides: str
+    config: str = ""
+    corpus: str = ""
+    overrides: str = ""
 
 
 class System(NamedTuple):
@@ -156,6 +155,17 @@ def texts(where: str, value: Any) -> list[str]:
     """A list of texts; one text is a list of it."""
     values = value if isinstance(value, list) else [value]
     return [text(where, each) for each in values]
+
+
+def record(kind: type[NamedTuple], where: str, value: Any, **given: str) -> Any:
+    """A NamedTuple of a mapping of texts, and where its default is a tuple, of lists of them."""
+    defaults = kind._field_defaults
+    needed = [key for key in kind._fields if key not in (*defaults, *given)]
+    own = fields(where, value, " ".join(needed), " ".join(defaults))
+    lists = {key for key, default in defaults.items() if isinstance(default, tuple)}
+    made = {key: tuple(texts(f"{where}.{key}", each)) if key in lists else
+            text(f"{where}.{key}", each) for key, each in own.items()}  # fmt: skip
+    return kind(**given, **made)
 
 
 def filled(value: Any, chosen: dict[str, str]) -> Any:
@@ -226,15 +236,10 @@ def settings(where: str, value: Any) -> dict[str, Setting]:
     made = {}
     for name, entry in mapping(where, value).items():
         own = {"default": entry} if isinstance(entry, str) else entry
-        own = fields(f"{where}.{name}", own, "", SETTING)
-        choices = tuple(texts(f"{where}.{name}.choices", own.get("choices", [])))
-        plain = {key: text(f"{where}.{name}.{key}", own[key]) for key in own if key != "choices"}
-        default = plain.get("default", choices[0] if choices else "")
-        if plain.get("empty", "allowed") != "allowed":
-            raise fail(f"{where}.{name}.empty", "can only be 'allowed'")
-        made[name] = Setting(
-            default, plain.get("smoke"), choices, "empty" in own, plain.get("what", "")
-        )
+        one: Setting = record(Setting, f"{where}.{name}", own)
+        if one.choices and "default" not in own:
+            one = one._replace(default=one.choices[0])
+        made[name] = one
     return made
 
 
@@ -244,22 +249,20 @@ def sources(path: pathlib.Path, name: str = "sources") -> list[Source]:
     made = []
     for number, entry in enumerate(value or [], 1):
         for place, (_, one) in enumerate(each_value(f"{where}.{number}", name, entry)):
-            own = fields(f"{where}.{number}", one, "split url licence", "checksum files")
-            files = own.get("files", [UNKNOWN, UNKNOWN])
-            if not isinstance(files, list) or len(files) != 2:
+            if isinstance(one, dict) and isinstance(one.get("checksum"), list):
+                one = {**one, "checksum": one["checksum"][place]}
+            made.append(record(Source, f"{where}.{number}", one))
+            if len(made[-1].files) != 2:
                 raise fail(f"{where}.{number}.files", "expected a list of two: of each side, one")
-            checksum = own.get("checksum", UNKNOWN)
-            checksum = checksum[place] if isinstance(checksum, list) else checksum
-            made.append(Source(own["split"], own["url"], checksum, own["licence"], *files))
     return made
 
 
 def models(path: pathlib.Path) -> list[Model]:
     made = []
     for where, name, entry in entries(*section(path, "models")):
-        own = fields(where, entry, "step", "config corpus overrides")
-        values = (text(f"{where}.{key}", own.get(key, "")) for key in Model._fields[1:])
-        made.append(Model(name, *values))
+        row = entry["row"] if isinstance(entry, dict) and list(entry) == ["row"] else entry
+        own = dict(zip(Model._fields[1:], row)) if isinstance(row, list) else row
+        made.append(record(Model, where, own, name=name))
     return made
 
 
@@ -267,10 +270,11 @@ def systems(path: pathlib.Path) -> list[System]:
     """The systems of all sets, in their order."""
     made = []
     for where, name, entry in entries(*section(path, "systems")):
-        own = fields(where, entry, "verifier rows", "split direction")
+        own = fields(where, entry, "verifier", "split direction rows")
         direction, split = own.get("direction", "*"), own.get("split", "test")
         shared = (name, split, own["verifier"])
-        for place, system, flags in entries(f"{where}.rows", own["rows"]):
+        rows = own.get("rows", {"greedy": "--strategy greedy"})
+        for place, system, flags in entries(f"{where}.rows", rows):
             if isinstance(flags, dict) and set(flags) == {"flags"}:
                 flags = flags["flags"]
             of_each = flags if isinstance(flags, dict) else {direction: flags}

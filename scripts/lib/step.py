@@ -93,14 +93,10 @@ class Step:
         words = [str(word) for word in command]
         if self._note(shlex.join(words) + (f" > {out}" if out else "")):
             return
-        stdout = open(out, "wb") if out else None
-        stderr = open(log, f"{mode}b") if log else None
-        try:
-            streams = {"stdout": stdout or stderr, "stderr": stderr}
-            done = subprocess.run(words, env=self.environment, **streams)
-        finally:
-            for stream in filter(None, (stdout, stderr)):
-                stream.close()
+        with contextlib.ExitStack() as stack:
+            stderr = stack.enter_context(open(log, f"{mode}b")) if log else None
+            stdout = stack.enter_context(open(out, "wb")) if out else stderr
+            done = subprocess.run(words, env=self.environment, stdout=stdout, stderr=stderr)
         if done.returncode:
             name = pathlib.Path(words[1] if words[0] == self.python else words[0]).name
             raise StepError(failure or f"{name} failed: see {log or 'above'}")

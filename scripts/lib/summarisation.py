@@ -12,16 +12,14 @@ SIDES = ("source", "target")
 SUBWORDS = ("encoder.json", "vocab.bpe", "dict.txt")  # GPT-2's files, and BART's dictionary
 
 
-def need_rouge(step: Step) -> None:
-    """An action: a missing package ends the recipe now, not after the training."""
-    step.call("summary_scores.make_scorer")
-
-
 class Summarisation(Family):
     """Articles and summaries, and what the chosen models start from."""
 
+    def __init__(self, step: Step) -> None:
+        super().__init__(step)
+        step.call("summary_scores.make_scorer")  # what lacks ends the recipe before the training
+
     def prepare(self) -> None:
-        need_rouge(self.step)
         self.bench.chosen_models("")
         super().prepare()
         starts = [each.split for each in sources(self.step.recipe.file, "pretrained")]
@@ -47,8 +45,7 @@ class Summarisation(Family):
         files = [raw / f"{split}.{side}" for split in SPLITS for side in SIDES]
         if not step["RAW"] and any(map(step.lacks, files)):
             if self.bench.smoke:
-                ends = SIDES if step["SAMPLE"] else ("src", "tgt")
-                sample(step, raw, dict(zip(SIDES, ends)), "demo_edit")
+                sample(step, raw, dict(zip(SIDES, ("src", "tgt"))), "demo_edit")
             else:
                 self.fetch("RAW", "summary_corpus.write", raw, step["recipe"])
         return raw

@@ -27,18 +27,8 @@ def make_scorer() -> Any:
     try:
         from rouge_score import rouge_scorer
     except ImportError as error:
-        raise ValueError(
-            "ROUGE needs the package rouge-score: pip install -r scripts/requirements/rouge.txt"
-        ) from error
+        raise ValueError("ROUGE needs the package rouge-score: pip install rouge-score") from error
     return rouge_scorer.RougeScorer(list(KINDS), use_stemmer=True)
-
-
-def variant() -> str:
-    """What was computed, in one line."""
-    return (
-        f"rouge-score {metadata.version('rouge-score')}, F1, Porter stemmer; rougeLsum: sentences "
-        "end at . ! ?"
-    )
 
 
 def by_sentence(text: str) -> str:
@@ -61,7 +51,9 @@ def scores(
         for kind in KINDS:
             sums[kind] += rouge[kind].fmeasure
     means = {kind: 100 * sums[kind] / len(numbers) for kind in KINDS}
-    return {"sentences": len(numbers), **means, "rouge_variant": variant()}
+    how = "F1, Porter stemmer; rougeLsum: sentences end at . ! ?"
+    variant = f"rouge-score {metadata.version('rouge-score')}, {how}"
+    return {"sentences": len(numbers), **means, "rouge_variant": variant}
 
 
 def reader(gpt2: Sequence[PathLike]) -> Callable[[str], str]:

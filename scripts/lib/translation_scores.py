@@ -12,6 +12,7 @@ import importlib.util
 import logging
 import multiprocessing
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
@@ -37,15 +38,12 @@ class Output(NamedTuple):
 def read_output(path: pathlib.Path) -> Output:
     """The H and T lines of a log of fairseq-generate."""
     output = Output({}, {})
-    for line in read_lines(path):
-        kind, dash, rest = line.partition("-")
-        if dash and kind in ("H", "T"):
-            fields = rest.split("\t")
-            if fields[0].isdigit():
-                kept = output.hypotheses if kind == "H" else output.references
-                kept[int(fields[0])] = fields[-1]
-    if not output.hypotheses or set(output.hypotheses) - set(output.references):
-        raise ValueError(f"{path}: holds no sentence, or one without its reference; decode again")
+    for kind, kept in zip("HT", output):
+        text = path.read_text(encoding="utf-8")
+        found = re.findall(rf"^{kind}-(\d+)\t(?:[^\t\n]*\t)?(.*)$", text, re.MULTILINE)
+        kept.update((int(number), line) for number, line in found)
+    if not output.hypotheses or output.hypotheses.keys() != output.references.keys():
+        raise ValueError(f"{path}: holds no sentence, or not all; decode again")
     return output
 
 

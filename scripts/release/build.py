@@ -2,7 +2,7 @@
 
 Usage: python scripts/release/build.py wheels|release
 
-``wheels``: the source distribution, and from it a wheel for each of ``TARGETS`` with all variants
+``wheels``: the source distribution, and from it a wheel for each of ``MACHINES`` with all variants
 of the native engine, checked by auditwheel. ``release``: also the omegaconf wheel for old Pythons,
 SHA256SUMS, twine's check. Needs ``pip install
 .[release]`` (``make release``, which tests the wheels, ``.[release,dev]``) on Python 3.11 or
@@ -26,7 +26,6 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -35,23 +34,8 @@ NATIVE = "fairseq_specdec/engine/native"
 OLD_PYTHONS = ROOT / "requirements" / "wheels"
 
 
-class Target(NamedTuple):
-    """A platform that wheels are built for."""
-
-    machine: str
-    zig: str
-    tag: str
-
-    @property
-    def python_platform(self):
-        """As sysconfig.get_platform() says there."""
-        return f"linux-{self.machine}"
-
-
-TARGETS = (
-    Target("x86_64", "x86_64-linux-gnu.2.28", "manylinux_2_28_x86_64"),
-    Target("aarch64", "aarch64-linux-gnu.2.28", "manylinux_2_28_aarch64"),
-)
+MACHINES = ("x86_64", "aarch64")  # that wheels are built for
+TAG = "manylinux_2_28_{}"
 
 
 class ReleaseError(Exception):
@@ -111,29 +95,30 @@ def expected(machine):
     return {variants["PROBE"], *files}, variants["is_sealed"]
 
 
-def wheel(source, target, folder, seconds):
+def wheel(source, machine, folder, seconds):
     """Build a wheel from the source distribution."""
-    compiler = f"{sys.executable} {HERE / 'zig_cxx.py'} {target.zig}"
+    compiler = f"{sys.executable} {HERE / 'zig_cxx.py'} {machine}-linux-gnu.2.28"
+    tag = TAG.format(machine)
     variables = {
         **dict.fromkeys(("CC", "CXX"), compiler),
         **dict.fromkeys(("LDSHARED", "LDCXXSHARED"), f"{compiler} -shared"),
-        "_PYTHON_HOST_PLATFORM": target.python_platform,
+        "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
         "SOURCE_DATE_EPOCH": seconds,
     }
     with tempfile.TemporaryDirectory() as temporary:
         with tarfile.open(source) as archive:
             archive.extractall(temporary)
         (unpacked,) = pathlib.Path(temporary).iterdir()
-        words = ("bdist_wheel", "--plat-name", target.tag, "-d", folder)
+        words = ("bdist_wheel", "--plat-name", tag, "-d", folder)
         run("setup.py", "-q", *words, folder=unpacked, **variables)
-    (path,) = folder.glob(f"*-py3-none-{target.tag}.whl")
-    check_wheel(path, target)
+    (path,) = folder.glob(f"*-py3-none-{tag}.whl")
+    check_wheel(path, machine)
     return path
 
 
-def check_wheel(path, target):
+def check_wheel(path, machine):
     """Whether a wheel has every variant, whole, and keeps to the policy of its tag."""
-    names, is_sealed = expected(target.machine)
+    names, is_sealed = expected(machine)
     with tempfile.TemporaryDirectory() as temporary, zipfile.ZipFile(path) as archive:
         there = {name for name in archive.namelist() if name.endswith(".so")}
         wrong = there ^ {f"{NATIVE}/{name}" for name in names}
@@ -144,7 +129,7 @@ def check_wheel(path, target):
                 raise ReleaseError(f"{path.name}: {name} was altered after it was built")
     # The variants are for instruction sets beyond the tag's; the probe guards them.
     words = ("-m", "auditwheel", "show", "--json", "--disable-isa-ext-check", path)
-    check_policy(json.loads(run(*words)), target.tag)
+    check_policy(json.loads(run(*words)), TAG.format(machine))
 
 
 def check_policy(shown, tag):
@@ -168,10 +153,6 @@ def digests(folder):
     (folder / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-def show(text):
-    print(f"[release] {text}", flush=True)
-
-
 def wheels(folder):
     """Build the source distribution and all wheels into an empty folder."""
     for name in ("auditwheel", "ziglang"):  # without zig no object of the native engine is built
@@ -181,9 +162,11 @@ def wheels(folder):
     folder.mkdir()
     seconds = epoch()
     source = sdist(folder, seconds)
-    show(f"{source.name}")
-    for target in TARGETS:
-        show(f"{wheel(source, target, folder, seconds).name}: auditwheel agrees")
+    print(source.name)
+    for machine in MACHINES:
+        print(
+            wheel(source, machine, folder, seconds).name, "auditwheel agrees", sep=": ", flush=True
+        )
 
 
 def release(folder):
@@ -193,8 +176,7 @@ def release(folder):
     for path in OLD_PYTHONS.glob("*.whl"):
         shutil.copy(path, folder)
     digests(folder)
-    for line in (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
-        show(line)
+    print((folder / "SHA256SUMS").read_text(encoding="utf-8"), end="")
 
 
 if __name__ == "__main__":

@@ -1,35 +1,28 @@
 """Super-resolution of small pictures with blockwise decoding (Stern et al. 2018, section 7.2)."""
 
-import importlib.util
 import pathlib
+import re
+from typing import Any
 
+import numpy as np
+from blockwise.steps import chosen
 from launch import Devices
-from models import corpus_files, decode, train_model
+from models import decode
 from prepare import SPLITS, binarise
-from recipe import REPO, StepError
 from step import Step
 
+from fairseq_specdec.bench.tables import table
+from fairseq_specdec.io.atomic import write_json, write_text
+
 PAIR = ("low", "high")
-
-
-def corpus(step: Step) -> list[pathlib.Path]:
-    """What training reads."""
-    return corpus_files(step["BIN"], *PAIR)
-
-
-def heads(step: Step) -> list[str]:
-    """The numbers of heads; 1 is the base model alone."""
-    return [k for k in step.settings.words("KS") if k != "1"]
+# Columns of Table 2 by what was trained: decoded exactly, and approximately.
+COLUMNS = {"frozen": ("regular", "approximate"), "tuned": ("fine_tuned", "both")}
+ACCEPTED = re.compile(r"strategy \S+: .*?([\d.]+) mean accepted tokens")
 
 
 def pictures(step: Step) -> None:
     """An action: small pictures as sequences of pixels. A work folder belongs to one size."""
     step.need("fairseq-preprocess")
-    if not step.dry and importlib.util.find_spec("skimage") is None:
-        raise StepError(
-            f"scikit-image not found: run 'pip install -r "
-            f"{REPO}/scripts/requirements/superresolution.txt' in the environment of {step.python}"
-        )
     out = step.path("OUT")
     text, record = out / "text", out / "images.json"
     if step.finished(record, []):
@@ -44,83 +37,64 @@ def pictures(step: Step) -> None:
     step.record(record, [], step["BIN"], text)
 
 
-def train_base(step: Step) -> None:
-    """An action: the base model, pixel after pixel."""
-    step.need("fairseq-train")
-    output = step.path("OUT") / "base" / "model.pt"
-    inputs, record = corpus(step), output.parent / "provenance.json"
-    if step.finished(record, inputs):
-        return
-    width, most = step.settings.number("WIDTH"), pixels(step) + 2
-    shape = ["--max-source-positions", most, "--max-target-positions", most]
-    for side in ("encoder", "decoder"):
-        parts = {"layers": step["LAYERS"], "embed-dim": width, "ffn-embed-dim": 2 * width}
-        parts["attention-heads"] = 4
-        shape += [word for name, part in parts.items() for word in (f"--{side}-{name}", part)]
-        shape.append(f"--{side}-normalize-before")
-    train_model(
-        step, Devices(step), step["BIN"], PAIR, output, step.settings.number("BASE_UPDATES"),
-        "--arch", "transformer", *shape, "--share-all-embeddings", "--criterion", "cross_entropy",
-        "--lr", "1e-3", "--max-tokens", step["TOKENS"],
-    )  # fmt: skip
-    step.record(record, inputs, output)
-
-
-def train_heads(step: Step) -> None:
-    """An action: k heads on the base model, for each k (section 6.1).
-
-    The base is tuned from where its heads were left, gently: with heads that know nothing yet, at
-    1e-3, pictures lost 1 to 8 dB.
-    """
-    step.need("fairseq-train")
-    out, devices = step.path("OUT"), Devices(step)
-    base = out / "base" / "model.pt"
-    inputs = [*corpus(step), base]
-    for k, way in ((k, way) for k in heads(step) for way in ("frozen", "tuned")):
-        step.commands = []
-        output = out / "heads" / f"{way}_{k}" / "model.pt"
-        if step.finished(output.parent / "provenance.json", inputs):
-            continue
-        updates, rate, own = step.settings.number("HEAD_UPDATES"), "1e-3", ["--freeze-base"]
-        if way == "tuned":
-            updates, rate = step.settings.number("TUNED_UPDATES"), step["TUNED_LR"]
-            own = ["--finetune-from-model", f"{out}/heads/frozen_{k}/model.pt"]
-        step.log(f"k = {k}, base {way}")
-        train_model(
-            step, devices, step["BIN"], PAIR, output, updates, "--arch", "blockwise_transformer",
-            "--block-size", k, "--first-head", step["FIRST_HEAD"], "--init-from", base, *own,
-            "--criterion", "blockwise_loss", "--label-smoothing", "0", "--lr", rate,
-            "--max-tokens", step["TOKENS"],
-        )  # fmt: skip
-        step.record(output.parent / "provenance.json", inputs, output)
-
-
-def pixels(step: Step) -> int:
-    """Pixels of a large picture."""
-    return step.settings.number("SIDE") ** 2
-
-
 def decode_all(step: Step) -> None:
     """An action: decode the test faces exactly and approximately; Table 2."""
     step.need("fairseq-generate")
     out, base = step.path("OUT"), step.path("OUT") / "base" / "model.pt"
-    models = {(way, k): out / "heads" / f"{way}_{k}" / "model.pt"
-              for k in heads(step) for way in ("frozen", "tuned")}  # fmt: skip
-    inputs = [base, step.path("BIN") / "test.low-high.low.bin", *models.values()]
-    record, folder = out / "provenance.json", out / "decoded"
+    systems: list[Any] = [("regular_1", base, "--strategy", "greedy")]
+    loose = ["--accept-epsilon", step["EPSILON"]]
+    for heads in chosen(step.settings):
+        model = out / "heads" / heads.name / "model.pt"
+        for column, more in zip(COLUMNS[heads.way], ([], loose)):
+            systems.append((f"{column}_{heads.k}", model, "--strategy", "blockwise", *more))
+    used = dict.fromkeys(model for _, model, *_ in systems)
+    inputs, record = [*used, step.path("BIN") / "test.low-high.low.bin"], out / "provenance.json"
     if step.finished(record, inputs):
         return
-    loose = ["--accept-epsilon", step["EPSILON"]]
-    systems = [("regular_1", base, "--strategy", "greedy")]
-    for (way, k), model in models.items():
-        exact, near = ("fine_tuned", "both") if way == "tuned" else ("regular", "approximate")
-        systems.append((f"{exact}_{k}", model, "--strategy", "blockwise"))
-        systems.append((f"{near}_{k}", model, "--strategy", "blockwise", *loose))
     # A picture has exactly so many pixels.
-    length = ["--max-len-a", "0", "--max-len-b", pixels(step), "--min-len", pixels(step)]
+    size, folder = step.settings.number("SIDE") ** 2, out / "decoded"
+    length = ["--max-len-a", "0", "--max-len-b", size, "--min-len", size]
     device = ["--cpu"] if Devices(step).cpu else []
-    shared = {"corpus": step["BIN"], "pair": PAIR, "folder": folder, "device": device}
     for system in systems:
+        shared = {"corpus": step["BIN"], "pair": PAIR, "folder": folder, "device": device}
         decode(step, *system, *length, **shared)
-    step.call("superresolution.results.write", folder, out / "table")
+    step.call("superresolution.steps.write_table", folder, out / "table")
     step.record(record, inputs, folder, out / "table.json")
+
+
+def read_pictures(text: str, kind: str) -> dict[int, np.ndarray]:
+    """The pictures of fairseq-generate's lines of a kind, T or H, by number: their pixels; a word
+    that is no number is black."""
+    found = re.findall(rf"^{kind}-(\d+)\t(?:\S+\t)?(.*)$", text, re.M)
+    return {int(number): np.array([float(word) if word.isdecimal() else 0.0
+            for word in words.split()]) for number, words in found}  # fmt: skip
+
+
+def write_table(folder: pathlib.Path, name: pathlib.Path) -> None:
+    """Write the mean accepted block size of each k and column, with the PSNR behind it: mean over
+    the pictures of 10 log10(255^2 / mean squared error), in dB.
+
+    Args:
+        folder: of COLUMN_k.out and COLUMN_k.log; regular_1 is the base model alone.
+        name: of the table, without its suffix.
+    """
+    figures: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.out")):
+        column, _, k = path.stem.rpartition("_")
+        # fairseq logs to stdout, or to stderr where another package began to log before it.
+        text, log = (each.read_text(encoding="utf-8") for each in (path, path.with_suffix(".log")))
+        accepted = ACCEPTED.findall(text + log)
+        originals, made = read_pictures(text, "T"), read_pictures(text, "H")
+        if not made or not accepted:
+            raise ValueError(f"{path}: no pictures, or no summary, is in it")
+        errors = [max(float(((made[n] - originals[n]) ** 2).mean()), 1e-9) for n in made]
+        psnr = float(np.mean(10 * np.log10(255**2 / np.array(errors))))
+        figures.setdefault(k, {})[column] = {"accepted": float(accepted[-1]), "psnr": psnr}
+    columns, body = [column for both in COLUMNS.values() for column in both], []
+    for k in sorted(figures, key=int):
+        cells = [figures[k].get(column) for column in columns]
+        body.append([k, *(f"{c['accepted']:.2f} ({c['psnr']:.1f} dB)" if c else "" for c in cells)])
+    text = table(["k", *(column.replace("_", " ") for column in columns)], body) + "\n"
+    write_json(name.with_suffix(".json"), figures, make_folder=True)
+    write_text(name.with_suffix(".md"), text)
+    print(text, end="")

@@ -15,7 +15,7 @@ def checkpoint(value, **changes):
         "cfg": {
             "common": {"user_dir": "/home/someone/fairseq_specdec", "seed": 1},
             "model": argparse.Namespace(save_dir="/home/someone/run", data="/home/someone/bin"),
-            "generation": {"plasma": "/tmp/plasma"},
+            "generation": {"plasma": "/tmp/a/:b/", "empty": None},
         },
         "model": {
             "encoder.embed_tokens.weight": tied,
@@ -77,7 +77,7 @@ def test_paths_of_the_machine_are_cut(run_folder):
     cfg = average_checkpoints.load(output)["cfg"]
     assert cfg["common"] == {"user_dir": "fairseq_specdec", "seed": 1}
     assert (cfg["model"].save_dir, cfg["model"].data) == ("run", "bin")
-    assert cfg["generation"] == {"plasma": "/tmp/plasma"}
+    assert cfg["generation"] == {"plasma": "a:b/", "empty": None}
 
 
 def test_half_precision_and_tied_parameters_save_space(run_folder):

@@ -2,12 +2,10 @@
 
 import sys
 
-import gpt2_subwords
 import pytest
-from gec_corpus import corrected, to_characters, to_m2, write, write_bytes
+from gec_corpus import corrected, to_characters, to_m2, write
 from gec_scores import segment
-from scoring.m2 import score
-from scoring.m2_file import parse
+from m2 import parse, score
 
 GOLD = (
     "S He go home .\nA 1 2|||V|||went||goes|||R|||-|||0\nA 3 3|||ADV|||yesterday|||R|||-|||0\n"
@@ -50,13 +48,3 @@ def test_a_segmenter_answers_line_by_line():
     for bad in (f"{sys.executable} -c 'print(1)'", "/nowhere"):
         with pytest.raises(ValueError, match="SEGMENTER"):
             segment(bad, ["a", "b"])
-
-
-def test_bytes_stand_in_for_the_subwords_of_gpt2(tmp_path):
-    write_bytes(tmp_path)
-    files = [str(tmp_path / name) for name in ("encoder.json", "vocab.bpe")]
-    text = "He go , 我 home ."
-    numbers = gpt2_subwords.encode(text, *files, most=100)
-    assert gpt2_subwords.decode(numbers, *files) == text
-    symbols = {line.split()[0] for line in (tmp_path / "dict.txt").read_text().splitlines()}
-    assert set(numbers.split()) < symbols and len(symbols) == 256

@@ -21,15 +21,15 @@ def run(gold, *words):
 
 def test_text_and_the_output_of_fairseq_generate_score_alike(gold, tmp_path):
     lines = [
-        f"S-{n}\tx\nH-{n}\t-0.5\ty\nD-{n}\t-0.5\t{text}\nP-{n}\t-0.5"
+        f"S-{n}\tx\nT-{n}\tz\nH-{n}\t-0.5\t{text}\nD-{n}\t-0.5\t{text}\nP-{n}\t-0.5"
         for n, text in enumerate(SYSTEM)
     ]
     (tmp_path / "iad.out").write_text("\n".join(reversed(lines)) + "\nGenerate test\n")
     scores = run(gold, tmp_path / "system.txt", tmp_path / "iad.out")
     assert scores["iad"] == scores["system"]
     assert scores["iad"]["m2_f"] == pytest.approx(80) and scores["iad"]["m2_correct"] == 4
-    (tmp_path / "hole.out").write_text("D-0\t0\ta\nD-2\t0\tb\n")
-    with pytest.raises(ValueError, match="no output of sentence 1"):
+    (tmp_path / "hole.out").write_text("T-0\tz\nT-1\tz\nH-0\t0\ta\n")
+    with pytest.raises(ValueError, match="hole.out: holds no sentence, or not all"):
         read_outputs(tmp_path / "hole.out")
 
 

@@ -104,7 +104,7 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
     scores = tmp_path / "scores.json"
     scores.write_text('{"base.gad": {"sacrebleu": 19.25}}', encoding="utf-8")
     output = tmp_path / "tables.md"
-    paper_table.write(path, "tables", tmp_path, scores, "en-de", "toy", output)
+    paper_table.write(path, ["tables"], tmp_path, scores, "en-de", "toy", output)
     text = output.read_text(encoding="utf-8")
     cells = [
         [c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line

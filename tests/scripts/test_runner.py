@@ -42,8 +42,8 @@ def test_recipes_steps_and_settings_are_listed():
         (["bild", "06_x"], {}, "bild has no step 06_x; there are 01_small, 02_calibrate"),
         (["bild", "UPDATE=3"], {}, "bild has no setting UPDATE; there are OUT, VERIFIER_FLAGS"),
         (["bild", "--flag"], {}, "no option --flag; see scripts/run --help"),
-        (["bild"], {"DEVICE": "tpu"}, "DEVICE: tpu is neither auto, cpu nor gpu"),
-        (["ende_small", "--list"], {"DIRECTION": "de-en"}, "DIRECTION: de-en is not en-de"),
+        (["bild"], {"DEVICE": "tpu"}, "DEVICE: tpu is not one of auto, cpu, gpu"),
+        (["ende_small", "--list"], {"DIRECTION": "de-en"}, "DIRECTION: de-en is not one of en-de"),
         (["--table", "Xia", "99"], {}, "--table: no recipe makes 'Xia 99'; see docs/recipes.md"),
     ],
 )

@@ -41,7 +41,7 @@ RECIPES = {
         {"MODELS": "original/frozen_4", "DRAFTER": "", "SENTENCES": 5},
         ["| bild-early-exit ", "| sps planned "], 6, None, [],
     ),
-    "superresolution": ({"KS": "1 3"}, ["| 3 |"], 4, None, []),
+    "superresolution": ({"MODELS": "original/frozen_3 original/tuned_3"}, ["| 3 "], 4, None, []),
 }  # fmt: skip
 NEEDED = {"cnndm": "rouge_score", "superresolution": "skimage"}
 

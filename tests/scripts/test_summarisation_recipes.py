@@ -148,6 +148,17 @@ def test_pretrained_embeddings_follow_their_symbols(mask):
         assert state["model"][name].flatten().tolist() == [0, 1, 2, 3, 6, 4, own.unk()]
 
 
+def test_the_chosen_layers_keep_their_order():
+    model = {f"decoder.layers.{n}.fc1.weight": n for n in range(12)} | {"encoder.x": -1}
+    for keep, layers in ((2, [0, 11]), (1, [0]), (3, [0, 6, 11])):
+        chosen = pretrained.select_layers(model, keep)
+        assert chosen.pop("encoder.x") == -1
+        assert chosen == {f"decoder.layers.{n}.fc1.weight": old for n, old in enumerate(layers)}
+    for wrong in (0, 13):
+        with pytest.raises(ValueError, match=f"KEEP {wrong}: the decoder has 12 layers"):
+            pretrained.select_layers(model, wrong)
+
+
 def test_rouge_of_the_package(tmp_path):
     pytest.importorskip("rouge_score")
     scorer = summary_scores.make_scorer()
@@ -159,7 +170,7 @@ def test_rouge_of_the_package(tmp_path):
     assert scores["rouge1"] == pytest.approx(50 * 0.8)
     assert scores["rougeL"] == pytest.approx(50 * 0.6)
     assert scores["rougeLsum"] == pytest.approx(50 * 0.8)
-    assert re.match(r"rouge-score [\d.]+, F1, Porter stemmer; rougeLsum", summary_scores.variant())
+    assert re.match(r"rouge-score [\d.]+, F1, Porter stemmer; rougeLsum", scores["rouge_variant"])
     with pytest.raises(ValueError, match="no line 1"):
         summary_scores.scores(output, wanted[:1], str, scorer)
 
@@ -181,5 +192,5 @@ def test_sentences_end_at_marks_before_a_blank():
 
 def test_without_the_package_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "rouge_score", None)
-    with pytest.raises(ValueError, match=r"pip install -r scripts/requirements/rouge.txt"):
+    with pytest.raises(ValueError, match=r"pip install rouge-score"):
         summary_scores.make_scorer()

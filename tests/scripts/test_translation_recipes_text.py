@@ -51,11 +51,12 @@ def server():
 
 
 def source(url, checksum="-"):
-    return Source("train", url, checksum, "public domain", "a", "b")
+    return Source("train", url, "public domain", checksum, ("a", "b"))
 
 
 def fetch_all(sources, folder):
-    fetch.fetch(sources_file(folder.with_name(f"{folder.name}.yaml"), sources), folder)
+    listed = [(s.split, s.url, s.checksum, s.licence, *s.files) for s in sources]
+    fetch.fetch(sources_file(folder.with_name(f"{folder.name}.yaml"), listed), folder)
 
 
 def test_a_broken_fetch_goes_on_where_it_was(server, tmp_path):

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import subprocess
 
 import hydra
 import pytest
@@ -11,7 +12,7 @@ from fairseq.data import Dictionary
 from in_process import PLUGIN, command_line, run_here
 from toy_drafter import ToyTask, make_batch, save_verifier
 
-CONFIGS = pathlib.Path(PLUGIN).parent / "configs"
+ROOT = pathlib.Path(PLUGIN).parent
 FLAGS = {
     "task": "translation", "arch": "spec_drafter_tiny", "criterion": "glancing_block_loss",
     "block_size": 3, "num_cuts": 2, "optimizer": "adam", "lr": 1e-3, "max_tokens": 200,
@@ -62,13 +63,19 @@ def added(words):
 
 
 def test_hydra_train_and_load(reversal_data, verifier, tmp_path, fairseq_command):
+    name = "spec_drafter_leftward"
+    with open(tmp_path / f"{name}.yaml", "w", encoding="utf-8") as config:
+        subprocess.run([str(ROOT / "scripts" / "run"), "--config", name], check=True, stdout=config)
     fairseq_command(
-        "hydra-train", "--config-dir", CONFIGS, "--config-name", "spec_drafter_toy",
+        "hydra-train", "--config-dir", tmp_path, "--config-name", name,
         f"common.user_dir={PLUGIN}", f"task.data={reversal_data}",
+        "task.source_lang=src", "task.target_lang=tgt", "dataset.num_workers=0",
+        "common.cpu=true", "common.fp16=false", "distributed_training.distributed_world_size=1",
+        "model._name=spec_drafter_tiny", "model.block_size=5", "optimization.update_freq=[1]",
         f"checkpoint.save_dir={tmp_path / 'out'}", f"hydra.run.dir={tmp_path}",
         added("model.encoder.normalize_before=true"),
         added("model.decoder.normalize_before=true"), "optimization.max_update=2",
-        added("model.share_all_embeddings=true"), added(f"model.init_encoder_from={verifier}"),
+        f"model.init_encoder_from={verifier}",
         cwd=tmp_path,
     )  # fmt: skip
     assert state_of(tmp_path / "out")["cfg"]["model"]["init_encoder_from"] is None
@@ -109,7 +116,7 @@ def test_two_processes_train_as_one_of_twice_the_batches(
     logs, models = {}, {}
     for name, (more, launched) in runs.items():
         words = command_line(**given, **more, save_dir=tmp_path / name)
-        path = {"PYTHONPATH": str(CONFIGS.parent)}
+        path = {"PYTHONPATH": str(ROOT)}
         logs[name], _ = fairseq_command("train", reversal_data, *words, launcher=launched, env=path)
         models[name] = state_of(tmp_path / name)["model"]
     assert "training on 2 devices" in logs["two"]

@@ -1,1 +1,0 @@
-"""Scores of text: M2 of corrections."""
