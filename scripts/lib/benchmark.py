@@ -138,7 +138,7 @@ def train_config(
     """Train what a configuration describes: ``folder/model.pt``, an average; it resumes.
 
     Args:
-        config: its name, see configs.yaml; the whole of it is written into ``folder``.
+        config: its name, see configs/papers.yaml; the whole of it is written into ``folder``.
         own: more overrides.
         frozen: a checkpoint whose parameters are put back as they were.
         updates: of the smoke profile (default: SMOKE_UPDATES).

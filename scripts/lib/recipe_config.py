@@ -25,7 +25,7 @@ SMOKE_SHAPE = {
 OF_BATCH = ("optimization.update_freq=", "dataset.max_tokens=", "dataset.batch_size=")
 Log = Callable[[str], None]
 Config = dict[str, dict[str, Any]]
-CONFIGS = LIB / "configs.yaml"
+CONFIGS = LIB.parents[1] / "configs" / "papers.yaml"
 REPLACED = ("criterion", "optimizer", "lr_scheduler")
 DRAFTERS = ("nar_drafter_", "spec_drafter_")
 SMOKE_DRAFTER = "spec_drafter_tiny"
@@ -53,7 +53,7 @@ def smoke(config: Config, updates: int) -> list[str]:
 
 
 def merge(config: Config, own: Config) -> Config:
-    """A configuration with further settings; see the head of configs.yaml."""
+    """A configuration with further settings; see the head of configs/papers.yaml."""
     merged = dict(config)
     for room, settings in own.items():
         before = config.get(room, {})
@@ -64,7 +64,7 @@ def merge(config: Config, own: Config) -> Config:
 
 
 def read(name: str) -> Config:
-    """A configuration of configs.yaml."""
+    """A configuration of configs/papers.yaml."""
     declared = yaml.safe_load(CONFIGS.read_text(encoding="utf-8"))
     listed = {**declared["parts"], **declared["configs"]}
 
