@@ -14,6 +14,7 @@ import pytest
 from fairseq.dataclass import utils
 from hydra.core.config_store import ConfigStore
 from toy_cache import cached_folder, key
+from toy_pair import write_pair
 from warm_python import WarmPython
 
 import fairseq_specdec.tasks
@@ -127,6 +128,12 @@ def write_reversal(folder, fairseq_command):
         "preprocess", "-s", "src", "-t", "tgt", "--joined-dictionary", *prefixes,
         "--destdir", folder / "bin", "--workers", 1,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    """The toy pair as files, made once; who writes beside them has a pair of its own."""
+    return write_pair(tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture

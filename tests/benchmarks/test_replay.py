@@ -3,7 +3,7 @@
 import pytest
 import random_pair
 import replay
-import torch
+from in_process import one_thread
 
 
 def test_every_row_emits_what_was_drawn(monkeypatch):
@@ -13,9 +13,8 @@ def test_every_row_emits_what_was_drawn(monkeypatch):
     monkeypatch.setitem(random_pair.SIZES, "base", tiny)
     flags = "base --cpu --threads 1 --vocabulary 40 --sentences 6 --length 12 --block-size 5"
     flags += " --warmup 1 --repeats 2 --mean-accepted 3 --batch-size 1,4"
-    threads = torch.get_num_threads()
-    result = replay.main(flags.split(), lambda text: None)
-    torch.set_num_threads(threads)
+    with one_thread():
+        result = replay.main(flags.split(), lambda text: None)
     assert result["warnings"] == [] and result["notice"] == replay.NOTICE
     for run in result["runs"]:
         rows = {row["system"]: row for row in run["rows"]}

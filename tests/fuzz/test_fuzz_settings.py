@@ -12,7 +12,6 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf
-from toy_pair import write_pair
 
 from fairseq_specdec.hub import SpeculativeTranslator
 
@@ -92,14 +91,13 @@ def to_translate(path, folder):
 
 
 @pytest.fixture(scope="module")
-def states(tmp_path_factory):
+def states(pair):
     """(folder, the content of a small checkpoint by layout)."""
-    folder = write_pair(tmp_path_factory.mktemp("pair"))
-    state = torch.load(str(folder / "verifier.pt"), weights_only=False)
+    state = torch.load(str(pair / "verifier.pt"), weights_only=False)
     state["args"].__dict__.update(task="translation", source_lang="src", target_lang="tgt")
-    state["args"].data = str(folder)
+    state["args"].data = str(pair)
     cfg = OmegaConf.to_container(convert_namespace_to_omegaconf(state["args"]), enum_to_str=True)
-    return str(folder), {"args": state, "cfg": dict(state, args=None, cfg=cfg)}
+    return str(pair), {"args": state, "cfg": dict(state, args=None, cfg=cfg)}
 
 
 def changed(state, random):

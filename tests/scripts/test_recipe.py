@@ -121,26 +121,6 @@ def test_every_published_row_is_measured_or_listed_as_not(name):
             assert here[0].split == "valid", row
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_no_two_rows_of_a_table_name_one_system(name):
-    seen = {}
-    for row in tables(RECIPES[name]):
-        place = (row.table, row.direction, row.set, row.system)
-        assert row.system == "-" or place not in seen, (seen.get(place), row)
-        seen[place] = row
-
-
-@pytest.mark.parametrize("name", MEASURED)
-def test_figures_that_the_authors_count_otherwise_are_not_set_beside_ours(name):
-    """Tok. of GAD and SpecDec leaves </s> out; their BLEU of translations splits compounds."""
-    noted = {(note.table, note.key) for note in paper_table.read(RECIPES[name].file)[1]}
-    for row in tables(RECIPES[name]):
-        theirs = row.table.startswith(("Ge et al.", "Xia et al.")) and row.set != "-"
-        assert not theirs or not {"tok", "bleu"} & set(row.figures), row
-        for key in map(paper_table.base, row.figures):
-            assert key != "memory_mb" or (row.table, key) in noted, row
-
-
 def test_sources_have_address_terms_and_checksum():
     found = {
         (name, section): recipe_file.sources(declared.file, section)
