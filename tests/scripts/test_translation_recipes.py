@@ -8,9 +8,6 @@ import energy
 import measure
 import pytest
 import recipe_config
-from recipe import Recipe
-
-BENCHMARKS = ("wmt14_ende", "wmt14_ende_blockwise", "wmt16_enro", "iwslt17_deen")
 
 
 @pytest.mark.parametrize(
@@ -90,13 +87,3 @@ def test_energy_is_watts_by_hours_by_the_papers_factor(tmp_path, monkeypatch):
         time.sleep(1)
     assert figures["watts"] == 90 and figures["hours"] > 1 / 3600
     assert figures["wh"] == pytest.approx(90 * figures["hours"] * 1.1)
-
-
-def test_enough_checkpoints_are_kept_to_average():
-    names = {model.config for name in BENCHMARKS for model in Recipe(name, {}).models()}
-    for name in names:
-        settings = recipe_config.read(name)
-        kept = settings["checkpoint"]["keep_interval_updates"]
-        assert kept == 10  # as the papers average
-        every = settings["checkpoint"]["save_interval_updates"]
-        assert settings["optimization"]["max_update"] >= kept * every, name
