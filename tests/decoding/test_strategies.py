@@ -30,3 +30,17 @@ def test_lengths_and_prefixes_are_kept(case, changes):
         for mine, wanted in zip(outputs, prefix.tolist()):
             wanted = [token for token in wanted if token != PAD]
             assert mine[: len(wanted)] == wanted
+
+
+def test_a_history_is_the_trace_in_lines():
+    """What ``--retain-iter-history`` prints."""
+    generator = make_generator("gad++", flags(retain_iter_history=True), lossless=False)
+    for one in decode(generator, make_sample(SENTENCES)):
+        lines = [
+            (number, part.accepted, kind, tokens)
+            for number, part in enumerate(one["iterations"])
+            for kind, tokens in (("draft", part.draft), ("emitted", part.emitted))
+        ]
+        names = ("iteration", "accepted", "kind")
+        told = [(*map(line.get, names), line["tokens"].tolist()) for line in one["history"]]
+        assert told == lines and len(lines) == 2 * one["steps"]
