@@ -46,3 +46,39 @@ def test_what_cannot_matter_is_left_out():
     assert edits_of(policy(unk_penalty=-2.0), rows, 1, NINE, None).everywhere[1:] == ((UNK, 2.0),)
     blocked = edits_of(policy(no_repeat_ngram_size=1), rows, 1, NINE, prefix)
     assert blocked.listed is not None and blocked.forced is None
+
+
+def slow_ngrams(tokens, size):
+    """Tokens that would complete an n-gram seen before, by the definition."""
+    seen = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+    context = tuple(tokens[len(tokens) - size + 1 :])
+    return {gram[-1] for gram in seen if gram[:-1] == context} if len(tokens) >= size - 1 else set()
+
+
+def test_ngrams_equal_the_definition():
+    generator = torch.Generator().manual_seed(1)
+    sequence = torch.randint(0, 4, (40, 12), generator=generator)
+    for size in (1, 2, 3, 4):
+        last = torch.randint(0, 10, (40, 1), generator=generator) + torch.arange(3)
+        banned = forbidden_by_ngrams(sequence, last, size)
+        found_any = False
+        for row in range(40):
+            for column in range(3):
+                tokens = sequence[row, : int(last[row, column]) + 1].tolist()
+                expected = slow_ngrams(tokens, size)
+                found_any = found_any or bool(expected)
+                assert set(banned[row, column].tolist()) - {-1} == expected
+        assert found_any
+
+
+def test_prefixes_are_the_first_draft():
+    """Up to what stands after padding, and to the length limit."""
+    prefix = torch.tensor([[5, 6, 7, PAD], [PAD, 8, 9, 9], [4, PAD, 6, PAD], [4, EOS, PAD, PAD]])
+    draft = policy().forced_draft(prefix, LengthLimits(9, 9))
+    assert draft.forced and draft.sizes.tolist() == [3, 0, 1, 2]
+    assert draft.tokens.tolist() == prefix[:, :3].tolist()
+    short = policy().forced_draft(prefix, LengthLimits(2, 2))
+    assert short.sizes.tolist() == [2, 0, 1, 2] and short.width == 2
+    for nothing in (prefix[1:2], torch.full((2, 3), PAD), prefix[:, :0]):
+        assert policy().forced_draft(nothing, LengthLimits(9, 9)).width == 0
+    assert policy().forced_draft(prefix, LengthLimits(0, 0)).width == 0

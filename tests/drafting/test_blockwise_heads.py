@@ -87,7 +87,6 @@ FROZEN = {"freeze_base": True}
         (FROZEN, {"accept_top_k": 3}, among_3, 1),
         (FROZEN, {"min_block_size": 4}, exactly, 4),
     ],
-    ids=str,
 )
 def test_equals_the_slow_version(folder, shape, settings, accepts, minimum):
     """The other rules are in test_parity.py."""
