@@ -5,6 +5,7 @@ import torch
 from toy_hypotheses import chain_layout
 from toy_translation import make_sample, sentences, toy_model
 
+from fairseq_specdec.engine.state import Draft
 from fairseq_specdec.engine.transformer import Verifier
 
 SENTENCES = sentences(3, seed=11)
@@ -64,3 +65,15 @@ def test_a_token_that_sees_everything_needs_no_mask():
     for lengths, width, alone in (([3, 3], 1, True), ([3, 3], 2, False), ([3, 2], 1, False)):
         layout = chain_layout(lengths, width)
         assert (layout.mask() is None) == alone and layout.in_order
+
+
+def test_a_draft_keeps_its_first_tokens():
+    draft = Draft(torch.arange(12).view(3, 4), torch.tensor([4, 1, 3]), torch.randn(3, 4, 7))
+    for most, room, sizes in (
+        (9, None, [4, 1, 3]), (2, None, [2, 1, 2]), (0, None, [0, 0, 0]), (9, [3, 0, 5], [3, 0, 3]),
+        (2, [3, 0, 1], [2, 0, 1]),
+    ):  # fmt: skip
+        limited = draft.limited(most, room and torch.tensor(room))
+        assert limited.sizes.tolist() == sizes and limited.width == min(most, 4)
+        assert torch.equal(limited.tokens, draft.tokens[:, :most])
+        assert torch.equal(limited.log_probs, draft.log_probs[:, :most])

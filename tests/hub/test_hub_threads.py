@@ -38,17 +38,6 @@ def held(monkeypatch):
     return begun, go_on
 
 
-def test_awaited_results_are_those_of_translate(translator):
-    async def main():
-        one = await translator.translate_async(TEXTS[0], beam=2, nbest=2)
-        all_of_them = await asyncio.gather(*map(translator.translate_async, TEXTS))
-        return one, all_of_them, await translator.translate_async(TEXTS, progress=True)
-
-    one, gathered, listed = asyncio.run(main())
-    assert one == translator.translate(TEXTS[0], beam=2, nbest=2)
-    assert list(gathered) == listed == translator.translate(TEXTS)
-
-
 def test_a_cancelled_call_ends_with_the_next_text(translator, held):
     begun, go_on = held
 
