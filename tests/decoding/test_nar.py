@@ -28,10 +28,10 @@ BACKENDS = ["torch"] + ["native"] * (load() is not None)
 MODELS = {
     "leftward": {},
     "copied": {"updates": 60, "source_copy": True},
-    "bidirectional": {"updates": 150, "bidirectional_prefix": True},
-    "chained": {"updates": 150, "chain_width": 16},
+    "bidirectional": {"bidirectional_prefix": True},
+    "chained": {"chain_width": 16},
     # Outputs are longer than the table of positions.
-    "short_table": {"updates": 150, "decoder_learned_pos": True, "max_target_positions": 9},
+    "short_table": {"decoder_learned_pos": True, "max_target_positions": 9},
 }
 
 
