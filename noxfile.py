@@ -105,7 +105,7 @@ def emulated(session):
 
 @session_here
 def fuzz(session):
-    """Random input of every kind for $MINUTES minutes (15); $SEED repeats a run. Prints seeds."""
+    """Random calls, packed files and requests for $MINUTES minutes (15); $SEED repeats a run."""
     given = {"MINUTES": os.environ.get("MINUTES", "15"), "SEED": os.environ.get("SEED", "")}
     env = {f"SPECDEC_FUZZ_{name}": value for name, value in given.items()}
     python(session, "-m", "pytest", "-m", "fuzz", "tests/fuzz", **env)

@@ -12,8 +12,11 @@ import sys
 import hypothesis
 import pytest
 from fairseq.dataclass import utils
+from hydra._internal import config_repository
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from toy_cache import cached_folder, key
+from toy_pair import write_pair
 from warm_python import WarmPython
 
 import fairseq_specdec.tasks
@@ -71,10 +74,10 @@ def count(nodes):
 
 @pytest.fixture(scope="session", autouse=True)
 def settings_composed_once():
-    """hydra composes settings once for the same words and as many registered settings: that takes
-    a quarter of a second, for every checkpoint that holds an ``argparse.Namespace``, as the toys'
-    do."""
-    compose, known = utils.compose, {}
+    """hydra composes settings once for the same words and as many registered settings, and parses a
+    word once: that takes a third of a second, for every checkpoint that holds an
+    ``argparse.Namespace``, as the toys' do."""
+    compose, parse, known, rules = utils.compose, OverridesParser.parse_rule, {}, {}
 
     def once(name, overrides, **others):
         if any("${" in line and "." not in line.split("=")[0] for line in overrides):
@@ -84,8 +87,20 @@ def settings_composed_once():
             known[at] = compose(name, overrides=overrides, **others)
         return copy.deepcopy(known[at])
 
+    def parsed(self, text, rule):
+        if (text, rule) not in rules:
+            rules[text, rule] = parse(self, text, rule)
+        return copy.copy(rules[text, rule])
+
+    def uncopied(self, delegate):
+        """No word here changes where settings are looked for."""
+        self.delegate, self.cache = delegate, {}
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(utils, "compose", once)
+        patched.setattr(OverridesParser, "parse_rule", parsed)
+        if hasattr(config_repository, "CachingConfigRepository"):  # hydra 1.0 has none
+            patched.setattr(config_repository.CachingConfigRepository, "__init__", uncopied)
         yield
 
 
@@ -127,6 +142,12 @@ def write_reversal(folder, fairseq_command):
         "preprocess", "-s", "src", "-t", "tgt", "--joined-dictionary", *prefixes,
         "--destdir", folder / "bin", "--workers", 1,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    """The toy pair as files, made once; who writes beside them has a pair of its own."""
+    return write_pair(tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture

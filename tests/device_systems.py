@@ -18,6 +18,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from plain_graphs import GuardedRecorder, plain_graphs
 from torch import Tensor
+from toy_translation import both
 
 from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
@@ -39,8 +40,7 @@ def make_task():
 
 def model(arch, encoder_layers=6, decoder_layers=6, **more):
     """A model with random weights, in eval mode."""
-    shape = {"embed_dim": WIDTH, "ffn_embed_dim": 4 * WIDTH, "attention_heads": HEADS}
-    settings = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in shape.items()}
+    settings = both(embed_dim=WIDTH, ffn_embed_dim=4 * WIDTH, attention_heads=HEADS)
     settings.update(encoder_layers=encoder_layers, decoder_layers=decoder_layers, dropout=0.0)
     settings.update(share_all_embeddings=True, max_source_positions=256, max_target_positions=256)
     args = Namespace(arch=arch, **dict(settings, **more))

@@ -1,6 +1,6 @@
 """Pickles written instruction by instruction, and the checkpoint files that hold them: those that
-no checkpoint holds, by name (some do harm where nothing checks them, others name objects and
-storages that are never made), and sound ones. Tests and fuzzers share them."""
+no checkpoint holds, by name. Some do harm where nothing checks them, others name objects and
+storages that are never made."""
 
 import io
 import pickle
@@ -8,7 +8,6 @@ import struct
 import zipfile
 
 import torch
-from omegaconf import OmegaConf
 
 
 def text(value):
@@ -125,7 +124,7 @@ def legacy(pickled, keys=(), data=b"", header=()):
     return b"".join((*first, pickled, keys, data))
 
 
-# ---- hostile and odd ones, and sound ones
+# ---- hostile and odd ones
 
 MKDIR = named("posix", "mkdir")
 NAMESPACE = named("argparse", "Namespace")
@@ -202,27 +201,4 @@ def odd_storages(more=b""):
         "a storage of two types": tuple_of(
             tensor(storage(more=more)), tensor(storage(kind="IntStorage", more=more))),
     }  # fmt: skip
-    return {name: ended(part) for name, part in made.items()}
-
-
-def sound(more=b""):
-    """What checkpoints hold, and what a reader must not follow for ever."""
-    weight, get, put = tensor(storage(more=more)), pickle.BINGET + b"\x01", pickle.BINPUT + b"\x01"
-    args = build(new(NAMESPACE), dict_of(lr=plain([0.1, 2**70, None, True]), text=text("caf\xe9")))
-    config = plain(OmegaConf.create({"task": {"a": [1, "b"]}, "model": {"d": None}}))
-    parts = {
-        "a parameter": call(
-            named("torch._utils", "_rebuild_parameter"), weight, pickle.NEWTRUE, ORDERED),
-        "an array": array(),
-        "a meter": build(new(named("fairseq.meters", "AverageMeter")), dict_of(sum=whole(3))),
-        "what is deep": pickle.NONE + pickle.TUPLE1 * 3000,
-        "what is doubled": pickle.EMPTY_TUPLE + (put + get + pickle.TUPLE2) * 8,
-        "a list in itself": pickle.EMPTY_LIST + put + get + pickle.APPEND,
-        "a device": call(named("torch", "device"), text("cuda"), whole(0)),
-        "a number format": named("torch", "float16"),
-        "a defaultdict": call(named("collections", "defaultdict"), named("__builtin__", "dict")),
-    }  # fmt: skip
-    made = {name: dict_of(args=args, cfg=pickle.NONE, model=dict_of(w=weight), extra_state=part)
-            for name, part in parts.items()}  # fmt: skip
-    made["settings"] = dict_of(args=pickle.NONE, cfg=config, model=dict_of(w=weight))
     return {name: ended(part) for name, part in made.items()}

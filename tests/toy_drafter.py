@@ -5,7 +5,7 @@ from argparse import Namespace
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel
-from toy_translation import dictionary
+from toy_translation import both, dictionary
 
 from fairseq_specdec.models.spec_drafter import SpecDrafter
 
@@ -35,12 +35,8 @@ def make_drafter(task=None, arch="spec_drafter_tiny", model=SpecDrafter, **setti
 
 
 def make_verifier(task=None, **settings):
-    shape = {"embed_dim": 64, "ffn_embed_dim": 128, "attention_heads": 2}
-    both = {f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in shape.items()}
-    args = Namespace(
-        arch="transformer",
-        **dict(both, encoder_layers=2, decoder_layers=2, dropout=0.0, **settings),
-    )
+    shape = both(embed_dim=64, ffn_embed_dim=128, attention_heads=2, layers=2)
+    args = Namespace(arch="transformer", **dict(shape, dropout=0.0, **settings))
     return TransformerModel.build_model(args, task or ToyTask()), args
 
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_cache import trained
-from toy_translation import SHAPES, make_task, train
+from toy_translation import SHAPES, both, make_task, train
 from toy_translation import training_batch as make_batch
 
 from fairseq_specdec.criterions import EarlyExitLoss, EarlyExitLossConfig
@@ -17,17 +17,10 @@ ARCH = "early_exit_transformer_tiny"
 
 def make_args(**settings):
     """Model settings as fairseq's command line hands them over."""
-    given = {
-        "encoder_embed_dim": 32,
-        "decoder_embed_dim": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 3,
-        "share_all_embeddings": True,
-        "dropout": 0.0,
-        "max_source_positions": 64,
-        "max_target_positions": 64,
-    }
-    args = Namespace(**dict(given, **settings))
+    given = both(embed_dim=32, layers=2)
+    given.update(decoder_layers=3, share_all_embeddings=True, dropout=0.0)
+    given.update(max_source_positions=64, max_target_positions=64, **settings)
+    args = Namespace(**given)
     ARCH_CONFIG_REGISTRY[ARCH](args)
     return args
 

@@ -13,6 +13,7 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel, base_architecture
 from toy_translation import (
+    both,
     drafter_step,
     ids,
     make_sample,
@@ -42,12 +43,8 @@ def configuration(number):
     width = max(16, width)
     tied = chosen.choice(["all", "decoder", "none"] if source == target else ["decoder", "none"])
     settings = {
-        "encoder_embed_dim": width,
-        "decoder_embed_dim": width,
-        "encoder_ffn_embed_dim": 2 * width,
+        **both(embed_dim=width, ffn_embed_dim=2 * width, attention_heads=heads),
         "decoder_ffn_embed_dim": chosen.choice([1, 2, 3]) * width,
-        "encoder_attention_heads": heads,
-        "decoder_attention_heads": heads,
         "encoder_layers": chosen.choice([1, 2]),
         "decoder_layers": chosen.choice([1, 2, 3]),
         "encoder_normalize_before": chosen.random() < 0.5,

@@ -50,6 +50,11 @@ SHAPES = {
 }
 
 
+def both(**shape):
+    """The same settings of encoder and decoder: layers, embed_dim, ffn_embed_dim ..."""
+    return {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in shape.items()}
+
+
 def dictionary(words=WORDS):
     result = Dictionary()
     for word in range(words):
@@ -155,21 +160,9 @@ def translation_step(model):
 def toy_model(shape="post_norm", seed=1, updates=250):
     """A verifier of the given shape, trained a little, in eval mode."""
     torch.manual_seed(seed)
-    settings = {
-        "encoder_embed_dim": 32,
-        "decoder_embed_dim": 32,
-        "encoder_ffn_embed_dim": 64,
-        "decoder_ffn_embed_dim": 64,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "share_all_embeddings": True,
-        "dropout": 0.0,
-        "max_source_positions": 64,
-        "max_target_positions": 64,
-    }
-    settings.update(SHAPES[shape])
+    settings = both(embed_dim=32, ffn_embed_dim=64, attention_heads=4, layers=2)
+    settings.update(share_all_embeddings=True, dropout=0.0)
+    settings.update(max_source_positions=64, max_target_positions=64, **SHAPES[shape])
     args = Namespace(**settings)
     base_architecture(args)
     model = TransformerModel.build_model(args, make_task())

@@ -4,6 +4,7 @@ A batch holds GPUs x max-tokens x update-freq tokens (or GPUs x batch-size x upd
 The configuration has the paper's; this recomputes update-freq, and logs it.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -63,6 +64,7 @@ def merge(config: Config, own: Config) -> Config:
     return merged
 
 
+@functools.cache
 def read(name: str) -> Config:
     """A configuration of configs/papers.yaml."""
     declared = yaml.safe_load(CONFIGS.read_text(encoding="utf-8"))

@@ -13,6 +13,7 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from judging import judge
 from pairwise import half
+from toy_translation import both
 
 from fairseq_specdec.acceptance import BlockVerificationRule, Sampler, SamplingRule
 from fairseq_specdec.config import decoding_settings
@@ -139,10 +140,7 @@ def task():
     return TranslationTask(TranslationConfig(), words(), words())
 
 
-SHAPE = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
-for side in ("encoder", "decoder"):
-    SHAPE.update({f"{side}_embed_dim": 16, f"{side}_ffn_embed_dim": 16})
-    SHAPE[f"{side}_attention_heads"] = 2
+SHAPE = dict(both(layers=1, embed_dim=16, ffn_embed_dim=16, attention_heads=2), dropout=0.0)
 
 
 def tiny_model(seed):

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-import torch
+from in_process import one_thread
 from toy_pair import write_pair
 
 from fairseq_specdec.bench import cli
@@ -25,14 +25,13 @@ def pair(tmp_path_factory):
 @pytest.fixture
 def bench(pair):
     """Run the command in this process on the toy pair: (its results, what it printed)."""
-    threads = torch.get_num_threads()
 
     def run(*words, path=pair.v):
         printed = []
         line = [pair.data, "--path", path, "-s", "src", "-t", "tgt", "--cpu", "--threads", "1"]
         line += ["--dataset-impl", "raw"]
-        result = cli.main([*line, *map(str, words)], printed.append)
+        with one_thread():
+            result = cli.main([*line, *map(str, words)], printed.append)
         return result, "".join(printed)
 
-    yield run
-    torch.set_num_threads(threads)
+    return run

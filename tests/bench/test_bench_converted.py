@@ -1,8 +1,8 @@
 """``specdec-bench MODEL``: folders that specdec-convert hf wrote and others, with plain text."""
 
 import pytest
-import torch
 from hf_folders import converted, expected_of, languages_of
+from in_process import one_thread
 
 from fairseq_specdec.bench import cli, session
 from fairseq_specdec.errors import UsageError
@@ -27,12 +27,9 @@ def folders(tmp_path_factory):
 
 
 def run(folder, *words):
-    threads = torch.get_num_threads()
-    given = [folder, "--cpu", "--warmup", 0, *words]
-    try:
+    with one_thread():
+        given = [folder, "--cpu", "--warmup", 0, *words]
         return cli.main(list(map(str, given)), lambda text: None)
-    finally:
-        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("family", ["m2m_100", "bart"])

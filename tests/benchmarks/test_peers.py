@@ -9,31 +9,24 @@ import engines
 import isa
 import peers
 import pytest
-import torch
-from toy_pair import write_pair
+from in_process import one_thread
 from toy_strategies import make_generator
 from toy_translation import make_sample, sentences
 
 from fairseq_specdec.bench import timing
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    return write_pair(tmp_path_factory.mktemp("pair"))
-
-
 @pytest.fixture
 def run(pair):
     """Run the command on the toy pair; its results."""
-    threads = torch.get_num_threads()
 
     def command(*flags):
         line = [pair, "--path", pair / "verifier.pt", "-s", "src", "-t", "tgt", "--cpu"]
         line += ["--warmup", 0, "--dataset-impl", "raw", *flags]
-        return peers.main([str(part) for part in line], lambda text: None)
+        with one_thread():
+            return peers.main([str(part) for part in line], lambda text: None)
 
-    yield command
-    torch.set_num_threads(threads)
+    return command
 
 
 @pytest.mark.parametrize("name", engines.ENGINES)

@@ -3,19 +3,18 @@
 import pytest
 import random_pair
 import replay
-import torch
+from in_process import one_thread
+from toy_translation import both
 
 
 def test_every_row_emits_what_was_drawn(monkeypatch):
-    widths = {"embed_dim": 64, "ffn_embed_dim": 64, "attention_heads": 2, "layers": 1}
-    both = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in widths.items()}
-    tiny = random_pair.Size("tiny, 1+1 layers", random_pair.BASE, both, "spec_drafter_tiny")
+    shape = both(embed_dim=64, ffn_embed_dim=64, attention_heads=2, layers=1)
+    tiny = random_pair.Size("tiny, 1+1 layers", random_pair.BASE, shape, "spec_drafter_tiny")
     monkeypatch.setitem(random_pair.SIZES, "base", tiny)
     flags = "base --cpu --threads 1 --vocabulary 40 --sentences 6 --length 12 --block-size 5"
     flags += " --warmup 1 --repeats 2 --mean-accepted 3 --batch-size 1,4"
-    threads = torch.get_num_threads()
-    result = replay.main(flags.split(), lambda text: None)
-    torch.set_num_threads(threads)
+    with one_thread():
+        result = replay.main(flags.split(), lambda text: None)
     assert result["warnings"] == [] and result["notice"] == replay.NOTICE
     for run in result["runs"]:
         rows = {row["system"]: row for row in run["rows"]}

@@ -162,6 +162,7 @@ FILES = {
     "git's": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer"),
     "the web's": (b"<!DOCTYPE html><html>", "a web page"),
     "empty": (b"", "is empty"),
+    "a long name": (zipped(ended(named("a" * 9999, "b"))), r"\(it names a{50,300}\)"),
     "a name of a terminal": (zipped(ended(named("a\x1b[2J", "b"))), r"names a\\x1b\[2J.b"),
 }
 

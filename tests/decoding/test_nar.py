@@ -1,12 +1,13 @@
 """Decoding with the drafter alone says what plain passes of it say, and runs no verifier."""
 
 import copy
+import functools
 
 import pytest
 import torch
 from fairseq.modules import LearnedPositionalEmbedding
 from toy_hypotheses import slow_draft
-from toy_strategies import check, decode, flags
+from toy_strategies import attached, check, decode, flags
 from toy_translation import (
     EOS,
     PAD,
@@ -14,7 +15,6 @@ from toy_translation import (
     make_sample,
     make_task,
     sentences,
-    toy_attached_drafter,
     toy_drafter,
     toy_model,
 )
@@ -27,7 +27,7 @@ SENTENCES = sentences(9, seed=7)
 BACKENDS = ["torch"] + ["native"] * (load() is not None)
 MODELS = {
     "leftward": {},
-    "copied": {"source_copy": True},
+    "copied": {"updates": 60, "source_copy": True},
     "bidirectional": {"bidirectional_prefix": True},
     "chained": {"chain_width": 16},
     # Outputs are longer than the table of positions.
@@ -77,26 +77,28 @@ def slow_block(model, words, output, limit):
     return block, scores
 
 
-def slow(model, words, limit=30, size=4):
-    """(tokens, their log-probabilities, blocks) of a sentence."""
-    output, sure, done = [], [], 0
-    while not output or output[-1] != EOS:
-        block, scores = slow_block(model, words, output, limit)
-        done += 1
-        length = block.index(EOS) + 1 if EOS in block else size
-        output += block[:length]
-        sure += scores[:length]
-    return output, sure, done
+@functools.cache
+def slow(name, limit, size=4):
+    """(tokens, their log-probabilities, blocks) of each sentence."""
+    wanted = []
+    for words in SENTENCES:
+        output, sure, done = [], [], 0
+        while not output or output[-1] != EOS:
+            block, scores = slow_block(toy_drafter(**MODELS[name]), words, output, limit)
+            done += 1
+            length = block.index(EOS) + 1 if EOS in block else size
+            output += block[:length]
+            sure += scores[:length]
+        wanted.append((output, sure, done))
+    return wanted
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name, limit", [*((name, 30) for name in MODELS), ("leftward", 5)])
 def test_a_batch_equals_plain_passes(name, limit, backend):
     """One batch of ours against the sentences, one by one."""
-    model = toy_drafter(**MODELS[name])
-    generator = make(model, flags(max_len_b=limit), backend=backend)
-    outputs = decode(generator, make_sample(SENTENCES))
-    wanted = [slow(model, words, limit) for words in SENTENCES]
+    generator = make(toy_drafter(**MODELS[name]), flags(max_len_b=limit), backend=backend)
+    outputs, wanted = decode(generator, make_sample(SENTENCES)), slow(name, limit)
     for ours, (tokens, scores, done) in zip(outputs, wanted):
         assert ours["tokens"].tolist() == tokens
         torch.testing.assert_close(
@@ -141,7 +143,7 @@ def short_sighted():
 
 
 REFUSED = [
-    (lambda: make(toy_attached_drafter()), "--strategy nar: the drafter "),
+    (lambda: make(attached()), "--strategy nar: the drafter "),
     (lambda: make(toy_drafter(), models=[toy_model(), toy_model("pre_norm")]), "--path: 2 models"),
     (lambda: make(toy_drafter(), block_size=5), "--block-size 5: "),
     (lambda: make(toy_drafter(), flags(no_repeat_ngram_size=2)), "--no-repeat-ngram-size 2: "),

@@ -1,7 +1,7 @@
 import torch
 
 from fairseq_specdec.decoding.policy import DecodingConstraints, LengthLimits
-from fairseq_specdec.engine.scores import Scores, forbidden_by_ngrams
+from fairseq_specdec.engine.scores import forbidden_by_ngrams
 from fairseq_specdec.engine.state import Rows, causal_horizon
 
 PAD, EOS, UNK = 1, 2, 3
@@ -19,50 +19,6 @@ def edits_of(rule, rows, width, limits, prefix):
     if rule.reads_hypotheses:
         listed = forbidden_by_ngrams(rows.tokens, steps, rule.no_repeat_ngram_size)
     return rule.edits(steps, (rows.shortest, rows.longest + width - 1), limits, prefix, listed)
-
-
-def apply(rule, log_probs, lengths, limits=NINE, prefix=None, sequence=None):
-    rows = Rows(len(lengths), 30, 0, 0, log_probs)
-    rows.advance(torch.tensor(lengths))
-    rows.grow(lengths)
-    if sequence is not None:
-        rows.tokens = sequence
-    scores = Scores(log_probs.clone(), normalised=True)
-    scores.edit(edits_of(rule, rows, log_probs.size(1), limits, prefix))
-    return scores.log_probs
-
-
-def slow_ngrams(tokens, size):
-    """Tokens that would complete an n-gram seen before, by the definition."""
-    seen = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
-    context = tuple(tokens[len(tokens) - size + 1 :])
-    return {gram[-1] for gram in seen if gram[:-1] == context} if len(tokens) >= size - 1 else set()
-
-
-def test_ngrams_equal_the_definition():
-    generator = torch.Generator().manual_seed(1)
-    sequence = torch.randint(0, 4, (40, 12), generator=generator)
-    for size in (1, 2, 3, 4):
-        last = torch.randint(0, 10, (40, 1), generator=generator) + torch.arange(3)
-        banned = forbidden_by_ngrams(sequence, last, size)
-        found_any = False
-        for row in range(40):
-            for column in range(3):
-                tokens = sequence[row, : int(last[row, column]) + 1].tolist()
-                expected = slow_ngrams(tokens, size)
-                found_any = found_any or bool(expected)
-                assert set(banned[row, column].tolist()) - {-1} == expected
-        assert found_any
-
-
-def test_minimum_length_does_not_reach_into_the_prefix():
-    prefix = torch.tensor([[5, EOS], [5, PAD]])
-    out = apply(policy(min_len=6), torch.zeros(2, 3, 8), [0, 0], prefix=prefix)
-    for row in (0, 1):
-        assert torch.isfinite(out[row, 0]).nonzero().flatten().tolist() == [5]
-        assert out[row, 2, EOS] == float("-inf")
-    assert torch.isfinite(out[0, 1]).nonzero().flatten().tolist() == [EOS]
-    assert out[1, 1, EOS] == 0  # as stock: a padded prefix column lifts the minimum length
 
 
 def rows_of(lengths):
@@ -93,6 +49,29 @@ def test_what_cannot_matter_is_left_out():
     assert blocked.listed is not None and blocked.forced is None
 
 
+def slow_ngrams(tokens, size):
+    """Tokens that would complete an n-gram seen before, by the definition."""
+    seen = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+    context = tuple(tokens[len(tokens) - size + 1 :])
+    return {gram[-1] for gram in seen if gram[:-1] == context} if len(tokens) >= size - 1 else set()
+
+
+def test_ngrams_equal_the_definition():
+    generator = torch.Generator().manual_seed(1)
+    sequence = torch.randint(0, 4, (40, 12), generator=generator)
+    for size in (1, 2, 3, 4):
+        last = torch.randint(0, 10, (40, 1), generator=generator) + torch.arange(3)
+        banned = forbidden_by_ngrams(sequence, last, size)
+        found_any = False
+        for row in range(40):
+            for column in range(3):
+                tokens = sequence[row, : int(last[row, column]) + 1].tolist()
+                expected = slow_ngrams(tokens, size)
+                found_any = found_any or bool(expected)
+                assert set(banned[row, column].tolist()) - {-1} == expected
+        assert found_any
+
+
 def test_prefixes_are_the_first_draft():
     """Up to what stands after padding, and to the length limit."""
     prefix = torch.tensor([[5, 6, 7, PAD], [PAD, 8, 9, 9], [4, PAD, 6, PAD], [4, EOS, PAD, PAD]])
@@ -104,10 +83,3 @@ def test_prefixes_are_the_first_draft():
     for nothing in (prefix[1:2], torch.full((2, 3), PAD), prefix[:, :0]):
         assert policy().forced_draft(nothing, LengthLimits(9, 9)).width == 0
     assert policy().forced_draft(prefix, LengthLimits(0, 0)).width == 0
-
-
-def test_a_prefix_as_long_as_the_limit_still_ends_there():
-    prefix = torch.tensor([[0, 6, 7, 8]])
-    edits = edits_of(policy(min_len=6), rows_of([0]), 5, LengthLimits(2, 2), prefix)
-    assert edits.forced.tolist() == [[0, 6, EOS, EOS, EOS]]
-    assert edits.banned.tolist() == [[False, False, True, True, True]]

@@ -129,39 +129,6 @@ def test_equal_tokens_rank_as_in_topk(seed, dtype):
     near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits)])
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_what_is_no_number_is_refused(wrong):
-    """A model that computed NaN, or infinity: no token of the entry has a log-probability."""
-    logits = random_logits(1)
-    logits[1, 2, 5] = wrong
-    scores = Scores(logits)
-    scores.edit(random_edits(1, forced=False)._replace(listed=None))
-    broken = torch.zeros(ROWS, WIDTH, dtype=torch.bool)
-    broken[1, 2] = True
-    assert torch.equal(torch.isnan(chosen(scores)), broken)
-    tokens = torch.full((ROWS, WIDTH), 5)
-    assert torch.equal(torch.isnan(scores.of(tokens)), broken)
-    assert torch.isnan(scores.log_probs[1, 2, 5])
-    assert not bool(torch.isnan(scores.log_probs[~broken]).any())
-
-
-def test_banned_tokens_are_impossible_even_where_all_are_or_one_is_forced():
-    listed = torch.full((ROWS, WIDTH, WORDS), -1)
-    listed[0, 1] = torch.arange(WORDS)
-    listed[1, 2, 0] = 6
-    forced = torch.full((ROWS, WIDTH), -1)
-    forced[1, 2] = 6
-    scores = Scores(random_logits(2))
-    scores.edit(Edits(listed=listed, forced=forced))
-    impossible = torch.zeros(ROWS, WIDTH, dtype=torch.bool)
-    impossible[0, 1] = impossible[1, 2] = True
-    assert scores.best()[1, 2] == 6
-    assert torch.equal(chosen(scores) == MINUS_INFINITY, impossible)
-    assert torch.equal((scores.log_probs == MINUS_INFINITY).all(2), impossible)
-    gap = scores.gap(torch.zeros(ROWS, WIDTH, dtype=torch.long))
-    assert torch.equal(~torch.isfinite(gap), impossible)
-
-
 @given(seeds, st.integers(1, WORDS + 1), st.integers(0, WIDTH), st.booleans())
 def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     logits, edits = random_logits(seed, ties), random_edits(seed, forced=False)

@@ -1,61 +1,26 @@
-"""The verifier's scores of a block against the ensemble's own forward passes."""
+"""The verifier's sessions; test_parity.py compares its scores with fairseq's."""
 
 import pytest
 import torch
 from toy_hypotheses import chain_layout
-from toy_translation import EOS, make_sample, pad_to, sentences, toy_model
+from toy_translation import make_sample, sentences, toy_model
 
+from fairseq_specdec.engine.state import Draft
 from fairseq_specdec.engine.transformer import Verifier
 
 SENTENCES = sentences(3, seed=11)
-OUTPUTS = [[5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 15, 16], [17, 18, 19, 20, 21, 22]]
-MODELS = ["post_norm", "pre_norm"]
+OUTPUTS = [[5, 6, 7], [11, 12, 13], [17, 18, 19]]
 
 
-def expected(models, temperature=1.0, chosen=(0, 1, 2)):
-    """[B, 7, V], mean probabilities of the models after 0 .. 6 tokens, as logarithms."""
-    net_input = make_sample([SENTENCES[row] for row in chosen])["net_input"]
-    previous = pad_to([[EOS, *OUTPUTS[row]] for row in chosen], left=False)
-    probabilities = []
-    for model in models:
-        logits, _ = model(prev_output_tokens=previous, **net_input)
-        probabilities.append((logits / temperature).softmax(-1))
-    return torch.stack(probabilities).mean(0).log()
-
-
-def opened(models, chosen=(0, 1, 2), widest=3, max_len=40, **more):
+def opened(models, max_len=40, **more):
     made = Verifier(models, **more)
-    net_input = make_sample([SENTENCES[row] for row in chosen])["net_input"]
-    return made.open(made.encode(net_input), max_len, widest)
-
-
-def block(session, first, width, chosen=(0, 1, 2)):
-    """[B, W, V], scores of the tokens ``first`` .. of each row."""
-    tokens = torch.tensor([[EOS, *OUTPUTS[row]][first : first + width] for row in chosen])
-    lengths = [first] * len(chosen)
-    layout = chain_layout(lengths, width)
-    return session.score(tokens, layout).log_probs
+    return made.open(made.encode(make_sample(SENTENCES)["net_input"]), max_len, 3)
 
 
 @pytest.fixture(autouse=True)
 def without_gradients():
     with torch.no_grad():
         yield
-
-
-@pytest.mark.parametrize("temperature", [1.0, 2.0])
-@pytest.mark.parametrize("shapes", [MODELS[:1], MODELS])
-def test_scores_are_those_of_the_ensemble(shapes, temperature):
-    models = [toy_model(shape) for shape in shapes]
-    session = opened(models, temperature=temperature)
-    wanted = expected(models, temperature)
-    torch.testing.assert_close(block(session, 0, 3), wanted[:, :3], atol=1e-4, rtol=0)
-    # Two tokens are rolled back.
-    torch.testing.assert_close(block(session, 1, 4), wanted[:, 1:5], atol=1e-4, rtol=0)
-    session.keep(torch.tensor([0, 2]), 2)
-    scores = block(session, 5, 2, chosen=(0, 2))
-    torch.testing.assert_close(scores, wanted[[0, 2], 5:7], atol=1e-4, rtol=0)
-    session.close()
 
 
 def test_a_cache_grows_without_losing_anything():
@@ -78,14 +43,13 @@ def test_a_cache_grows_without_losing_anything():
 
 
 def test_hidden_states_are_of_the_layers_of_the_first_model():
-    models = [toy_model(shape) for shape in MODELS]
+    models, previous = list(map(toy_model, ("post_norm", "pre_norm"))), torch.tensor(OUTPUTS)
     session = opened(models, read_layers=(1, 2))
     assert session.sessions[0].states is None
-    block(session, 0, 3)
+    session.score(previous, chain_layout([0] * 3, 3))
     net_input = make_sample(SENTENCES)["net_input"]
-    previous = pad_to([[EOS, *output] for output in OUTPUTS], left=False)
     _, extra = models[0](prev_output_tokens=previous, **net_input)
-    inner = [states.transpose(0, 1)[:, :3] for states in extra["inner_states"][1:]]
+    inner = [states.transpose(0, 1) for states in extra["inner_states"][1:]]
     states = session.sessions[0].states
     assert session.sessions[1].states is None and not states[:, 0].any()
     torch.testing.assert_close(states[:, 1:4], torch.cat(inner, 2), atol=1e-4, rtol=0)
@@ -94,3 +58,22 @@ def test_hidden_states_are_of_the_layers_of_the_first_model():
 def test_more_tokens_than_positions_are_refused():
     with pytest.raises(ValueError, match="positions"):
         opened([toy_model("learned")], max_len=64)
+
+
+def test_a_token_that_sees_everything_needs_no_mask():
+    """And only such a one: a mask costs an operation in every layer."""
+    for lengths, width, alone in (([3, 3], 1, True), ([3, 3], 2, False), ([3, 2], 1, False)):
+        layout = chain_layout(lengths, width)
+        assert (layout.mask() is None) == alone and layout.in_order
+
+
+def test_a_draft_keeps_its_first_tokens():
+    draft = Draft(torch.arange(12).view(3, 4), torch.tensor([4, 1, 3]), torch.randn(3, 4, 7))
+    for most, room, sizes in (
+        (9, None, [4, 1, 3]), (2, None, [2, 1, 2]), (0, None, [0, 0, 0]), (9, [3, 0, 5], [3, 0, 3]),
+        (2, [3, 0, 1], [2, 0, 1]),
+    ):  # fmt: skip
+        limited = draft.limited(most, room and torch.tensor(room))
+        assert limited.sizes.tolist() == sizes and limited.width == min(most, 4)
+        assert torch.equal(limited.tokens, draft.tokens[:, :most])
+        assert torch.equal(limited.log_probs, draft.log_probs[:, :most])

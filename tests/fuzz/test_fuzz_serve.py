@@ -11,7 +11,6 @@ pytest.importorskip("fastapi")
 
 from damage import damaged  # noqa: E402
 from served import serving  # noqa: E402
-from toy_pair import write_pair  # noqa: E402
 
 POSTS = (
     "/translate", "/translate/stream", "/v2/translate", "/v2/languages", "/languages", "/detect",
@@ -86,9 +85,8 @@ def answer(port, request, is_whole):
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory):
-    folder = write_pair(tmp_path_factory.mktemp("pair"))
-    with serving("--path", folder, "--max-arrival", 0.2, "--nbest", 2, "--beam", 2) as client:
+def port(pair):
+    with serving("--path", pair, "--max-arrival", 0.2, "--nbest", 2, "--beam", 2) as client:
         yield client.port
 
 

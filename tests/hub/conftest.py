@@ -1,16 +1,10 @@
-"""The toy pair as files, made once."""
+"""The demo pair."""
 
 import pathlib
 
 import pytest
-from toy_pair import write_pair
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session")
-def pair(tmp_path_factory):
-    return write_pair(tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture(scope="session")

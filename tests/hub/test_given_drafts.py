@@ -3,11 +3,9 @@
 import pytest
 import torch
 from toy_pair import text_of
-from toy_strategies import flags
-from toy_translation import PAD, make_sample, make_task, sentences, toy_model
+from toy_strategies import make_generator
+from toy_translation import PAD, make_sample, sentences
 
-from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator
@@ -24,15 +22,12 @@ def outputs(hypotheses):
 def test_any_draft_gives_the_same_output(backend):
     if backend == "native" and library.load() is None:
         pytest.skip(library.why_not())
-    words, model, sample = make_task().tgt_dict, toy_model(), make_sample(sentences(6, seed=3))
+    sample = make_sample(sentences(6, seed=3))
 
     def run(strategy, drafts=None):
-        settings = decoding_settings(strategy=strategy, backend=backend)
-        always = Overrides(always_draft=True)
-        generator = build_generator([model], None, words, flags(), settings, overrides=always)
-        return outputs(
-            generator.generate([model], {**sample, "draft_tokens": drafts})
-        ), generator.stats
+        generator = make_generator(strategy, backend=backend)
+        ranked = generator.generate(generator.models, {**sample, "draft_tokens": drafts})
+        return outputs(ranked), generator.stats
 
     plain, _ = run("greedy")
     right = torch.nn.utils.rnn.pad_sequence(

@@ -152,12 +152,6 @@ def test_texts_come_as_they_end(pair, monkeypatch):
     assert lengths == sorted(lengths)
 
 
-def test_an_abandoned_iterator_ends_its_decoding(translator):
-    for _ in translator.translate_as_completed(TEXTS):
-        break
-    assert not [t for t in threading.enumerate() if t.name.startswith("specdec-completed")]
-
-
 def test_progress_is_a_bar_on_stderr(translator, capsys):
     quiet = translator.translate(TEXTS)
     assert capsys.readouterr().err == ""

@@ -5,7 +5,6 @@ import concurrent.futures
 import threading
 
 import pytest
-from pairwise import half
 from toy_pair import text_of
 from toy_translation import sentences
 
@@ -39,17 +38,6 @@ def held(monkeypatch):
     return begun, go_on
 
 
-def test_awaited_results_are_those_of_translate(translator):
-    async def main():
-        one = await translator.translate_async(TEXTS[0], beam=2, nbest=2)
-        all_of_them = await asyncio.gather(*map(translator.translate_async, TEXTS))
-        return one, all_of_them, await translator.translate_async(TEXTS, progress=True)
-
-    one, gathered, listed = asyncio.run(main())
-    assert one == translator.translate(TEXTS[0], beam=2, nbest=2)
-    assert list(gathered) == listed == translator.translate(TEXTS)
-
-
 def test_a_cancelled_call_ends_with_the_next_text(translator, held):
     begun, go_on = held
 
@@ -74,29 +62,6 @@ def test_mistakes_are_raised_where_they_are_awaited(translator):
     with pytest.raises(ValueError, match="^this translator is closed"):
         asyncio.run(translator.translate_async(TEXTS))
     assert not [t for t in threading.enumerate() if t.name.startswith("specdec-async")]
-
-
-@pytest.mark.parametrize("seed, strategy", half([None, 4], ["greedy", "gad", "gad++", "iad"]))
-def test_threads_share_a_translator(pair, seed, strategy):
-    # Whole drafts: a budget depends on the sentences that share a batch, and so do the iterations.
-    whole = {"draft_budget": 0} if strategy in ("gad", "iad") else {}
-    shared = load(pair, strategy, batch_size=5, seed=seed, **whole)
-    expected = [result._replace(score=0.0, scores=()) for result in shared.translate(TEXTS)]
-    once, offsets, count = shared.stats.iterations, [3, 11, 0, 14], 4
-
-    def work(offset):
-        for _ in range(2):
-            translations = shared.translate(TEXTS[offset:] + TEXTS[:offset])
-            same = [result._replace(score=0.0, scores=()) for result in translations]
-            assert same == expected[offset:] + expected[:offset]
-            text = "".join(shared.translate_stream(TEXTS[offset]))
-            assert text == " ".join(expected[offset].tokens)
-
-    with concurrent.futures.ThreadPoolExecutor(count) as pool:
-        list(pool.map(work, offsets))
-    streamed = sum(expected[offset].iterations for offset in offsets)
-    assert shared.stats.iterations == once + 2 * (count * once + streamed)
-    assert shared.stats.sentences == len(TEXTS) + 2 * count * (len(TEXTS) + 1)
 
 
 @pytest.mark.parametrize("seed", [None, 4])

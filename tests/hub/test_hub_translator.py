@@ -122,27 +122,6 @@ def test_an_abandoned_stream_gives_way(gad):
     assert not [t for t in threading.enumerate() if t.name.startswith("specdec-stream")]
 
 
-@pytest.mark.parametrize(
-    "strategy, flags", [("none", {"unnormalized": True, "max_len_b": 6}), ("gad", {})]
-)
-def test_a_beam_gives_the_hypotheses_of_fairseq(pair, strategy, flags):
-    wide = load(pair, strategy, beam=5, nbest=3, batch_size=7, **flags)
-    results = wide.translate(TEXTS[:16], return_trace=True)
-    for result, expected in zip(results, stock(SOURCES, 5, 3, **flags)):
-        ours = [(result.tokens, result.score), *((a.tokens, a.score) for a in result.alternatives)]
-        assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in expected]
-        for (_, mine), (_, theirs) in zip(ours, expected):
-            assert mine == pytest.approx(theirs, abs=1e-4)
-        assert all(str(a) == a.text == " ".join(a.tokens) for a in result.alternatives)
-        assert [*result.tokens, "</s>"] == result.trace.output
-        assert sum((p.agreed for p in result.trace.iterations), []) == result.trace.output
-        assert result.iterations == len(result.accepted)
-    assert any(result.alternatives[0].text != result.text for result in results)
-    assert wide.settings["beam"] == 5 and "beam=5" in repr(wide)
-    best = load(pair, strategy, beam=5, **flags).translate(TEXTS[:4])
-    assert all(result.alternatives == () for result in best)
-
-
 def test_sampling_repeats_itself_with_a_seed(pair):
     flags = {"sampling": True, "temperature": 2.0}
     seeded = load(pair, "greedy", seed=4, **flags)

@@ -1,29 +1,35 @@
 """Odd text and damaged files: what stock decodes is decoded alike, what is broken is named."""
 
 import shutil
-from argparse import Namespace
 
 import pytest
 import torch
-from odd_lines import LINES
-from toy_translation import make_task
+from toy_strategies import flags, stock
 
 from fairseq_specdec.hub import SpeculativeTranslator
 
-
-def stock(translator, text):
-    """What fairseq says at beam 1 to the same tokens, as words; [] for no tokens."""
-    ids = translator.codec.encode(text)
-    if not ids:
-        return []
-    task, models = make_task(), translator.generator.models
-    source = torch.tensor([ids])
-    net_input = {"src_tokens": source, "src_lengths": torch.tensor([len(ids)])}
-    sample = {"id": torch.tensor([0]), "nsentences": 1, "target": None, "net_input": net_input}
-
-    generator = task.build_generator(models, Namespace(beam=1, max_len_b=200, min_len=1))
-    ((best, *_),) = task.inference_step(generator, models, sample)
-    return translator.codec.words(best["tokens"].tolist())
+# What a user may well have in a file, and a hostile one surely has.
+LINES = {
+    "nothing": "",
+    "blanks": " \t\u2003\u3000",
+    "one token": "w1",
+    "unknown only": "<unk> <unk> <unk>",
+    "never seen": "not a word of it",
+    "an end inside": "w1 </s> w2 w3",
+    "an end alone": "</s>",
+    "a start": "<s> w1 <s>",
+    "padding inside": "<pad> w1 <pad> w2 <pad>",
+    "padding alone": "<pad>",
+    "all special": "<s> <pad> </s> <unk> w5",
+    "control characters": "w1\x00 w2\x07 \x1b[31m w3 \x7f\x85w4",
+    "line ends": "w1\r\nw2\vw3\fw4\u2028w5\u2029w6",
+    "right to left": "\u202ew3 שלום\u202c مرحبا w4",
+    "Chinese, Japanese, Korean": "你好 世界。 こんにちは 안녕 w6",
+    "a mark, joiners, emoji": "\ufeffw1 \u200bw2 👩\u200d👩\u200d👧 e\u0301",
+    "half a pair": "w1 \ud83d w2",
+    "one long word": "x" * 10_000,
+    "long": "w1 w2 w3 " * 20,
+}
 
 
 @pytest.mark.parametrize("system", ["greedy", "iad", "gad"])
@@ -31,10 +37,15 @@ def test_odd_lines_equal_stock(pair, system):
     translator = SpeculativeTranslator.from_pretrained(
         pair, strategy=system, device="cpu", batch_size=5, split=False
     )
-    results = translator.translate(list(LINES.values()))
-    for name, result in zip(LINES, results):
-        assert result.tokens == stock(translator, LINES[name]), name
-    assert results[0].text == results[1].text == ""
+    results = dict(zip(LINES, translator.translate(list(LINES.values()))))
+    for name, result in results.items():
+        ids = translator.codec.encode(LINES[name])
+        net_input = {"src_tokens": torch.tensor([ids]), "src_lengths": torch.tensor([len(ids)])}
+        sample = {"nsentences": 1, "net_input": net_input}
+        said = stock(translator.generator.models, sample, flags()) if ids else []
+        words = [translator.codec.words(one["tokens"].tolist()) for one in said]
+        assert [result.tokens] == (words or [[]]), name
+    assert results["nothing"].text == results["blanks"].text == ""
 
 
 DICTIONARIES = {

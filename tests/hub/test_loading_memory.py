@@ -18,7 +18,8 @@ from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "engine" / "native"))
-from resident import dictionary, random_model, resident  # noqa: E402
+from resident import random_model, resident  # noqa: E402
+from toy_translation import both, dictionary  # noqa: E402
 
 MOST = 1.3  # times the packed weights, beside the file
 OTHER = 12  # MiB: dictionaries, the cache, tensors of Python
@@ -29,11 +30,7 @@ PAST = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_schedu
 
 def make(folder, width, words):
     """A checkpoint in half precision and its dictionaries."""
-    sides = {
-        f"{side}_{name}": value
-        for side in ("encoder", "decoder")
-        for name, value in (("embed_dim", width), ("ffn_embed_dim", 4 * width), ("layers", 2))
-    }
+    sides = both(embed_dim=width, ffn_embed_dim=4 * width, layers=2)
     args = Namespace(arch="transformer", task="translation", share_all_embeddings=True, **sides)
     args.source_lang, args.target_lang, args.data = "a", "b", str(folder)
     state = {

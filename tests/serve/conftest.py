@@ -2,14 +2,8 @@
 
 import pytest
 from served import TEXTS, serving
-from toy_pair import write_pair
 
 from fairseq_specdec.hub import SpeculativeTranslator
-
-
-@pytest.fixture(scope="session")
-def pair(tmp_path_factory):
-    return write_pair(tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,9 @@ def accelerate(languages, family, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_one_drafter_is_made_for_all_pairs(accelerate, caplog):
+    """In the gate test_converted.py has the steps before the first figure."""
     out = accelerate("--updates", 6, *BRIEF)
     steps = json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]
     assert steps["distil"]["counts"]["chosen"] == 60 and steps["train"]["updates"] == 6

@@ -164,19 +164,6 @@ def test_as_a_user_runs_it(toy, decode, tmp_path, fairseq_command):
     assert [match[1] for match in SUMMARY.findall(text + log)] == [str(SENTENCES)]
 
 
-def test_samples_follow_the_seed(decode):
-    def samples(**flags):
-        given = {"sampling": True, "temperature": 1.5, "max_len_b": 30, "seed": 3, **flags}
-        return lines_of("H", decode("v", "other", strategy="sps", **given)[0])
-
-    first = samples()
-    assert first == samples(no_progress_bar=True) != samples(seed=4)
-    greedy = words_of(decode(task="translation", max_len_b=30)[0])
-    for flags in ({"sampling_topk": 1}, {"sampling_topp": 1e-6}):
-        ours = samples(temperature=None, **flags)
-        assert {int(n): rest.split("\t")[1].split() for n, rest in ours.items()} == greedy
-
-
 def test_a_command_draws_what_stock_draws(decode):
     """With the same seed, which stock sets before it draws the weights of a model."""
     flags = {"seed": 3, "sampling": True}

@@ -10,7 +10,6 @@ from attempts import SENTENCES
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.transformer import TransformerModel
-from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from in_process import PLUGIN, command_line, hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
@@ -155,28 +154,6 @@ def test_the_generator_is_given_the_size_of_a_full_batch(toy, limits, full):
     for sample in batches.next_epoch_itr(shuffle=False):
         task.inference_step(listener, [], sample)
         assert listener.given_size == full
-
-
-def stock_flags():
-    """Every flag name of fairseq's own parsers and registries (this plugin's left out)."""
-    parsers = [
-        options.get_training_parser("translation"),
-        options.get_generation_parser(default_task="translation"),
-        options.get_interactive_generation_parser("translation"),
-        options.get_validation_parser("translation"),
-    ]
-    names = {action.dest for parser in parsers for action in parser._actions}
-    for registry in REGISTRIES.values():
-        for config in registry["dataclass_registry"].values():
-            if config.__module__.split(".")[0] == "fairseq":
-                names.update(config.__dataclass_fields__)
-    return names
-
-
-def test_no_flag_has_the_name_of_a_stock_flag():
-    names = stock_flags()
-    assert {"beam", "lr", "path", "buffer_size", "label_smoothing"} <= names
-    assert OURS and not set(OURS) & names
 
 
 def parsed(parser, *words):

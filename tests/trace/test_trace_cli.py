@@ -6,14 +6,9 @@ import re
 import pytest
 from fairseq.data.iterators import CountingIterator
 from in_process import run_here
-from toy_pair import SENTENCES, write_pair
+from toy_pair import SENTENCES
 
 from fairseq_specdec.trace import read_traces
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    return write_pair(tmp_path_factory.mktemp("pair"))
 
 
 def generate(pair, **flags):

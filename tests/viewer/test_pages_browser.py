@@ -2,7 +2,6 @@
 
 import pytest
 from served import TEXTS, serving
-from toy_pair import write_pair
 
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright and its Chromium")
 pytestmark = pytest.mark.slow
@@ -27,9 +26,9 @@ def page():
         browser.close()
 
 
-def test_the_servers_page_translates_and_races(page, tmp_path):
+def test_the_servers_page_translates_and_races(page, pair):
     """Its address fills in the text alone."""
-    with serving(write_pair(tmp_path), *FLAGS) as client:
+    with serving(pair, *FLAGS) as client:
         page.goto(f"{client.url}?text=w1%20w2&beam=3&run=1")
         assert page.input_value("#text") == "w1 w2" and page.input_value("#beam") == "1"
         page.fill("#text", TEXTS[0])

@@ -3,8 +3,8 @@
 import gc
 from argparse import Namespace
 
-from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
+from toy_translation import both
 
 from fairseq_specdec.engine.memory import give_back_freed_memory
 
@@ -17,20 +17,9 @@ def resident():
     return int(line.split()[1]) / 1024
 
 
-def dictionary(count):
-    words = Dictionary()
-    for word in range(count - len(words)):
-        words.add_symbol(f"w{word}")
-    return words
-
-
 def random_model(width, words, halves):
     """2 + 2 layers, and one table of embeddings."""
-    sides = {
-        f"{side}_{name}": value
-        for side in ("encoder", "decoder")
-        for name, value in (("embed_dim", width), ("ffn_embed_dim", 4 * width), ("layers", 2))
-    }
+    sides = both(embed_dim=width, ffn_embed_dim=4 * width, layers=2)
     args = Namespace(**sides, share_all_embeddings=True)
     base_architecture(args)
     task = Namespace(source_dictionary=words, target_dictionary=words)

@@ -9,7 +9,7 @@ import torch
 from fairseq.models.transformer import TransformerModel, base_architecture
 from native_numbers import numbers
 from toy_strategies import TOYS, Toys, attached, flags, forced, look_ahead, make_generator
-from toy_translation import EOS, PAD, make_sample, make_task, sentences, toy_drafter
+from toy_translation import EOS, PAD, both, make_sample, make_task, sentences, toy_drafter
 
 from fairseq_specdec.decoding.builder import check_verifier
 from fairseq_specdec.engine.backend import NativeBackend
@@ -134,11 +134,8 @@ def test_parts_that_are_missing_or_of_another_are_refused(case, field, value, re
 def odd_model(**settings):
     """A Transformer of random weights whose settings may not fit one another."""
     torch.manual_seed(1)
-    args = argparse.Namespace(
-        encoder_embed_dim=16, decoder_embed_dim=16, encoder_ffn_embed_dim=32,
-        decoder_ffn_embed_dim=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, dropout=0.0, **settings,
-    )  # fmt: skip
+    shape = both(embed_dim=16, ffn_embed_dim=32, layers=1, attention_heads=2)
+    args = argparse.Namespace(dropout=0.0, **shape, **settings)
     base_architecture(args)
     return TransformerModel.build_model(args, make_task()).eval()
 

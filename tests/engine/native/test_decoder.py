@@ -10,7 +10,17 @@ import torch
 from fairseq import utils
 from fairseq.models.transformer import TransformerModel, base_architecture
 from toy_hypotheses import chain_layout
-from toy_translation import EOS, PAD, SHAPES, WORDS, make_sample, make_task, sentences, toy_model
+from toy_translation import (
+    EOS,
+    PAD,
+    SHAPES,
+    WORDS,
+    both,
+    make_sample,
+    make_task,
+    sentences,
+    toy_model,
+)
 
 from fairseq_specdec.engine.backend import TORCH, NativeBackend
 from fairseq_specdec.engine.native.stack import refusal
@@ -27,16 +37,7 @@ NAMES = re.findall(r'activation == "(\w+)"', inspect.getsource(utils.get_activat
 
 def random_model(width, heads, inner, **more):
     torch.manual_seed(width)
-    sides = {
-        f"{side}_{name}": value
-        for side in ("encoder", "decoder")
-        for name, value in (
-            ("embed_dim", width),
-            ("ffn_embed_dim", inner),
-            ("attention_heads", heads),
-            ("layers", 2),
-        )
-    }
+    sides = both(embed_dim=width, ffn_embed_dim=inner, attention_heads=heads, layers=2)
     args = argparse.Namespace(**sides, share_all_embeddings=True, dropout=0.0, **more)
     base_architecture(args)
     return TransformerModel.build_model(args, make_task()).eval()
