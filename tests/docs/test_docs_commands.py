@@ -7,7 +7,6 @@ import shlex
 import sys
 
 import pytest
-import yaml
 from fairseq import options
 from pages import DOCS, FENCE, PAGES, ROOT, blocks_of, commands_in
 
