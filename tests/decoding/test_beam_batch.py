@@ -7,7 +7,7 @@ from ctypes import byref, c_float, c_int64
 import pytest
 import torch
 from toy_strategies import flags, look_ahead, make_generator
-from toy_translation import make_sample, sentences, toy_model
+from toy_translation import EOS, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.beam.lookahead import Reach, reach_of_budget, reach_with_torch
 from fairseq_specdec.decoding.beam.native import NativeBeams
@@ -20,6 +20,8 @@ BACKENDS = ["torch"] + ["native"] * (load() is not None)
 natively = pytest.mark.skipif(load() is None, reason="no native library here")
 # Of one, three and no tokens; the last two with any token before or between.
 PREFIX = torch.tensor([[5, 1, 1], [6, 7, 8], [1, 1, 1], [1, 9, 1], [4, 1, 5]])
+ENDED = PREFIX.clone()
+ENDED[::3, -1] = EOS
 
 
 def make(args=None, models=None, strategy="greedy", backend="torch", draft_budget=None):
@@ -87,7 +89,7 @@ def test_how_far_a_batch_looks_ahead(rows, settings, reach):
 
 
 @natively
-@pytest.mark.parametrize("prefix", [None, PREFIX], ids=["free", "forced"])
+@pytest.mark.parametrize("prefix", [None, PREFIX, ENDED], ids=["free", "forced", "ended"])
 @pytest.mark.parametrize("limit", [200, 4])
 def test_a_trace_has_the_same_drafts_on_both_backends(limit, prefix, monkeypatch):
     """Each prefix that a pass scored, whether it was, and whether it is kept for the next pass."""
