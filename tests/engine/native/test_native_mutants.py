@@ -106,7 +106,7 @@ MUTANTS = [
     ("verify.cpp", "missed_ |= wrong;", ""),
     ("verify.cpp", "!outcome[1] && !last;", "!outcome[1];"),
     ("verify.cpp", "parts->drafted[w] == chosen[0];", "true;"),
-    ("verify.cpp", "(!propose || rows == 1) &&", ""),
+    ("verify.cpp", "(rows == 1 && session.preview", "(session.preview"),
     ("verify.cpp", "call.rules.top_beta <= 1 &&", ""),
     ("verify.cpp", "ended_ |= outcome[1] != 0;", ""),
     ("source_copy.cpp", "alone = false;", "alone = true;"),

@@ -329,7 +329,7 @@ int verify(Session& session, Verification call, const Propose& propose, int max_
   // The planner knows windows with drafts by another number of rows.
   const int kind = propose ? 0 : rows;
   const bool chooses = session.chooses() && max_iterations > 1 && call.rules.top_beta <= 1 &&
-                       (!propose || rows == 1) &&
+                       (!propose || (rows == 1 && session.preview == nullptr)) &&
                        (window > 0 || (window < 0 && rows <= WindowPlanner::kMostRows));
   for (int done = 0; done < max_iterations;) {
     const double began = cpu_seconds();

@@ -117,9 +117,10 @@ struct Verification {
 // how many were done. It ends before one in which an entry that decides has two best tokens or none:
 // the caller decides that by other means, with the draft, whose outcomes are its sizes alone.
 //
-// Where the session has a list of tokens or a preview, and nothing is drafted or there is one row, steps
-// choose by them until `window` entries of a row are reached, before one product of the whole vocabulary
-// decides: 0 for plain search, -1 for as many as pay. `windows` grows by these products.
+// Where nothing is drafted and the session has a list of tokens or a preview, or drafts of one row and a
+// list alone, steps choose by them until `window` entries of a row are reached, before one product of
+// the whole vocabulary decides: 0 for plain search, -1 for as many as pay. `windows` becomes the number
+// of these products.
 int verify(Session& session, Verification call, const Propose& propose, int max_iterations,
            int window, int64_t& windows);
 
