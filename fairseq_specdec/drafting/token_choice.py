@@ -63,8 +63,8 @@ def chain_steps(
         bonuses: [B, K, m], the candidates' logits.
         candidates: long [B, K, m].
         previous: long [B], the token before the block.
-        tables: as of ``chain_tables``, but the second one transposed and the third of any dtype;
-            all contiguous.
+        tables: those that ``chain_tables`` gives, contiguous, the second one transposed, the third
+            in any dtype.
 
     Returns:
         Long [B, K]; and where ``judges`` their probabilities among the candidates, float
