@@ -12,12 +12,12 @@ LARGE = {ctypes.c_int: 2**31 - 1, ctypes.c_int64: 2**62}
 NEGATIVE = {ctypes.c_int: (-1, -(2**31)), ctypes.c_int64: (-1, -(2**63))}
 # Sizes of the caller's buffers, which the library cannot know.
 CALLERS = re.compile(
-    r"specdec_(matrix_new|matrix_multiply|matrix_rows|encode|logits|beams_ended|beams_prefix)\.\d+$"
+    r"specdec_(matrix_new|matrix_multiply|matrix_rows|encode|logits|beams_hypothesis)\.\d+$"
     r"|embedding\.places$"
 )
 # Numbers of which any will do.
 FREE = re.compile(
-    r"specdec_(stack_new\.0\.(decoder|cross|pre_norm)|beams_run\.1|drafter_new\.4)"
+    r"specdec_(stack_new\.0\.(decoder|cross|pre_norm)|beams_run\.1|drafter_new\.4|beams_hypothesis\.2)"
     r"|\.(min_len|max_len|top_beta|done|windows?|candidates|positions)$"
 )
 NOT_ZERO = re.compile(
@@ -44,7 +44,6 @@ READ_WITH = {
 }
 ANSWERS = {
     ("specdec_matrix_parts", structures.MatrixParts), ("specdec_beams_facts", structures.BeamFacts),
-    ("specdec_beams_prefix", structures.PrefixFacts),
 }  # fmt: skip
 
 

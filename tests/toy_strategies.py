@@ -17,7 +17,6 @@ from toy_translation import EOS, PAD, WORDS, make_task, toy_attached_drafter, to
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam.native import NativeBeams
-from fairseq_specdec.decoding.beam.torch_beams import TorchBeams
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
@@ -203,10 +202,9 @@ def check_beams(outputs, expected):
         check(mine, theirs)
 
 
-def look_ahead(monkeypatch, reach):
-    """Drafts for beams reach so far on every backend, whatever pays."""
-    for kind in (NativeBeams, TorchBeams):
-        monkeypatch.setattr(kind, "usual_reach", lambda *_: reach)
+def look_ahead(monkeypatch, steps, beams):
+    """The library's drafts for beams reach so far, whatever pays."""
+    monkeypatch.setattr(NativeBeams, "reach", lambda self: (steps, beams))
 
 
 def tokens(hypotheses):

@@ -44,7 +44,6 @@ class Iteration(NamedTuple):
     # the tokens added; in beam search, those that all hypotheses now have
     emitted: Sequence[list[int]] = ()
     rows: Sequence[int] = ()  # numbers of the sentences in the batch
-    beam: Sequence[Any] | None = None  # beam search: what the pass did, a ``BeamPass`` each
     forced: bool = False  # the draft was what the outputs must begin with, which no drafter made
     # so many such iterations one after the other; more than one only where nothing was drafted, no
     # sentence ended, and nothing is kept for traces
@@ -73,9 +72,6 @@ class TracedIteration:
         agreed: beam search: the tokens that all hypotheses have from here on, after ``position``;
             in the last round, the rest of the best hypothesis. Without a verifier, or where a small
             model ended the sentence (bild): the tokens that the round added. None elsewhere.
-        live: beam search: hypotheses that go on after the round; None where it is not known.
-        beam: beam search: what the pass scored, and the hypotheses (a ``BeamPass``); None where it
-            is not known.
     """
 
     position: int
@@ -89,8 +85,6 @@ class TracedIteration:
     drafter_ms: float = 0.0
     verifier_ms: float = 0.0
     agreed: list[Any] | None = None
-    live: int | None = None
-    beam: Any | None = None
 
     @property
     def accepted(self) -> int:
@@ -169,10 +163,8 @@ class SentenceTrace(Sequence[TracedIteration]):
         whole, drafting, verifying = [round(1000 * each, 4) for each in one.seconds]
         shared = (one.passes, len(one.rows), whole, drafting, verifying)
         position = sum(map(len, self.emitted[:number]))
-        if one.beam or not one.choices or any(one.unverified[row : row + 1]):
-            beam = one.beam[row] if one.beam else None
-            live = None if beam is None else len(beam.hypotheses)
-            return TracedIteration(position, [], [], [], None, *shared, emitted, live, beam)
+        if not one.choices or any(one.unverified[row : row + 1]):
+            return TracedIteration(position, [], [], [], None, *shared, emitted)
         choices, own = one.choices[row], emitted[accepted] if len(emitted) > accepted else None
         marks = verdicts(draft, accepted, emitted, choices, self._sampled)
         return TracedIteration(position, draft, marks, choices, own, *shared)

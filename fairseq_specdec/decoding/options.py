@@ -15,8 +15,7 @@ class DecodingOptions:
     keep_trace: bool = False  # record every iteration
     keep_history: bool = False  # give what ``--retain-iter-history`` prints; there must be a trace
     # ``--draft-budget``: draft tokens of all rows together that a verification may be expected to
-    # reject, or prefixes that a pass of a beam search may score though nothing waits for them; 0
-    # for any number, None for as many as pay
+    # reject; 0 for any number, None for as many as pay
     draft_budget: int | None = None
     # The output depends on what is drafted, and one plan holds for a batch. Else plans follow what
     # was accepted so far, and drafts are whole where the output depends on them.

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
 from fairseq_specdec.decoding.iteration import VERDICTS, TracedIteration
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, write_text
@@ -63,9 +62,8 @@ class Trace:
         if plain["score"] is not None and not math.isfinite(plain["score"]):
             plain["score"] = None
         for part in plain["iterations"]:
-            for name in ("agreed", "live", "beam"):
-                if part[name] is None:
-                    del part[name]
+            if part["agreed"] is None:
+                del part["agreed"]
         return plain
 
     def to_json(self) -> str:
@@ -90,12 +88,8 @@ class Trace:
 def _iteration(plain: dict[str, Any]) -> TracedIteration:
     """An iteration of ``to_dict``. Raises TypeError or KeyError: fields are missing or unknown, or
     contradict each other."""
-    if plain.get("beam") is not None:
-        live = [LiveHypothesis(**one) for one in plain["beam"]["hypotheses"]]
-        draft = [DraftedPrefix(**one) for one in plain["beam"]["draft"]]
-        beam = BeamPass(**{**plain["beam"], "hypotheses": live, "draft": draft})
-        plain = {**plain, "beam": beam}
-    part = TracedIteration(**plain)
+    of_beams = "live", "beam"  # of earlier releases
+    part = TracedIteration(**{name: plain[name] for name in plain if name not in of_beams})
     if len(part.verdicts) != len(part.draft) or not set(part.verdicts) <= set(VERDICTS):
         raise TypeError("not one known verdict for each draft token")
     if part.agreed is None and len(part.choices) != len(part.emitted):

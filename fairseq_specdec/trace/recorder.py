@@ -61,7 +61,6 @@ class TraceBuilder:
             choices=words(part.choices),
             own=None if part.own is None else symbols[part.own],
             agreed=words(part.agreed),
-            beam=part.beam and part.beam.in_words(part.position, symbols),
         )
 
     def sentence(

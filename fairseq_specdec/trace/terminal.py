@@ -39,13 +39,6 @@ def _iteration(paint: Paint, number: str, part: TracedIteration) -> str:
             shown[i] += f"({printable(part.choices[i])})"
     times = (part.ms, part.drafter_ms, part.verifier_ms)
     notes = ["{:.2f} ms = {:.2f} drafter + {:.2f} verifier + rest".format(*times)]
-    if part.live is not None:
-        notes.append(f"{part.live} hypotheses go on")
-    if (beam := part.beam) is not None:
-        notes.append(
-            f"{beam.scored} prefixes scored, {beam.drafted} of them drafted, {beam.used} drafted "
-            f"ones used, {beam.steps} steps"
-        )
     notes += [f"{part.steps} small steps"] * bool(part.steps)
     notes += [f"{part.rows} sentences"] * (part.rows > 1)
     return f"{number} @{part.position:<3d} {' '.join(shown)}   [{', '.join(notes)}]"

@@ -124,11 +124,9 @@
     const times = (other, ms) => other ? (other.ms / ms).toFixed(2) + "\u00d7" : "\u2013";
     const rows = Object.entries(found).map(([name, each]) => {
       const rounds = (runs.find((one) => one.name === name) || { iterations: [] }).iterations;
-      // Of a beam: prefixes, and those of them that hypotheses came to.
-      const drafted = rounds.reduce((sum, part) => sum + (part.beam ? part.beam.drafted :
-        part.draft.length), 0);
-      const kept = rounds.reduce((sum, part) => sum + (part.beam ? part.beam.used :
-        part.verdicts.filter((one) => one !== "rejected" && one !== "unseen").length), 0);
+      const drafted = rounds.reduce((sum, part) => sum + part.draft.length, 0);
+      const kept = rounds.reduce((sum, part) => sum +
+        part.verdicts.filter((one) => one !== "rejected" && one !== "unseen").length, 0);
       return [name, each.ms.toFixed(1) + " ms", times(base, each.ms), times(stocks, each.ms),
         rounds.length || "\u2013", each.tokens,
         rounds.length ? (each.tokens / rounds.length).toFixed(2) : "\u2013",

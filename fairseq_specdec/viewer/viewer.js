@@ -7,16 +7,11 @@ const MARKS = { own: "+", relaxed: "~", drawn: "%", rejected: "\u00d7", unseen: 
 const OTHERS = {
   verifier: [">", "the verifier's own token"],
   agreed: ["=", "beam search: in all hypotheses (at the end: in the best)"],
-  live: ["-", "beam search: not in all hypotheses"],
-  waits: ["?", "beam search: the replay stopped here; what follows is scored next"],
-  kept: ["+", "beam search: drafted; leads to a hypothesis or follows a live one"],
-  dropped: ["\u00d7", "beam search: drafted; leads to no hypothesis"],
 };
 const SAID = {
   own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",
   rejected: "rejected", unseen: "not judged", verifier: "verifier's own",
-  agreed: "in all hypotheses", live: "in some hypotheses", waits: "replay stopped",
-  kept: "drafted, kept", dropped: "drafted, dropped",
+  agreed: "in all hypotheses",
 };
 const SLOWER = 10; // playing, one measured millisecond lasts so many
 
@@ -77,23 +72,6 @@ function emitted(part) {
   return boxes.concat(undrafted(part));
 }
 
-// A pass of beam search, to open: what was scored, the live hypotheses, what was drafted.
-function beamed(part) {
-  const beam = part.beam;
-  if (!beam) return [];
-  const hypotheses = beam.hypotheses.map((one) => make("li", {}, ...one.tokens.map((word, i) =>
-    token(word, i < part.agreed.length ? "agreed" :
-      one.waits && i === one.tokens.length - 1 ? "waits" : "live"))));
-  const drafts = beam.draft.map((one) => make("li", {}, ...one.tokens.map((word, i) =>
-    token(word, i < one.known ? "live" : i < one.known + one.kept ? "kept" : "dropped"))));
-  const words = beam.scored + " prefixes scored, " + beam.drafted + " of them drafted, " +
-    beam.used + " drafted ones used, " + beam.steps + " steps";
-  const box = make("details", { class: "beam" }, make("summary", {}, words));
-  if (hypotheses.length) box.append("Live hypotheses", make("ol", { class: "live-ones" }, ...hypotheses));
-  if (drafts.length) box.append("Drafted", make("ul", { class: "drafted" }, ...drafts));
-  return [box];
-}
-
 function timeBar(part, longest) {
   const rest = Math.max(0, part.ms - part.drafter_ms - part.verifier_ms);
   const track = make("span", { class: "track", "aria-hidden": "true" });
@@ -105,7 +83,6 @@ function timeBar(part, longest) {
   }
   let words = part.ms.toFixed(2) + " ms (drafter " + part.drafter_ms.toFixed(2) +
     ", verifier " + part.verifier_ms.toFixed(2) + ")";
-  if (typeof part.live === "number") words += ", " + part.live + " hypotheses go on";
   if (part.steps) words += ", " + part.steps + " small steps";
   if (part.rows > 1) words += ", shared by " + part.rows + " sentences";
   return make("div", { class: "time" }, track, make("span", {}, words));
@@ -187,7 +164,7 @@ function viewer(...controls) {
     const output = make("div", { class: "output" });
     const items = rounds.map((part, i) => make("li", {},
       make("span", { class: "number" }, String(i + 1)), ...judged(part),
-      timeBar(part, longest), ...beamed(part)));
+      timeBar(part, longest)));
     const final = make("p", { class: "quiet text" });
     const box = make("section", { class: "system", "aria-label": run.name },
       make("h2", {}, run.name), make("div", { class: "quiet" }, run.settings || ""),

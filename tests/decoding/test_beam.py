@@ -10,7 +10,6 @@ from pairwise import half
 from toy_strategies import check_beams, flags, look_ahead, make_generator, stock_beams
 from toy_translation import EOS, make_sample, sentences, toy_model
 
-from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.beam.search import BeamBatch
 from fairseq_specdec.engine.devices import PACKED
 from fairseq_specdec.engine.native.library import load
@@ -77,7 +76,7 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
 
     expected = bits("greedy", SENTENCES)
     for reach in [(1, 2), (30, 100)]:
-        look_ahead(monkeypatch, Reach(*reach))
+        look_ahead(monkeypatch, *reach)
         assert bits("iad", SENTENCES) == expected
         assert [bits("iad", [sentence])[0] for sentence in SENTENCES[:4]] == expected[:4]
 

@@ -20,7 +20,6 @@ from toy_strategies import (
 )
 from toy_translation import make_sample, sentences
 
-from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.engine.native.library import load
 
@@ -66,7 +65,7 @@ def alone(verifier, name, beam, prefixed):
 def test_a_batch_equals_fairseq_on_each_sentence_alone(
     prefixed, name, backend, case, beam, monkeypatch
 ):
-    look_ahead(monkeypatch, Reach(4, 5))
+    look_ahead(monkeypatch, 4, 5)
     args, sample = flags(beam, **LIMITS[name]), make_sample(SENTENCES)
     prefix = forced_here_and_there(len(SENTENCES)) if prefixed else None
     generator = own(case, args, backend=backend)

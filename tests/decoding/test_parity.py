@@ -57,7 +57,6 @@ from fairseq_specdec.acceptance import (
 )
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import generator as generator_module
-from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.engine import torch_layers as linear
@@ -476,7 +475,7 @@ def test_rules(name, backend):
 # ---- beams -------------------------------------------------------------------------------------
 
 # Drafts for beams reach nowhere, a little, far, and over the rest of a source that is not copied.
-REACHES = [(0, 0), (3, 4), (30, 100), (3, 9, -1.0, 2)]
+REACHES = [(0, 0), (3, 4), (30, 100)]
 
 
 def search(case, beam, name, backend):
@@ -498,8 +497,9 @@ def search(case, beam, name, backend):
 )  # fmt: skip
 def test_beams(beam, reach, backend, monkeypatch):
     """Every hypothesis of every width is fairseq's, whatever is drafted."""
-    look_ahead(monkeypatch, Reach(*reach))
-    assert search("iad", beam, "no flags", backend).stats.drafted > 0
+    look_ahead(monkeypatch, *reach)
+    drafted = search("iad", beam, "no flags", backend).stats.drafted
+    assert (drafted > 0) == (beam == 1 or (backend == "native" and reach[0] > 0))
 
 
 # Which of two equal words is in a beam is left open.
@@ -513,7 +513,7 @@ def test_beams(beam, reach, backend, monkeypatch):
     indirect=["backend"],
 )
 def test_beams_under_constraints(case, name, backend, monkeypatch):
-    look_ahead(monkeypatch, Reach(3, 4))
+    look_ahead(monkeypatch, 3, 4)
     search(case, 4, name, backend)
 
 

@@ -23,7 +23,6 @@ from toy_strategies import flags, look_ahead
 from toy_translation import EOS, FIRST, PAD, make_sample, sentences
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 
 IN_GATE = 4
@@ -159,9 +158,9 @@ def ours(pair, models, sample, args, prefix, drafter, case, reference):
 
 @contextlib.contextmanager
 def looking_ahead(reach):
-    """Drafts for beams reach so far on every backend, whatever pays."""
+    """The library's drafts for beams reach so far, whatever pays."""
     with pytest.MonkeyPatch.context() as patch:
-        look_ahead(patch, Reach(*reach))
+        look_ahead(patch, *reach)
         yield
 
 

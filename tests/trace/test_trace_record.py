@@ -55,20 +55,19 @@ def test_json_and_back(source, draft, own, text):
 BEAM = (
     '{"position": 0, "draft": [], "verdicts": [], "choices": [], "own": null, "steps": 0, '
     '"rows": 1, '
-    '"ms": 1.5, "drafter_ms": 0.0, "verifier_ms": 1.5, "agreed": ["a"], "live": 2, "beam": {'
-    '"steps": 2, "scored": 9, "drafted": 4, "used": 3, '
-    '"hypotheses": [{"tokens": ["a", "b"], "waits": true}], '
-    '"draft": [{"tokens": ["a", "b", "c"], "known": 1, "kept": 2}]}}'
+    '"ms": 1.5, "drafter_ms": 0.0, "verifier_ms": 1.5, "agreed": ["a"]'
 )
+ONCE = ', "live": 2, "beam": {"steps": 2}'  # what beams had then, which nothing reads any more
 
 
 def test_a_file_of_version_1_is_read_and_written_the_same():
     line = (
         '{"id": 3, "strategy": "gad", "settings": {"tau": 1.0}, "source": ["s"], "output": ["a"], '
-        f'"score": -0.5, "iterations": [{BEAM}], "source_text": null, "output_text": "a", '
+        f'"score": -0.5, "iterations": [{BEAM}}}], "source_text": null, "output_text": "a", '
         '"version": 1}'
     )
     assert Trace.from_json(line).to_json() == line
+    assert Trace.from_json(line.replace(BEAM, BEAM + ONCE)).to_json() == line
 
 
 def test_a_score_that_is_no_number_is_none():
@@ -86,7 +85,6 @@ def test_a_score_that_is_no_number_is_none():
         (lambda d: d["iterations"][0].update(verdicts=["own"]), "one known verdict for each"),
         (lambda d: d["iterations"][0].update(verdicts=["<b>", "own"]), "one known verdict"),
         (lambda d: d["iterations"][0].update(choices=[]), "not one choice for each"),
-        (lambda d: d["iterations"][0].update(beam={"steps": 2}), "no trace"),
     ],
 )
 def test_what_is_no_trace_is_refused(change, message):

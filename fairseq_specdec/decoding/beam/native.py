@@ -2,11 +2,9 @@
 
 import ctypes
 
-from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts
+from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup
 
 from ..native_chains import native_session, point_to_rows
-from .lookahead import NOTHING, Reach
-from .observed import Prefix
 from .replay import Ended, NoTokenError
 from .search import BeamBatch
 
@@ -31,15 +29,18 @@ class NativeBeams(BeamBatch):
         self._totals = (ctypes.c_float * (limits.longest + 2))()
         buffers = layers.buffers.pointer
         self._pointer = self._library.make(self, "beams", buffers, ctypes.byref(setup))
-        for row, one in enumerate(self.lookaheads):
-            words = (ctypes.c_int64 * len(one.source))(*one.source)
-            self.ask("look_ahead", row, len(words), words, one.reach.steps, one.reach.beams)
+        steps, beams = (0, 0) if self.drafts.never_drafts else self.reach()
+        for row in range(len(self.finished) if steps else 0):
+            words = self.drafts.likely_copied(row)
+            source = (ctypes.c_int64 * len(words))(*words)
+            self.ask("look_ahead", row, len(words), source, steps, beams)
 
-    def usual_reach(self, rows: int) -> Reach:
-        """A prefix costs what it computes, unless the weights come from memory: then about twice
-        the beam is scored in the time of one."""
-        large = native_session(self.session).weights.stack.nbytes > _CACHE
-        return Reach(1, 2) if large else NOTHING
+    def reach(self) -> tuple[int, int]:
+        """How far a drafter of copies looks ahead: steps of the search, and most prefixes to score
+        in a pass, in beams, those included that the search waits for. A prefix costs what it
+        computes, unless the weights come from memory: then about twice the beam is scored in the
+        time of one."""
+        return (1, 2) if native_session(self.session).weights.stack.nbytes > _CACHE else (0, 0)
 
     def ask(self, what: str, *arguments: object) -> None:
         """Call an entry point of the library for beams."""
@@ -52,17 +53,10 @@ class NativeBeams(BeamBatch):
             if facts.failure:
                 raise NoTokenError(facts.failure == 1, facts.depth, row)
 
-    def prefixes(self, row: int, drafted: bool) -> list[Prefix]:
-        listed, tokens, facts = [], self._tokens, PrefixFacts()
-        count = self.sentences[row].draft if drafted else self.sentences[row].live
-        for number in range(count):
-            self.ask("prefix", row, drafted, number, len(tokens), tokens, ctypes.byref(facts))
-            listed.append((tokens[: facts.length], bool(facts.scored), bool(facts.kept)))
-        return listed
-
-    def ended_of(self, row: int) -> list[Ended]:
-        hypotheses, tokens, totals, length = [], self._tokens, self._totals, ctypes.c_int64()
-        for number in range(self.sentences[row].ended):
-            self.ask("ended", row, number, len(tokens), tokens, totals, ctypes.byref(length))
-            hypotheses.append(Ended(tokens[: length.value], totals[: length.value + 1]))
-        return hypotheses
+    def hypotheses(self, row: int, ended: bool) -> list[Ended]:
+        found, tokens, totals, length = [], self._tokens, self._totals, ctypes.c_int64()
+        to_fill = len(tokens), tokens, totals, ctypes.byref(length)
+        for number in range(self.sentences[row].ended if ended else self.sentences[row].live):
+            self.ask("hypothesis", row, ended, number, *to_fill)
+            found.append(Ended(tokens[: length.value], totals[: length.value + 1]))
+        return found

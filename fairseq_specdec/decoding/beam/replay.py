@@ -55,8 +55,6 @@ class BeamRules(NamedTuple):
     beam: int  # N, hypotheses
     eos: int  # </s>
     max_len: int  # the step at which only </s> may follow
-    # the largest log-probability that constraints leave: above 0 where ``--unkpen`` is negative
-    max_log_prob: float = 0.0
 
 
 class Ended(NamedTuple):
@@ -72,20 +70,20 @@ class NoTokenError(Exception):
 
 
 def grown(
-    live: Sequence[tuple[Node, float, Best]], rules: BeamRules
+    live: Sequence[tuple[Node, Best]], rules: BeamRules
 ) -> tuple[list[tuple[Node, float]], list[tuple[Node, int, float]]]:
     """The step of ``BeamSearch.step``: 2 N candidates, </s> only from the first N.
 
     Args:
-        live: prefixes, their scores, and what may follow each; of equal candidates those of the
-            first prefix come first.
+        live: prefixes, and what may follow each; of equal candidates those of the first prefix come
+            first.
 
     Returns:
         The prefixes that end, with their scores; the prefixes that go on, at most N, with their
         next tokens and scores. Both in falling order.
     """
-    flat = np.concatenate([best[0] + best[0].dtype.type(score) for _, score, best in live])
-    choices = [(node, token) for node, _, best in live for token in best[1].tolist()]
+    flat = np.concatenate([best[0] + best[0].dtype.type(node.score) for node, best in live])
+    choices = [(node, token) for node, best in live for token in best[1].tolist()]
     ending: list[tuple[Node, float]] = []
     growth: list[tuple[Node, int, float]] = []
     for rank, at in enumerate(np.argsort(-flat, kind="stable")[: 2 * rules.beam].tolist()):
@@ -104,8 +102,8 @@ def grown(
 class Sentence:
     """The hypotheses of one sentence (``SequenceGenerator`` of fairseq, ``BeamSearch.step``).
 
-    A step is decided once all live nodes that matter are scored. So several steps may follow one
-    another without a pass of the verifier: the result is stock's whatever was drafted.
+    A step is decided once all live nodes are scored. Those of a forced prefix are scored together,
+    and several steps follow one another without a pass of the verifier.
 
     All slots of a sentence lie in one row of the caches. Those of dropped nodes are used again, so
     that nothing is moved.
@@ -121,22 +119,14 @@ class Sentence:
     done: bool = False  # nothing will follow
     passes: int = 0  # of the verifier so far
     steps: int = 0  # of the search so far: the tokens of every live hypothesis
-    # nodes that the last pass scored though nothing waited for them
-    draft: list[Node] = field(default_factory=list)
     scored: int = 0  # nodes so far
-    drafted: int = 0  # those for which nothing waited
-    used: int = 0  # those of them that were live later
+    drafted = used = 0  # only the library looks ahead
     slots: int = 0  # of its row in the caches, that were ever taken
     _free: list[int] = field(default_factory=list)  # a heap of slots
 
     def __post_init__(self, start: int) -> None:
         self.root = Node(start)
         self.live = [self.root]
-
-    @property
-    def inside_prefix(self) -> bool:
-        """Whether the next token is forced by the prefix."""
-        return self._forced_after(self.live[0]) >= 0
 
     def _forced_after(self, node: Node) -> int:
         """The token of the prefix that must follow; -1 where any may."""
@@ -165,18 +155,12 @@ class Sentence:
     def _step(self) -> bool:
         """One step, if it is decided."""
         live, rules = self.live, self.rules
-        known = [(node, node.score, node.best) for node in live if node.best is not None]
-        if not known:
+        known = [(node, node.best) for node in live if node.best is not None]
+        if len(known) < len(live):
             return False
-        if np.isnan(np.concatenate([best[0] for _, _, best in known])).any():
+        if np.isnan(np.concatenate([best[0] for _, best in known])).any():
             raise NoTokenError(True, self.steps, self.row)
         ending, growth = grown(known, rules)
-        if len(known) < len(live):
-            # What follows the others must not come among the first N candidates that go on.
-            most = max(node.score for node in live if node.best is None) + rules.max_log_prob
-            if len(growth) < rules.beam or not growth[-1][2] > most:
-                return False
-        forced = self.inside_prefix
         self._end(ending)
         if self.done:
             return True
@@ -186,7 +170,6 @@ class Sentence:
         for node, token, score in growth:
             child = node.child(token)
             child.score = score
-            self.used += child.best is not None and not forced
             self.live.append(child)
         self.follow(live, self.live)
         return True

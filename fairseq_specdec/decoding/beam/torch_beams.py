@@ -9,8 +9,6 @@ from torch import Tensor
 from fairseq_specdec.engine.scores import forbidden_by_ngrams
 from fairseq_specdec.engine.state import Layout, read_back, to_device
 
-from .lookahead import Reach, reach_with_torch
-from .observed import Prefix
 from .replay import Ended, Node, Sentence
 from .search import BeamBatch
 
@@ -31,36 +29,19 @@ class TorchBeams(BeamBatch):
         ]
         self._open = self.sentences  # that the session has
 
-    def usual_reach(self, rows: int) -> Reach:
-        return reach_with_torch(rows, self.device.type == "cuda")
-
     def run(self, max_passes: int) -> None:
         for _ in range(max_passes):
             live = [sentence for sentence in self._open if not sentence.done]
             if not live:
                 break
             self._keep(live)
-            block = []
+            self._score([sentence.waiting() for sentence in live], live)
             for sentence in live:
-                wanted = waiting = sentence.waiting()
-                if self.lookaheads and not sentence.inside_prefix:
-                    wanted = self.lookaheads[sentence.row].draft(sentence)
-                sentence.draft = wanted[len(waiting) :]
-                sentence.scored += len(wanted)
-                sentence.drafted += len(sentence.draft)
-                block.append(wanted)
-            self._score(block, live)
-            for sentence, nodes in zip(live, block):
-                if self.lookaheads:
-                    self.lookaheads[sentence.row].learn(sentence, nodes)
                 sentence.advance()
 
-    def prefixes(self, row: int, drafted: bool) -> list[Prefix]:
-        nodes = self.sentences[row].draft if drafted else self.sentences[row].live
-        return [(node.tokens, node.best is not None, node.slot >= 0) for node in nodes]
-
-    def ended_of(self, row: int) -> list[Ended]:
-        return self.sentences[row].ended
+    def hypotheses(self, row: int, ended: bool) -> list[Ended]:
+        sentence = self.sentences[row]
+        return sentence.ended if ended else [Ended(node.tokens, []) for node in sentence.live]
 
     def _keep(self, live: list[Sentence]) -> None:
         """Let the sentences leave the session that are done."""
@@ -78,6 +59,7 @@ class TorchBeams(BeamBatch):
         """Learn what may follow each of the nodes, some of every sentence."""
         for nodes, sentence in zip(block, live):
             sentence.place(nodes)
+            sentence.scored += len(nodes)
         upto = max(sentence.slots for sentence in live) + 1
         width, upto = self.session.sessions[0].padded(max(map(len, block)), upto)
         size, entries, masks = (upto + 7) // 8, [], []

@@ -66,8 +66,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "specdec_beams_look_ahead": [_POINTER, _INT, _INT, _POINTER, _INT, _INT],
     "specdec_beams_run": [_POINTER, ctypes.c_int64, _POINTER],
     "specdec_beams_facts": [_POINTER, _INT, _POINTER],
-    "specdec_beams_prefix": [_POINTER, _INT, _INT, _INT, _INT, _POINTER, _POINTER],
-    "specdec_beams_ended": [_POINTER, _INT, _INT, _INT, _POINTER, _POINTER, _POINTER],
+    "specdec_beams_hypothesis": [_POINTER, _INT, _INT, _INT, _INT, *[_POINTER] * 3],
     "specdec_matrix_reference": [
         *[_INT, _INT, _POINTER, _POINTER, _INT],
         *[_INT, _POINTER, _INT, _POINTER, _INT, _INT],

@@ -87,13 +87,7 @@ class BeamSetup(Structure):
 
 
 class BeamFacts(Structure):
-    _fields_ = _fields(
-        ("done failure passes steps scored drafted used live depth ended draft", c_int64)
-    )
-
-
-class PrefixFacts(Structure):
-    _fields_ = _fields(("length scored kept", c_int64))
+    _fields_ = _fields(("done failure passes steps scored drafted used live depth ended", c_int64))
 
 
 STRUCTURES: dict[str, type[Structure]] = {

@@ -73,7 +73,7 @@ def watch(built, monkeypatch):
 @pytest.mark.parametrize("case, beam", CASES)
 def test_impossible_numbers_are_refused_and_change_nothing(case, beam, watch, monkeypatch):
     """Each number of each call, where it is first made; decoding goes on as it would have."""
-    look_ahead(monkeypatch, 3)
+    look_ahead(monkeypatch, 3, 4)
     wanted, tried, accepted = decoded(case, beam), set(), []
 
     def see(call, name, given):

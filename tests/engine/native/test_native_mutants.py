@@ -25,8 +25,7 @@ TESTS = [
 ON_BEAMS = ["-k", "beam"]
 TESTS_OF = {
     "beam.cpp": [
-        *(f"tests/decoding/test_{name}.py" for name in ("beam", "beam_batch", "beam_lookahead")),
-        "tests/decoding/test_parity.py",
+        *(f"tests/decoding/test_{name}.py" for name in ("beam", "beam_batch", "parity")),
         *ON_BEAMS,
     ],
     "block_drafter.cpp": [

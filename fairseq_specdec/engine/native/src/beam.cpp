@@ -152,9 +152,8 @@ std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
   std::vector<int> wanted = waiting();
   const size_t count = wanted.size();
   if (forced_after(live[0]) < 0) look_ahead(lookahead, wanted);
-  draft.assign(wanted.begin() + count, wanted.end());
   scored += wanted.size();
-  drafted += draft.size();
+  drafted += wanted.size() - count;
   return wanted;
 }
 

@@ -2,7 +2,7 @@
 //
 // A step is decided once the live prefixes that matter are scored; it does not matter which others
 // were. All prefixes of a sentence lie in one row of the cache, in any order: each sees the slots
-// of those it begins with. decoding/beam/replay.py is the same in Python.
+// of those it begins with. decoding/beam/replay.py is the same in Python, without looking ahead.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,6 @@ class Sentence {
   std::vector<Ended> ended;  // in the order in which they did
   bool done = false;
   Failure failure = Failure::kNone;
-  std::vector<int> draft;  // prefixes of the last pass that the search did not wait for
   int64_t passes = 0, steps = 0, scored = 0, drafted = 0, used = 0;
 
  private:

@@ -16,12 +16,7 @@ struct BeamSetup {
 struct BeamFacts {
   int64_t done, failure, passes, steps, scored, drafted, used;
   int64_t live, depth;   // hypotheses that have not ended, and their tokens
-  int64_t ended, draft;  // draft: prefixes of the last pass that nothing waited for
-};
-
-// A prefix whose tokens are written elsewhere.
-struct PrefixFacts {
-  int64_t length, scored, kept;  // kept: it leads to a live hypothesis, or follows one
+  int64_t ended;
 };
 
 const Sentence& sentence_of(const void* beams, int row) {
@@ -29,16 +24,6 @@ const Sentence& sentence_of(const void* beams, int row) {
   require(row >= 0 && row < static_cast<int>(self.sentences.size()),
           "a sentence out of range");
   return self.sentences[row];
-}
-
-// tokens, scores: room for that many; scores are sums up to each token, or null.
-void write_path(const Sentence& sentence, int prefix, int room, int64_t* tokens, float* scores) {
-  require(sentence.prefixes[prefix].depth <= room, "more tokens than there is room for");
-  for (; prefix > 0; prefix = sentence.prefixes[prefix].parent) {
-    const Prefix& one = sentence.prefixes[prefix];
-    tokens[one.depth - 1] = one.token;
-    if (scores != nullptr) scores[one.depth - 1] = one.score;
-  }
 }
 
 }  // namespace
@@ -80,36 +65,27 @@ SPECDEC_API int specdec_beams_facts(const void* beams, int row, BeamFacts* facts
               sentence.used,
               static_cast<int64_t>(sentence.live.size()),
               sentence.step(),
-              static_cast<int64_t>(sentence.ended.size()),
-              static_cast<int64_t>(sentence.draft.size())};
+              static_cast<int64_t>(sentence.ended.size())};
   });
 }
 
-// A live hypothesis, or a prefix of the last draft; tokens: [room].
-SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int number, int room,
-                                     int64_t* tokens, PrefixFacts* facts) {
+// A hypothesis that is live, best first, or that ended; length: of its tokens before </s>. tokens:
+// [room]; scores: [room + 1], sums up to each token, </s> of one that ended included.
+SPECDEC_API int specdec_beams_hypothesis(const void* beams, int row, int ended, int number, int room,
+                                         int64_t* tokens, float* scores, int64_t* length) {
   return guarded([&] {
     const Sentence& sentence = sentence_of(beams, row);
-    const std::vector<int>& listed = draft ? sentence.draft : sentence.live;
-    require(number >= 0 && number < static_cast<int>(listed.size()), "a prefix out of range");
-    const Prefix& prefix = sentence.prefixes[listed[number]];
-    write_path(sentence, listed[number], room, tokens, nullptr);
-    *facts = {prefix.depth, prefix.scored, prefix.slot >= 0};
-  });
-}
-
-// A hypothesis that ended; length: of its tokens before </s>. tokens: [room]; scores: [room + 1],
-// sums up to each token, </s> included.
-SPECDEC_API int specdec_beams_ended(const void* beams, int row, int number, int room,
-                                    int64_t* tokens, float* scores, int64_t* length) {
-  return guarded([&] {
-    const Sentence& sentence = sentence_of(beams, row);
-    require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
-            "a hypothesis out of range");
-    const Ended& one = sentence.ended[number];
-    write_path(sentence, one.prefix, room, tokens, scores);
-    *length = sentence.prefixes[one.prefix].depth;
-    scores[*length] = one.score;
+    const size_t count = ended ? sentence.ended.size() : sentence.live.size();
+    require(number >= 0 && number < static_cast<int>(count), "a hypothesis out of range");
+    int prefix = ended ? sentence.ended[number].prefix : sentence.live[number];
+    *length = sentence.prefixes[prefix].depth;
+    require(*length <= room, "more tokens than there is room for");
+    if (ended) scores[*length] = sentence.ended[number].score;
+    for (; prefix > 0; prefix = sentence.prefixes[prefix].parent) {
+      const Prefix& one = sentence.prefixes[prefix];
+      tokens[one.depth - 1] = one.token;
+      scores[one.depth - 1] = one.score;
+    }
   });
 }
 

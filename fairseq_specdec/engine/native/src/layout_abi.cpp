@@ -13,7 +13,7 @@ constexpr std::pair<const char*, size_t> kSizes[] = {
     SPECDEC_SIZE(Shape),     SPECDEC_SIZE(RunCall),     SPECDEC_SIZE(Embedding),
     SPECDEC_SIZE(Rules),     SPECDEC_SIZE(Drafts),      SPECDEC_SIZE(Hypotheses),
     SPECDEC_SIZE(StepOutputs), SPECDEC_SIZE(Drafting),  SPECDEC_SIZE(VerifyCall),
-    SPECDEC_SIZE(BeamSetup), SPECDEC_SIZE(BeamFacts),   SPECDEC_SIZE(PrefixFacts),
+    SPECDEC_SIZE(BeamSetup), SPECDEC_SIZE(BeamFacts),
     SPECDEC_SIZE(MatrixParts), SPECDEC_SIZE(SourceCopy),
 };
 
