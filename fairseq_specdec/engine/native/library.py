@@ -67,10 +67,6 @@ SIGNATURES: dict[str, list[Any]] = {
     "specdec_beams_run": [_POINTER, ctypes.c_int64, _POINTER],
     "specdec_beams_facts": [_POINTER, _INT, _POINTER],
     "specdec_beams_hypothesis": [_POINTER, _INT, _INT, _INT, _INT, *[_POINTER] * 3],
-    "specdec_matrix_reference": [
-        *[_INT, _INT, _POINTER, _POINTER, _INT],
-        *[_INT, _POINTER, _INT, _POINTER, _INT, _INT],
-    ],
 }
 
 # What a call raises, by its code (src/errors.h).

@@ -136,6 +136,7 @@ def main():
     words += "-m pytest -q -p toys_of_torch -p no:cacheprovider --timeout=3000".split()
     environment = {
         **os.environ,
+        "CXX": TOOLS[0],  # for what tests compile
         "PYTHONPATH": places,
         "PYTHONDONTWRITEBYTECODE": "1",
         "SPECDEC_TOYS_TORCH": importlib.metadata.version("torch"),

@@ -1,8 +1,16 @@
 """A packed product of the library beside plain loops over its weights."""
 
 import ctypes
+import functools
+import os
+import pathlib
+import platform
+import subprocess
+import tempfile
 
 import numpy
+
+from fairseq_specdec.engine.native.variants import VARIANTS
 
 # In the library's numbers; "halves" are float32 weights that half precision holds exactly.
 FORMATS = {"float32": 0, "bfloat16": 1, "int8": 2, "halves": 0, "int7": 4}
@@ -24,6 +32,20 @@ def unaligned(array):
     result = room[start : start + array.size].reshape(array.shape)
     result[:] = array
     return result
+
+
+@functools.cache
+def plain_loops():
+    """``reference_multiply``, compiled here."""
+    here = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    compiler, source = here.get("CXX", "g++"), pathlib.Path(__file__).parent / "cross/reference.cpp"
+    with tempfile.TemporaryDirectory() as folder:
+        made = f"{folder}/reference.so"
+        flags = next(each.flags for each in VARIANTS if platform.machine() in each.machines)
+        command = [*compiler.split(), "-std=c++17", "-O2", "-ffp-contract=off", *flags]
+        command += ["-fPIC", "-shared", str(source), "-o", made]
+        subprocess.run(command, check=True, env=here)
+        return ctypes.CDLL(made).reference_multiply
 
 
 class Product:
@@ -60,8 +82,7 @@ class Product:
 
     def reference(self, x, y=None, after="store"):
         y = numpy.zeros((len(x), self.out), numpy.float32) if y is None else y
-        self.library.call(
-            "specdec_matrix_reference",
+        plain_loops()(
             *(self.out, self.columns, pointer(self.weight), self._bias, FORMATS[self.form]),
             *(len(x), pointer(x), x.strides[0] // 4),
             *(pointer(y), y.strides[0] // 4, AFTER.index(after)),

@@ -126,7 +126,7 @@ MUTANTS = [
     ("beam.cpp", "growth.back().score > unknown + reward", "growth.back().score + 2 > unknown"),
     ("beam.cpp", "best_scores_[first + i] + score", "best_scores_[first + i]"),
     ("beam.cpp", "scores[i] - top - total", "scores[i] - top"),
-    ("beam_abi.cpp", "depth <= room,", "depth <= room + 9,"),
+    ("beam_abi.cpp", "*length <= room,", "*length <= room + 9,"),
     ("block_drafter.cpp", "session_.list_of(row)", "row"),
     ("word_list.cpp", "logits[from[i]];", "logits[i];"),
     ("word_list.cpp", "std::lower_bound(all.begin()", "std::upper_bound(all.begin()"),

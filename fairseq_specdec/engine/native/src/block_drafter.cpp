@@ -273,7 +273,7 @@ void add_states(const Call& call, const Columns& columns, float* x) {
   }
 }
 
-// The same without layers: what the last state of each row adds to its masks.
+// The same of blockwise heads: what the last state of each row adds to its masks.
 void add_heads(const Call& call, float* x) {
   static thread_local Buffer<float> last_states, inner_states, added_states;
   const BlockDrafter& drafter = call.drafter;
@@ -282,30 +282,19 @@ void add_heads(const Call& call, float* x) {
   const int inner = drafter.of_states->in(), heads = drafter.of_states->out();
   float* last = last_states.reserve(static_cast<size_t>(rows) * wide);
   float* added = added_states.reserve(static_cast<size_t>(rows) * heads);
-  const float* read = last;
-  for (int row = 0; row < rows; row++) {
-    const float* state = call.last_state(row, wide);
-    float* mine = last + static_cast<size_t>(row) * wide;
-    if (hidden.product == nullptr)
-      normalise(Norm{}, drafter.read_layers, width, state, mine);
-    else
-      std::copy_n(state, wide, mine);
-  }
-  if (hidden.product != nullptr) {
-    const size_t count = static_cast<size_t>(rows) * inner;
-    float* units = inner_states.reserve(count + LANES);  // whole vectors
-    multiply(*hidden.product, rows, last, wide, units, inner,
-             begins_with_relu(hidden.activation) ? After::kRelu : After::kStore);
-    activate(hidden.activation, count, units);
-    read = units;
-  }
-  multiply(*drafter.of_states, rows, read, inner, added, heads, After::kStore);
+  for (int row = 0; row < rows; row++)
+    std::copy_n(call.last_state(row, wide), wide, last + static_cast<size_t>(row) * wide);
+  const size_t count = static_cast<size_t>(rows) * inner;
+  float* units = inner_states.reserve(count + LANES);  // whole vectors
+  multiply(*hidden.product, rows, last, wide, units, inner,
+           begins_with_relu(hidden.activation) ? After::kRelu : After::kStore);
+  activate(hidden.activation, count, units);
+  multiply(*drafter.of_states, rows, units, inner, added, heads, After::kStore);
   const int64_t size = int64_t{call.masks} * width;
   for (int row = 0; row < rows; row++) {
     float* mine = x + row * size;
-    for (int64_t i = 0; i < size; i++) mine[i] += added[int64_t{row} * heads + i];
-    if (hidden.product == nullptr) continue;
-    for (int64_t i = 0; i < size; i++) mine[i] += last[row * wide + i % width];
+    for (int64_t i = 0; i < size; i++)
+      mine[i] = mine[i] + added[int64_t{row} * heads + i] + last[row * wide + i % width];
   }
 }
 

@@ -57,23 +57,21 @@ void draft_greedily(Session& session, const Embedding& embedding, const Rules& r
   const size_t width = session.stack.shape.width;
   rules.check(rows, session.stack.vocabulary_size());
   std::vector<int64_t> steps(rows), chosen(rows);
-  std::vector<int> row, slot, upto;
+  Entries entries;
   std::vector<int64_t> token;
   std::vector<uint8_t> wanted;
   const auto put = [&](int of, int64_t at, int64_t what, bool last) {
     require(what >= 0 && what < embedding.vocabulary, "a token that is not in the vocabulary");
-    row.push_back(of);
-    slot.push_back(static_cast<int>(at));
-    upto.push_back(static_cast<int>(at) + 1);
+    entries.add(of, static_cast<int>(at), static_cast<int>(at) + 1);
     token.push_back(what);
     wanted.push_back(last);
   };
   const auto run = [&] {
-    float* x = embedded.reserve(row.size() * width);
-    for (size_t i = 0; i < row.size(); i++) embedding.embed(token[i], slot[i], x + i * width);
-    session.run({static_cast<int>(row.size()), row.data(), slot.data(), Visibility{upto.data()}}, x,
-                features.reserve(rows * width), {wanted.data(), {}, nullptr});
-    for (auto* list : {&row, &slot, &upto}) list->clear();
+    float* x = embedded.reserve(token.size() * width);
+    for (size_t i = 0; i < token.size(); i++)
+      embedding.embed(token[i], entries.slot[i], x + i * width);
+    session.run(entries.block(), x, features.reserve(rows * width), {wanted.data(), {}, nullptr});
+    entries = {};
     token.clear();
     wanted.clear();
   };

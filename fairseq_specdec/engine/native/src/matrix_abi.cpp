@@ -2,7 +2,6 @@
 #include "abi.h"
 #include "errors.h"
 #include "product.h"
-#include "product_reference.h"
 
 using specdec::After;
 using specdec::Format;
@@ -57,15 +56,6 @@ SPECDEC_API int specdec_matrix_multiply(const void* matrix, int rows, const floa
                      "rows that are shorter than the matrix");
     specdec::multiply(**static_cast<const SharedMatrix*>(matrix), rows, x, x_stride, y, y_stride,
                       static_cast<After>(after));
-  });
-}
-
-SPECDEC_API int specdec_matrix_reference(int out, int in, const float* weight, const float* bias,
-                                         int format, int rows, const float* x, int x_stride,
-                                         float* y, int y_stride, int after) {
-  return specdec::guarded([&] {
-    specdec::reference::multiply(out, in, weight, bias, static_cast<Format>(format), rows, x,
-                                 x_stride, y, y_stride, static_cast<After>(after));
   });
 }
 

@@ -229,8 +229,8 @@ SPECDEC_API int specdec_session_preview(void* session, const void* projection, c
     auto& self = *static_cast<Session*>(session);
     require(self.stack.finished && self.stack.plain(), "a stack without a vocabulary of its own");
     self.preview = std::make_unique<VocabularyPreview>(
-        self.stack.vocabulary, *static_cast<const SharedMatrix*>(projection),
-        *static_cast<const SharedMatrix*>(narrow), bounded(likeliest, 1, "a preview of no tokens"));
+        self.stack.vocabulary, shared(projection), shared(narrow),
+        bounded(likeliest, 1, "a preview of no tokens"));
   });
 }
 
@@ -239,11 +239,7 @@ SPECDEC_API int specdec_session_list_add(void* session, int64_t count, const int
     auto& self = *static_cast<Session*>(session);
     require(self.list != nullptr, "a session without a list of tokens");
     bounded(count, 0, "a list of impossible length");
-    for (int64_t i = 0; i < count; i++) {
-      require(tokens[i] >= 0 && tokens[i] < self.stack.vocabulary_size(),
-              "a token that is not in the vocabulary");
-      self.list->add(tokens[i]);
-    }
+    for (int64_t i = 0; i < count; i++) self.list->add(tokens[i]);
   });
 }
 
@@ -267,8 +263,8 @@ SPECDEC_API int specdec_drafter_new(const void* stack, int width, const float* m
 
 SPECDEC_API void specdec_drafter_free(void* drafter) { delete static_cast<BlockDrafter*>(drafter); }
 
-// What hidden states of so many layers add: [2 C][in], to tokens and to masks; without layers [masks C]
-// [in], where a hidden layer [in][C] with an activation may come first.
+// What hidden states of so many layers add: [2 C][in], to tokens and to masks; without layers, of
+// blockwise heads, [masks C][in], after a hidden layer [in][C] with an activation.
 SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const void* hidden,
                                        int activation, const void* matrix) {
   return guarded([&] {
@@ -278,7 +274,7 @@ SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const voi
     require(read_layers > 0 && read_layers < 1024, "no layers to read");
     require(activation >= 0 && activation < static_cast<int>(Activation::kCount),
             "an activation of unknown kind");
-    require(first == nullptr || (!self.sees_tokens() && first->in() == read_layers * width),
+    require(self.sees_tokens() ? first == nullptr : first && first->in() == read_layers * width,
             "wrong size: a hidden layer of heads");
     const int in = first == nullptr ? read_layers * width : first->out();
     const bool fits = self.sees_tokens() ? states->out() == 2 * width : states->out() % width == 0;
@@ -327,7 +323,7 @@ SPECDEC_API int specdec_draft(const Drafting* how, int rows, const Hypotheses* h
                               int64_t* tokens, int64_t* sizes) {
   return guarded([&] {
     how->check(rows);
-    hypotheses->check();
+    bounded(hypotheses->columns, 1, "hypotheses of an impossible length");
     how->propose(*hypotheses, nullptr, tokens, sizes);
   });
 }

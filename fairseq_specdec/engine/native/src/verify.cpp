@@ -22,10 +22,6 @@ void Rules::check(int rows, int words) const {
     require(limits[row] >= 0 && limits[row] <= max_len, "a row's limit out of range");
 }
 
-void Hypotheses::check() const {
-  bounded(columns, 1, "hypotheses of an impossible length");
-}
-
 bool Embedding::fits(const Stack& stack) const {
   const bool same = width == stack.shape.width && vocabulary == stack.vocabulary_size() &&
                     stack.plain() && (positions == nullptr || places > 0);
@@ -66,9 +62,7 @@ class Entry {
     if (forced_ >= 0) return;
     const bool early = step < rules.min_len;
     const int at = best_.at;
-    if (at == rules.pad || (early && at == rules.eos) || rules.unk_penalty != 0)
-      best_ = peak_of(logits, count);
-    else if (best_.tied)
+    if (best_.tied || at == rules.pad || (early && at == rules.eos) || rules.unk_penalty != 0)
       best_ = peak_of(logits, count);
   }
 
@@ -320,7 +314,7 @@ int verify(Session& session, Verification call, const Propose& propose, int max_
   require(max_iterations == 1 || (max_iterations > 1 && (propose || call.drafts.width == 0)),
           "several iterations with drafts");
   bounded(call.drafts.width, 0, "drafts of an impossible width");
-  call.hypotheses.check();
+  bounded(call.hypotheses.columns, 1, "hypotheses of an impossible length");
   const int rows = session.rows();
   call.rules.check(rows, session.stack.vocabulary_size());
   std::vector<int64_t> lengths(call.hypotheses.lengths, call.hypotheses.lengths + rows);

@@ -83,8 +83,6 @@ struct Hypotheses {
   int64_t* tokens;         // [B][columns], column 0 the start symbol
   float* scores;           // [B][columns]
   const int64_t* lengths;  // [B], tokens after the start symbol
-
-  void check() const;  // throws std::invalid_argument for impossible sizes
 };
 
 struct StepOutputs {

@@ -12,14 +12,13 @@ namespace specdec {
 VocabularyList::VocabularyList(SharedMatrix vocabulary, int64_t count, const int64_t* tokens,
                                int most)
     : chosen_(vocabulary), place_(vocabulary->out(), -1), used_(vocabulary->out()), most_(most) {
-  for (int64_t i = 0; i < count; i++) {
-    require(tokens[i] >= 0 && tokens[i] < vocabulary->out(), "a token that is not in the vocabulary");
-    add(tokens[i]);
-  }
+  for (int64_t i = 0; i < count; i++) add(tokens[i]);
   first_ = tokens_.size();
 }
 
 void VocabularyList::add(int64_t token) {
+  require(token >= 0 && token < static_cast<int64_t>(used_.size()),
+          "a token that is not in the vocabulary");
   used_[token] = ++clock_;
   if (place_[token] >= 0) return;
   if (first_ > 0 && tokens_.size() >= first_ + most_) make_room();

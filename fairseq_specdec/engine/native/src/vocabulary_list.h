@@ -15,11 +15,12 @@ namespace specdec {
 
 class VocabularyList {
  public:
-  // Throws std::invalid_argument for a token that the vocabulary has not. `most`: tokens that the
-  // list may have besides these; then half of them go, those that were not used for longest.
+  // `most`: tokens that the list may have besides these; then half of them go, those that were not
+  // used for longest.
   VocabularyList(SharedMatrix vocabulary, int64_t count, const int64_t* tokens, int most);
 
-  // It is used: it joins the list, unless it is there.
+  // It is used: it joins the list, unless it is there. Throws std::invalid_argument for a token that
+  // the vocabulary has not.
   void add(int64_t token);
   const Matrix& product() const { return chosen_.matrix(); }
   const std::vector<int64_t>& tokens() const { return tokens_; }

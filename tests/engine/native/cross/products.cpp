@@ -6,7 +6,7 @@
 
 #include "pool.cpp"
 #include "product.cpp"
-#include "product_reference.h"
+#include "reference.h"
 
 namespace {
 
@@ -46,8 +46,8 @@ bool check(Format kind, After after) {
     specdec::multiply(matrix, 1, x.data() + static_cast<size_t>(i) * x_stride, x_stride,
                       single.data() + static_cast<size_t>(i) * y_stride, y_stride, after);
   }
-  specdec::reference::multiply(out, in, weight.data(), bias.data(), format, rows, x.data(),
-                               x_stride, expected.data(), y_stride, after);
+  reference::multiply(out, in, weight.data(), bias.data(), static_cast<int>(format), rows, x.data(),
+                      x_stride, expected.data(), y_stride, static_cast<int>(after));
   if (same(whole, expected) && same(single, expected) && matrix.format() == kind) return true;
   std::printf("format %d, after %d: %d rows of %d by %d differ\n", static_cast<int>(kind),
               static_cast<int>(after), rows, in, out);

@@ -1,4 +1,4 @@
-// Loads a finished variant, as ctypes does, and compares its products with its own plain loops.
+// Loads a finished variant, as ctypes does, and compares its products with plain loops.
 // Arguments: the probe, the variant. Prints the probe's answer, the variant's stamp, how many
 // products agree.
 #include <dlfcn.h>
@@ -7,6 +7,8 @@
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include "reference.h"
 
 namespace {
 
@@ -42,8 +44,6 @@ int main(int, char** arguments) {
       variant, "specdec_matrix_new");
   const auto multiply = entry<int (*)(const void*, int, const float*, int, float*, int, int)>(
       variant, "specdec_matrix_multiply");
-  const auto reference = entry<int (*)(int, int, const float*, const float*, int, int, const float*,
-                                       int, float*, int, int)>(variant, "specdec_matrix_reference");
   int agree = 0;
   for (int format = 0; format < 3; format++) {
     for (int rows = 1; rows <= 20; rows++) {
@@ -53,9 +53,8 @@ int main(int, char** arguments) {
       void* matrix = nullptr;
       if (make(out, in, weight.data(), 0, bias.data(), format, &matrix)) return 1;
       if (multiply(matrix, rows, x.data(), in, y.data(), out, 0)) return 1;
-      if (reference(out, in, weight.data(), bias.data(), format, rows, x.data(), in,
-                    expected.data(), out, 0))
-        return 1;
+      reference::multiply(out, in, weight.data(), bias.data(), format, rows, x.data(), in,
+                          expected.data(), out, 0);
       agree += std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)) == 0;
     }
   }
