@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", help="packed checkpoint to write; its folder must exist")
     add_flag(parser, "--verifier-dtype", "precision, as in decoding", PACKED, "fp32",
              "fp32, which keeps all bits")  # fmt: skip
+    add_flag(parser, "--twin", "format of a second copy of the decoder, which drafts for greedy "
+             "decoding; it takes half as much more", ("int8",), otherwise="no copy")  # fmt: skip
     add_flag(parser, "--force", "replace OUTPUT if it is there", default=False)
 
 
@@ -44,10 +46,12 @@ def main(args: argparse.Namespace) -> None:
     check_new_file(args.output, "output", args.force)
     if os.path.exists(args.output) and os.path.samefile(args.input, args.output):
         raise UsageError("output", f"{args.output} is the input", "name another file")
+    if args.twin and args.verifier_dtype in ("int8", "int7"):
+        raise UsageError("--twin int8", "the verifier has 8 bits already", "leave it out")
     if load() is None:
         raise UsageError("packing needs the native engine", why_not())
     model = _model(args.input)
-    backend = choose_backend("native", [model], args.verifier_dtype, frees=True)
+    backend = choose_backend("native", [model], args.verifier_dtype, frees=True, twin=args.twin)
     assert isinstance(backend, NativeBackend)
     Verifier([model], backend=backend)
     content = packed(model, backend.library, args.verifier_dtype)

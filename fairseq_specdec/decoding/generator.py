@@ -204,11 +204,13 @@ class SpeculativeGenerator(SequenceGenerator):
         if options.verifies:
             most = getattr(drafter, "block_size", None)
             graphs = graphs_for(options.cuda_graphs, models, most)
-        backend = choose_backend(asked, models, options.verifier_format, graphs, frees, self._once)
         if options.beam > 1 and not drafter.for_beams:
             reason = f"--strategy {options.strategy} drafts for one hypothesis only"
             logger.info("--beam %d: beam search without drafts: %s", options.beam, reason)
             drafter = NoDrafter()
+        backend = choose_backend(
+            asked, models, options.verifier_format, graphs, frees, self._once, drafter.twin
+        )
         layers, verifies = drafter.read_layers, options.verifies
         verifier = Verifier(models, options.temperature, layers, backend, verifies)
         ready = drafter.prepare(verifier.models[0], backend)

@@ -137,6 +137,7 @@ class Drafter:
             rejected.
         whole_on_gpu: a GPU drafts a whole block in about the time of one token.
         first_chance: of a draft token to be accepted after accepted ones, before any was.
+        twin: number format of the verifier's copy that it reads; None where it reads none.
     """
 
     for_beams = False
@@ -145,6 +146,7 @@ class Drafter:
     ends_early = False
     whole_on_gpu = False
     first_chance = 0.75
+    twin: str | None = None
     block_size: int | None = None
     read_layers: Sequence[int] = ()
     adaptive = True

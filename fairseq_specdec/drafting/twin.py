@@ -20,9 +20,11 @@ from torch import Tensor
 from fairseq_specdec.acceptance.sampling import Sampler
 from fairseq_specdec.engine.backend import TORCH, Backend, NativeBackend, quickest_format, tell_once
 from fairseq_specdec.engine.native.decoder import EmbeddingTables, NativeDecoder, NativeSession
+from fairseq_specdec.engine.native.packed_file import lost
 from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.engine.transformer import Transformer
+from fairseq_specdec.errors import UsageError
 
 from .autoregressive import AutoregressiveDrafter, AutoregressiveSession
 from .base import (
@@ -53,6 +55,7 @@ class TwinDrafter(AutoregressiveDrafter):
     """
 
     in_library = True
+    twin: str = "int8"
     first_chance = 0.95
     # Of a prepared drafter: for drafts in the library, if that runs more than layers.
     tables: EmbeddingTables | None
@@ -73,7 +76,13 @@ class TwinDrafter(AutoregressiveDrafter):
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
         if not isinstance(backend, NativeBackend):
             return NoDrafter()
-        ready, in_bytes = copy.copy(self), backend.packing("int8", frees=False)
+        if lost(verifier.decoder, self.twin):
+            problem = "the verifier's weights are in a format that rounds, without a twin"
+            if not self.alone:
+                raise UsageError("--twin int8", problem, "leave it out, or pack one too")
+            tell_once(f"--twin int8 is not used: {problem}", logging.INFO)
+            return NoDrafter()
+        ready, in_bytes = copy.copy(self), backend.packing(self.twin, frees=False)
         if self.vocabulary is not None:
             ready.vocabulary = self.vocabulary.prepare(verifier, backend)
         ready.model = verifier

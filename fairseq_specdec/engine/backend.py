@@ -130,22 +130,27 @@ class NativeBackend(Backend):
             packed in bf16.
         frees: free the unpacked weight of every module whose weight is packed.
         once: as in ``Backend``.
+        twin: format in which decoders are packed too, where weights are freed; or None.
     """
 
     name = "native"
 
     def __init__(
-        self, library: Library, number_format: str = "fp32", frees: bool = False, once: Any = anew
+        self,
+        library: Library,
+        number_format: str = "fp32",
+        frees: bool = False,
+        once: Any = anew,
+        twin: str | None = None,
     ) -> None:
         super().__init__(once=once)
-        self.library = library
-        self.frees = frees
-        self.number_format = number_format
+        self.library, self.frees = library, frees
+        self.number_format, self.twin = number_format, twin
 
     def _decoder(self, decoder: Any, read_layers: Sequence[int], encoder: Any) -> AnyDecoder:
         if _is_left_to_torch(decoder, "a decoder"):
             return super()._decoder(decoder, read_layers, encoder)
-        stack = self.once(("stack", decoder), lambda: self._pack(decoder, encoder))
+        stack = self.once(("stack", decoder), lambda: self._pack(decoder, encoder, self.twin))
         restore(decoder)  # what is not packed, as untied embeddings
         return NativeDecoder(decoder, stack, self.linear, read_layers)
 
@@ -162,11 +167,11 @@ class NativeBackend(Backend):
     def linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         return NativeLinear(self.library, weight, bias, self.number_format)
 
-    def _pack(self, stack: Any, encoder: Any = None) -> NativeStack:
+    def _pack(self, stack: Any, encoder: Any = None, twin: str | None = None) -> NativeStack:
         like = stack.layers[0].final_layer_norm.weight if len(stack.layers) else stack.like
         in_bf16 = like.dtype == torch.bfloat16
         number_format = "bf16" if in_bf16 else self.number_format
-        return NativeStack(self.library, stack, number_format, self.frees, encoder)
+        return NativeStack(self.library, stack, number_format, self.frees, encoder, twin)
 
 
 def set_threads(count: int) -> None:
@@ -196,11 +201,12 @@ def choose_backend(
     graphs: Graphs | None = None,
     frees: bool = False,
     once: Any = anew,
+    twin: str | None = None,
 ) -> Backend:
     """The backend for models that are on their device and in their precision. ``asked``: one of
-    ``BACKENDS``; "auto" takes the native one on a CPU where it is built. ``frees``,
-    ``once``: as in the backends. Raises ValueError: "native" cannot be had, or a precision
-    without it."""
+    ``BACKENDS``; "auto" takes the native one on a CPU where it is built. ``frees``, ``once``,
+    ``twin``: as in the backends. Raises ValueError: "native" cannot be had, or a precision without
+    it."""
     reason = why_not_native(asked, models)
     for packed in filter(None, map(number_format_of, models)):
         if reason is not None:
@@ -218,7 +224,7 @@ def choose_backend(
     if reason is None:
         library = load()
         assert library is not None
-        return NativeBackend(library, number_format, frees, once)
+        return NativeBackend(library, number_format, frees, once, twin)
     if number_format != "fp32":
         remedy = "leave out --backend torch" if asked == "torch" else ""
         problem = f"needs the native backend, and {reason}"

@@ -1,5 +1,6 @@
 """``specdec-convert pack``: the same bits from a file that is mapped; anything else is refused."""
 
+import functools
 import pathlib
 
 import pytest
@@ -9,6 +10,8 @@ from toy_translation import sentences
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.conversion import cli
+from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.drafting import twin
 from fairseq_specdec.engine.native import library, packed_file
 from fairseq_specdec.hub import SpeculativeTranslator
 
@@ -23,6 +26,9 @@ def pair(tmp_path_factory):
     folder = write_pair(tmp_path_factory.mktemp("pack"))
     for number_format in FORMATS:
         run(folder / "verifier.pt", folder / f"{number_format}.pt", number_format)
+    for number_format in ("fp32", "bf16"):
+        path = folder / f"{number_format}-twin.pt"
+        run(folder / "verifier.pt", path, number_format, "--twin", "int8")
     return folder
 
 
@@ -60,6 +66,31 @@ def test_the_bits_are_those_of_the_checkpoint(pair, number_format, beam, packs_n
     packs_nothing()
     assert decoded(pair / f"{number_format}.pt", number_format, beam=beam) == plain
     assert len({text for text, _ in plain}) > 6
+
+
+@pytest.mark.parametrize("number_format", ["fp32", "bf16"])
+def test_a_packed_twin_drafts_the_same(pair, number_format, packs_nothing, monkeypatch):
+    """A file in bf16 without a twin has none by itself, and says so where one is asked for."""
+    monkeypatch.setattr(twin, "_SMALLEST", 0)
+    monkeypatch.setattr(twin, "memory_left", lambda: None)
+    always = functools.partial(Overrides, always_draft=True)
+    monkeypatch.setattr("fairseq_specdec.hub.decoding.Overrides", always)
+
+    def drafted(name, **flags):
+        with translator(pair / f"{name}.pt", number_format, **flags) as loaded:
+            found = [(each.text, each.scores) for each in loaded.translate(TEXTS)]
+            return found, loaded.stats.drafted, loaded.stats.accepted
+
+    plain = drafted("verifier", twin="none")[0]
+    unpacked = drafted("verifier", twin="int8")
+    assert unpacked[0] == plain and unpacked[2] > 0
+    if number_format == "bf16":
+        assert drafted("bf16") == (plain, 0, 0)
+        with pytest.raises(ValueError, match="--twin int8: .*without a twin; leave it out"):
+            drafted("bf16", twin="int8")
+    packs_nothing()
+    assert drafted(f"{number_format}-twin", twin="int8") == unpacked
+    assert drafted(f"{number_format}-twin", twin="none") == (plain, 0, 0)
 
 
 def test_the_file_describes_itself_and_is_mapped(pair):
@@ -126,6 +157,11 @@ CHANGES = {
     "no matrix": (lambda packed: packed.update(matrices=[]), "not as they were written"),
     "a matrix less": (lambda packed: packed["matrices"].pop(), "hold|fit|Missing|weights"),
     "a matrix twice": (lambda packed: packed["matrices"].append(packed["matrices"][0]), "twice"),
+    "a twin twice": (lambda packed: packed["matrices"].append(packed["matrices"][1]), "twice"),
+    "a twin's short part": (
+        lambda packed: packed["matrices"][1]["parts"].update(words=torch.zeros(3).int()),
+        "do not fit its model",
+    ),
     "a short part": (words(lambda each: each[:-1].clone()), "do not fit its model"),
     "a part in float": (words(lambda each: each.float()), "not as they were written"),
     "another width": (matrix(lambda each: each.update(columns=each["columns"] + 1)), "fit|weights"),
@@ -136,7 +172,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_does_not_fit_is_refused(pair, name):
     change, message = CHANGES[name]
-    state = load_checkpoint(str(pair / "fp32.pt"))
+    state = load_checkpoint(str(pair / ("fp32-twin.pt" if "twin" in name else "fp32.pt")))
     change(state[packed_file.KEY])
     torch.save(state, str(pair / "changed.pt"))
     with pytest.raises(ValueError, match=message) as raised:
@@ -166,14 +202,17 @@ def test_other_ways_to_decode_are_refused(pair, small, name, flags, message):
 
 
 def test_what_is_not_packed(pair, tmp_path, monkeypatch):
-    for source, target, force, message in (
-        (pair / "verifier.pt", pair / "int8.pt", (), r"int8.pt: exists; --force replaces it"),
-        (pair / "verifier.pt", pair / "verifier.pt", ("--force",), "is the input"),
-        (pair / "drafter.pt", tmp_path / "out.pt", (), "drafter"),
+    verifier, out, in_bytes = pair / "verifier.pt", tmp_path / "out.pt", "8 bits already; leave it"
+    for source, target, words, message in (
+        (verifier, pair / "int8.pt", ["fp32"], r"int8.pt: exists; --force replaces it"),
+        (verifier, verifier, ["fp32", "--force"], "is the input"),
+        (pair / "drafter.pt", out, ["fp32"], "drafter"),
+        (verifier, out, ["int8", "--twin", "int8"], in_bytes),
+        (verifier, out, ["int7", "--twin", "int8"], in_bytes),
     ):
         with pytest.raises(ValueError, match=message):
-            run(source, target, "fp32", *force)
+            run(source, target, *words)
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
     with pytest.raises(ValueError, match="needs the native engine: FAIRSEQ_SPECDEC_NATIVE"):
-        run(pair / "verifier.pt", tmp_path / "out.pt")
-    assert not (tmp_path / "out.pt").exists()
+        run(verifier, out)
+    assert not out.exists()

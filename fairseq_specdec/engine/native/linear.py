@@ -32,7 +32,7 @@ class NativeLinear:
         pointer: of the library's ``SharedMatrix``.
         size, width: of W [size, width].
         exact: the packed weight has the numbers of the one given, to the last bit.
-        rounded: the same weight in a format that rounds, where this one is looked up; or None.
+        others: the same weight in formats that round, where this one is looked up or has a twin.
 
     Args:
         library: the loaded library.
@@ -42,7 +42,7 @@ class NativeLinear:
         dtype: of the rows that are looked up; None for the weight's.
     """
 
-    rounded: NativeLinear | None = None
+    others: tuple[NativeLinear, ...] = ()
     packed_as: str | None = None  # precision of the file that it is borrowed from
     _kept: Any = None  # memory that is borrowed
 
@@ -129,8 +129,8 @@ class NativeLinear:
         bias = joined([module.bias for module in modules])
         bias = None if bias is None else floats(bias)
         home: NativeLinear | None = product_of(modules)
-        for each in () if home is None else (home, home.rounded):
-            if each is None or each.library is not library or each.number_format != number_format:
+        for each in () if home is None else (home, *home.others):
+            if each.library is not library or each.number_format != number_format:
                 continue
             if bias is None or each.bias is None:
                 same = bias is each.bias

@@ -41,7 +41,7 @@ def packed(model: nn.Module, library: Library, number_format: str) -> dict[str, 
             "rows": [end - start for start, end in zip(starts, ends)],
             "columns": product.width,
         }
-        for each in filter(None, (product, product.rounded)):
+        for each in (product, *product.others):
             form = {"number_format": each.number_format, "stored": each.stored}
             facts = {"exact": each.exact, "biased": each.bias is not None, "parts": each.parts}
             matrices.append({**form, **where, **facts})
@@ -143,9 +143,10 @@ def _attach(model: nn.Module, library: Library, each: dict[str, Any], number_for
     )  # fmt: skip
     if packed_source(firsts[0]) is not None:
         home = product_of(firsts)
-        if home is None or home.rounded or each["number_format"] == "fp32":
+        held = () if home is None else (home, *home.others)
+        if not held or each["number_format"] in ("fp32", *(one.number_format for one in held)):
             raise ValueError("modules that hold a weight twice")
-        home.rounded = product
+        home.others += (product,)
         return
     others = [module for modules in named[1:] for module in modules]
     wanted = [*firsts[:1], *tied, *others]
@@ -165,3 +166,10 @@ def number_format_of(model: nn.Module) -> str | None:
         if packed_as is not None:
             return packed_as
     return None
+
+
+def lost(model: nn.Module, number_format: str) -> bool:
+    """Whether a weight of a model is neither packed in this format nor known exactly."""
+    sources = filter(None, map(packed_source, model.parameters()))
+    forms = ((held.product, *held.product.others) for held in sources)
+    return not all(any(f.exact or f.number_format == number_format for f in fs) for fs in forms)

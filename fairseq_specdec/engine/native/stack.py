@@ -105,6 +105,7 @@ class NativeStack:
         free_unpacked: free the weights of the stack's modules that are packed. Reading one then
             unpacks it; of a format that rounds, it raises RuntimeError.
         encoder: may share a decoder's embeddings, which are freed in both.
+        twin: format that weights are packed in too, before they are freed; None for no other.
     """
 
     def __init__(
@@ -114,10 +115,12 @@ class NativeStack:
         number_format: str = "fp32",
         free_unpacked: bool = False,
         encoder: Any = None,
+        twin: str | None = None,
     ) -> None:
         self.library = library
         self.frees = free_unpacked
         self.number_format = number_format
+        self.twin = twin if free_unpacked else None
         self.nbytes = 0
         shape = _shape(stack)
         self.width = shape.width
@@ -155,6 +158,8 @@ class NativeStack:
 
     def _product(self, layer: int, part: int, modules: Any) -> NativeLinear:
         product = NativeLinear.of(self.library, modules, self.number_format)
+        if self.twin is not None and packed_source(modules[0]) is None:
+            product.others = (NativeLinear.of(self.library, modules, self.twin),)
         self.nbytes += product.nbytes
         self.library.call("specdec_stack_matrix", self.pointer, layer, part, product.pointer)
         return product
@@ -172,7 +177,7 @@ class NativeStack:
         if not product.exact and (tied or getattr(decoder, "chain", None) is not None):
             rounded = product
             product = NativeLinear(self.library, numbers(weight), None, "fp32", weight.dtype)
-            product.rounded = rounded
+            product.others = (rounded, *rounded.others)
         if all(table.max_norm is None for table in tied):  # else a look-up changes the weight
             replace([projection], product, tied)
         return product.size
