@@ -1,6 +1,5 @@
 """``specdec-convert pack``: the same bits from a file that is mapped; anything else is refused."""
 
-import functools
 import pathlib
 
 import pytest
@@ -10,7 +9,6 @@ from toy_translation import sentences
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.conversion import cli
-from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.drafting import twin
 from fairseq_specdec.engine.native import library, packed_file
 from fairseq_specdec.hub import SpeculativeTranslator
@@ -73,8 +71,6 @@ def test_a_packed_twin_drafts_the_same(pair, number_format, packs_nothing, monke
     """A file in bf16 without a twin has none by itself, and says so where one is asked for."""
     monkeypatch.setattr(twin, "_SMALLEST", 0)
     monkeypatch.setattr(twin, "memory_left", lambda: None)
-    always = functools.partial(Overrides, always_draft=True)
-    monkeypatch.setattr("fairseq_specdec.hub.decoding.Overrides", always)
 
     def drafted(name, **flags):
         with translator(pair / f"{name}.pt", number_format, **flags) as loaded:
