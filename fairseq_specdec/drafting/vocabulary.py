@@ -12,22 +12,26 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_specdec.engine.backend import Backend, NativeBackend
+from fairseq_specdec.engine.backend import Backend, NativeBackend, tell_once
 from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.decoder import NativeSession
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.atomic import write_text
 from fairseq_specdec.io.contents import WrongFileError, check_content
 
 # First tokens of the dictionary, which are its most frequent ones, where no list is given.
 _FIRST = 1000
+# Most tokens of a list that is learnt from outputs.
+_LEARNT = 2000
 # Weights of a vocabulary that a step reads from memory and not from a cache.
 _LARGE = 1 << 23
 # What is left of a model's width in a preview: one in so many dimensions. The demo pair's likeliest
@@ -145,3 +149,15 @@ def read_list(path: str, dictionary: Any) -> Tensor:
             flag, f"has {len(listed)} tokens", f"list 1 to {len(dictionary) // 2} of the dictionary"
         )
     return torch.tensor([dictionary.index(token) for token in listed])
+
+
+def write_list(path: str, dictionary: Any, used: Counter[int], before: Sequence[int]) -> None:
+    """Write the most used tokens, then those of the list ``before``, for ``--vocabulary-list``;
+    whole or not at all, which is logged."""
+    ids = dict.fromkeys([*(token for token, _ in used.most_common()), *before])
+    names = [name for name in map(dictionary.__getitem__, ids) if name.split() == [name]]
+    listed = names[: min(_LEARNT, len(dictionary) // 2)]
+    try:
+        write_text(path, "".join(f"{name}\n" for name in listed))
+    except OSError as error:
+        tell_once(f"--learn-vocabulary {path} is not written: {error.strerror}")

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator, check_d
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
+from fairseq_specdec.drafting.vocabulary import write_list
 from fairseq_specdec.engine.backend import Once
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_pair
@@ -71,6 +73,7 @@ class Decoding(NamedTuple):
     nbest: int
     batch_size: int
     turn: Callable[[], AbstractContextManager[None]]  # the state in which a batch is decoded
+    used: Counter[int]  # tokens of all outputs; an update is one call in C, so threads share it
     wide: "Callable[[], Decoding] | None" = None  # the one for more than ``WIDEST`` rows
 
     def of_rows(self, rows: int) -> "Decoding":
@@ -106,6 +109,8 @@ class Decoding(NamedTuple):
         sample, first = self.given(rows, prefixes, drafts)
         with self.turn(), self.generator.batch(self.loaded.models, sample, **first) as opened:
             yield opened
+            for ranked in filter(None, opened.finished):
+                self.used.update(ranked[0]["tokens"].tolist())
 
     def grow(
         self, row: list[int], prefix: Sequence[int] = (), draft: Sequence[int] = ()
@@ -166,13 +171,21 @@ class Decodings:
     flags: Flags
     batch_size: int | None = None  # of every choice; None for what suits the strategy
     seed: int | None = None  # of every batch; it is the whole process's, so that batches take turns
+    learns: str | None = None  # file for the tokens that outputs use most
 
     def __post_init__(self) -> None:
-        self.stats = SharedStats()  # of all choices
+        self.stats, self.used = SharedStats(), Counter[int]()  # of all choices
         self._once = Once()
         self._lock, self._alone = Lock(), Lock()
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._made)
         self.base = self._made(self.choice.strategy, **self.flags)
+
+    def close(self) -> None:
+        """Write the tokens that outputs used most, where that was asked for."""
+        if self.learns is not None and self.used:
+            listed, words = self.base.generator.vocabulary, self.loaded.dictionaries[1]
+            before = [] if listed is None else listed.tokens.tolist()
+            write_list(self.learns, words, self.used, before)
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
@@ -196,7 +209,8 @@ class Decodings:
         )  # fmt: skip
         size = self.batch_size or (1 if generator.options.plans_once else 16)
         traces = TraceBuilder(strategy, settings_of(settings, args, generator), *words)
-        return Decoding(self.loaded, self.codec, generator, traces, args.nbest, size, self._turn)
+        how = args.nbest, size, self._turn, self.used
+        return Decoding(self.loaded, self.codec, generator, traces, *how)
 
     @in_python()
     def of_call(self, strategy: str | None, flags: Flags) -> Decoding:

@@ -39,7 +39,7 @@ ARGUMENTS = {
     "path": "verifier", "drafter_path": "drafter",
     **{name: name for name in (
         *FIELDS, "data", "source_lang", "target_lang", "tokenizer", "bpe", "bpe_codes", "device",
-        "dtype", "strategy", "batch_size", "max_tokens",
+        "dtype", "strategy", "batch_size", "max_tokens", "learn_vocabulary",
     )},
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, overload
@@ -12,7 +13,9 @@ from typing import Any, NoReturn, overload
 import torch
 from tqdm import tqdm
 
+from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.errors import UsageError
+from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
 from . import loading
@@ -69,6 +72,7 @@ class SpeculativeTranslator:
         too_long: str = "refuse",
         split: Split | None = None,
         seed: int | None = None,
+        learn_vocabulary: str | None = None,
         **flags: Any,
     ) -> SpeculativeTranslator:
         """Load a verifier, and a drafter where the strategy uses one.
@@ -104,6 +108,8 @@ class SpeculativeTranslator:
             split: whether a text is split into sentences, as for ``translate`` (default: yes; no
                 for BART, which reads documents to summarise them).
             seed: makes ``sampling`` repeat itself, call by call.
+            learn_vocabulary: file to which ``close`` writes the tokens most used in outputs, 2,000
+                at most; it is the ``vocabulary_list`` if it is there.
             flags: every decoding flag by its name with underscores: beam (default 1, not fairseq's
                 5), nbest (``Translation.alternatives``), block_size, max_len_b, sampling ...
 
@@ -124,6 +130,14 @@ class SpeculativeTranslator:
         found = described if drafter is None else None
         choice = decide(strategy, place.drafter, found, flags, where.type == "cuda")
         strategy = choice.strategy
+        learns = learn_vocabulary
+        if learns is not None:
+            check_new_file(learns, "--learn-vocabulary")
+            if strategy not in OWN_FLAGS["vocabulary_list"]:
+                problem = f"--strategy {strategy} reads no list"
+                raise UsageError("--learn-vocabulary", problem, "leave it out")
+            if os.path.exists(learns):
+                flags = {**flags, "vocabulary_list": learns}
         # A drafter that was asked for is refused where the strategy uses none.
         drafts = drafter_of(strategy, place.drafter) if drafter is None else place.drafter
         settings, _ = split_flags(strategy, drafts, flags)
@@ -139,7 +153,7 @@ class SpeculativeTranslator:
         if split is None:
             family = described.description["family"] if described else loaded.arch
             split = not family.startswith("bart")
-        decodings = Decodings(loaded, codec, place.drafter, choice, flags, batch_size, seed)
+        decodings = Decodings(loaded, codec, place.drafter, choice, flags, batch_size, seed, learns)
         return cls(decodings, max_tokens, too_long, split)
 
     def __enter__(self) -> SpeculativeTranslator:
@@ -161,6 +175,8 @@ class SpeculativeTranslator:
     def close(self) -> None:
         """Free the models; what is being decoded ends first. Later calls are refused."""
         self._threads.pool.shutdown()
+        if self._held is not None:
+            self._held.close()
         self._held = None
 
     def _open(self) -> Decodings:

@@ -21,6 +21,7 @@ def check_new_file(path: str, flag: str, force: bool = True) -> None:
         (os.path.isdir(path), "is a directory", "name a file"),
         (_is_special(path), "is no regular file", "name a file"),
         (not os.path.isdir(folder), f"no such directory: {folder}", "make it first"),
+        (not os.access(folder, os.W_OK), f"{folder} is read-only", "name another folder"),
         (not force and os.path.lexists(path), "exists", "--force replaces it"),
     ):
         if refused:

@@ -165,7 +165,8 @@ def _service(args: argparse.Namespace, limits: Limits) -> Service:
         own = {name: flags.pop(name) for name in names if args.strategy not in OWN_FLAGS[name]}
         flags["keep_weights"] = True  # fairseq itself decodes with them
     set_threads(1)  # workers are what there is of threads
-    service = Service(translator_of(args, flags), limits, args.workers)
+    translator = translator_of(args, flags, learn_vocabulary=args.learn_vocabulary)
+    service = Service(translator, limits, args.workers)
     # Greedy decoding is made by the first race.
     service.racers = dict.fromkeys(("greedy", service.translator.strategy), {})
     if demo:

@@ -51,6 +51,7 @@ class Service:
         """Answer what was accepted, then end the threads."""
         self.scheduler.stop()
         self._encoders.shutdown()
+        self.translator.close()
 
     def check(self, texts: list[str]) -> None:
         """Refuse the texts of a request if they are too many or one is too long."""

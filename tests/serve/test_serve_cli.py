@@ -5,6 +5,7 @@ import socket
 
 import pytest
 from fairseq.dataclass.configs import GenerationConfig
+from served import TEXTS, serving
 
 from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.hub.flags import GENERATION, OWN
@@ -31,6 +32,7 @@ def test_a_taken_port_is_refused_before_a_model_loads(capsys):
         (["--sampling"], "unrecognized"),
         (["--path", "/nowhere/v.pt"], "--path: no such file"),
         (["/nowhere"], "MODEL: no such file"),
+        (["PAIR", "--learn-vocabulary", "/no/list"], "--learn-vocabulary /no/list: no such dir"),
         (["PAIR", "--path", "PAIR", "--data", "x"], "--data x: .* is the data already"),
         (["--token-file", "/nowhere"], "/nowhere"),
         (["--config", "/nowhere.yaml"], "/nowhere.yaml"),
@@ -93,3 +95,14 @@ def test_a_model_is_named_as_in_python_or_as_in_fairseq(given, words, verifier, 
     assert (named, drafter, folder) == (verifier, None, data)
     assert (others["source_lang"], others["target_lang"]) == ("en", None)
     assert (others["bpe"], others["tokenizer"], others["strategy"]) == (None, "auto", None)
+
+
+def test_what_answers_use_is_kept_for_the_next_start(pair, tmp_path):
+    path, answers = tmp_path / "list", []
+    words = ["--path", pair, "--strategy", "greedy", "--learn-vocabulary", path]
+    for starts in range(2):
+        with serving(*words) as client:
+            assert (client.service.translator.generator.vocabulary is not None) == bool(starts)
+            answers.append(client.translate(TEXTS)[1]["translatedText"])
+        assert "</s>" in path.read_text(encoding="utf-8").split()
+    assert answers[0] == answers[1]
