@@ -208,9 +208,8 @@ class SpeculativeGenerator(SequenceGenerator):
             reason = f"--strategy {options.strategy} drafts for one hypothesis only"
             logger.info("--beam %d: beam search without drafts: %s", options.beam, reason)
             drafter = NoDrafter()
-        backend = choose_backend(
-            asked, models, options.verifier_format, graphs, frees, self._once, drafter.twin
-        )
+        how = graphs, frees, self._once, drafter.twin
+        backend = choose_backend(asked, models, options.verifier_format, *how)
         layers, verifies = drafter.read_layers, options.verifies
         verifier = Verifier(models, options.temperature, layers, backend, verifies)
         ready = drafter.prepare(verifier.models[0], backend)

@@ -24,7 +24,6 @@ from fairseq_specdec.engine.native.packed_file import lost
 from fairseq_specdec.engine.native.structures import Drafting
 from fairseq_specdec.engine.state import Draft, Rows
 from fairseq_specdec.engine.transformer import Transformer
-from fairseq_specdec.errors import UsageError
 
 from .autoregressive import AutoregressiveDrafter, AutoregressiveSession
 from .base import (
@@ -77,10 +76,7 @@ class TwinDrafter(AutoregressiveDrafter):
         if not isinstance(backend, NativeBackend):
             return NoDrafter()
         if lost(verifier.decoder, self.twin):
-            problem = "the verifier's weights are in a format that rounds, without a twin"
-            if not self.alone:
-                raise UsageError("--twin int8", problem, "leave it out, or pack one too")
-            tell_once(f"--twin int8 is not used: {problem}", logging.INFO)
+            tell_once("no twin drafts: weights that round need specdec-convert pack --twin int8")
             return NoDrafter()
         ready, in_bytes = copy.copy(self), backend.packing(self.twin, frees=False)
         if self.vocabulary is not None:

@@ -152,8 +152,7 @@ def read_list(path: str, dictionary: Any) -> Tensor:
 
 
 def write_list(path: str, dictionary: Any, used: Counter[int], before: Sequence[int]) -> None:
-    """Write the most used tokens, then those of the list ``before``, for ``--vocabulary-list``;
-    whole or not at all, which is logged."""
+    """Write the most used tokens, then those of ``before``, whole or not at all (logged)."""
     ids = dict.fromkeys([*(token for token, _ in used.most_common()), *before])
     names = [name for name in map(dictionary.__getitem__, ids) if name.split() == [name]]
     listed = names[: min(_LEARNT, len(dictionary) // 2)]

@@ -134,10 +134,8 @@ class SpeculativeTranslator:
         if learns is not None:
             check_new_file(learns, "--learn-vocabulary")
             if strategy not in OWN_FLAGS["vocabulary_list"]:
-                problem = f"--strategy {strategy} reads no list"
-                raise UsageError("--learn-vocabulary", problem, "leave it out")
-            if os.path.exists(learns):
-                flags = {**flags, "vocabulary_list": learns}
+                raise UsageError("--learn-vocabulary", f"--strategy {strategy} reads no list")
+            flags = {**flags, "vocabulary_list": learns} if os.path.exists(learns) else flags
         # A drafter that was asked for is refused where the strategy uses none.
         drafts = drafter_of(strategy, place.drafter) if drafter is None else place.drafter
         settings, _ = split_flags(strategy, drafts, flags)
