@@ -310,41 +310,6 @@ void Sentence::give(int prefix) {
   prefixes[prefix].slot = -1;
 }
 
-namespace {
-
-// The `count` largest of a row, falling; equal ones in the order of their places.
-void largest_of(const float* row, int size, int count, float* values, int32_t* places) {
-  int kept = 0;
-  const auto insert = [&](float value, int place) {
-    int at = kept < count ? kept++ : count - 1;
-    for (; at > 0 && values[at - 1] < value; at--) {
-      values[at] = values[at - 1];
-      places[at] = places[at - 1];
-    }
-    values[at] = value;
-    places[at] = place;
-  };
-  int i = 0;
-  for (; i < size && kept < count; i++) insert(row[i], i);
-  for (; i < size && i % (4 * LANES) != 0; i++)
-    if (row[i] > values[count - 1]) insert(row[i], i);
-  for (; i + 4 * LANES <= size; i += 4 * LANES) {
-    const Floats here = larger(larger(load(row + i), load(row + i + LANES)),
-                               larger(load(row + i + 2 * LANES), load(row + i + 3 * LANES)));
-    if (!has_from(here, values[count - 1])) continue;
-    for (int j = i; j < i + 4 * LANES; j++)
-      if (row[j] > values[count - 1]) insert(row[j], j);
-  }
-  for (; i < size; i++)
-    if (row[i] > values[count - 1]) insert(row[i], i);
-  for (; kept < count; kept++) {
-    values[kept] = kMinusInfinity;
-    places[kept] = 0;
-  }
-}
-
-}  // namespace
-
 Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, int beam,
              int32_t start)
     : session_(session), embedding_(embedding), rules_(rules), beam_(beam) {
@@ -462,8 +427,15 @@ void Beams::rate(float* logits, int row, int prefix) {
     scores[0] = logits[forced] - top - total;
     return;
   }
-  largest_of(logits, words, count, scores, tokens);
-  for (int i = 0; i < count; i++) scores[i] = scores[i] - top - total;
+  static thread_local std::vector<int> best;
+  best_few(logits, words, count, best);
+  std::sort(best.begin(), best.end(), [&](int a, int b) { return comes_first(logits, a, b); });
+  std::fill_n(scores, count, kMinusInfinity);
+  std::fill_n(tokens, count, 0);
+  for (size_t i = 0; i < best.size(); i++) {
+    tokens[i] = best[i];
+    scores[i] = logits[best[i]] - top - total;
+  }
 }
 
 }  // namespace specdec

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "product.h"
 #include "product_formats.h"
@@ -47,17 +48,23 @@ inline bool prefetches_unasked() {
 #endif
 }
 
+template <typename Kernel>
+constexpr bool three_of_halves(int rows) {
+  return kRegisters == 16 && rows == 3 && std::is_same<Kernel, Half>::value;
+}
+
 // Registers of outputs that a tile of so many rows covers. A multiply-add takes 4 cycles and two
 // begin in each, so few rows need more registers to have 8 sums under way; where weights come from
-// memory, one panel after the other is faster. Beside 12 sums, 16 registers have no room for weights
-// that are widened and three rows' x.
+// memory, one panel after the other is faster. Beside 12 sums, 16 registers have no room for
+// weights that are widened and three rows' x, but for halves (step_of_three).
 template <typename Kernel, bool large>
 constexpr int columns_of_tile(int rows) {
   constexpr int kPanel = Matrix::kPanel / kWidth;
   if (kWidth == 4) return rows <= 3 ? 8 : kPanel;
   if (large || Kernel::kTileRows == 4 || rows > 3) return kPanel;
   if (kWidth == 16) return rows <= 2 ? 8 : 4;
-  return rows == 1 ? 8 : rows == 2 || Kernel::kTurns == 1 ? 4 : kPanel;
+  const bool wide = rows == 2 || Kernel::kTurns == 1 || three_of_halves<Kernel>(rows);
+  return rows == 1 ? 8 : wide ? 4 : kPanel;
 }
 
 struct TileTask {
@@ -116,6 +123,31 @@ inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x, size_
   }
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// step() of three rows of halves by two panels, both parts: 12 sums, x of the rows and a weight take
+// all 16 registers, and GCC 12 keeps a sum in memory whatever the order in C++.
+inline void step_of_three(const uint32_t* w, const uint32_t* v, const uint32_t* x,
+                          FloatRegister (&s)[3][4]) {
+  static_assert(4 * Half::kParts * kRun == 512 && 4 * kWidth == 32, "the distances below");
+#define SPECDEC_COLUMN(weights, a, b, c)                                                      \
+  "vcvtph2ps " weights ", %%ymm15\n\tvfmadd231ps %%ymm12, %%ymm15, %" #a "\n\t"               \
+  "vfmadd231ps %%ymm13, %%ymm15, %" #b "\n\tvfmadd231ps %%ymm14, %%ymm15, %" #c "\n\t"
+#define SPECDEC_PART(at, x)                                                                   \
+  "vbroadcastss " #x "(%14), %%ymm12\n\tvbroadcastss 512+" #x "(%14), %%ymm13\n\t"            \
+  "vbroadcastss 1024+" #x "(%14), %%ymm14\n\t" SPECDEC_COLUMN(#at "(%12)", 0, 4, 8)           \
+  SPECDEC_COLUMN("32+" #at "(%12)", 1, 5, 9) SPECDEC_COLUMN(#at "(%13)", 2, 6, 10)            \
+  SPECDEC_COLUMN("32+" #at "(%13)", 3, 7, 11)
+  __asm__ volatile(SPECDEC_PART(0, 0) SPECDEC_PART(16, 4)
+                   : "+x"(s[0][0]), "+x"(s[0][1]), "+x"(s[0][2]), "+x"(s[0][3]), "+x"(s[1][0]),
+                     "+x"(s[1][1]), "+x"(s[1][2]), "+x"(s[1][3]), "+x"(s[2][0]), "+x"(s[2][1]),
+                     "+x"(s[2][2]), "+x"(s[2][3])
+                   : "r"(w), "r"(v), "r"(x)
+                   : "xmm12", "xmm13", "xmm14", "xmm15", "memory");
+#undef SPECDEC_PART
+#undef SPECDEC_COLUMN
+}
+#endif
+
 // `rows` rows by `columns` registers of outputs from `first` on, a multiple of columns x kWidth.
 template <typename Kernel, int rows, int columns, bool fetch>
 inline void tile(const TileTask& task, int first) {
@@ -140,6 +172,12 @@ inline void tile(const TileTask& task, int first) {
     const int run = left < kRun ? left : kRun;
     for (int k = 0; k < run; k++, w += kPanel) {
       const uint32_t* here = x + Kernel::kParts * k;
+#if defined(__AVX2__) && !defined(__AVX512F__)
+      if constexpr (three_of_halves<Kernel>(rows) && columns == 4) {
+        step_of_three(w, w + panel_words, here, sums);
+        continue;
+      }
+#endif
       step<Kernel, rows, columns, 0>(w, panel_words, here, ahead, sums);
       if (Kernel::kTurns == 2) step<Kernel, rows, columns, 1>(w, panel_words, here, ahead, sums);
     }

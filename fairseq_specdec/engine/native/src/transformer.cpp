@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -46,15 +45,6 @@ struct Ragged {
 };
 
 namespace {
-
-const char* const kPartNames[] = {"self-attention's input",
-                                  "self-attention's output",
-                                  "cross-attention's query",
-                                  "cross-attention's key and value",
-                                  "cross-attention's output",
-                                  "fc1",
-                                  "fc2",
-                                  "vocabulary"};
 
 // One sublayer around `body(input, x)`, which adds its result to x: the norm comes first or last.
 template <typename Body>
@@ -145,10 +135,7 @@ void Stack::set_matrix(int layer, int part, SharedMatrix matrix) {
   require(part == kVocabulary || (layer >= 0 && layer < shape.layers), "a layer out of range");
   const MatrixSize size = expected(part);
   require((part == kVocabulary || matrix->out() == size.out) && matrix->in() == size.in,
-          "wrong size: " + std::string(kPartNames[part]) + " of layer " +
-              std::to_string(layer + 1) + " is " + std::to_string(matrix->out()) + " x " +
-              std::to_string(matrix->in()) + ", not " + std::to_string(size.out) + " x " +
-              std::to_string(size.in));
+          "wrong size: product " + std::to_string(part) + " of layer " + std::to_string(layer + 1));
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
 }
 
@@ -167,7 +154,6 @@ MatrixSize Stack::expected(int part) const {
                               {width, width},       {shape.inner, width},
                               {width, shape.inner}, {vocabulary_size(), shape.features}};
   static_assert(sizeof(sizes) / sizeof(*sizes) == kVocabulary + 1, "a size for each part");
-  static_assert(std::size(kPartNames) == kVocabulary + 1, "a name for each part");
   return sizes[part];
 }
 
@@ -176,7 +162,7 @@ void Stack::finish() {
     for (int part = 0; part < kLayerParts; part++) {
       const bool cross = part == kCrossQuery || part == kCrossKeyValue || part == kCrossOut;
       require((layer.parts[part] == nullptr) == (cross && !shape.cross),
-              std::string("missing or unexpected: ") + kPartNames[part]);
+              "missing or unexpected: product " + std::to_string(part));
     }
     for (int part = 0; part < kLayerNorms; part++)
       require((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.cross),

@@ -1,7 +1,6 @@
 #include "vocabulary_list.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "errors.h"
@@ -59,29 +58,11 @@ void VocabularyPreview::find(const float* features) {
   float* about = logits.reserve(words);
   multiply(*projection_, 1, features, width, x, dimensions, After::kStore);
   multiply(*narrow_, 1, x, dimensions, about, words, After::kStore);
-  std::vector<std::pair<float, int>> best;  // the least likely first
-  float least = kMinusInfinity;
-  const auto look = [&](int from, int to) {
-    for (int i = from; i < to; i++) {
-      if (!(about[i] > least)) continue;
-      best.emplace_back(about[i], i);
-      std::push_heap(best.begin(), best.end(), std::greater<>());
-      if (best.size() <= likeliest_) continue;
-      std::pop_heap(best.begin(), best.end(), std::greater<>());
-      best.pop_back();
-      least = best.front().first;
-    }
-  };
-  int i = 0;
-  for (; i + LANES <= words; i += LANES)
-    if (has_from(load(about + i), least)) look(i, i + LANES);
-  look(i, words);
-  tokens_.clear();
+  static thread_local std::vector<int> best;
+  best_few(about, words, likeliest_, best);
+  tokens_.assign(best.begin(), best.end());
   chosen_.clear();
-  for (const auto& each : best) {
-    tokens_.push_back(each.second);
-    chosen_.append(each.second);
-  }
+  for (int token : best) chosen_.append(token);
 }
 
 namespace {

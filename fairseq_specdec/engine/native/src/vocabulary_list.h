@@ -55,7 +55,7 @@ class VocabularyPreview {
  private:
   ChosenOutputs chosen_;
   SharedMatrix projection_, narrow_;
-  size_t likeliest_;
+  int likeliest_;
   std::vector<int64_t> tokens_;  // in the order of the product's outputs
 };
 
