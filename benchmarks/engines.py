@@ -184,11 +184,6 @@ def padded(rows):
     return tokens, (tokens != 1).long()
 
 
-def until_end(row):
-    """A row up to its first </s>, which is added where there is none."""
-    return [*row[: row.index(2)], 2] if 2 in row else [*row, 2]
-
-
 class OnnxRuntime:
     """optimum's export of the same model, decoded greedily by a loop that feeds a step's keys and
     values to the next step without a copy (``generate`` of optimum costs more than the network)."""
@@ -277,7 +272,8 @@ class OnnxRuntime:
         return numpy.concatenate(columns, 1)
 
     def tokens(self, ids):
-        return [until_end(row) for row in ids.tolist()]
+        """Each row up to its first </s>, which is added where there is none."""
+        return [[*row[: row.index(2)], 2] if 2 in row else [*row, 2] for row in ids.tolist()]
 
 
 ENGINES = {each.module: each for each in (CTranslate2, OnnxRuntime)}

@@ -63,9 +63,8 @@ class Client(FastHttpUser):
     @task
     def translate(self):
         body, expected = next(Client.pairs)
-        with self.client.post(
-            "/translate", json=body, headers=HEADERS, catch_response=True
-        ) as answer:
+        asked = {"json": body, "headers": HEADERS, "catch_response": True}
+        with self.client.post("/translate", **asked) as answer:
             if answer.status_code != 200:
                 answer.failure(f"status {answer.status_code}")
             elif answer.json()["translatedText"] != expected:

@@ -11,7 +11,7 @@ without asking the big model every time. ``specdec-bench`` measures what ``bild`
 
 import argparse
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sacrebleu
@@ -74,31 +74,26 @@ def correct(
     return tokens, chosen, replaced
 
 
-def curve(
-    small: Any,
-    big: Any,
-    batches: Sequence[dict[str, Any]],
-    thresholds: Sequence[float],
-    tgt_dict: Any,
-) -> Iterator[tuple[float, float, float]]:
-    """(threshold, share of tokens replaced, BLEU of the subwords joined) of each threshold."""
+def measured(
+    small: Any, big: Any, batches: Sequence[dict[str, Any]], threshold: float, tgt_dict: Any
+) -> tuple[float, float]:
+    """Share of tokens replaced, and BLEU of the subwords joined, at a threshold."""
 
     def text(tokens: Any) -> str:
         return str(tgt_dict.string(tokens, "@@ "))
 
-    for threshold in thresholds:
-        outputs: list[str] = []
-        references: list[str] = []
-        chosen = replaced = 0
-        for batch in batches:
-            net_input = batch["net_input"]
-            limit = min(2 * net_input["src_tokens"].size(1) + 10, big.max_decoder_positions() - 1)
-            made = correct(small, big, net_input, threshold, limit, tgt_dict)
-            outputs += [text(torch.tensor(row)) for row in made[0]]
-            references += [text(utils.strip_pad(row, tgt_dict.pad())) for row in batch["target"]]
-            chosen, replaced = chosen + made[1], replaced + made[2]
-        score = sacrebleu.corpus_bleu(outputs, [references], tokenize="none", force=True).score
-        yield threshold, replaced / chosen, score
+    outputs: list[str] = []
+    references: list[str] = []
+    chosen = replaced = 0
+    for batch in batches:
+        net_input = batch["net_input"]
+        limit = min(2 * net_input["src_tokens"].size(1) + 10, big.max_decoder_positions() - 1)
+        made = correct(small, big, net_input, threshold, limit, tgt_dict)
+        outputs += [text(torch.tensor(row)) for row in made[0]]
+        references += [text(utils.strip_pad(row, tgt_dict.pad())) for row in batch["target"]]
+        chosen, replaced = chosen + made[1], replaced + made[2]
+    score = sacrebleu.corpus_bleu(outputs, [references], tokenize="none", force=True).score
+    return replaced / chosen, score
 
 
 def main() -> None:
@@ -131,8 +126,9 @@ def main() -> None:
     ]
     print("| threshold | replaced | BLEU |\n|--:|--:|--:|")
     with torch.inference_mode():
-        for row in curve(small, big, batches, args.thresholds, task.target_dictionary):
-            print("| {:g} | {:.1%} | {:.2f} |".format(*row), flush=True)
+        for threshold in args.thresholds:
+            found = measured(small, big, batches, threshold, task.target_dictionary)
+            print("| {:g} | {:.1%} | {:.2f} |".format(threshold, *found), flush=True)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # fairseq's generation flags and the values that every engine decodes with.
 PLAIN = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": False}
 LONGEST = 3  # batches that memory is measured with: the longest need most
-SPIN_MS = (
-    "10"  # that idle threads of Intel's OpenMP spin; by default 200, which each turn waits for
-)
+SPIN_MS = "10"  # that idle threads of Intel's OpenMP spin: each turn waits for the default, 200
 tables.TIME += [
     tables.figure("multiply-adds", "multiply_adds_m", "{:.0f} M"),
     tables.figure("weights read", "weights_read_m", "{:.0f} M"),

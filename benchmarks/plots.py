@@ -107,10 +107,9 @@ def draw(run, folder):
         curves = {
             m: (n, [*map(str, sizes)], series(m, "speed_beam5"), ()) for m, n in shown.items()
         }
-        label = "speed over stock beam 5 at the same batch size"
         made.save(  # Ge et al. 2022, Figures 6 and 7
             "speed_by_batch", "Speed by batch size", curves, lines, xlabel="batch size",
-            ylabel=label,
+            ylabel="speed over stock beam 5 at the same batch size",
         )  # fmt: skip
     for part in (part for part in parts if part["batch_size"] == 1):
         base = part["ms_by_batch"]["fairseq beam 5"]

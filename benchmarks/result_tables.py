@@ -151,21 +151,13 @@ def fastest(batch, systems, form):
 def comparison(processors):
     """CTranslate2 and the fastest lossless strategy, on the processors of README."""
     ende, edit = (of_run(processors, pair) for pair in PAIRS.values())
-    rows = []
+    replayed, both, rows = papers(processors), [*SHOWN][:2], []
     for what, batches, size, beam, systems, names, form in (
         ("translation, one sentence at a time", ende, "1", 1, OURS, SHOWN, "{:.1f}"),
-        ("the same with beam 5", ende, "1", 5, ("beam 5",), [*SHOWN][:2], "{:.1f}"),
-        ("the same, 32 at a time", ende, "32", 1, OURS, [*SHOWN][:2], "{:.1f}"),
-        ("correction, one at a time", edit, "1", 1, OURS, [*SHOWN][:2], "{:.1f}"),
-        (
-            "papers' size, replayed drafts",
-            papers(processors),
-            "1",
-            1,
-            REPLAYS,
-            [*SHOWN][:2],
-            "{:.0f}",
-        ),
+        ("the same with beam 5", ende, "1", 5, ("beam 5",), both, "{:.1f}"),
+        ("the same, 32 at a time", ende, "32", 1, OURS, both, "{:.1f}"),
+        ("correction, one at a time", edit, "1", 1, OURS, both, "{:.1f}"),
+        ("papers' size, replayed drafts", replayed, "1", 1, REPLAYS, both, "{:.0f}"),
     ):
         for name in names:
             batch = batches[name][size]

@@ -27,9 +27,7 @@ class Script:
     def __init__(self, sizes: dict[int, list[int]], length: int, symbols: Any) -> None:
         self.sizes, self.length = sizes, length
         self.eos, self.filler = symbols.eos(), symbols.nspecial
-        self.rows: list[int] = []
-        self.have: list[int] = []
-        self.done = 0
+        self.begin([])
 
     def begin(self, sentences: Sequence[int]) -> None:
         """Begin a batch of these sentences."""

@@ -24,7 +24,6 @@ from types import SimpleNamespace
 
 import random_pair
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import build_generator
@@ -69,25 +68,18 @@ def flatten(decoder):
     projection.weight = torch.nn.Parameter(mixed)
 
 
-def save(model, given):
-    """Write it, and random sentences, where --save says."""
-    model.args.share_all_embeddings = False
-    settings = SimpleNamespace(**vars(given), sentences=given.batches, seed=2)
-    random_pair.write(settings, given.save)
-    random_pair.save(model, pathlib.Path(given.save) / "verifier.pt")
-
-
 def main():
     given = read_arguments()
-    words = Dictionary()
-    for i in range(given.vocabulary - len(words)):
-        words.add_symbol(f"w{i}")
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = SimpleNamespace(**vars(given), sentences=given.batches, seed=2)
+        task = random_pair.write(settings, given.save or folder)
+    words = task.target_dictionary
     model = random_pair.verifier(random_pair.SIZES[given.size], task, 1)
     flatten(model.decoder)
     model = model.half().float()
     if given.save:
-        return save(model, given)
+        model.args.share_all_embeddings = False
+        return random_pair.save(model, pathlib.Path(given.save) / "verifier.pt")
     flags = SimpleNamespace(max_len_a=0, max_len_b=given.length, min_len=given.length, beam=1)
     torch.manual_seed(2)
     sources = torch.randint(4, given.vocabulary, (given.batches, given.batch_size, SOURCE))
