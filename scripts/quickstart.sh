@@ -27,20 +27,13 @@ source "$repo/scripts/lib/environment.sh"
 
 install() { install_newest ''; }
 
-show_help() {
-    usage "${BASH_SOURCE[0]}"
-    if [[ -e $stamp ]]; then
-        printf '\n'
-        "$venv/bin/specdec-bench" --help
-    fi
-}
-
 sample=(--limit 50) # a --limit of the command line comes after it and wins
 flags=()
 for word in "$@"; do
     case $word in
         -h | --help)
-            show_help
+            usage "${BASH_SOURCE[0]}"
+            if [[ -e $stamp ]]; then printf '\n' && "$venv/bin/specdec-bench" --help; fi
             exit
             ;;
         --full) sample=() ;;

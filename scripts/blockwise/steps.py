@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from launch import Devices
-from models import corpus_files, direction, train_model
+from models import corpus_files, train_model
 from recipe import Settings, StepError
 from step import Step
 
@@ -43,12 +43,12 @@ def train(step: Step) -> None:
     """
     step.need("fairseq-train")
     models, verifier, out = chosen(step.settings), step["VERIFIER"], step.path("OUT")
-    devices = Devices(step)
+    devices, pair = Devices(step), (step["SRC"], step["TGT"])
     for heads in models:
         step.commands = []
         tuned, folder = heads.way == "tuned", out / heads.name
         corpus = step["DISTILLED" if heads.corpus == "distilled" else "BIN"]
-        inputs = [verifier, *corpus_files(corpus, *direction(step))]
+        inputs = [verifier, *corpus_files(corpus, *pair)]
         start = out / heads.corpus / f"frozen_{heads.k}" / "model.pt"
         before = heads._replace(name=f"{heads.corpus}/frozen_{heads.k}", way="frozen")
         if tuned and (before in models if step.dry else start.exists()):
@@ -60,7 +60,7 @@ def train(step: Step) -> None:
         base += ["--finetune-from-model", start] if start in inputs else []
         step.log(heads.name)
         train_model(
-            step, devices, corpus, direction(step), output,
+            step, devices, corpus, pair, output,
             step.settings.number("TUNED_UPDATES" if tuned else "HEAD_UPDATES"),
             "--arch", "blockwise_transformer", "--init-from", verifier, "--block-size", heads.k,
             "--first-head", step["FIRST_HEAD"], *base, "--criterion", "blockwise_loss",

@@ -78,10 +78,8 @@ class Family:
 
     def inputs(self) -> list[Any]:
         """What the corpus is made of, for the record."""
-        return [
-            part(self.step.path("SOURCES"), "sources"),
-            *filter(None, [self.step.settings.get("RAW")]),
-        ]
+        raw = self.step.settings.get("RAW")
+        return [part(self.step.path("SOURCES"), "sources"), *([raw] if raw else [])]
 
     def make(self) -> list[pathlib.Path]:
         """Make ``bench.bin``; returns what else was made."""

@@ -39,15 +39,11 @@ wanted_stamp() {
     if has_compiler; then cat "$repo"/fairseq_specdec/engine/native/src/*; fi | cksum
 }
 
-find_python() {
+make_environment() {
     python=$(command -v "${PYTHON:-python3}") ||
         fail "PYTHON: ${PYTHON:-python3} not found; install Python 3.10 to 3.13, or set PYTHON"
     "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' ||
         fail "PYTHON: $python is $("$python" --version 2>&1); 3.10 to 3.13 is needed, set PYTHON to one"
-}
-
-make_environment() {
-    find_python
     log "making the environment $venv with $("$python" --version 2>&1)"
     "$python" -m venv "$venv" > /dev/null ||
         fail "$python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv"
@@ -76,20 +72,12 @@ old_gpu() {
 install_newest() {
     local version torch options=()
     version=$("$venv/bin/python" -c 'import sys; print("3.%d" % sys.version_info[1])')
-    case $version in
-        3.10 | 3.11 | 3.12 | 3.13)
-            torch=torch==2.13.0
-            if old_gpu; then torch=torch==2.7.1; fi
-            ;;
-        *) fail "VENV: $venv has Python $version; 3.10 to 3.13 is needed" ;;
-    esac
-    case $version in
-        3.10 | 3.13)
-            command -v gcc > /dev/null ||
-                fail "gcc not found: on Python $version pip compiles fairseq; install gcc, or set" \
-                    "PYTHON to Python 3.11 or 3.12, which have wheels"
-            ;;
-    esac
+    [[ $version == 3.1[0-3] ]] || fail "VENV: $venv has Python $version; 3.10 to 3.13 is needed"
+    torch=torch==2.13.0
+    if old_gpu; then torch=torch==2.7.1; fi
+    [[ $version == 3.1[12] ]] || command -v gcc > /dev/null ||
+        fail "gcc not found: on Python $version pip compiles fairseq; install gcc, or set" \
+            "PYTHON to Python 3.11 or 3.12, which have wheels"
     quietly "updating pip" "$venv/bin/python" -m pip install --quiet --upgrade pip
     if ! "$venv/bin/python" -c 'import torch' 2> /dev/null; then
         torch=${TORCH:-$torch}

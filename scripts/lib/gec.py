@@ -162,13 +162,8 @@ def start_step(step: Step) -> None:
         return
     output = bench.model("start")
     record, wanted = output.parent / "provenance.json", bench.bin / "dict.src.txt"
-    bart = (
-        []
-        if bench.smoke
-        else [
-            pathlib.Path(Corrections(step).path("BART"), name) for name in ("model.pt", "dict.txt")
-        ]
-    )
+    names = () if bench.smoke else ("model.pt", "dict.txt")
+    bart = [pathlib.Path(Corrections(step).path("BART"), name) for name in names]
     inputs = [wanted, *bart]
     if step.finished(record, inputs):
         return

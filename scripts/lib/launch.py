@@ -62,9 +62,8 @@ class Devices:
         settings, self._step = step.settings, step
         bf16 = settings.get("CPU_PRECISION") == "bf16"
         cpu = step["DEVICE"] == "cpu"
-        gpus, precision, name = (
-            available_devices(True, bf16) if cpu else devices_of_process(step, bf16)
-        )
+        found = available_devices(True, bf16) if cpu else devices_of_process(step, bf16)
+        gpus, precision, name = found
         self.cpu = cpu or (step["DEVICE"] == "auto" and name == "cpu")
         given = settings.get("GPUS") or str(gpus)
         if not given.isdigit() or given == "0":

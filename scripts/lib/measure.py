@@ -83,16 +83,13 @@ def decode_set(
 ) -> Iterator[pathlib.Path]:
     """Outputs of a set, each decoded unless that is done: fairseq's own beam search comes first."""
     folder, shared = bench.out / "decoded", {"corpus": bench.bin, "pair": (bench.src, bench.tgt)}
-    stock = [
+    systems = [
         (f"fairseq_beam_{beam}", ["--task", "translation", "--beam", beam], [group.verifier])
         for beam in STOCK_BEAMS
     ]
-    systems = [
-        (label, words, used)
-        for system, own, used in group.systems
-        for label, words in each_value(system, own)
-    ]
-    for system, words, used in [*stock, *systems]:
+    for name, own, used in group.systems:
+        systems += [(label, words, used) for label, words in each_value(name, own)]
+    for system, words, used in systems:
         name = f"{group.name}.{system.replace(' ', '_')}"
         record, out = folder / f"{name}.done", folder / f"{name}.out"
         text = f"{group.verifier} {shlex.join(words)}".replace(str(bench.out), ".")

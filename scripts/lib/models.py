@@ -26,11 +26,6 @@ def corpus_files(folder: Any, src: str, tgt: str) -> list[pathlib.Path]:
     return [pathlib.Path(folder) / name for name in (f"dict.{src}.txt", *names)]
 
 
-def direction(step: Step) -> list[str]:
-    """Source and target suffix."""
-    return [step["SRC"], step["TGT"]]
-
-
 def updates_of(path: pathlib.Path) -> int:
     """The updates that a checkpoint's name gives; -1 if it gives none."""
     match = re.fullmatch(r"checkpoint_\d+_(\d+)\.pt", path.name)

@@ -135,9 +135,8 @@ class Noise:
         share = self.random.gauss(self.args.error_mean, self.args.error_deviation)
         count = min(max(round(share * len(places)), least), len(places))
         chosen = sorted(self.random.sample(places, count))
-        return list(
-            zip(chosen, self.random.choices([*OPERATIONS], [*OPERATIONS.values()], k=count))
-        )
+        operations = self.random.choices([*OPERATIONS], [*OPERATIONS.values()], k=count)
+        return list(zip(chosen, operations))
 
     def misspelled(self, word: str) -> str:
         """The word with at least one operation on its characters; never empty."""

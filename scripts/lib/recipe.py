@@ -203,9 +203,8 @@ def step_rows(path: pathlib.Path) -> list[StepRow]:
         given = recipe_file.mapping(f"{where}.{name}.with", own.get("with"))
         words = [f"{key}={value}" for key, value in given.items()]
         words += recipe_file.texts(f"{where}.{name}.flags", own.get("flags", []))
-        made.append(
-            StepRow(name, [" ".join([*actions, *words])] if words else actions, own["what"])
-        )
+        actions = [" ".join([*actions, *words])] if words else actions
+        made.append(StepRow(name, actions, own["what"]))
     return made
 
 

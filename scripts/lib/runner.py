@@ -17,7 +17,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import recipe_config
 from recipe import REPO, SCRIPTS, Recipe, StepError, recipe_names
@@ -42,9 +42,9 @@ def describe(recipe: Recipe) -> str:
     return "\n".join(lines)
 
 
-def list_recipes(environment: Mapping[str, str]) -> str:
+def list_recipes() -> str:
     """Every recipe, a line each."""
-    recipes = [Recipe(name, environment) for name in recipe_names()]
+    recipes = [Recipe(name, {}) for name in recipe_names()]
     width = max(len(recipe.name) for recipe in recipes)
     return "\n".join(f"{recipe.name:{width}}  {recipe.title}" for recipe in recipes)
 
@@ -74,13 +74,6 @@ def find_table(query: str) -> str:
     return "\n".join(lines)
 
 
-def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Plain words, and assignments by name."""
-    matches = [ASSIGNMENT.fullmatch(word) for word in words]
-    plain = [word for word, match in zip(words, matches) if not match]
-    return plain, {match.group(1): match.group(2) for match in matches if match}
-
-
 def show(text: str) -> None:
     """Print it; end quietly where the reader, as head, has seen enough."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -97,12 +90,13 @@ def run(arguments: Sequence[str]) -> int:
         show(recipe_config.text(recipe_config.read(" ".join(arguments[1:]))))
         return 0
     plain = [word for word in arguments if word not in {*wants, "--dry-run"}]
-    words, assigned = split_words(plain)
+    assigned = dict(match.groups() for match in map(ASSIGNMENT.fullmatch, plain) if match)
+    words = [word for word in plain if not ASSIGNMENT.fullmatch(word)]
     options = [word for word in words if word.startswith("-")]
     if options:
         raise StepError(f"run: error: no option {options[0]}; see scripts/run --help")
     if not words:
-        show(list_recipes({}) if "--list" in wants else (__doc__ or "").strip())
+        show(list_recipes() if "--list" in wants else (__doc__ or "").strip())
         return 0 if wants else 1
     recipe = Recipe(words[0], {**os.environ, **assigned}, dry_run)
     known = [name for name in recipe.settings.defined if name.isupper()]

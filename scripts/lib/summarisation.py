@@ -17,6 +17,7 @@ class Summarisation(Family):
 
     def __init__(self, step: Step) -> None:
         super().__init__(step)
+        self._subwords = self.bench.home / "subwords"
         step.call("summary_scores.make_scorer")  # what lacks ends the recipe before the training
 
     def prepare(self) -> None:
@@ -68,10 +69,6 @@ class Summarisation(Family):
         prefixes = {split: folder / f"{split}.bpe" for split in SPLITS}
         words = ["--srcdict", dictionary, "--tgtdict", dictionary]
         binarise(step, self.bench.bin, SIDES, prefixes, *words, log=folder / "preprocess.log")
-
-    @property
-    def _subwords(self) -> pathlib.Path:
-        return self.bench.home / "subwords"
 
     def _pretrained(self, name: str, config: str) -> None:
         """The model that others start from; in the smoke profile a tiny one of this YAML."""

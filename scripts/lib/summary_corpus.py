@@ -31,13 +31,11 @@ SPLITS = ("train", "valid", "test")
 ENDS = (".", "!", "?", "'", "`", '"', "\u2019", "\u201d", ")")
 HIGHLIGHT = "@highlight"
 # What the web page has around a BBC article.
-PAGE = frozenset(
-    (
-        "Share this with", "Email", "Facebook", "Messenger", "Twitter", "Pinterest", "WhatsApp",
-        "Linkedin", "LinkedIn", "Copy this link",
-        "These are external links and will open in a new window",
-    )
-)  # fmt: skip
+PAGE = {
+    "Share this with", "Email", "Facebook", "Messenger", "Twitter", "Pinterest", "WhatsApp",
+    "Linkedin", "LinkedIn", "Copy this link",
+    "These are external links and will open in a new window",
+}  # fmt: skip
 
 Pair = tuple[str, str]
 
@@ -104,16 +102,14 @@ def write(table: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, kind: st
     """All splits of a corpus, each article once, in the order of the archives."""
     listed, (split_of, end, pair_of) = sources(table), KINDS[kind]
     wanted = split_of(listed, folder)
-    counts = dict.fromkeys(SPLITS, 0)
-    empty = 0
+    counts, empty = dict.fromkeys(SPLITS, 0), 0
     with bar(title=kind, total=len(wanted), unit="article") as shown, ExitStack() as stack:
         files = {
             (split, side): stack.enter_context(replacing(out / f"{split}.{side}", make_folder=True))
             for split in SPLITS
             for side in ("source", "target")
         }
-        archives = dict.fromkeys(s.name for s in listed if s.split == "articles")
-        for archive in archives:
+        for archive in dict.fromkeys(s.name for s in listed if s.split == "articles"):
             for name, text in members(folder / archive, end):
                 split = wanted.pop(name, None)
                 if split is None:

@@ -45,9 +45,8 @@ def scores(
     chosen = dict(zip(numbers, lines_of(wanted, numbers, "the reference")))
     sums = dict.fromkeys(KINDS, 0.0)
     for number in bar(numbers, "ROUGE", unit="summary"):
-        rouge = scorer.score(
-            by_sentence(chosen[number]), by_sentence(to_text(output.hypotheses[number]))
-        )
+        texts = chosen[number], to_text(output.hypotheses[number])
+        rouge = scorer.score(*map(by_sentence, texts))
         for kind in KINDS:
             sums[kind] += rouge[kind].fmeasure
     means = {kind: 100 * sums[kind] / len(numbers) for kind in KINDS}

@@ -32,8 +32,6 @@ ROOT = HERE.parents[1]
 DIST = ROOT / "dist"
 NATIVE = "fairseq_specdec/engine/native"
 OLD_PYTHONS = ROOT / "requirements" / "wheels"
-
-
 MACHINES = ("x86_64", "aarch64")  # that wheels are built for
 TAG = "manylinux_2_28_{}"
 
@@ -164,9 +162,8 @@ def wheels(folder):
     source = sdist(folder, seconds)
     print(source.name)
     for machine in MACHINES:
-        print(
-            wheel(source, machine, folder, seconds).name, "auditwheel agrees", sep=": ", flush=True
-        )
+        name = wheel(source, machine, folder, seconds).name
+        print(f"{name}: auditwheel agrees", flush=True)
 
 
 def release(folder):
