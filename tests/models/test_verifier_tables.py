@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from pairwise import half
-from toy_drafter import make_batch, make_drafter, save_verifier
 from toy_strategies import check, decode, flags, make_generator, stock
 from toy_translation import EOS, PAD, make_sample, sentences, toy_attached_drafter, toy_model
 
@@ -15,23 +14,9 @@ from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.drafter_file import check_reading
 from fairseq_specdec.decoding.strategies.gad import check_rounding
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
-from fairseq_specdec.models import AttachedDrafter
 from fairseq_specdec.models.verifier_tables import TABLES, VerifierTable
-from fairseq_specdec.training.block_noising import block_targets
 
-ARCH = "attached_drafter_tiny"
 NEEDS_WEIGHTS = pytest.raises(ValueError, match="--keep-weights")
-
-
-@pytest.fixture
-def verifier(tmp_path):
-    save_verifier(tmp_path / "v.pt")
-    return str(tmp_path / "v.pt")
-
-
-def made(verifier, **settings):
-    given = {"attach_to": verifier, "verifier_embeddings": True, **settings}
-    return make_drafter(arch=ARCH, model=AttachedDrafter, **given)
 
 
 def with_and_without(shape):
@@ -68,21 +53,6 @@ def test_drafts_are_those_of_a_drafter_with_the_same_tables(backend, frees, numb
         drafts.append([each["iterations"].drafts for each in outputs])
     assert drafts[0] == drafts[1]
     assert len({token for one in drafts[0] for draft in one for token in draft}) > 5
-
-
-def test_training_leaves_the_tables_and_stores_none(verifier):
-    model = made(verifier, chain_width=8)
-    theirs = model.encoder._verifier[0].decoder
-    before = theirs.embed_tokens.weight.clone()
-    batch, cuts = make_batch(), torch.zeros(5, 2, dtype=torch.long)
-    targets = block_targets(batch["target"], cuts, 4, PAD)
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1)
-    model(cuts=cuts, targets=targets, **batch["net_input"])["logits"].square().sum().backward()
-    optimizer.step()
-    assert torch.equal(theirs.embed_tokens.weight, before)
-    assert not [name for name in model.state_dict() if "embed_tokens" in name]
-    assert not [name for name in model.state_dict() if "output_projection" in name]
-    made(verifier, chain_width=8).load_state_dict(model.state_dict())
 
 
 def test_a_verifier_of_other_words_is_refused():

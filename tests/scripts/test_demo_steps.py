@@ -12,15 +12,6 @@ def lines(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def test_results_of_other_inputs_are_not_passed_off(run_step, own_text, tmp_path):
-    run_step("01_corpus", **own_text)
-    english = own_text["EN_FILE"]
-    english.write_text(english.read_text(encoding="utf-8").replace("Anna", "Anne"), "utf-8")
-    done = run_step("01_corpus", check=False, **own_text)
-    assert done.returncode != 0
-    assert "own.en" in done.stderr and "delete the folder" in done.stderr
-
-
 def test_splits_depend_on_the_sentences_alone_and_share_no_near_duplicate():
     pairs = [(f"Line {chr(97 + n % 26) * (n + 3)} has some words here.", "x") for n in range(90)]
     twin = ("LINE " + "a" * 3 + " has some words, here!", "y")

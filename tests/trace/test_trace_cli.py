@@ -59,7 +59,7 @@ def test_the_trace_holds_what_was_printed(pair, tmp_path, flags):
     assert os.listdir(tmp_path) == ["t.jsonl"]
 
 
-def test_decoding_that_fails_leaves_nothing(pair, tmp_path, monkeypatch):
+def test_decoding_that_fails_leaves_what_was_there(pair, tmp_path, monkeypatch):
     inner, seen = CountingIterator.__next__, []
 
     def broken(self):
@@ -69,6 +69,8 @@ def test_decoding_that_fails_leaves_nothing(pair, tmp_path, monkeypatch):
         return inner(self)
 
     monkeypatch.setattr(CountingIterator, "__next__", broken)
+    path = tmp_path / "t.jsonl"
+    path.write_text("of before")
     with pytest.raises(RuntimeError, match="no more data"):
-        generate(pair, trace_path=tmp_path / "t.jsonl")
-    assert os.listdir(tmp_path) == []
+        generate(pair, trace_path=path)
+    assert os.listdir(tmp_path) == ["t.jsonl"] and path.read_text() == "of before"
