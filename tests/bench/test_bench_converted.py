@@ -1,5 +1,7 @@
 """``specdec-bench MODEL``: folders that specdec-convert hf wrote and others, with plain text."""
 
+import functools
+
 import pytest
 from hf_folders import converted, expected_of, languages_of
 from in_process import one_thread
@@ -12,16 +14,14 @@ from fairseq_specdec.hub import SpeculativeTranslator
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """The folder of a family, converted once, with its sources in ``text``."""
-    made = {}
 
+    @functools.cache
     def of(family):
-        if family not in made:
-            out = tmp_path_factory.mktemp(family)
-            converted(family, out)
-            text = "".join(f"{line}\n\n" for line in expected_of(family)["sources"][:8])
-            (out / "text").write_text(text, encoding="utf-8")
-            made[family] = out
-        return made[family]
+        out = tmp_path_factory.mktemp(family)
+        converted(family, out)
+        text = "".join(f"{line}\n\n" for line in expected_of(family)["sources"][:8])
+        (out / "text").write_text(text, encoding="utf-8")
+        return out
 
     return of
 

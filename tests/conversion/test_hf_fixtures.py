@@ -3,11 +3,13 @@
 tests/conversion/make_hf_fixtures.py made them; ``expected.json`` is what transformers gave.
 """
 
+import functools
 import json
 import shutil
 
+import hf_folders
 import pytest
-from hf_folders import FAMILIES, PACKAGES, STORED, expected_of
+from hf_folders import FAMILIES, STORED, expected_of
 from in_process import PLUGIN, run_here
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint
@@ -22,16 +24,12 @@ from fairseq_specdec.hub.converted import codec_of, describe
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory):
-    """The folder of a family, converted once."""
-    made = {}
+    """The folder of a family, converted once, and what the command prints."""
 
+    @functools.cache
     def of(family):
-        if family not in made:
-            out = tmp_path_factory.mktemp(family)
-            for package in PACKAGES[family].split():
-                pytest.importorskip(package)
-            made[family] = (out, convert(str(STORED / family), str(out), None, None, True))
-        return made[family]
+        out = tmp_path_factory.mktemp(family)
+        return out, hf_folders.converted(family, out, named=False)
 
     return of
 
@@ -188,9 +186,8 @@ def test_a_text_gives_a_list_of_tokens(converted, family, pair, tmp_path):
     printed = convert(*(a if a in (None, False) else str(a) for a in arguments))
     (path,) = (tmp_path / "out").glob("vocabulary.*.txt")
     assert path.name == f"vocabulary.{pair[1] or 'yy'}.txt"
-    assert (
-        printed.count(f"--vocabulary-list {path}") == 2 and f"vocabulary_list='{path}'" in printed
-    )
+    assert printed.count(f"--vocabulary-list {path}") == 2
+    assert f"vocabulary_list='{path}'" in printed
     counts = [int(line.split()[1]) for line in path.read_text(encoding="utf-8").splitlines()]
     assert counts == sorted(counts, reverse=True) and counts[0] >= 3
     texts = expected_of(family)["sources"]

@@ -2,16 +2,14 @@
 
 import json
 import os
-import pathlib
 import re
 import shutil
 
 import pytest
 import torch
+from hf_folders import STORED
 
 from fairseq_specdec.conversion.hf.convert import convert, load
-
-STORED = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hf"
 
 
 @pytest.fixture

@@ -38,11 +38,8 @@ VALUES = (
     2**70, 1e308, float("nan"), float("inf"), "9" * 5000, [], ["w1", 2], ["w1"] * 200, {"q": {}},
     [[]] * 50, "w1 " * 3000, "\U0001f600" * 300,
 )  # fmt: skip
-KINDS = (
-    "application/json",
-    "application/json; charset=utf-16",
-    "application/x-www-form-urlencoded",
-)
+JSON = "application/json"
+KINDS = (JSON, f"{JSON}; charset=utf-16", "application/x-www-form-urlencoded")
 DEEP = "deep"
 CHARSETS = ("", "; charset=idna", "; charset=undefined", "; charset=hex", "; charset=punycode")
 EXTRA = ("X-Deadline: nan", "X-Deadline: 1e-9", "X-Deadline: -1", "X-Deadline: 9" + "9" * 400,
@@ -56,7 +53,7 @@ PLAIN = ("Invalid HTTP request", "Invalid host header", "Service Unavailable")
 STATUSES = {"200", "400", "403", "404", "405", "408", "413", "429", "503", "504"}
 
 
-def asked(port, verb, path, body, kind="application/json"):
+def asked(port, verb, path, body, kind=JSON):
     """A sound request as bytes."""
     lines = [f"{verb} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Content-Type: {kind}"]
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body

@@ -1,5 +1,6 @@
 """What clients' codes mean in the codes of NLLB, mBART-50 and M2M-100."""
 
+import functools
 import json
 
 import pytest
@@ -11,12 +12,11 @@ from fairseq_specdec.hub.language_codes import matching, short
 @pytest.fixture(scope="module")
 def codes(tmp_path_factory):
     """The languages of a converted family."""
-    root = tmp_path_factory.mktemp("converted")
 
+    @functools.cache
     def of(family):
-        folder = root / family
-        if not folder.exists():
-            converted(family, folder)
+        folder = tmp_path_factory.mktemp(family)
+        converted(family, folder)
         description = json.loads((folder / "converted.json").read_text(encoding="utf-8"))
         return sorted(description["languages"])
 

@@ -1,5 +1,7 @@
 """Settings that no model of this project can have are refused by their flag."""
 
+from functools import partial
+
 import pytest
 from toy_blockwise import blockwise_args
 from toy_drafter import ToyTask, make_drafter, save_verifier
@@ -10,9 +12,7 @@ from fairseq_specdec.models import AttachedDrafter, BlockwiseTransformer
 
 MADE = {
     "drafter": make_drafter,
-    "attached": lambda **settings: make_drafter(
-        arch="attached_drafter_tiny", model=AttachedDrafter, **settings
-    ),
+    "attached": partial(make_drafter, arch="attached_drafter_tiny", model=AttachedDrafter),
     "blockwise": lambda **settings: BlockwiseTransformer.build_model(
         blockwise_args(**settings), make_task()
     ),

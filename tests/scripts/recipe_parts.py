@@ -1,6 +1,8 @@
-"""What the tests of recipes share: where the scripts are, sentences, lists of sources."""
+"""What the tests of recipes share: where the scripts are, sentences, lists of sources, archives."""
 
+import io
 import pathlib
+import tarfile
 
 import yaml
 
@@ -13,6 +15,17 @@ def sources_file(path, sources):
     listed = [{**dict(zip(names, each)), "files": list(each[4:])} for each in sources]
     path.write_text(yaml.safe_dump({"sources": listed}), encoding="utf-8")
     return path
+
+
+def archive(path, files):
+    """A .tgz or .tar.bz2 of these texts."""
+    mode = "w:bz2" if path.name.endswith("bz2") else "w:gz"
+    with tarfile.open(str(path), mode) as out:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            content = text.encode("utf-8")
+            info.size = len(content)
+            out.addfile(info, io.BytesIO(content))
 
 
 NOUNS = [("file", "Datei"), ("page", "Seite"), ("list", "Liste"), ("line", "Zeile")]

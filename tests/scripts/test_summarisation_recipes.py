@@ -1,9 +1,7 @@
 """The recipes for summarisation and simplification: tables, corpora, weights, scores, mistakes."""
 
-import io
 import re
 import sys
-import tarfile
 
 import parallel_text
 import pretrained
@@ -14,20 +12,9 @@ import summary_scores
 import torch
 from fairseq.data import Dictionary
 from fetch import SourceError
-from recipe_parts import sources_file
+from recipe_parts import archive, sources_file
 from translation_scores import Output
 from wikilarge import scores as simplification_scores
-
-
-def archive(path, files):
-    """A .tgz or .tar.bz2 of these texts."""
-    mode = "w:bz2" if path.name.endswith("bz2") else "w:gz"
-    with tarfile.open(str(path), mode) as out:
-        for name, text in files.items():
-            info = tarfile.TarInfo(name)
-            content = text.encode("utf-8")
-            info.size = len(content)
-            out.addfile(info, io.BytesIO(content))
 
 
 def named_sources(folder, lines):

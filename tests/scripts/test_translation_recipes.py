@@ -24,10 +24,8 @@ def test_the_batch_stays_as_large_on_other_gpus(gpus, each, expected):
 
 
 def test_sentences_are_counted_where_the_paper_counts_them():
-    logged = []
-    overrides = recipe_config.batch_overrides(
-        recipe_config.read("bild_small"), 4, 4096, logged.append
-    )
+    paper, logged = recipe_config.read("bild_small"), []
+    overrides = recipe_config.batch_overrides(paper, 4, 4096, logged.append)
     assert "dataset.batch_size=4" in overrides and "optimization.update_freq=[1]" in overrides
     assert "4 GPUs x 4 sentences x update-freq 1 = 16" in logged[0]
 
