@@ -31,16 +31,6 @@ def run(model, batch, cuts, **changes):
     return model(cuts=cuts, targets=targets, **net_input)["logits"]
 
 
-def test_only_the_decoder_has_weights(verifier):
-    model = attached(verifier, chain_width=8)
-    names = [name for name, _ in model.named_parameters()]
-    assert names and all(name.startswith("decoder.") for name in names)
-    assert not any(name.startswith("encoder.") for name in model.state_dict())
-    logits = run(model, make_batch(), torch.zeros(5, 2, dtype=torch.long))
-    logits.sum().backward()
-    assert model.decoder.mask_states.project.weight.grad is not None
-
-
 def test_the_settings_keep_the_layers_and_not_the_file(verifier):
     model = attached(verifier)
     assert (model.cfg.attach_to, model.cfg.read_layers) == (None, "1,2")
