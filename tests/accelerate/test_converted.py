@@ -80,10 +80,7 @@ def test_one_drafter_for_several_pairs(accelerate, stopping, tmp_path):
     "family, words, message",
     [
         ("nllb", ("-s", "eng"), "--source-lang eng: none of the .* near it are eng_Latn"),
-        (
-            "m2m_100", ("--lang-pairs", "en-de,en-fra"),
-            "--target-lang fra: none of the model's languages; near it are fr$",
-        ),
+        ("m2m_100", ("--lang-pairs", "en-de,en-fra"), "--target-lang fra: none .* near it are fr$"),
         ("marian", ("-t", "de"), "--target-lang de: the model's is yy"),
         ("marian", ("--lang-pairs", "xx-yy"), "the verifier has one pair; leave it out"),
     ],

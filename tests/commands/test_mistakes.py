@@ -47,6 +47,7 @@ MISTAKES = [
     (PLAIN + "-s src -t xx", "xx"),
     (SEVERAL + "-s src -t tgt", "--lang-pairs: missing; name the pairs of training"),
     ("specdec-accelerate toy --path drafter.pt --out o", "--path"),
+    ("specdec-distill toy --dest o --path none.pt", "--path"),
     ("specdec-convert drafter half.pt whole.pt", "half.pt"),
 ]
 

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 from distilled import KEEP, killed_at, same_corpus
-from in_process import refused
 
 
 def test_other_settings_are_refused_by_name(undisturbed, distill, tmp_path):
@@ -59,8 +58,3 @@ def test_what_cannot_be_honoured(flags, message, reversal_data, distill, tmp_pat
     with pytest.raises((ValueError, OSError), match=message):
         distill(*flags, data=data, dest="out")
     assert (tmp_path / "file").read_text() == "mine" and not (tmp_path / "out").exists()
-
-
-def test_command_line_errors_are_one_line(reversal_data, tmp_path):
-    line = refused("specdec-distill", [reversal_data, "--dest", tmp_path, "--path", "none.pt"])
-    assert line.startswith("specdec-distill: error: --path: ")

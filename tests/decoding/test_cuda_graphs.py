@@ -156,11 +156,10 @@ def test_drafts_that_pause_and_shorten(record, monkeypatch):
 
 
 def test_no_more_rows_than_pay_and_no_more_shapes_than_fit(record, monkeypatch):
-    all_rows, few = (
-        compare(record, "iad", batches(8, 3, 2, 1), {"rows": rows}) for rows in (None, 3)
-    )
+    given = record, "iad", batches(8, 3, 2, 1)
+    all_rows, few = (compare(*given, {"rows": rows}) for rows in (None, 3))
     monkeypatch.setattr(torch_graphs, "MOST", 2)
-    assert all_rows > few > compare(record, "iad", batches(8, 3, 2, 1), {"rows": 3})
+    assert all_rows > few > compare(*given, {"rows": 3})
 
 
 @pytest.mark.parametrize("case", ["greedy", "gad-attached"])
@@ -187,8 +186,3 @@ def test_what_is_asked_decides_up_to_how_many_rows(asked, rows):
     if recordings is not None:
         assert (recordings.block_size, recordings.rows) == (5, rows)
     assert graphs_for(asked, [toy_model()], 5) is None
-
-
-def test_on_is_refused_on_a_cpu():
-    with pytest.raises(ValueError, match="^--cuda-graphs on: .*on cpu.*; use auto or off"):
-        make_generator("greedy", cuda_graphs="on")

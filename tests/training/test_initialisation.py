@@ -139,11 +139,7 @@ def test_marians_models_lend_their_layers(tmp_path):
         ({"no_scale_embedding": True}, {}, "pass --no-scale-embedding"),
         ({}, {"share_all_embeddings": True}, "leave out --share-all-embeddings"),
         ({}, {"side": "decoder", "decoder_ffn_embed_dim": 64}, "pass --decoder-ffn-embed-dim 128"),
-        (
-            {},
-            {"side": "decoder", "share_decoder_input_output_embed": True},
-            "--share-decoder-input-output-embed",
-        ),
+        ({}, {"side": "decoder", "share_decoder_input_output_embed": True}, "--share-decoder-in"),
     ],
 )
 def test_a_setting_that_differs_is_named_with_both_values(tmp_path, verifier, drafter, message):
@@ -156,7 +152,5 @@ def test_files_that_are_no_verifier_of_this_data_are_refused(tmp_path):
     save_verifier(tmp_path / "v.pt", ToyTask(41))
     with pytest.raises(ValueError, match="dictionary of 45 symbols .the data's has 44.*dict"):
         make_drafter(init_encoder_from=str(tmp_path / "v.pt"))
-    with pytest.raises(
-        FileNotFoundError, match="--init-decoder-from: no file .*leave the flag out"
-    ):
+    with pytest.raises(FileNotFoundError, match="--init-decoder-from: no file .*leave the flag"):
         make_drafter(init_decoder_from=str(tmp_path / "missing.pt"))
