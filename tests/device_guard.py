@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_flatten
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
+PACKAGE = "/fairseq_specdec/"  # the innermost line in such a folder is blamed
 # Operators that start no kernel: they look at memory in another way, or allocate it.
 NO_KERNEL = frozenset(
     """
@@ -93,15 +94,10 @@ class _Operators(TorchDispatchMode):
 
 
 class DeviceGuard(TorchFunctionMode):
-    """See the module. ``clear()`` empties what was noted.
+    """See the module. ``clear()`` empties what was noted."""
 
-    Args:
-        package: the innermost line in a folder of this name is blamed.
-    """
-
-    def __init__(self, package="fairseq_specdec"):
+    def __init__(self):
         super().__init__()
-        self.package = f"/{package}/"
         self._there = {}  # storages on the device; a weak reference keeps the address from reuse
         self._making = None  # device of the tensor that a Python function is making
         self._operators = _Operators(self)
@@ -159,8 +155,8 @@ class DeviceGuard(TorchFunctionMode):
         frame, other = sys._getframe(1), None
         while frame is not None:
             name = frame.f_code.co_filename
-            if self.package in name:
-                return f"{name.split(self.package)[-1]}:{frame.f_lineno}"
+            if PACKAGE in name:
+                return f"{name.split(PACKAGE)[-1]}:{frame.f_lineno}"
             if other is None and name != __file__ and "/torch/" not in name:
                 other = f"{name}:{frame.f_lineno}"
             frame = frame.f_back

@@ -1,10 +1,5 @@
-"""Every strategy over narrow random models of the papers' depth, decoded inside a ``DeviceGuard``.
+"""Every strategy over narrow random models of the papers' depth, inside a ``DeviceGuard``."""
 
-``python tests/device_systems.py`` prints their tables.
-"""
-
-import itertools
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +9,6 @@ import torch
 from device_guard import DeviceGuard, on_device
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from plain_graphs import GuardedRecorder, plain_graphs
 from torch import Tensor
@@ -55,7 +49,7 @@ def attached():
 
 
 class DeviceSystem(NamedTuple):
-    """A row of the table.
+    """What is decoded.
 
     Attributes:
         settings: decoding flags.
@@ -140,16 +134,15 @@ def one_kernel(*given):
 
 
 class Counted(NamedTuple):
-    """What an iteration at full block size costs, and the start of a batch."""
+    """What an iteration at full block size costs, and how often the start of a batch waits."""
 
     launches: float
     waits: float
     copies: float
-    start_launches: int
     start_waits: int
 
 
-def count(system, rows, half=False, iterations=3, graphs=False):
+def count(system, rows, graphs):
     """Decode a batch inside a guard, after one that filled the caches.
 
     Args:
@@ -167,7 +160,7 @@ def count(system, rows, half=False, iterations=3, graphs=False):
     with kernel, graphs_for, DeviceGuard() as guard:
         GuardedRecorder.clear(guard)
         verifier, drafter = system.verifier(), system.drafter and system.drafter()
-        (verifier.half() if half else verifier).to("cuda")
+        verifier.to("cuda")
         settings = dict(system.settings, cuda_graphs="off")
         if drafter is not None:
             settings["drafter_path"] = __file__  # any file: `load` reads none
@@ -181,53 +174,14 @@ def count(system, rows, half=False, iterations=3, graphs=False):
         for _ in range(2):
             guard.clear()
             with generator.batch([verifier], batch_of) as batch:
-                start = guard.launches, sum(guard.waits.values())
+                start_waits = sum(guard.waits.values())
                 for _ in range(3):
                     batch.iterate()
                 guard.clear()
                 GuardedRecorder.clear(guard)
-                for _ in range(iterations):
+                for _ in range(3):
                     batch.iterate()
                 assert batch.live, "the random models ended their sentences"
                 totals = [guard.launches, sum(guard.waits.values()), sum(guard.copies.values())]
                 kernels = guard.kernels.copy()
-    return Counted(*(number / iterations for number in totals), *start), kernels
-
-
-def count_stock(beam, rows, steps=3):
-    """A step of stock fairseq."""
-    torch.manual_seed(0)
-    task = make_task()
-    with DeviceGuard("fairseq") as guard:
-        verifier = model("transformer").to("cuda")
-        batch = on_device(sample(rows))
-        totals = []
-        for longest in (20, 20, 20 + steps):
-            flags = generation_flags(beam=beam, max_len_b=longest, min_len=longest)
-            generator = FairseqTask.build_generator(task, [verifier], flags)
-            guard.clear()
-            generator.generate([verifier], batch)
-            totals.append((guard.launches, sum(guard.waits.values())))
-    return [(b - a) / steps for a, b in zip(totals[1], totals[2])]
-
-
-def main():
-    write = sys.stdout.write
-    write(
-        "| system | launches | waits | copies | start: launches | waits |\n"
-        "|---|--:|--:|--:|--:|--:|\n"
-    )
-    for rows, graphs in itertools.product((1, 8), (False, True)):
-        for name, system in SYSTEMS.items():
-            counted, _ = count(system, rows, graphs=graphs)
-            numbers = " | ".join(f"{number:.0f}" for number in counted)
-            inside = sum(GuardedRecorder.kernels.values()) / 3
-            with_graphs = f", graphs ({inside:.0f} inside)" if graphs else ""
-            write(f"| {name}, batch {rows}{with_graphs} | {numbers} |\n")
-    for beam in (1, 5):
-        launches, waits = count_stock(beam, 1)
-        write(f"| stock beam {beam} | {launches:.0f} | {waits:.0f} |\n")
-
-
-if __name__ == "__main__":
-    main()
+    return Counted(*(number / 3 for number in totals), start_waits), kernels

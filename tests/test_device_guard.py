@@ -172,7 +172,7 @@ def test_nothing_waits_in_a_recording(case, fp16, monkeypatch):
 # ---- launches ------------------------------------------------------------------------------------
 
 # Most launches of an iteration of 8 rows at the papers' depth, and with graphs, each of which is
-# one: the table of device_systems.py.
+# one.
 MOST_LAUNCHES = {
     "greedy": (85, 10),
     "iad": (86, 11),
