@@ -83,17 +83,9 @@ TOYS = {
 assert {toys.strategy for toys in TOYS.values()} == set(STRATEGIES), "each needs a row in TOYS"
 
 
-def cases():
-    return list(TOYS)
-
-
 def verifying():
-    """Those of ``cases`` in which a verifier decides: it keeps constraints and prefixes."""
+    """Those of ``TOYS`` in which a verifier decides: it keeps constraints and prefixes."""
     return [case for case, toys in TOYS.items() if STRATEGIES[toys.strategy].verifies]
-
-
-def toys(case):
-    return TOYS[case]
 
 
 def flags(beam=1, **changes):
@@ -103,19 +95,13 @@ def flags(beam=1, **changes):
 
 
 def make_generator(
-    case,
-    args=None,
-    models=None,
-    lossless=True,
-    free_unpacked=False,
-    extra=None,
-    overrides=None,
+    case, args=None, models=None, lossless=True, free_unpacked=False, extra=None, overrides=None,
     **settings,
-):
+):  # fmt: skip
     """The generator of a case, built as the task builds it; its models are ``models``.
 
     Args:
-        case: one of ``cases()``.
+        case: a name in ``TOYS``.
         args: generation flags.
         models: the ensemble; the case's own verifier if left out.
         lossless: with the flags that make it so, else with the others.
@@ -123,7 +109,7 @@ def make_generator(
             rows, unless there is a ``draft_budget``.
         settings: more decoding flags.
     """
-    own = toys(case)
+    own = TOYS[case]
     chosen = own.lossless if lossless else own.settings
     given = dict(chosen or {}, strategy=own.strategy, **settings)
     if own.drafter is not None:
@@ -131,16 +117,10 @@ def make_generator(
     words = make_task().tgt_dict
     overrides = overrides or Overrides()
     return build_generator(
-        models or [own.verifier()],
-        words,
-        words,
-        args or flags(),
-        decoding_settings(**given),
-        load=lambda *_: copy.deepcopy(own.drafter()),
-        free_unpacked=free_unpacked,
-        extra=extra,
+        models or [own.verifier()], words, words, args or flags(), decoding_settings(**given),
+        load=lambda *_: copy.deepcopy(own.drafter()), free_unpacked=free_unpacked, extra=extra,
         overrides=overrides._replace(always_draft="draft_budget" not in settings),
-    )
+    )  # fmt: skip
 
 
 def decode(generator, sample, prefix=None):
@@ -210,3 +190,8 @@ def look_ahead(monkeypatch, steps, beams):
 def tokens(hypotheses):
     """Token ids of every hypothesis."""
     return [hypothesis["tokens"].tolist() for hypothesis in hypotheses]
+
+
+def bits(hypotheses):
+    """Tokens and scores of every hypothesis, to the bit."""
+    return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in hypotheses]

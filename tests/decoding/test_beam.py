@@ -7,7 +7,7 @@ import torch
 from fairseq.search import BeamSearch
 from fairseq.utils import get_activation_fn
 from pairwise import half
-from toy_strategies import check_beams, flags, look_ahead, make_generator, stock_beams
+from toy_strategies import bits, check_beams, flags, look_ahead, make_generator, stock_beams
 from toy_translation import EOS, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.beam.search import BeamBatch
@@ -66,19 +66,16 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
         layer.activation_fn = get_activation_fn(ACTIVATIONS[shape])
     models = [model]
 
-    def bits(strategy, chosen):
+    def decoded(strategy, chosen):
         sample = make_sample(chosen)
         outputs = ours(models, sample, args, strategy=strategy, verifier_dtype=number_format)
-        return [
-            [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in hypotheses]
-            for hypotheses in outputs
-        ]
+        return list(map(bits, outputs))
 
-    expected = bits("greedy", SENTENCES)
+    expected = decoded("greedy", SENTENCES)
     for reach in [(1, 2), (30, 100)]:
         look_ahead(monkeypatch, *reach)
-        assert bits("iad", SENTENCES) == expected
-        assert [bits("iad", [sentence])[0] for sentence in SENTENCES[:4]] == expected[:4]
+        assert decoded("iad", SENTENCES) == expected
+        assert [decoded("iad", [sentence])[0] for sentence in SENTENCES[:4]] == expected[:4]
 
 
 def test_slots_of_dropped_prefixes_are_used_again():

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from pairwise import half
-from toy_strategies import decode, flags, make_generator, stock, tokens, toys, verifying
+from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens, verifying
 from toy_translation import EOS, PAD, make_sample, sentences, toy_model
 
 UNK = 3
@@ -59,7 +59,7 @@ POISONED = [
 )
 def test_a_poisoned_verifier_is_named_with_the_place(case, poison, backend, beam, free):
     """Also where most weights exist packed alone."""
-    broken = poisoned(toys(case).verifier(), *poison)
+    broken = poisoned(TOYS[case].verifier(), *poison)
     text = f"no number at position 0 of sentence 0 .*model 1 of 1 holds NaN or inf.* in {poison[0]}"
     generator = make_generator(case, flags(beam), [broken], backend=backend, free_unpacked=free)
     with pytest.raises(ValueError, match=text):

@@ -5,6 +5,7 @@ import functools
 import pytest
 from pairwise import half
 from toy_strategies import (
+    TOYS,
     check,
     check_beams,
     decode,
@@ -15,7 +16,6 @@ from toy_strategies import (
     stock,
     stock_beams,
     tokens,
-    toys,
     verifying,
 )
 from toy_translation import make_sample, sentences
@@ -70,7 +70,7 @@ def test_a_batch_equals_fairseq_on_each_sentence_alone(
     prefix = forced_here_and_there(len(SENTENCES)) if prefixed else None
     generator = own(case, args, backend=backend)
     outputs = generator.generate(generator.models, sample, prefix_tokens=prefix)
-    expected = alone(toys(case).verifier, name, beam, prefixed)
+    expected = alone(TOYS[case].verifier, name, beam, prefixed)
     check_beams(outputs, expected)
     if beam == 1 and name == "short" and not prefixed:
         # It matters: the batch's longest source gives others.

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 from pairwise import half
 from scripted_drafter import ScriptedDrafter
-from toy_strategies import check, decode, flags, make_generator, stock, toys
+from toy_strategies import TOYS, bits, check, decode, flags, make_generator, stock
 from toy_translation import (
     EOS,
     PAD,
@@ -61,10 +61,7 @@ def block_drafter(number_format="fp32", attached=None):
 
 def outputs_of(generator, sources, left=True):
     """(tokens, scores) of every sentence, to the bit."""
-    return [
-        (h["tokens"].tolist(), h["positional_scores"].tolist())
-        for h in decode(generator, make_sample(sources, left))
-    ]
+    return bits(decode(generator, make_sample(sources, left)))
 
 
 def one_by_one(generator, sources):
@@ -103,7 +100,7 @@ def test_ties_and_likely_symbols_are_as_in_stock(case, unkpen):
 @pytest.mark.parametrize("case", ["gad", "gad-attached", "sps"])
 @pytest.mark.parametrize("number_format, drafter_format", half(["fp32", "int8"], ["bf16", "int8"]))
 def test_drafts_in_a_format_of_their_own(case, number_format, drafter_format):
-    wanted = one_by_one(generator_for(toys(case).verifier(), number_format), SENTENCES)
+    wanted = one_by_one(generator_for(TOYS[case].verifier(), number_format), SENTENCES)
     formats = {"verifier_dtype": number_format, "drafter_dtype": drafter_format}
     drafted = make_generator(case, backend="native", **formats)
     assert outputs_of(drafted, SENTENCES) == wanted and drafted.stats.accepted > 0
@@ -140,14 +137,9 @@ def counted_by(monkeypatch, drafts):
 
 def everything(hypotheses):
     """Of each sentence its tokens, scores and trace, but for the times."""
-    return [
-        (
-            h["tokens"].tolist(),
-            h["positional_scores"].tolist(),
-            [dataclasses.replace(i, ms=0, drafter_ms=0, verifier_ms=0) for i in h["iterations"]],
-        )
-        for h in hypotheses
-    ]
+    timeless = dict.fromkeys(("ms", "drafter_ms", "verifier_ms"), 0)
+    traces = [[dataclasses.replace(i, **timeless) for i in h["iterations"]] for h in hypotheses]
+    return [(*one, trace) for one, trace in zip(bits(hypotheses), traces)]
 
 
 def decoded_three_ways(generator, sources, monkeypatch):

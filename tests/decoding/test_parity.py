@@ -17,7 +17,8 @@ from pairwise import half
 from plain_graphs import plain_graphs
 from scripted_drafter import KINDS, ScriptedDrafter
 from toy_strategies import (
-    cases,
+    TOYS,
+    bits,
     check_beams,
     decode,
     flags,
@@ -27,7 +28,6 @@ from toy_strategies import (
     make_generator,
     stock_beams,
     tokens,
-    toys,
     verifying,
 )
 from toy_translation import (
@@ -251,7 +251,7 @@ VARIANTS = {
     "gad, as packed": ("gad", {"drafter_dtype": "auto"}),
     "gad-attached, unsure": ("gad-attached", {"draft_confidence": 0.4}),
 }
-LOSSLESS = [case for case in cases() if toys(case).lossless is not None]
+LOSSLESS = [case for case, toys in TOYS.items() if toys.lossless is not None]
 DRAFTERS = [*LOSSLESS, *VARIANTS, *KINDS]
 # Rows that share code with others are tried in one situation.
 LIKE_OTHERS = (
@@ -283,9 +283,9 @@ def generator_of(row, name, backend, lossless=True, **settings):
         models = models_in(name, toy_model)
         return make_generator("greedy", args, models, overrides=Overrides(drafter), **more)
     case, own = VARIANTS.get(row, (row, {}))
-    if toys(case).strategy in OWN_FLAGS["drafter_dtype"]:
+    if TOYS[case].strategy in OWN_FLAGS["drafter_dtype"]:
         own = {"drafter_dtype": "same", **own}
-    models = models_in(name, toys(case).verifier)
+    models = models_in(name, TOYS[case].verifier)
     free = linear.PACKED_FROM == 0
     return make_generator(case, args, models, lossless, free, **{**own, **more})
 
@@ -304,7 +304,7 @@ def test_drafters(row, name, backend, known):
         pytest.skip("reads the model as it is, or keeps a word that equals the best")
     if (name, backend) == ("double precision", "native"):
         backend = "auto"
-    verifier = toy_model if row in KINDS else toys(VARIANTS.get(row, (row,))[0]).verifier
+    verifier = toy_model if row in KINDS else TOYS[VARIANTS.get(row, (row,))[0]].verifier
     generator = generator_of(row, name, backend)
     outputs = generator.generate(generator.models, sample, prefix_tokens=prefix)
     check_beams(outputs, wanted(verifier, name))
@@ -318,7 +318,7 @@ def test_drafters(row, name, backend, known):
         assert (generator.stats.drafted > 0) == (row not in ("greedy", "none", "empty", "given"))
 
 
-@pytest.mark.parametrize("row", [case for case in cases() if toys(case).settings])
+@pytest.mark.parametrize("row", [case for case, toys in TOYS.items() if toys.settings])
 def test_drafters_under_relaxed_flags(row, backend, known):
     generator = generator_of(row, "no flags", backend, lossless=False)
     outputs = tokens(decode(generator, SAMPLE))
@@ -329,18 +329,13 @@ def test_drafters_under_relaxed_flags(row, backend, known):
     assert first == outputs
 
 
-def bits(generator, sample):
-    hypotheses = decode(generator, sample)
-    return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in hypotheses]
-
-
 @functools.cache
 def native_bits(verifier, number_format):
     """Of each sentence alone, without drafts."""
     plain = make_generator(
         "greedy", models=[verifier()], backend="native", verifier_dtype=number_format
     )
-    return [bits(plain, make_sample([one]))[0] for one in SENTENCES]
+    return [bits(decode(plain, make_sample([one])))[0] for one in SENTENCES]
 
 
 @pytest.mark.parametrize("row, number_format", half(DRAFTERS, PACKED))
@@ -351,11 +346,11 @@ def test_natively_no_draft_changes_a_bit(row, number_format):
     case = VARIANTS.get(row, (row,))[0]
     if case in ("bild", "bild-early-exit"):
         pytest.skip("keeps no draft where it is lossless")
-    expected = native_bits(toy_model if row in KINDS else toys(case).verifier, number_format)
+    expected = native_bits(toy_model if row in KINDS else TOYS[case].verifier, number_format)
     assert len(set(map(str, expected))) > 10
     drafted = generator_of(row, "no flags", "native", verifier_dtype=number_format)
-    assert bits(drafted, SAMPLE) == expected
-    assert bits(drafted, make_sample(SENTENCES, left=False)) == expected
+    for sample in (SAMPLE, make_sample(SENTENCES, left=False)):
+        assert bits(decode(drafted, sample)) == expected
 
 
 # ---- rules -------------------------------------------------------------------------------------
@@ -481,13 +476,13 @@ REACHES = [(0, 0), (3, 4), (30, 100)]
 def search(case, beam, name, backend):
     """A generator that has searched as fairseq has."""
     one, (sample, prefix) = SITUATIONS[name], SITUATIONS[name].batch()
-    models = models_in(name, toys(case).verifier)
+    models = models_in(name, TOYS[case].verifier)
     if (name, backend) == ("double precision", "native"):
         backend = "auto"
     args = flags(beam, **one.changes)
     generator = make_generator(case, args, models, backend=backend, extra=one.extra)
     outputs = generator.generate(generator.models, sample, prefix_tokens=prefix)
-    check_beams(outputs, wanted(toys(case).verifier, name, beam))
+    check_beams(outputs, wanted(TOYS[case].verifier, name, beam))
     return generator
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import torch
-from toy_strategies import decode, make_generator, tokens, toys
+from toy_strategies import TOYS, decode, make_generator, tokens
 from toy_translation import assert_diverse, make_sample, sentences
 
 COUNTERS = ("sentences", "iterations", "emitted", "drafted", "accepted", "rollbacks")
@@ -107,7 +107,7 @@ def test_a_batch_decodes_with_the_weights_of_one_reading(case):
     sample = BATCHES[4]
 
     def fresh():
-        models = [copy.deepcopy(toys(case).verifier())]
+        models = [copy.deepcopy(TOYS[case].verifier())]
         return make_generator(case, models=models, lossless=False)
 
     generator, changed = fresh(), fresh()

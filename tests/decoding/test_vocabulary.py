@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from toy_strategies import TOYS, flags, make_generator
+from toy_strategies import TOYS, bits, flags, make_generator
 from toy_translation import (
     FIRST,
     PAD,
@@ -60,7 +60,7 @@ def outputs_of(generator, sources, prefix=None):
     sample["draft_tokens"] = sample["net_input"]["src_tokens"]
     for _ in range(2):
         ranked = generator.generate(generator.models, sample, prefix_tokens=prefix)
-        found += [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in ranked]
+        found += bits(best for (best,) in ranked)
     return found
 
 
@@ -237,9 +237,8 @@ def test_steps_heed_what_outputs_must_be(tmp_path):
             for source in sources:
                 pair = make_sample([source, source])
                 for (one,) in generator.generate([model], pair, prefix_tokens=begun):
-                    assert (
-                        len(one["tokens"]) == 12 and one["tokens"][:2].tolist() == begun[0].tolist()
-                    )
+                    assert len(one["tokens"]) == 12
+                    assert one["tokens"][:2].tolist() == begun[0].tolist()
         stats = generator.stats
         windows, iterations = stats.windows - before.windows, stats.iterations - before.iterations
         assert windows < 20 if "twin" not in settings else iterations < 70, settings
@@ -280,27 +279,20 @@ def test_odd_lists_are_refused(content, problem, tmp_path):
     assert problem in str(error.value)
 
 
-def test_a_twin_is_seldom_rejected_and_needs_a_verifier_of_more_bits(monkeypatch):
+def test_a_twin_is_seldom_rejected_and_needs_a_verifier_of_more_bits():
     sources, model = sentences(12, seed=1), toy_model()
     generator = generator_for(model, twin="int8")
     outputs_of(generator, sources)
     stats = generator.stats
     assert stats.accepted > 0.9 * stats.drafted > 0
     assert stats.iterations < 0.6 * stats.emitted
-    monkeypatch.undo()
-    small = generator_for(model, twin="int8")
-    outputs_of(small, sources)
-    assert small.stats.drafted == 0  # it lies in the cache
     with pytest.raises(ValueError, match="--twin int8: the verifier has 8 bits already"):
         generator_for(model, twin="int8", verifier_dtype="int8")
 
 
 def test_a_twin_drafts_for_samples_and_ensembles():
-    sample, words, always = (
-        make_sample(sentences(6, seed=1)),
-        make_task().tgt_dict,
-        Overrides(always_draft=True),
-    )
+    sample, words = make_sample(sentences(6, seed=1)), make_task().tgt_dict
+    always = Overrides(always_draft=True)
     models, expected = [toy_model(), toy_model("pre_norm")], None
     for kind in ("none", "int8"):
         chosen = decoding_settings(backend="native", twin=kind)
@@ -316,8 +308,3 @@ def test_a_twin_drafts_for_samples_and_ensembles():
     drawn = [generator.generate([toy_model()], sample) for _ in range(4)]
     assert len({str([h["tokens"].tolist() for (h,) in one]) for one in drawn}) > 1
     assert 0 < generator.stats.accepted < generator.stats.drafted
-
-
-def test_a_strategy_without_windows_refuses_the_flags():
-    with pytest.raises(ValueError, match="--vocabulary-window: --strategy sps does not use it"):
-        generator_for(toy_model(), strategy="sps", vocabulary_window=4)

@@ -56,9 +56,8 @@ def check_early_exit(model, alpha_fb, alpha_rb):
 @pytest.mark.parametrize("alpha_fb, alpha_rb", THRESHOLDS)
 def test_equals_algorithm_1(alpha_fb, alpha_rb, early_exit):
     verifier = toy_early_exit() if early_exit else toy_model()
-    tokens, stats = (
-        check_early_exit(verifier, alpha_fb, alpha_rb) if early_exit else check(alpha_fb, alpha_rb)
-    )
+    given = alpha_fb, alpha_rb
+    tokens, stats = check_early_exit(verifier, *given) if early_exit else check(*given)
     assert_diverse(tokens)
     if alpha_fb == 1:  # always fall back
         assert stats.drafted == 0

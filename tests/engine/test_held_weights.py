@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 from toy_hypotheses import chain_layout
-from toy_strategies import decode, flags, make_generator, stock, tokens, toys
+from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
 from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.engine.backend import Backend, NativeBackend
@@ -174,7 +174,7 @@ def test_weights_are_freed_and_read_back():
 @pytest.mark.parametrize("case", ["gad-attached", "bild-early-exit"])
 def test_released_models_decode_as_before_in_both_engines(case):
     """fairseq's attention reads weights past ``forward``; it must find them."""
-    models = [copy.deepcopy(toys(case).verifier())]
+    models = [copy.deepcopy(TOYS[case].verifier())]
     size = sum(p.numel() for p in models[0].parameters())
     sample, args = make_sample(sentences(12, seed=77)), flags(max_len_b=20)
     wanted = tokens(stock(models, sample, args))

@@ -10,8 +10,8 @@ import pytest
 import torch
 from device_guard import on_device
 from random_chains import random_chains
-from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
-from toy_translation import make_sample, make_task, sentences
+from toy_strategies import TOYS, decode, flags, make_generator, stock, stock_beams, tokens
+from toy_translation import make_sample, sentences
 
 from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.drafting.token_choice import chain_steps, steps_on
@@ -30,10 +30,8 @@ HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 def device_generator(case, dtype=torch.float32, beam=1, **options):
     verifier = copy.deepcopy(TOYS[case].verifier()).to("cuda", dtype)
-    args = flags()
-    args.beam = beam
     # `recorded` does not ask.
-    return make_generator(case, args, models=[verifier], cuda_graphs="off", **options)
+    return make_generator(case, flags(beam), models=[verifier], cuda_graphs="off", **options)
 
 
 @pytest.fixture(autouse=True)
@@ -102,12 +100,10 @@ def test_other_flags_give_what_they_give_on_a_cpu(case):
 
 @pytest.mark.parametrize("case, more", [("greedy", {}), ("iad", {}), ("gad", {"draft_budget": 20})])
 def test_beams_equal_stock(case, more, graphs):
-    generator, task = device_generator(case, beam=5, **more), make_task()
-    args, models = flags(), generator.models
-    args.beam = 5
+    generator = device_generator(case, beam=5, **more)
     for sample in map(on_device, [*MANY[:2], BATCHES[8], MANY[0], BATCHES[1]]):
-        want = task.inference_step(task.build_generator(models, args), models, sample)
-        outputs = generator.generate(models, sample)
+        want = stock_beams(generator.models, sample, flags(5))
+        outputs = generator.generate(generator.models, sample)
         assert [tokens(each) for each in outputs] == [tokens(each) for each in want]
     check_replayed(generator, graphs)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from toy_pair import text_of
-from toy_strategies import make_generator
+from toy_strategies import bits, make_generator
 from toy_translation import PAD, make_sample, sentences
 
 from fairseq_specdec.engine.native import library
@@ -12,10 +12,6 @@ from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.cli import cli_main
 
 TEXTS = [text_of(line) for line in sentences(12, seed=9)]
-
-
-def outputs(hypotheses):
-    return [(one["tokens"].tolist(), one["positional_scores"].tolist()) for (one,) in hypotheses]
 
 
 @pytest.mark.parametrize("backend", ["native", "torch"])
@@ -27,7 +23,7 @@ def test_any_draft_gives_the_same_output(backend):
     def run(strategy, drafts=None):
         generator = make_generator(strategy, backend=backend)
         ranked = generator.generate(generator.models, {**sample, "draft_tokens": drafts})
-        return outputs(ranked), generator.stats
+        return bits(best for (best,) in ranked), generator.stats
 
     plain, _ = run("greedy")
     right = torch.nn.utils.rnn.pad_sequence(
@@ -41,11 +37,8 @@ def test_any_draft_gives_the_same_output(backend):
         ("some", some, 60), ("none", None, 60),
     ):  # fmt: skip
         found, stats = run("given", drafts)
-        assert (
-            found == plain
-            if backend == "native"
-            else [t for t, _ in found] == [t for t, _ in plain]
-        )
+        assert [tokens for tokens, _ in found] == [tokens for tokens, _ in plain]
+        assert backend == "torch" or found == plain
         assert stats.iterations <= most, name
         assert (stats.drafted > 0) == (drafts is not None)
     assert run("greedy", right)[1].drafted == 0

@@ -39,11 +39,8 @@ def test_batches_are_small_where_their_size_changes_the_text(pair, strategy, siz
 
 def stock(sources, beam=1, nbest=1, **more):
     """(words, score) of the best hypotheses of each sentence, as fairseq says."""
-    words = make_task().target_dictionary
-    ranked = (
-        stock_beams([toy_model()], make_sample([source]), flags(beam, **more))[0]
-        for source in sources
-    )
+    words, args = make_task().target_dictionary, flags(beam, **more)
+    ranked = (stock_beams([toy_model()], make_sample([one]), args)[0] for one in sources)
     return [
         [
             ([words[t] for t in one["tokens"].tolist()[:-1]], float(one["score"]))

@@ -62,9 +62,8 @@ def test_a_parsers_flags_are_worded_and_checked_likewise():
     assert add_flag(parser, "--to", "which", ("a", "b"), "a").help == "which (default: a)"
     assert add_flag(parser, "--late", "how late", default=0.0).help == "how late (default: 0.0)"
     assert add_flag(parser, "--off", "print nothing", default=False).nargs == 0
-    assert (
-        add_flag(parser, "--out", "a file", metavar="X", required=True).help == "a file; required"
-    )
+    out = add_flag(parser, "--out", "a file", metavar="X", required=True)
+    assert out.help == "a file; required"
     args = parser.parse_args(["-m", "3", "--out", "x"])
     assert (args.most, args.share, args.to, args.off) == (3, 0.5, "a", False)
     with pytest.raises(ValueError, match="^--most 0: must be 1 or more$"):

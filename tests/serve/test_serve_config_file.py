@@ -22,9 +22,8 @@ def test_fields_are_flags(tmp_path):
     )
     ((_, one),) = cli.pairs_of(cli.get_parser().parse_args(["--config", str(file)]))
     assert (one.path, one.source_lang, one.max_len_b, one.tau) == ("a.pt", "no", 16, 0.001)
-    assert (
-        one.unnormalized is True and not hasattr(one, "keep_weights") and not hasattr(one, "beam")
-    )
+    assert one.unnormalized is True
+    assert not hasattr(one, "keep_weights") and not hasattr(one, "beam")
 
 
 @pytest.mark.parametrize(
