@@ -106,6 +106,7 @@ class Graphs:
     rows: int | None = None  # shapes of more rows are not recorded; None for any number
     recorder: Callable[[torch.device], CudaRecorder] = CudaRecorder
     after: int = AFTER
+    compiles: bool = False  # each pass is compiled before it is recorded
     broken: bool = False  # a recording failed: nothing is replayed any more
 
     def columns(self, width: int) -> int:
@@ -122,14 +123,15 @@ def graphs_for(asked: str, models: Sequence[Any], block_size: int | None) -> Gra
     """The graphs of a generator, as ``--cuda-graphs`` sets; None where none are recorded."""
     if asked == "off" or not next(models[0].parameters()).is_cuda:
         return None
-    return Graphs(block_size, 32 if asked == "auto" else None)  # up to where they pay on an H200
+    rows = 32 if asked == "auto" else None  # up to where they pay on an H200
+    return Graphs(block_size, rows, compiles=asked == "compiled")
 
 
 def check_graphs(asked: str, device: torch.device) -> None:
     """Refuse graphs where there is no GPU."""
-    if asked == "on" and device.type != "cuda":
+    if asked in ("on", "compiled") and device.type != "cuda":
         raise UsageError(
-            "--cuda-graphs on",
+            f"--cuda-graphs {asked}",
             f"the models are on {device}, and only a GPU has graphs",
             "use auto or off, or leave out --cpu",
         )
@@ -186,6 +188,8 @@ class Recordings:
         try:
             buffers = [each.new_zeros(rows, *sizes) for each, sizes in inputs]
             _load(buffers, inputs)
+            if self.graphs.compiles:
+                function = compiled(function)
             if self._recorder is None:
                 self._recorder = self.graphs.recorder(buffers[0].device)
             recorded = self._recorder.record(lambda: function(*buffers))
@@ -196,6 +200,15 @@ class Recordings:
                 "--cuda-graphs: recording failed, decoding continues without graphs (%s)",
                 str(error).strip().partition("\n")[0],
             )
+
+
+def compiled(function: Pass) -> Pass:
+    """The same pass, its kernels fused and tuned by torch.compile."""
+    torch._dynamo.config.cache_size_limit = max(torch._dynamo.config.cache_size_limit, 4 * MOST)
+    made: Pass = torch.compile(
+        function, fullgraph=True, dynamic=False, mode="max-autotune-no-cudagraphs"
+    )
+    return made
 
 
 def _load(buffers: Sequence[Tensor], inputs: Inputs) -> None:

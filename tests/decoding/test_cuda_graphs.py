@@ -104,6 +104,47 @@ def test_recorded_passes_equal_others(name, record):
     compare(record, case, samples, recording, args=flags(**changes), **given)
 
 
+class SimpleRecorder:
+    """Runs a pass again. (What torch compiles runs under no ``TorchDispatchMode``.)"""
+
+    def __init__(self, device):
+        self.device = device
+
+    def record(self, function):
+        outputs = tuple(each.clone() for each in function())
+
+        def replay():
+            for mine, each in zip(outputs, function()):
+                mine.copy_(each)
+
+        return replay, outputs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps"])
+def test_each_pass_compiles_as_a_whole(case, monkeypatch):
+    """``--cuda-graphs compiled``, traced by torch.compile but run by torch's own operators."""
+    wanted, compiled = decoded_by(case), []
+
+    def by_operators(function, fullgraph, **_):
+        compiled.append(function)
+        return compile_one(function, fullgraph=fullgraph, dynamic=False, backend="eager")
+
+    def graphs(asked, models, block_size):
+        return torch_graphs.Graphs(block_size, None, SimpleRecorder, 0, compiles=True)
+
+    compile_one = torch.compile
+    monkeypatch.setattr(torch, "compile", by_operators)
+    monkeypatch.setattr(generator_module, "graphs_for", graphs)
+    assert decoded_by(case) == wanted and len(compiled) > 1
+
+
+def decoded_by(case):
+    generator = make_generator(case, backend="torch")
+    outputs = decode(generator, BATCH)
+    return [one["tokens"].tolist() for one in outputs], generator.stats.iterations
+
+
 @pytest.mark.parametrize("name", ["turns", "positions"])
 def test_recorded_steps_equal_single_ones(name, record, monkeypatch):
     """Several steps of greedy decoding in one recording, if constraints are the same for all."""

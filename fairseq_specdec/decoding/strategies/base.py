@@ -58,9 +58,10 @@ class CommonFlags:
     )
     cuda_graphs: str = flag(
         "auto",
-        "replay passes as CUDA graphs: on (on a GPU; fewer kernel launches, more memory), off, or "
-        "auto (up to 32 rows)",
-        ("auto", "on", "off"),
+        "replay passes as CUDA graphs: on (on a GPU; fewer kernel launches, more memory), off, "
+        "auto (up to 32 rows), or compiled (on, and torch.compile fuses the kernels of each pass "
+        "first, which takes minutes; not measured yet)",
+        ("auto", "on", "off", "compiled"),
     )
     threads: Optional[int] = flag(
         None,
