@@ -180,7 +180,7 @@ class Decodings:
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._made)
         self.base = self._made(self.choice.strategy, **self.flags)
 
-    def close(self) -> None:
+    def write_learnt(self) -> None:
         """Write the tokens that outputs used most, where that was asked for."""
         if self.learns is not None and self.used:
             listed, words = self.base.generator.vocabulary, self.loaded.dictionaries[1]

@@ -174,7 +174,7 @@ class SpeculativeTranslator:
         """Free the models; what is being decoded ends first. Later calls are refused."""
         self._threads.pool.shutdown()
         if self._held is not None:
-            self._held.close()
+            self._held.write_learnt()
         self._held = None
 
     def _open(self) -> Decodings:

@@ -7,7 +7,10 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import queue
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -141,12 +144,23 @@ def start(words: Sequence[str]) -> Server:
     return made(args, pairs_of(args))
 
 
+def _reload(server: Server, hangups: queue.SimpleQueue[None]) -> None:
+    """Load the models again on each SIGHUP; end if its reason is that the terminal was closed."""
+    terminal = sys.stdout.isatty()
+    while hangups.get() is None and sys.stdout.isatty() == terminal:
+        server.pairs.reload()
+    server.should_exit = True
+
+
 def cli_main(arguments: list[str] | None = None) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
+    """Serve until SIGTERM or Ctrl-C; SIGHUP loads the models again."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("fairseq_specdec.hub").setLevel(logging.INFO)
     with reporting(PROGRAM, arguments) as words:
         server = start(words)
+        hangups = queue.SimpleQueue[None]()  # which a handler may interrupt
+        signal.signal(signal.SIGHUP, lambda *_: hangups.put(None))
+        threading.Thread(target=_reload, args=(server, hangups), daemon=True).start()
         names = ", ".join("-".join(each.languages) for each in server.pairs.services)
         hint = " (Ctrl-C ends it)" if sys.stdout.isatty() else ""
         sys.stdout.write(f"{names} is served at {server.url}{hint}\n")

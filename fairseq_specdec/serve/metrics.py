@@ -24,7 +24,7 @@ class Metrics:
     """Counters of one server."""
 
     def __init__(self, pairs: Pairs) -> None:
-        self._services = {"-".join(each.languages): each for each in pairs.services}
+        self._services = lambda: {"-".join(each.languages): each for each in pairs.services}
         self._registry = prometheus.CollectorRegistry()
         self._requests = prometheus.Counter(
             "specdec_requests", "Requests", ["path", "status"], registry=self._registry
@@ -40,7 +40,7 @@ class Metrics:
             "specdec_batch_sentences", "Sentences decoded together", ["pair"], buckets=_SENTENCES,
             registry=self._registry,
         )  # fmt: skip
-        for pair, service in self._services.items():
+        for pair, service in self._services().items():
             service.scheduler.observe = batches.labels(pair).observe
         self._registry.register(self)
         prometheus.ProcessCollector(registry=self._registry)  # memory, CPU time, open files
@@ -61,7 +61,7 @@ class Metrics:
         waiting = gauge("specdec_waiting_sentences", "Sentences in the queue", labels=labels)
         expected = gauge("specdec_expected_wait_seconds", "Of a new sentence", labels=labels)
         chosen = info("specdec_decoding", "What was chosen for a model", labels=labels)
-        for pair, service in self._services.items():
+        for pair, service in self._services().items():
             facts = service.translator.facts().items()
             chosen.add_metric([pair], {name: fact.partition(":")[0] for name, fact in facts})
             waiting.add_metric([pair], len(service.scheduler.waiting))
@@ -69,6 +69,6 @@ class Metrics:
         yield from (waiting, expected, chosen)
         for name, words in _COUNTERS.items():
             counter = CounterMetricFamily(f"specdec_{name}", words, labels=labels)
-            for pair, service in self._services.items():
+            for pair, service in self._services().items():
                 counter.add_metric([pair], getattr(service.translator.stats, name))
             yield counter

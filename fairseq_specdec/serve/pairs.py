@@ -1,12 +1,17 @@
 """The language pairs that a server translates, and which of them a request names."""
 
 import functools
+import gc
+import logging
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from starlette.exceptions import HTTPException
 
+from fairseq_specdec.engine.memory import give_back_freed_memory
 from fairseq_specdec.hub.language_codes import matching, short
 
 from .bodies import shown
@@ -18,15 +23,41 @@ class Pairs:
     with the same limits."""
 
     def __init__(self, services: Sequence[Service]) -> None:
-        self.services = tuple(services)
+        self.services, self._old = list(services), list[Service]()
+        self._changing = threading.Lock()
         self.limits = services[0].limits
         if len(services) > 1:
             _identifier()  # it is read before the first request
 
     def close(self) -> None:
         """Answer what was accepted, then end the threads."""
-        for each in self.services:
-            each.close()
+        with self._changing:
+            for each in (*self._old, *self.services):
+                each.close()
+
+    def reload(self) -> None:
+        """Make each service again, for new requests; one that fails stays. Returns when requests of
+        before have ended with the old ones, whose memory is then free."""
+        for i, old in enumerate(self.services):
+            with self._changing:
+                if old.scheduler.stopping:
+                    return
+                try:
+                    old.translator._open().write_learnt()
+                    new = old.again()
+                except Exception as error:
+                    problem = "%s keeps its model, since the files do not load: %.300r"
+                    logging.getLogger(__name__).error(problem, "-".join(old.languages), error)
+                    continue
+                now, before = new.scheduler, old.scheduler
+                now.pace, now.observe = before.pace, before.observe
+                self._old, self.services[i] = [*self._old, old], new
+        time.sleep(self.limits.max_deadline + 1)
+        with self._changing:
+            while self._old:
+                self._old.pop().close()
+        gc.collect()
+        give_back_freed_memory()
 
     def sources(self) -> list[str]:
         """The source languages, each once, by the models' codes and by the short ones of each."""
@@ -34,10 +65,10 @@ class Pairs:
 
     def targets(self, source: str | None = None) -> list[str]:
         """The target languages, or those of one source language, each once."""
-        fitting = self.services
+        fitting: Sequence[Service] = self.services
         if source is not None:
             codes = matching(source, _different(self.services, 0))
-            fitting = tuple(each for each in fitting if each.languages[0] in codes)
+            fitting = [each for each in fitting if each.languages[0] in codes]
         return _named(_different(fitting, 1))
 
     def source_of(self, service: Service) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import ipaddress
 import logging
 import math
@@ -167,6 +168,7 @@ def _service(args: argparse.Namespace, limits: Limits) -> Service:
     set_threads(1)  # workers are what there is of threads
     translator = translator_of(args, flags, learn_vocabulary=args.learn_vocabulary)
     service = Service(translator, limits, args.workers)
+    service.again = functools.partial(_service, args, limits)
     # Greedy decoding is made by the first race.
     service.racers = dict.fromkeys(("greedy", service.translator.strategy), {})
     if demo:

@@ -5,7 +5,7 @@ import concurrent.futures
 import functools
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -39,6 +39,7 @@ class Service:
         self.languages = translator.languages
         self.limits = limits
         self.racers: dict[str, dict[str, Any]] = {}  # strategies to race, with their flags
+        self.again: Callable[[], Service]  # makes it from the same files, which may have changed
         pace = _pace(translator)  # which also begins to learn how drafts are accepted
         smallest = smallest_batch(translator, limits.max_batch)
         self.scheduler = Scheduler(

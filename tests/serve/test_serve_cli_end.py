@@ -1,4 +1,5 @@
-"""SIGTERM and Ctrl-C: what was accepted is answered, what is new is refused."""
+"""SIGTERM and Ctrl-C, also while SIGHUP loads the model again: what was accepted is answered, what
+is new is refused."""
 
 import os
 import signal
@@ -45,7 +46,7 @@ def test_a_process_ends_under_load(pair):
         while min(map(len, by_thread)) < 2:
             time.sleep(0.01)
         began = time.monotonic()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             process.send_signal(number)
             time.sleep(0.01)
         assert process.wait(60) == 0 and time.monotonic() - began < 10
