@@ -74,7 +74,8 @@ class Service:
         rows = [row for parts in read for row in parts.rows if row]
         drafts = [d for parts in read for row, d in zip(parts.rows, parts.drafts) if row]
         jobs = self.scheduler.submit(rows, until, drafts=drafts)
-        found = asyncio.gather(*map(asyncio.wrap_future, jobs))
+        # As a task: a cancelled gather leaves an exception that asyncio logs.
+        found = asyncio.wait_for(asyncio.gather(*map(asyncio.wrap_future, jobs)), None)
         try:
             each = await first(found, request, until)
         finally:

@@ -70,7 +70,7 @@ def test_full_late_and_ready(held):
     assert len({id(batch) for batch in begun}) == 2  # its other two sentences left the queue
 
 
-def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue(held):
+def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue(held, caplog):
     client, permits, begun = held
     body = json.dumps({"q": TEXTS[:5], **LANGUAGES}).encode()
     lines = [
@@ -86,6 +86,7 @@ def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue(held):
     permits.release(1000)
     until(lambda: scheduler.expected_wait() == 0)
     assert len({id(batch) for batch in begun}) == 1 and len(waiting) == 4
+    assert "never retrieved" not in caplog.text
 
 
 def test_connections_are_counted(held):
