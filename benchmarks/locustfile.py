@@ -45,12 +45,11 @@ def prepare(environment, **_):
             for i in range(0, len(texts), size):
                 text = "\n".join(texts[i : i + size])
                 body = {"q": text, "source": source, "target": target}
-                url = f"{environment.host}/translate"
-                answer = requests.post(url, json=body, headers=HEADERS, timeout=60)
+                answer = requests.post(f"{environment.host}/translate", json=body, headers=HEADERS)
                 kind.append((body, answer.json()["translatedText"]))
-    for kind in (lines, paragraphs):
-        random.shuffle(kind)
-    Client.lines, Client.paragraphs = itertools.cycle(lines), itertools.cycle(paragraphs)
+    Client.lines, Client.paragraphs = (
+        itertools.cycle(random.sample(kind, len(kind))) for kind in (lines, paragraphs)
+    )
     if options.per_second:
         Client.wait_time = constant_throughput(options.per_second)
 
@@ -58,13 +57,10 @@ def prepare(environment, **_):
 class Client(FastHttpUser):
     """Asks one text after another."""
 
-    @task(8)
-    def line(self):
-        self.check("line", *next(Client.lines))
-
-    @task(1)
-    def paragraph(self):
-        self.check("paragraph", *next(Client.paragraphs))
+    @task(9)
+    def ask(self):
+        kind = "paragraphs" if random.random() < 1 / 9 else "lines"
+        self.check(kind, *next(getattr(Client, kind)))
 
     @task(1)
     def leave(self):

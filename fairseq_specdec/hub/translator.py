@@ -170,11 +170,15 @@ class SpeculativeTranslator:
         flags = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         return f"<SpeculativeTranslator {self.strategy}{flags}>"
 
+    def write_learnt(self) -> None:
+        """Write the tokens that outputs used most to ``learn_vocabulary``, as ``close`` does."""
+        if self._held is not None:
+            self._held.write_learnt()
+
     def close(self) -> None:
         """Free the models; what is being decoded ends first. Later calls are refused."""
         self._threads.pool.shutdown()
-        if self._held is not None:
-            self._held.write_learnt()
+        self.write_learnt()
         self._held = None
 
     def _open(self) -> Decodings:

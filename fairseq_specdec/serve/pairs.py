@@ -43,7 +43,7 @@ class Pairs:
                 if old.scheduler.stopping:
                     return
                 try:
-                    old.translator._open().write_learnt()
+                    old.translator.write_learnt()
                     new = old.again()
                 except Exception as error:
                     problem = "%s keeps its model, since the files do not load: %.300r"

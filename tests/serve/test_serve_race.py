@@ -57,7 +57,7 @@ def test_a_demo_races_all_that_the_model_allows(demo):
 
 def test_a_beam_races_and_is_fairseqs(demo):
     *events, end = asked(demo, strategies=["greedy", "gad"], beam=4, stock=True)
-    assert any(e["event"] == "block" and e["iteration"]["live"] == 4 for e in events)
+    assert any(e["event"] == "block" and e["iteration"]["agreed"] for e in events)
     texts = {run["text"] for run in end["runs"].values()}
     assert texts == {stock_translator(demo.service.translator, 4)(TEXT)[0]}
     assert len(end["runs"]) == 3
