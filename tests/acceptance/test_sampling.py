@@ -7,20 +7,15 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY
-from fairseq.models.transformer import TransformerModel, base_architecture
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from judging import judge
 from pairwise import half
-from toy_translation import both
+from toy_drafter import make_drafter, make_verifier
+from toy_translation import EOS, PAD, UNK, both, ids, make_sample, make_task
 
 from fairseq_specdec.acceptance import BlockVerificationRule, Sampler, SamplingRule
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import build_generator
-from fairseq_specdec.models.spec_drafter import SpecDrafter
 
-PAD, EOS, UNK = 1, 2, 3
 MAX_LEN = 3
 SAMPLES = 2000
 
@@ -129,40 +124,27 @@ def excess(counts, expected):
     return ((statistic / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
 
 
-def words():
-    result = Dictionary()
-    for word in "abc":
-        result.add_symbol(word)
-    return result
-
-
-def task():
-    return TranslationTask(TranslationConfig(), words(), words())
-
-
-SHAPE = dict(both(layers=1, embed_dim=16, ffn_embed_dim=16, attention_heads=2), dropout=0.0)
+TASK = make_task(3)
+WORDS = TASK.target_dictionary
+SHAPE = both(layers=1, embed_dim=16, ffn_embed_dim=16, attention_heads=2)
 
 
 def tiny_model(seed):
     """An untrained Transformer whose distributions are far from uniform."""
     torch.manual_seed(seed)
-    args = Namespace(**SHAPE)
-    base_architecture(args)
-    model = TransformerModel.build_model(args, task()).eval()
+    model, _ = make_verifier(TASK, **SHAPE)
     model.decoder.output_projection.weight.data.mul_(2.0)
-    return model
+    return model.eval()
 
 
 def tiny_block_drafter():
     torch.manual_seed(4)
-    args = Namespace(arch="spec_drafter_tiny", block_size=2, **SHAPE)
-    ARCH_CONFIG_REGISTRY[args.arch](args)
-    return SpecDrafter.build_model(args, task()).eval()
+    return make_drafter(TASK, block_size=2, **SHAPE).eval()
 
 
 VERIFIER = tiny_model(1)
 DRAFTERS = {"greedy": None, "sps": tiny_model(2), "gad": tiny_block_drafter()}
-SOURCES = [[4, 5, EOS], [6, EOS]]
+SOURCES = [[0, 1], [2]]
 
 
 def generator_for(strategy, args, budget=0, models=(VERIFIER,), **settings):
@@ -175,22 +157,19 @@ def generator_for(strategy, args, budget=0, models=(VERIFIER,), **settings):
             sampling_verification=rule or "token",
         )  # fmt: skip
     return build_generator(
-        list(models), words(), words(), given, decoding_settings(strategy=strategy, **settings),
+        list(models), WORDS, WORDS, given, decoding_settings(strategy=strategy, **settings),
         load=lambda *_: copy.deepcopy(DRAFTERS[strategy]),
     )  # fmt: skip
 
 
 def batch_of(rows):
     """Both sources in turns."""
-    source = torch.full((rows, 3), PAD)
-    source[::2], source[1::2, 1:] = torch.tensor(SOURCES[0]), torch.tensor(SOURCES[1])
-    lengths = torch.tensor([3, 2]).repeat(rows // 2)
-    return {"net_input": {"src_tokens": source, "src_lengths": lengths}}
+    return make_sample(SOURCES * (rows // 2))
 
 
 def enumerate_outputs(source, args, models):
     """{output: (its probability, log-probabilities as stock reports them)}, by the equations."""
-    symbols = [s for s in range(len(words())) if s not in (PAD, EOS, UNK)]
+    symbols = [s for s in range(len(WORDS)) if s not in (PAD, EOS, UNK)]
     net_input = {"src_tokens": torch.tensor([source]), "src_lengths": torch.tensor([len(source)])}
 
     def after(prefix):
@@ -233,7 +212,7 @@ def check_distribution(generator, args, rows=2 * SAMPLES, samples=SAMPLES):
             output = tuple(hypo["tokens"].tolist())
             counts[row % 2][output] = counts[row % 2].get(output, 0) + 1
             scores[row % 2][output] = hypo["positional_scores"]
-    for i, source in enumerate(SOURCES):
+    for i, source in enumerate(map(ids, SOURCES)):
         table = enumerate_outputs(source, args, generator.models)
         assert abs(sum(p for p, _ in table.values()) - 1) < 1e-4
         assert set(counts[i]) <= set(table), "an output that the verifier never gives"
@@ -273,7 +252,7 @@ def test_without_drafts_the_draws_are_stocks(backend, args):
     flags = Namespace(sampling=True, max_len_b=MAX_LEN, unkpen=1e4, beam=1, **args)
     runs = []
     for generator in (
-        task().build_generator([VERIFIER], flags),
+        TASK.build_generator([VERIFIER], flags),
         generator_for("greedy", args, backend=backend),
     ):
         torch.manual_seed(7)
