@@ -1,11 +1,10 @@
 """Guards the code for GPUs where there is none.
 
 Inside ``with DeviceGuard() as guard`` tensors are computed on the CPU and *say* where they lie: on
-the CPU, or on ``cuda:0`` where the program asked for that. A function mode answers for a tensor's
-device, a dispatch mode follows it through every operator, forward and backward. Noted, by file and
-line of the package:
+the CPU, or on ``cuda:0`` where the program asked for that. An operator over tensors of both raises
+``MixedDevicesError``. A function mode answers for a tensor's device, a dispatch mode follows it
+through every operator, forward and backward. Noted, by file and line of the package:
 
-* ``mixed``: an operator over tensors of both devices, which raises ``MixedDevicesError``;
 * ``waits``: whatever makes the host wait for a GPU (``.item()``, ``bool()``, ``.tolist()``,
   ``nonzero``, indexing by a bool mask, a blocking copy);
 * ``copies``: copies between host and device, blocking or not;
@@ -106,7 +105,6 @@ class DeviceGuard(TorchFunctionMode):
 
     def clear(self):
         """Forget all that was noted."""
-        self.mixed = collections.Counter()
         self.waits = collections.Counter()
         self.copies = collections.Counter()
         self.kernels = collections.Counter()  # (line, operator)
@@ -197,9 +195,7 @@ class DeviceGuard(TorchFunctionMode):
             self._note_copy("an index from the host", blocking=True)
         elif any(x.dim() > 0 for x, place in zip(tensors, on) if place is CPU):
             shapes = [f"{place.type} {list(x.shape)}" for x, place in zip(tensors, on)]
-            text = f"{self.line()} {name} of {', '.join(shapes)}"
-            self.mixed[text] += 1
-            raise MixedDevicesError(text)
+            raise MixedDevicesError(f"{self.line()} {name} of {', '.join(shapes)}")
         return CUDA
 
     def _note_waits(self, name, args):

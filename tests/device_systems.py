@@ -7,12 +7,10 @@ from unittest import mock
 
 import torch
 from device_guard import DeviceGuard, on_device
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from plain_graphs import GuardedRecorder, plain_graphs
 from torch import Tensor
-from toy_translation import both
+from toy_translation import EOS, FIRST, PAD, both, make_task
 
 from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
@@ -21,15 +19,10 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.drafting import token_choice
 from fairseq_specdec.models.verifier_states import layers_at_thirds
 
-PAD, EOS = 1, 2
 WORDS, WIDTH, HEADS, LENGTH = 512, 64, 8, 27
 
 
-def make_task():
-    words = Dictionary()
-    for number in range(WORDS - len(words)):
-        words.add_symbol(f"w{number}")
-    return TranslationTask(TranslationConfig(), words, words)
+TASK = make_task(WORDS - FIRST)
 
 
 def model(arch, encoder_layers=6, decoder_layers=6, **more):
@@ -39,7 +32,7 @@ def model(arch, encoder_layers=6, decoder_layers=6, **more):
     settings.update(share_all_embeddings=True, max_source_positions=256, max_target_positions=256)
     args = Namespace(arch=arch, **dict(settings, **more))
     ARCH_CONFIG_REGISTRY[arch](args)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, make_task()).eval()
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, TASK).eval()
 
 
 def attached():
@@ -66,27 +59,14 @@ class DeviceSystem(NamedTuple):
 
 GAD = {"strategy": "gad"}
 GADPP = {"strategy": "gad++", "top_beta": 3, "tau": 1.0}
-BLOCKWISE = {"strategy": "blockwise"}
 
 
 def block_drafter():
     return model("spec_drafter_base", 12, 2, block_size=25)
 
 
-def bidirectional():
-    return model("nar_drafter_base", 6, 6, block_size=25, bidirectional_prefix=True)
-
-
 def small():
     return model("transformer", 6, 1)
-
-
-def blockwise():
-    return model("blockwise_transformer", block_size=8)
-
-
-def early_exit():
-    return model("early_exit_transformer", exit_layer=1)
 
 
 SYSTEMS = {
@@ -96,12 +76,18 @@ SYSTEMS = {
     "gad++ attached with chain, k = 10": DeviceSystem(GADPP, attached),
     "gad 12+2, k = 25": DeviceSystem(GAD, block_drafter),
     "gad++ 12+2, k = 25": DeviceSystem(GADPP, block_drafter),
-    "gad 6+6 bidirectional, k = 25": DeviceSystem(GAD, bidirectional),
+    "gad 6+6 bidirectional, k = 25": DeviceSystem(
+        GAD, lambda: model("nar_drafter_base", 6, 6, block_size=25, bidirectional_prefix=True)
+    ),
     "sps 6+1": DeviceSystem({"strategy": "sps"}, small),
     "sps 6+1 sampled": DeviceSystem({"strategy": "sps"}, small, flags={"sampling": True}),
     "bild 6+1": DeviceSystem({"strategy": "bild"}, small),
-    "bild-early-exit, layer 1": DeviceSystem({"strategy": "bild-early-exit"}, None, early_exit),
-    "blockwise, k = 8": DeviceSystem(BLOCKWISE, None, blockwise),
+    "bild-early-exit, layer 1": DeviceSystem(
+        {"strategy": "bild-early-exit"}, None, lambda: model("early_exit_transformer", exit_layer=1)
+    ),
+    "blockwise, k = 8": DeviceSystem(
+        {"strategy": "blockwise"}, None, lambda: model("blockwise_transformer", block_size=8)
+    ),
     "beam 5": DeviceSystem({"strategy": "greedy"}, flags={"beam": 5}),
     "beam 5, iad": DeviceSystem({"strategy": "iad", "draft_budget": 20}, flags={"beam": 5}),
 }
@@ -153,7 +139,6 @@ def count(system, rows, graphs):
         What is counted; and the kernels of these iterations, by line and operator.
     """
     torch.manual_seed(0)
-    task = make_task()
     chosen = plain_graphs(GuardedRecorder) if graphs else generator_module.graphs_for
     kernel = mock.patch.object(token_choice, "steps_on", lambda device: one_kernel)
     graphs_for = mock.patch.object(generator_module, "graphs_for", chosen)
@@ -166,7 +151,7 @@ def count(system, rows, graphs):
             settings["drafter_path"] = __file__  # any file: `load` reads none
         flags = generation_flags(**dict({"beam": 1, "max_len_b": 220}, **system.flags))
         generator = build_generator(
-            [verifier], task.source_dictionary, task.target_dictionary, flags,
+            [verifier], TASK.source_dictionary, TASK.target_dictionary, flags,
             decoding_settings(**settings), load=lambda *_: drafter,
             overrides=Overrides(always_draft=True),
         )  # fmt: skip

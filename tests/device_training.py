@@ -1,12 +1,10 @@
 """Every model and its criterion, and a batch, for a training step on a device."""
 
-from argparse import Namespace
-
 import torch
 from device_guard import on_device
-from device_systems import EOS, PAD, model, sample
+from device_systems import TASK, model, sample
 from device_systems import attached as attached_drafter
-from toy_translation import make_task
+from toy_translation import EOS, PAD
 
 from fairseq_specdec.criterions import (
     BlockwiseLoss,
@@ -18,14 +16,9 @@ from fairseq_specdec.criterions import (
 )
 
 
-def task():
-    words = make_task().target_dictionary
-    return Namespace(target_dictionary=words, source_dictionary=words, cfg=Namespace())
-
-
 def glancing(**settings):
     config = GlancingBlockLossConfig(max_update=100, glancing_updates=100, **settings)
-    return lambda: GlancingBlockLoss(config, task())
+    return lambda: GlancingBlockLoss(config, TASK)
 
 
 def attached():
@@ -43,11 +36,7 @@ def blockwise(**settings):
 
 
 def blockwise_loss(**settings):
-    return lambda: BlockwiseLoss(BlockwiseLossConfig(seed=1, **settings), task())
-
-
-def early_exit_loss():
-    return EarlyExitLoss(EarlyExitLossConfig(sentence_avg=False), task())
+    return lambda: BlockwiseLoss(BlockwiseLossConfig(seed=1, **settings), TASK)
 
 
 CASES = {
@@ -61,7 +50,10 @@ CASES = {
     "attached, soft targets": (attached, glancing(soft_targets=0.5)),
     "blockwise": (blockwise(), blockwise_loss()),
     "blockwise, all heads": (blockwise(), blockwise_loss(mean_of_heads=True)),
-    "early exit": (lambda: model("early_exit_transformer", 2, 2, exit_layer=1), early_exit_loss),
+    "early exit": (
+        lambda: model("early_exit_transformer", 2, 2, exit_layer=1),
+        lambda: EarlyExitLoss(EarlyExitLossConfig(sentence_avg=False), TASK),
+    ),
 }
 
 
