@@ -21,6 +21,7 @@ from warm_python import WarmPython
 
 import fairseq_specdec.tasks
 from fairseq_specdec.decoding import pace
+from fairseq_specdec.engine.native import library
 
 PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
 WORDS = [chr(ord("a") + i) * 2 for i in range(16)]
@@ -148,6 +149,12 @@ def write_reversal(folder, fairseq_command):
 def pair(tmp_path_factory):
     """The toy pair as files, made once; who writes beside them has a pair of its own."""
     return write_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="session")
+def with_library():
+    """The native library."""
+    return library.load() or pytest.skip(library.why_not())
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from fairseq_specdec.conversion import cli
 from fairseq_specdec.conversion.hf.convert import convert, load
 from fairseq_specdec.conversion.hf.folder import ModelFolder
 from fairseq_specdec.conversion.hf.vocabulary import read_pieces
-from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.converted import codec_of, describe
 
@@ -57,12 +56,10 @@ def test_the_text_is_transformers(converted, family):
 
 
 @pytest.mark.parametrize("family", ["marian", "mbart25"])
-def test_drafts_of_a_converted_model_change_nothing(converted, family):
+def test_drafts_of_a_converted_model_change_nothing(converted, with_library, family):
     """The model itself drafts: with its start symbol and first token, or it would draft others.
     Packed beside its description: its tokenizer, languages and settings hold."""
     facts, (out, _) = expected_of(family), converted(family)
-    if library.load() is None:
-        pytest.skip(library.why_not())
     drafter = out / "packed.pt"
     cli.cli_main(["pack", str(out / "verifier.pt"), str(drafter)])
     drafted = loaded(drafter, family, strategy="sps", drafter=drafter, draft_budget=0)

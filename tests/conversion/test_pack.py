@@ -18,9 +18,7 @@ FORMATS = ("fp32", "bf16", "int8", "int7")
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    if library.load() is None:
-        pytest.skip(library.why_not())
+def pair(tmp_path_factory, with_library):
     folder = write_pair(tmp_path_factory.mktemp("pack"))
     for number_format in FORMATS:
         run(folder / "verifier.pt", folder / f"{number_format}.pt", number_format)

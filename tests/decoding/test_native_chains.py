@@ -26,18 +26,12 @@ from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.drafting.copying import InputCopyDrafter, InputCopySession
 from fairseq_specdec.drafting.native_block import NativeBlockSession
-from fairseq_specdec.engine.native import library
 
+pytestmark = pytest.mark.usefixtures("with_library")
 FORMATS = ["fp32", "bf16", "int8", "int7"]
 SENTENCES = sentences(24, seed=7)
 SAMPLE = make_sample(SENTENCES)
 COUNTS = ("iterations", "emitted", "drafted", "accepted", "rollbacks")
-
-
-@pytest.fixture(autouse=True)
-def with_library():
-    if library.load() is None:
-        pytest.skip(library.why_not())
 
 
 def generator_for(model, number_format="fp32", args=None, drafter=None, planning=None, trace=True):

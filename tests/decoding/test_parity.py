@@ -339,10 +339,8 @@ def native_bits(verifier, number_format):
 
 
 @pytest.mark.parametrize("row, number_format", half(DRAFTERS, PACKED))
-def test_natively_no_draft_changes_a_bit(row, number_format):
+def test_natively_no_draft_changes_a_bit(row, number_format, with_library):
     """In every number format, and whatever else is in the batch."""
-    if library.load() is None:
-        pytest.skip(library.why_not())
     case = VARIANTS.get(row, (row,))[0]
     if case in ("bild", "bild-early-exit"):
         pytest.skip("keeps no draft where it is lossless")

@@ -27,14 +27,11 @@ from fairseq_specdec.decoding.strategies.base import VocabularyFlags
 from fairseq_specdec.drafting import twin, vocabulary
 from fairseq_specdec.drafting.vocabulary import read_list, vocabulary_for
 from fairseq_specdec.engine.native import decoder as native_decoder
-from fairseq_specdec.engine.native import library
 
 
 @pytest.fixture(autouse=True)
-def with_library(monkeypatch):
-    if library.load() is None:
-        pytest.skip(library.why_not())
-    monkeypatch.setattr("fairseq_specdec.drafting.twin._SMALLEST", 0)
+def small_twins(with_library, monkeypatch):
+    monkeypatch.setattr(twin, "_SMALLEST", 0)
 
 
 def generator_for(

@@ -12,11 +12,10 @@ from walking import SOURCES, TARGETS, walk
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.drafting.native_block import NativeBlockSession
 from fairseq_specdec.engine.backend import choose_backend
-from fairseq_specdec.engine.native.library import load
 from fairseq_specdec.models.word_list import WordList
 
 SIZE = FIRST + WORDS
-pytestmark = pytest.mark.skipif(load() is None, reason="the native library is not built")
+pytestmark = pytest.mark.usefixtures("with_library")
 
 
 def word_list(kinds):

@@ -21,12 +21,6 @@ def without_library(monkeypatch):
     monkeypatch.setenv(library.ENVIRONMENT, "off")
 
 
-@pytest.fixture
-def with_library():
-    if library.load() is None:
-        pytest.skip(library.why_not())
-
-
 def test_auto_is_native_on_a_processor(with_library):
     chosen = choose_backend("auto", [toy_model()])
     assert isinstance(chosen, NativeBackend) and chosen.number_format == "fp32"

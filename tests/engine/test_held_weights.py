@@ -195,14 +195,11 @@ def test_released_models_decode_as_before_in_both_engines(case):
 @pytest.mark.parametrize(
     "shape, number_format", [("pre_norm", "fp32"), ("separate_embeddings", "int8")]
 )
-def test_they_are_packed_to_the_same_bits(shape, number_format):
+def test_they_are_packed_to_the_same_bits(shape, number_format, with_library):
     """Freed or not; torch's engine has them in float32."""
-    loaded = library.load()
-    if loaded is None:
-        pytest.skip(library.why_not())
     saved = {name: each.half() for name, each in toy_model(shape).state_dict().items()}
     sample, results = make_sample(SENTENCES), []
-    backends = [NativeBackend(loaded, number_format, frees=free) for free in (False, True)]
+    backends = [NativeBackend(with_library, number_format, frees=free) for free in (False, True)]
     backends += [Backend()] if number_format == "fp32" else []
     for backend in backends:
         for stores in (False, True):

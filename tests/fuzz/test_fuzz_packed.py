@@ -10,7 +10,7 @@ from toy_translation import sentences
 
 from fairseq_specdec.checkpoints.reading import load_checkpoint
 from fairseq_specdec.conversion import cli
-from fairseq_specdec.engine.native import library, packed_file
+from fairseq_specdec.engine.native import packed_file
 from fairseq_specdec.hub import SpeculativeTranslator
 
 TEXT = text_of(sentences(1, seed=3)[0])
@@ -24,9 +24,7 @@ ODD = (
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    if library.load() is None:
-        pytest.skip(library.why_not())
+def folder(tmp_path_factory, with_library):
     made = write_pair(tmp_path_factory.mktemp("packed"))
     for number_format in FORMATS:
         words = ["pack", made / "verifier.pt", made / number_format]

@@ -5,7 +5,6 @@ from toy_pair import text_of
 from toy_translation import sentences
 
 from fairseq_specdec.drafting import vocabulary
-from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
 
 TEXTS = [text_of(line) for line in sentences(12, seed=3)]
@@ -18,10 +17,8 @@ def load(pair, path, **flags):
     )
 
 
-def test_the_next_run_begins_with_what_outputs_used(pair, tmp_path, monkeypatch):
+def test_the_next_run_begins_with_what_outputs_used(pair, with_library, tmp_path, monkeypatch):
     """Tokens of this run first, the most used one at the top, then those of runs before."""
-    if library.load() is None:
-        pytest.skip(library.why_not())
     monkeypatch.setattr(vocabulary, "_LEARNT", 5)
     path, found = tmp_path / "list", []
     for some in (TEXTS[:1], TEXTS[1:], TEXTS[1:2]):

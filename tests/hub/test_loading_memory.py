@@ -14,7 +14,6 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "engine" / "native"))
@@ -65,9 +64,7 @@ def measured(path, number_format):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    if library.load() is None:
-        pytest.skip(library.why_not())
+def folder(tmp_path_factory, with_library):
     made = tmp_path_factory.mktemp("peak")
     torch.manual_seed(1)
     make(made / "small", 64, 100)
