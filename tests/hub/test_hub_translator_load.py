@@ -6,17 +6,14 @@ may end with fewer.
 """
 
 import os
-import pathlib
 import random
 import sys
 import time
 
 import pytest
+from resident import resident
 
 from fairseq_specdec.hub import SpeculativeTranslator
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "engine" / "native"))
-from resident import resident  # noqa: E402
 
 SENTENCES = int(os.environ.get("SPECDEC_LOAD_SENTENCES", 12_000))
 MINUTES = float(os.environ.get("SPECDEC_LOAD_MINUTES", "inf"))

@@ -9,38 +9,32 @@ import os
 import pathlib
 import subprocess
 import sys
-from argparse import Namespace
 
 import pytest
 import torch
 
 from fairseq_specdec.hub import SpeculativeTranslator
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "engine" / "native"))
-from resident import random_model, resident  # noqa: E402
-from toy_translation import both, dictionary  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from resident import resident  # noqa: E402
+from toy_drafter import make_verifier, save_model  # noqa: E402
+from toy_translation import both, make_task  # noqa: E402
 
 MOST = 1.3  # times the packed weights, beside the file
 OTHER = 12  # MiB: dictionaries, the cache, tensors of Python
 # Every weight is mapped by itself: gaps in the heap would add up to 16 MiB, each time others.
 MAPPED = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
-PAST = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
 
 
 def make(folder, width, words):
     """A checkpoint in half precision and its dictionaries."""
-    sides = both(embed_dim=width, ffn_embed_dim=4 * width, layers=2)
-    args = Namespace(arch="transformer", task="translation", share_all_embeddings=True, **sides)
-    args.source_lang, args.target_lang, args.data = "a", "b", str(folder)
-    state = {
-        "args": args, "model": random_model(width, dictionary(words), True).half().state_dict(),
-        "optimizer_history": [PAST],
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-    }  # fmt: skip
+    task, shape = make_task(words), both(embed_dim=width, ffn_embed_dim=4 * width, layers=2)
+    model, args = make_verifier(task, share_all_embeddings=True, **shape)
+    vars(args).update(task="translation", source_lang="a", target_lang="b", data=str(folder))
     folder.mkdir()
-    torch.save(state, str(folder / "verifier.pt"))
+    save_model(folder / "verifier.pt", args, model.half())
     for side in "ab":
-        dictionary(words).save(str(folder / f"dict.{side}.txt"))
+        task.target_dictionary.save(str(folder / f"dict.{side}.txt"))
 
 
 def decoding(path, number_format):

@@ -1,6 +1,5 @@
 """Decoders and encoders on the native library against those on torch, and their bits."""
 
-import argparse
 import copy
 import inspect
 import re
@@ -8,7 +7,7 @@ import re
 import pytest
 import torch
 from fairseq import utils
-from fairseq.models.transformer import TransformerModel, base_architecture
+from toy_drafter import make_verifier
 from toy_hypotheses import chain_layout
 from toy_translation import (
     EOS,
@@ -37,10 +36,8 @@ NAMES = re.findall(r'activation == "(\w+)"', inspect.getsource(utils.get_activat
 
 def random_model(width, heads, inner, **more):
     torch.manual_seed(width)
-    sides = both(embed_dim=width, ffn_embed_dim=inner, attention_heads=heads, layers=2)
-    args = argparse.Namespace(**sides, share_all_embeddings=True, dropout=0.0, **more)
-    base_architecture(args)
-    return TransformerModel.build_model(args, make_task()).eval()
+    sides = both(embed_dim=width, ffn_embed_dim=inner, attention_heads=heads)
+    return make_verifier(make_task(), share_all_embeddings=True, **sides, **more)[0].eval()
 
 
 def opened(model, backend, sample, read_layers=(), capacity=4):
