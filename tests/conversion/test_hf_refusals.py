@@ -8,6 +8,7 @@ import shutil
 import pytest
 import torch
 from hf_folders import STORED
+from hostile_pickles import runs, zipped
 
 from fairseq_specdec.conversion.hf.convert import convert, load
 
@@ -33,20 +34,6 @@ def line_of(folder):
         convert(str(folder), str(out), None, None, False)
     assert not out.exists() and "\n" not in str(refused.value)
     return str(refused.value)
-
-
-def state_of(folder):
-    return torch.load(folder / "pytorch_model.bin")
-
-
-class Harm:
-    """Makes a folder where a pickle is read by Python."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
 
 
 CONFIG = [
@@ -111,8 +98,8 @@ def test_missing_files(folder, name):
 
 def test_the_folders_code_is_not_run(folder):
     (folder / "modeling_mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
-    state = dict(state_of(folder), evil=Harm(str(folder / "made")))
-    torch.save(state, folder / "pytorch_model.bin")
+    evil = zipped(runs(str(folder / "made"))["REDUCE"])
+    (folder / "pytorch_model.bin").write_bytes(evil)
     said = r"pytorch_model.bin: cannot be read .*names posix.mkdir.*was not run"
     assert re.search(said, line_of(folder))
     assert not (folder / "made").exists() and not (folder / "ran").exists()
@@ -191,7 +178,7 @@ def test_safetensors_that_lie(folder, case):
     ],
 )  # fmt: skip
 def test_weights_of_another_kind(folder, name, change, message):
-    state = state_of(folder)
+    state = torch.load(folder / "pytorch_model.bin")
     made = change(state) if name is None else {**state, f"model.{name}": change(state)}
     torch.save(made, folder / "pytorch_model.bin")
     line = line_of(folder)
