@@ -3,6 +3,7 @@
 from argparse import Namespace
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel
 from toy_translation import both, dictionary
@@ -12,17 +13,20 @@ from fairseq_specdec.models.spec_drafter import SpecDrafter
 PAD, EOS = 1, 2
 
 
-def make_dictionary(words=40):
-    return dictionary(words)
+def dictionary_of(*symbols):
+    made = Dictionary()
+    for symbol in symbols:
+        made.add_symbol(symbol)
+    return made
 
 
 class ToyTask:
     """What a model and a criterion ask of a task."""
 
     def __init__(self, words=40, target_words=None, **cfg):
-        self.source_dictionary = make_dictionary(words)
+        self.source_dictionary = dictionary(words)
         self.target_dictionary = (
-            self.source_dictionary if target_words is None else make_dictionary(target_words)
+            self.source_dictionary if target_words is None else dictionary(target_words)
         )
         self.cfg = Namespace(**cfg)
 

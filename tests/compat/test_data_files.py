@@ -4,7 +4,8 @@ import re
 
 import pytest
 import torch
-from fairseq.data import Dictionary, data_utils, indexed_dataset
+from fairseq.data import data_utils, indexed_dataset
+from toy_translation import dictionary
 
 from fairseq_specdec.compat.data_files import tokens_checked
 from fairseq_specdec.errors import UsageError
@@ -31,16 +32,9 @@ def load(stem, words=None):
         return data_utils.load_indexed_dataset(str(stem), words, None)
 
 
-def words(count):
-    made = Dictionary()
-    for word in range(count - len(made)):
-        made.add_symbol(str(word))
-    return made
-
-
 def test_whole_data_is_read_and_every_shorter_file_is_named(written):
     stem, impl = written
-    data = load(stem, words(11))
+    data = load(stem, dictionary(7))
     if data.supports_prefetch:
         data.prefetch(range(3))
     assert [data[i].tolist() for i in range(3)] == SENTENCES
@@ -54,7 +48,7 @@ def test_whole_data_is_read_and_every_shorter_file_is_named(written):
             assert str(caught.value).startswith((f"{path}: ", f"{content}: "))
         path.write_bytes(whole)
     with pytest.raises(UsageError, match=re.escape(f"{content}: holds token 10, the dictionary")):
-        load(stem, words(10))
+        load(stem, dictionary(6))
 
 
 def test_empty_splits(tmp_path):

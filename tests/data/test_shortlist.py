@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from fairseq.data import Dictionary
-from toy_drafter import make_dictionary
+from toy_translation import dictionary
 
 from fairseq_specdec.checkpoints.reading import load_model
 from fairseq_specdec.data import shortlist
@@ -74,7 +74,7 @@ def test_the_same_pairs_give_the_same_list(run, tmp_path):
 def test_mistakes(run, tmp_path, monkeypatch, words, places, message):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(DEMO, "other", ignore=shutil.ignore_patterns("*.pt", "history"))
-    make_dictionary(8400).save("other/dict.de.txt")
+    dictionary(8400).save("other/dict.de.txt")
     with pytest.raises(SystemExit) as ended:
         run(*words, **places)
     line = str(ended.value.code)

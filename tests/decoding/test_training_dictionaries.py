@@ -4,7 +4,7 @@ import contextlib
 from argparse import Namespace
 
 import pytest
-from fairseq.data import Dictionary
+from toy_drafter import dictionary_of
 
 from fairseq_specdec.decoding.drafter_file import TrainingSettings, check_languages
 
@@ -53,9 +53,6 @@ def test_the_tokens_that_the_task_added(settings, tokens):
     ],
 )
 def test_other_languages_are_named(symbols, message):
-    words = Dictionary()
-    for symbol in symbols:
-        words.add_symbol(symbol)
     refused = pytest.raises(ValueError, match=message) if message else contextlib.nullcontext()
     with refused:
-        check_languages("d.pt", state_of(**SIMPLE), words)
+        check_languages("d.pt", state_of(**SIMPLE), dictionary_of(*symbols))

@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from fairseq.data import Dictionary
+from toy_drafter import dictionary_of
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.hub.loading import Loaded
@@ -39,16 +40,9 @@ def sentencepiece(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", fake)
 
 
-def dictionary(*symbols):
-    words = Dictionary()
-    for symbol in symbols:
-        words.add_symbol(symbol)
-    return words
-
-
-PIECES = dictionary("▁H", "▁", "a", "u", "s")
-PARTS = dictionary("h@@", "aus", "haus")
-WORDS = dictionary("w1", "w2", "@-@", "@@", "▁")
+PIECES = dictionary_of("▁H", "▁", "a", "u", "s")
+PARTS = dictionary_of("h@@", "aus", "haus")
+WORDS = dictionary_of("w1", "w2", "@-@", "@@", "▁")
 
 
 def codec(folder, words, bpe="auto", bpe_codes=None, saved=None, beside=None, target=None):
@@ -173,7 +167,7 @@ def test_codes_are_those_of_the_dictionary(tmp_path, text, source, target, messa
     """In Python, and in fairseq's commands by ``--bpe-codes``."""
     put(tmp_path, "codes", text=text)
     either = message is None or source is OTHER  # they are the target's
-    source, target = (dictionary(*(each + "@@" for each in side or source))
+    source, target = (dictionary_of(*(each + "@@" for each in side or source))
                       for side in (source, target))  # fmt: skip
     task = TranslationSpecDecTask(TranslationSpecDecConfig(), source, target)
     flags = Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "codes"), bpe_separator="@@")
@@ -191,7 +185,7 @@ def test_codes_are_those_of_the_dictionary(tmp_path, text, source, target, messa
 )  # fmt: skip
 def test_a_mark_and_counts_change_no_word(tmp_path, text):
     put(tmp_path, "codes", text=text)
-    words = dictionary("ha@@", "us", "h@@")
+    words = dictionary_of("ha@@", "us", "h@@")
     put(tmp_path, "dict.txt", text="\ufeffha@@ 5\nus 4\nh@@ 3\n")
     assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == words.symbols
     made = codec(tmp_path, words)

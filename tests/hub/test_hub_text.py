@@ -1,9 +1,9 @@
 """Tokenizer, BPE, and text that grows."""
 
 import pytest
-from fairseq.data import Dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_drafter import dictionary_of
 
 from fairseq_specdec.hub.batching import by_length
 from fairseq_specdec.hub.text import TextCodec
@@ -24,9 +24,7 @@ def codes(tmp_path_factory):
 
 
 def make_codec(codes, language="de", tokenizer="moses"):
-    words = Dictionary()
-    for symbol in ("h@@", "aus", "haus", "ha@@", "us", ".", "@-@", "H@@", "a@@"):
-        words.add_symbol(symbol)
+    words = dictionary_of("h@@", "aus", "haus", "ha@@", "us", ".", "@-@", "H@@", "a@@")
     bpe = {"bpe": "subword_nmt", "bpe_codes": codes} if codes else {}
     chosen = {"tokenizer": tokenizer} if tokenizer else {}
     return TextCodec(chosen, bpe, ("en", language), words, words)

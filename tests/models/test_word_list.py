@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from toy_drafter import ToyTask, make_dictionary, make_drafter
+from toy_drafter import ToyTask, make_drafter
+from toy_translation import dictionary
 
 from fairseq_specdec.models.word_list import WordList, names_of, tensors_of
 
 TRANSLATIONS, FREQUENT = names_of(None)
-SOURCE, TARGET = make_dictionary(6), make_dictionary(8)
+SOURCE, TARGET = dictionary(6), dictionary(8)
 EOS, PAD = TARGET.eos(), TARGET.pad()
 TABLE = [[PAD, PAD]] * 4 + [[4, 5], [11, PAD], [6, 6], [7, 8], [4, 9], [5, 10]]
 

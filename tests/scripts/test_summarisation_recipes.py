@@ -10,9 +10,9 @@ import recipe_file
 import summary_corpus
 import summary_scores
 import torch
-from fairseq.data import Dictionary
 from fetch import SourceError
 from recipe_parts import archive, sources_file
+from toy_drafter import dictionary_of
 from translation_scores import Output
 from wikilarge import scores as simplification_scores
 
@@ -115,16 +115,10 @@ def test_simplifications_are_scored_in_lower_case_against_all_references():
         simplification_scores.scores(output, sources[:1], references)
 
 
-def dictionary(*symbols):
-    made = Dictionary()
-    for symbol in symbols:
-        made.add_symbol(symbol)
-    return made
-
-
 @pytest.mark.parametrize("mask", [0, 1])
 def test_pretrained_embeddings_follow_their_symbols(mask):
-    own, wanted = dictionary("a", "b", "c", "madeupword0001"), dictionary("c", "a", "madeupword0")
+    own = dictionary_of("a", "b", "c", "madeupword0001")
+    wanted = dictionary_of("c", "a", "madeupword0")
     table = torch.arange(len(own) + mask).float().unsqueeze(1)
     model = {name: table.clone() for name in pretrained.TABLES}
     model["classification_heads.x.dense.weight"] = table
