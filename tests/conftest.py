@@ -12,9 +12,7 @@ import sys
 import hypothesis
 import pytest
 from fairseq.dataclass import utils
-from hydra._internal import config_repository
 from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from toy_cache import cached_folder, key
 from toy_pair import write_pair
 from warm_python import WarmPython
@@ -75,10 +73,9 @@ def count(nodes):
 
 @pytest.fixture(scope="session", autouse=True)
 def settings_composed_once():
-    """hydra composes settings once for the same words and as many registered settings, and parses a
-    word once: that takes a third of a second, for every checkpoint that holds an
-    ``argparse.Namespace``, as the toys' do."""
-    compose, parse, known, rules = utils.compose, OverridesParser.parse_rule, {}, {}
+    """hydra composes settings once for the same words and as many registered settings. It takes a
+    third of a second, for every checkpoint that holds an ``argparse.Namespace``, as toys' do."""
+    compose, known = utils.compose, {}
 
     def once(name, overrides, **others):
         if any("${" in line and "." not in line.split("=")[0] for line in overrides):
@@ -88,20 +85,8 @@ def settings_composed_once():
             known[at] = compose(name, overrides=overrides, **others)
         return copy.deepcopy(known[at])
 
-    def parsed(self, text, rule):
-        if (text, rule) not in rules:
-            rules[text, rule] = parse(self, text, rule)
-        return copy.copy(rules[text, rule])
-
-    def uncopied(self, delegate):
-        """No word here changes where settings are looked for."""
-        self.delegate, self.cache = delegate, {}
-
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(utils, "compose", once)
-        patched.setattr(OverridesParser, "parse_rule", parsed)
-        if hasattr(config_repository, "CachingConfigRepository"):  # hydra 1.0 has none
-            patched.setattr(config_repository.CachingConfigRepository, "__init__", uncopied)
         yield
 
 
