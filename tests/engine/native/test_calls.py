@@ -1,13 +1,12 @@
 """What each entry point of the library refuses, in the calls that decoding makes."""
 
-import argparse
 import copy
 import threading
 
 import pytest
 import torch
-from fairseq.models.transformer import TransformerModel, base_architecture
 from native_numbers import numbers
+from toy_drafter import make_verifier
 from toy_strategies import TOYS, Toys, attached, flags, forced, look_ahead, make_generator
 from toy_translation import EOS, PAD, both, make_sample, make_task, sentences, toy_drafter
 
@@ -135,9 +134,7 @@ def odd_model(**settings):
     """A Transformer of random weights whose settings may not fit one another."""
     torch.manual_seed(1)
     shape = both(embed_dim=16, ffn_embed_dim=32, layers=1, attention_heads=2)
-    args = argparse.Namespace(dropout=0.0, **shape, **settings)
-    base_architecture(args)
-    return TransformerModel.build_model(args, make_task()).eval()
+    return make_verifier(make_task(), **shape, **settings)[0].eval()
 
 
 @pytest.mark.parametrize("shared", ["share_decoder_input_output_embed", "tie_adaptive_weights"])
