@@ -32,8 +32,6 @@ from fairseq_specdec.engine.native import library
 SENTENCES = sentences(12, seed=7)
 SAMPLE = make_sample(SENTENCES)
 ROWS = (1, 2, 4, 8, 32)
-COPYING = ("iad", "lookup", "gad")
-NO_LIMIT = 10**6  # so many expected rejected tokens limit no draft
 
 
 def fixed(column, share, longest=20, **more):
@@ -174,8 +172,9 @@ def test_copies_of_a_text_promise_more_and_are_tried_less_often():
     assert found[False][0] > 0 == found[True][0]
     assert found[False][1] < 60 < found[True][1]
     assert found[True][2] == 2 * found[False][2]
-    planned = {case: make_generator(case, draft_budget=None).parts().planning for case in COPYING}
-    assert [planned[case].copies for case in COPYING] == [library.load() is not None, False, False]
+    made = [make_generator(case, draft_budget=None) for case in ("iad", "lookup", "gad")]
+    copies = [each.parts().planning.copies for each in made]
+    assert copies == [library.load() is not None, False, False]
 
 
 def rows(accepted, proposed, done=0, count=1):
@@ -199,7 +198,7 @@ def test_the_chance_is_that_by_which_drafts_are_drawn(ends_early):
     nothing to copy counts for nothing."""
     generator = torch.Generator().manual_seed(3)
     for chance in (0.4, 0.7, 0.9):
-        budget = DraftBudget(FewRejections(NO_LIMIT).begin(0.5), ends_early)
+        budget = DraftBudget(FewRejections(10**6).begin(0.5), ends_early)  # limits no draft
         chances = []
         for _ in range(1500):
             budget.plan(2)
