@@ -224,8 +224,6 @@ class DeviceGuard(TorchFunctionMode):
             if asked in ("device", "is_cuda", "is_cpu"):
                 device = self.device_of(args[0])
                 return device if asked == "device" else device.type == asked[len("is_") :]
-        if name == "get_device":
-            return 0 if self.device_of(args[0]) is CUDA else -1
         if name == "_parse_to":  # of Module.to, whose tensors' own .to follow
             return func(*args, **kwargs)
         if of_tensor and name in ("to", "cuda", "cpu", "type_as"):

@@ -1,5 +1,7 @@
 """Tokenizer, BPE, and text that grows."""
 
+import functools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,9 +25,10 @@ def codes(tmp_path_factory):
     return str(path)
 
 
-def make_codec(codes, language="de", tokenizer="moses"):
+@functools.cache
+def make_codec(codes, language, tokenizer):
     words = dictionary_of("h@@", "aus", "haus", "ha@@", "us", ".", "@-@", "H@@", "a@@")
-    bpe = {"bpe": "subword_nmt", "bpe_codes": codes} if codes else {}
+    bpe = {"bpe": "subword_nmt", "bpe_codes": codes}
     chosen = {"tokenizer": tokenizer} if tokenizer else {}
     return TextCodec(chosen, bpe, ("en", language), words, words)
 
@@ -35,7 +38,7 @@ def make_codec(codes, language="de", tokenizer="moses"):
 def test_what_is_certain_begins_the_text(codes, data):
     language = data.draw(st.sampled_from(["de", "en", "fr", "it", "fi", "zh", "cs", "ga"]))
     tokenizer = data.draw(st.sampled_from(["moses", "space", None]))
-    codec = CODECS.setdefault((language, tokenizer), make_codec(codes, language, tokenizer))
+    codec = make_codec(codes, language, tokenizer)
     word = st.sampled_from(HARD) | st.text("abü'\"-.", min_size=1, max_size=3)
     cut = data.draw(st.integers(0, 2))
     tokens = []
@@ -44,9 +47,6 @@ def test_what_is_certain_begins_the_text(codes, data):
         tokens += [w] if whole else [*(c + "@@" for c in w[:-1]), w[-1]]
     whole = codec.join(tokens)
     assert all(whole.startswith(codec.certain(tokens[:done])) for done in range(len(tokens) + 1))
-
-
-CODECS = {}
 
 
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 5), st.integers(1, 60))
