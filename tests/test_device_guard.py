@@ -84,15 +84,6 @@ def test_beams_equal_stock(case, rows, fp16):
             assert [tokens(each) for each in outputs] == [tokens(each) for each in want]
 
 
-@pytest.mark.parametrize("rows, drafts", [(8, False), (1, True)])
-def test_beams_of_several_sentences_are_not_drafted_for(rows, drafts):
-    """On a GPU, unless a budget asks for it."""
-    with DeviceGuard() as guard:
-        generator = device_generator("iad", beam=5, draft_budget=None)
-        guarded(generator, guard, BATCHES[rows])
-        assert (generator.stats.drafted > 0) == drafts
-
-
 @pytest.mark.parametrize("graphs", [False, True])
 def test_greedy_decoding_waits_once_in_several_steps(graphs, monkeypatch):
     if graphs:

@@ -111,38 +111,29 @@ class SimpleRecorder:
         self.device = device
 
     def record(self, function):
-        outputs = tuple(each.clone() for each in function())
-
-        def replay():
-            for mine, each in zip(outputs, function()):
-                mine.copy_(each)
-
-        return replay, outputs
+        outputs = tuple(map(torch.clone, function()))
+        return lambda: [mine.copy_(new) for mine, new in zip(outputs, function())], outputs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps"])
 def test_each_pass_compiles_as_a_whole(case, monkeypatch):
     """``--cuda-graphs compiled``, traced by torch.compile but run by torch's own operators."""
-    wanted, compiled = decoded_by(case), []
+    compiled, compile_one = [], torch.compile
+
+    def decoded():
+        generator = make_generator(case, backend="torch")
+        outputs = decode(generator, BATCH)
+        return [one["tokens"].tolist() for one in outputs], generator.stats.iterations
 
     def by_operators(function, fullgraph, **_):
         compiled.append(function)
         return compile_one(function, fullgraph=fullgraph, dynamic=False, backend="eager")
 
-    def graphs(asked, models, block_size):
-        return torch_graphs.Graphs(block_size, None, SimpleRecorder, 0, compiles=True)
-
-    compile_one = torch.compile
+    wanted, graphs = decoded(), torch_graphs.Graphs(None, None, SimpleRecorder, 0, compiles=True)
     monkeypatch.setattr(torch, "compile", by_operators)
-    monkeypatch.setattr(generator_module, "graphs_for", graphs)
-    assert decoded_by(case) == wanted and len(compiled) > 1
-
-
-def decoded_by(case):
-    generator = make_generator(case, backend="torch")
-    outputs = decode(generator, BATCH)
-    return [one["tokens"].tolist() for one in outputs], generator.stats.iterations
+    monkeypatch.setattr(generator_module, "graphs_for", lambda *_: graphs)
+    assert decoded() == wanted and len(compiled) > 1
 
 
 @pytest.mark.parametrize("name", ["turns", "positions"])
