@@ -9,8 +9,7 @@
 Eight of ten requests are a line, one is four lines in one text, and one closes its connection
 within 0.1 s. For several models --texts and the languages have several values. Each text is asked
 for once, alone, before the load begins. --per-second gives each user a rate instead of its next
-request after an answer. Status 429 counts as a failure of its own; locust's exit status is 1 where
-anything failed.
+request after an answer. locust's exit status is 1 where anything failed, a status 429 too.
 """
 
 import contextlib

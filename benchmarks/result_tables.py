@@ -150,7 +150,8 @@ def fastest(batch, systems, form):
 
 def comparison(processors):
     """CTranslate2 and the fastest lossless strategy, on the processors of README."""
-    ende, edit = (of_run(processors, pair) for pair in PAIRS.values())
+    runs = (*PAIRS.values(), "NLLB-600M's shape")
+    ende, edit, nllb = (of_run(processors, run) for run in runs)
     replayed, both, rows = papers(processors), [*SHOWN][:2], []
     for what, batches, size, beam, systems, names, form in (
         ("translation, one sentence at a time", ende, "1", 1, OURS, SHOWN, "{:.1f}"),
@@ -158,13 +159,14 @@ def comparison(processors):
         ("the same, 32 at a time", ende, "32", 1, OURS, both, "{:.1f}"),
         ("correction, one at a time", edit, "1", 1, OURS, both, "{:.1f}"),
         ("papers' size, replayed drafts", replayed, "1", 1, REPLAYS, both, "{:.0f}"),
+        ("NLLB-600M's shape, one at a time", nllb, "1", 1, OURS[:1], nllb, "{:.0f}"),
     ):
         for name in names:
             batch = batches[name][size]
             int8 = [f"{system}, int8" for system in systems]
             peers = [form.format(batch[f"{peer} beam {beam}"]["ms"]) for peer in COMPARED[:2]]
             ours = [fastest(batch, rows, form) for rows in (systems, int8)]
-            rows.append([what, SHOWN[name], *peers, *ours])
+            rows.append([what, SHOWN.get(name, "Zen 4"), *peers, *ours])
             what = ""
     return table(["", "processor", *COMPARED], rows, texts=2)
 

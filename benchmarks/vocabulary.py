@@ -49,7 +49,7 @@ def read_arguments():
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--verifier-dtype", default="fp32")
     parser.add_argument("--batches", type=int, default=16)
-    parser.add_argument("--save", metavar="FOLDER", help="only write the model, for peers.py")
+    parser.add_argument("--save", metavar="FOLDER", help="for peers.py, an empty one")
     return parser.parse_args()
 
 
