@@ -150,8 +150,7 @@ def fastest(batch, systems, form):
 
 def comparison(processors):
     """CTranslate2 and the fastest lossless strategy, on the processors of README."""
-    runs = (*PAIRS.values(), "NLLB-600M's shape")
-    ende, edit, nllb = (of_run(processors, run) for run in runs)
+    ende, edit, nllb = (of_run(processors, r) for r in (*PAIRS.values(), "NLLB-600M's shape"))
     replayed, both, rows = papers(processors), [*SHOWN][:2], []
     for what, batches, size, beam, systems, names, form in (
         ("translation, one sentence at a time", ende, "1", 1, OURS, SHOWN, "{:.1f}"),
