@@ -1,12 +1,14 @@
-"""Read a drafter's checkpoint; refuse other files, and those of other dictionaries as far as their
-sizes and the settings of their training say."""
+"""Read a drafter's checkpoint; refuse other files, and those of other dictionaries as far as the
+settings of their training say."""
 
+import os
 from typing import Any
 
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from fairseq.data.multilingual.multilingual_utils import augment_dictionary
 from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerModelBase
+from fairseq.tasks.translation import TranslationTask
 
 from fairseq_specdec.checkpoints.content import architecture, read_state, reads_speech
 from fairseq_specdec.checkpoints.decoding_memory import only_to_decode
@@ -93,7 +95,7 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
                 f"its {side} dictionary has {rows} symbols, the verifier's {len(dictionary)}",
                 "train the drafter on the verifier's dict.txt",
             )
-    check_languages(path, state, tgt_dict)
+    check_symbols(path, state, src_dict, tgt_dict)
     return load_models(FLAG, [path], Decoding(src_dict, tgt_dict), state=state)[0][0]
 
 
@@ -166,9 +168,38 @@ class TrainingSettings(OwnTask):
         return list(made.symbols[own:])
 
 
-def check_languages(path: str, state: Any, tgt_dict: Any) -> None:
-    """Compare the tokens of languages that a drafter was trained with, as far as its settings name
-    them. Raises ValueError: those of the verifier's dictionary differ, or their order."""
+def trained_dictionaries(state: Any) -> dict[str, tuple[str, Any]]:
+    """(file, dictionary) by side, of a checkpoint's training, where they are still there.
+
+    A multilingual model's have its language tokens; where its settings do not name these, there is
+    nothing.
+    """
+    settings = TrainingSettings(state)
+    folder, tokens = str(settings.get("data") or "").split(os.pathsep)[0], settings.tokens()
+    # A relative folder was relative to wherever the drafter was trained.
+    if tokens is None or not os.path.isabs(folder) or not os.path.isdir(folder):
+        return {}
+    dictionaries = {}
+    pairs = [pair.split("-") for pair in settings.listed("lang_pairs")]
+    guess = pairs[0] if pairs else data_utils.infer_language_pair(folder)
+    for side, guessed in zip(("source", "target"), guess):
+        language = settings.get(f"{side}_lang") or guessed
+        file = os.path.join(folder, f"dict.{language}.txt")
+        if os.path.isfile(file) and not settings.get(f"{side}_dict"):
+            dictionary = TranslationTask.load_dictionary(file)
+            for token in tokens:
+                dictionary.add_symbol(token)
+            dictionaries[side] = (file, dictionary)
+    return dictionaries
+
+
+def check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
+    """Compare the dictionaries that a drafter was trained with, as far as they are known: a
+    checkpoint names the folder that they came from.
+
+    Raises:
+        ValueError: the words or the languages differ from those of the verifier, or their order.
+    """
     tokens = TrainingSettings(state).tokens() or []
     known = set(tokens)
     there = [token for token in tgt_dict.symbols if token in known]
@@ -179,3 +210,11 @@ def check_languages(path: str, state: Any, tgt_dict: Any) -> None:
             f"verifier's has {' '.join(there) or 'none of them'}",
             "decode with the task and the --langs of its training",
         )
+    for side, (file, trained) in trained_dictionaries(state).items():
+        if trained.symbols != {"source": src_dict, "target": tgt_dict}[side].symbols:
+            raise UsageError(
+                FLAG,
+                f"{path} was trained with {file}, whose symbols differ from those of the "
+                "verifier's dictionary",
+                "train the drafter on the verifier's dict.txt",
+            )

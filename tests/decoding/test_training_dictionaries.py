@@ -6,7 +6,11 @@ from argparse import Namespace
 import pytest
 from toy_drafter import dictionary_of
 
-from fairseq_specdec.decoding.drafter_file import TrainingSettings, check_languages
+from fairseq_specdec.decoding.drafter_file import (
+    TrainingSettings,
+    check_symbols,
+    trained_dictionaries,
+)
 
 SIMPLE = {
     "task": "translation_multi_simple_epoch", "lang_pairs": ["en-de", "en-ro"], "langs": None,
@@ -42,17 +46,29 @@ def test_the_tokens_that_the_task_added(settings, tokens):
     assert TrainingSettings(state_of(**settings)).tokens() == tokens
 
 
+def test_the_dictionaries_are_those_of_the_first_pair_with_its_tokens(tmp_path):
+    for language, word in (("en", "house"), ("de", "Haus"), ("ro", "casa")):
+        (tmp_path / f"dict.{language}.txt").write_text(f"{word} 1\n", encoding="utf-8")
+    dictionaries = trained_dictionaries(state_of(data=str(tmp_path), **SIMPLE))
+    symbols = {side: dictionary.symbols[4:] for side, (_, dictionary) in dictionaries.items()}
+    tokens = ["__de__", "__en__", "__ro__"]
+    assert symbols == {"source": ["house", *tokens], "target": ["Haus", *tokens]}
+    assert not trained_dictionaries(state_of(data=str(tmp_path), lang_dict="l", **SIMPLE))
+    assert not trained_dictionaries(state_of(data="relative", **SIMPLE))
+
+
 @pytest.mark.parametrize(
     "symbols, message",
     [
         (["house", "__en__", "__de__", "__ro__"], "__de__ __en__ __ro__ .* has __en__ __de__ __ro"),
         (["house", "__de__", "__en__"], "__de__ __en__ __ro__ .* has __de__ __en__; decode with"),
         (["house"], "has none of them"),
-        # Behind the languages there may be more, as NLLB's tags: sizes judge those.
+        # Behind the languages there may be more, as NLLB's tags: sizes and digests judge those.
         (["house", "__de__", "__en__", "__ro__", "<TAG>"], None),
     ],
 )
-def test_other_languages_are_named(symbols, message):
+def test_other_languages_are_named_where_the_data_are_gone(symbols, message):
+    words = dictionary_of(*symbols)
     refused = pytest.raises(ValueError, match=message) if message else contextlib.nullcontext()
     with refused:
-        check_languages("d.pt", state_of(**SIMPLE), dictionary_of(*symbols))
+        check_symbols("d.pt", state_of(data="gone", **SIMPLE), words, words)

@@ -11,7 +11,7 @@ from fairseq_specdec.trace.recorder import Recorder
 
 def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # root may write anywhere
-    with pytest.raises(UsageError, match="--trace-path .*: cannot be written; name another"):
+    with pytest.raises(UsageError, match="--trace-path .* is read-only; name another"):
         Recorder(str(tmp_path / "t.jsonl"), None, lambda: True)
 
 
