@@ -10,7 +10,6 @@ from typing import Any
 from fairseq_specdec.config import OWN_FIELDS
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.decoding.strategies import STRATEGIES
-from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file, write_text
 
 from .record import Trace
