@@ -4,16 +4,13 @@ import argparse
 import functools
 import re
 import shlex
-import sys
 
 import pytest
 from fairseq import options
-from pages import DOCS, FENCE, PAGES, ROOT, blocks_of, commands_in
+from flag_reference import MODULES, parser_of
+from pages import FENCE, PAGES, ROOT, blocks_of, commands_in
 
 from fairseq_specdec.decoding.builder import check_settings
-
-sys.path.insert(0, str(DOCS))
-from flag_reference import MODULES, parser_of  # noqa: E402
 
 FAIRSEQS = {
     "fairseq-preprocess": options.get_preprocessing_parser,

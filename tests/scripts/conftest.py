@@ -8,12 +8,8 @@ import subprocess
 import sys
 
 import pytest
+import runner
 from recipe_parts import NAMES, NOUNS, REPO, VERBS
-
-for folder in (REPO / "scripts", REPO / "scripts" / "lib"):
-    sys.path.insert(0, str(folder))
-
-import runner  # noqa: E402
 
 
 @pytest.fixture

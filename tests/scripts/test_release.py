@@ -2,15 +2,10 @@
 
 import importlib
 import io
-import sys
 import tarfile
 
 import pytest
-from recipe_parts import REPO
-
-sys.path.insert(0, str(REPO / "scripts" / "release"))
-
-import zig_cxx  # noqa: E402
+import zig_cxx
 
 build = importlib.import_module("build")  # the name of PyPA's tool, too
 FITS = {"wheel": "a.whl", "overall_tag": "manylinux_2_17_x86_64", "external_libs": {}}

@@ -1,7 +1,0 @@
-"""The benchmarks, importable."""
-
-import pathlib
-import sys
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
