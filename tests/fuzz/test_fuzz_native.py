@@ -79,7 +79,7 @@ def drawn(random, seed):
 
 
 BROKEN = (float("nan"), float("inf"), float("-inf"), 1e38, 1e-38)
-DRAFTED = ("gad", "gad-attached", "gad-head", "blockwise")
+DRAFTED = ("gad", "gad-attached", "blockwise")
 SECONDS = 10
 
 
