@@ -135,7 +135,7 @@ void Stack::set_matrix(int layer, int part, SharedMatrix matrix) {
   require(part == kVocabulary || (layer >= 0 && layer < shape.layers), "a layer out of range");
   const MatrixSize size = expected(part);
   require((part == kVocabulary || matrix->out() == size.out) && matrix->in() == size.in,
-          "wrong size: product " + std::to_string(part) + " of layer " + std::to_string(layer + 1));
+          "wrong size: product " + std::to_string(part) + " of layer " + std::to_string(layer));
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
 }
 
