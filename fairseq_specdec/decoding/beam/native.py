@@ -5,7 +5,7 @@ import ctypes
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup
 
 from ..native_chains import native_session, point_to_rows
-from .replay import Ended, NoTokenError
+from .replay import Hypothesis, NoTokenError
 from .search import BeamBatch
 
 # Weights that the last-level cache holds, about.
@@ -53,10 +53,10 @@ class NativeBeams(BeamBatch):
             if facts.failure:
                 raise NoTokenError(facts.failure == 1, facts.depth, row)
 
-    def hypotheses(self, row: int, ended: bool) -> list[Ended]:
+    def hypotheses(self, row: int, ended: bool) -> list[Hypothesis]:
         found, tokens, totals, length = [], self._tokens, self._totals, ctypes.c_int64()
         to_fill = len(tokens), tokens, totals, ctypes.byref(length)
         for number in range(self.sentences[row].ended if ended else self.sentences[row].live):
             self.ask("hypothesis", row, ended, number, *to_fill)
-            found.append(Ended(tokens[: length.value], totals[: length.value + 1]))
+            found.append(Hypothesis(tokens[: length.value], totals[: length.value + 1]))
         return found

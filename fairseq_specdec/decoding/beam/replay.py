@@ -57,8 +57,8 @@ class BeamRules(NamedTuple):
     max_len: int  # the step at which only </s> may follow
 
 
-class Ended(NamedTuple):
-    """A hypothesis that ended."""
+class Hypothesis(NamedTuple):
+    """A hypothesis that ended, or one that is live, of which only the tokens are asked for."""
 
     tokens: list[int]  # before </s>
     totals: list[float]  # log-probabilities of the first 1, 2, ... tokens; </s> is the last
@@ -115,7 +115,9 @@ class Sentence:
     prefix: Sequence[int] = ()  # forced first tokens; -1 where any may stand
     root: Node = field(init=False)  # the start symbol; it stays, in slot 0
     live: list[Node] = field(init=False)  # the hypotheses that have not ended, best first
-    ended: list[Ended] = field(default_factory=list)  # those that have, in the order of their ends
+    ended: list[Hypothesis] = field(
+        default_factory=list
+    )  # those that have, in the order of their ends
     done: bool = False  # nothing will follow
     passes: int = 0  # of the verifier so far
     steps: int = 0  # of the search so far: the tokens of every live hypothesis
@@ -181,7 +183,7 @@ class Sentence:
             ending = [one for one in ending if one[0] is best] * rules.beam
         for node, score in ending[: rules.beam - len(self.ended)]:
             totals = [one.score for one in node.path()]
-            self.ended.append(Ended(node.tokens, [*totals, score]))
+            self.ended.append(Hypothesis(node.tokens, [*totals, score]))
         self.done = len(self.ended) == rules.beam or (bool(ending) and self.steps >= rules.max_len)
 
     def place(self, nodes: Sequence[Node]) -> None:

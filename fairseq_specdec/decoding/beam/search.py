@@ -12,7 +12,7 @@ from fairseq_specdec.engine.state import to_device
 
 from ..batch import OpenBatch, hypothesis
 from ..iteration import UNTRACED, Iteration
-from .replay import BeamRules, Ended, NoTokenError
+from .replay import BeamRules, Hypothesis, NoTokenError
 
 
 class BeamBatch(OpenBatch):
@@ -44,7 +44,7 @@ class BeamBatch(OpenBatch):
         NoTokenError: a sentence cannot go on."""
         raise NotImplementedError
 
-    def hypotheses(self, row: int, ended: bool) -> list[Ended]:
+    def hypotheses(self, row: int, ended: bool) -> list[Hypothesis]:
         """Those of a sentence that have ended, in the order in which they did, or the live ones."""
         raise NotImplementedError
 
@@ -76,7 +76,7 @@ class BeamBatch(OpenBatch):
         return [one.passes, one.steps, one.scored, one.drafted, one.used]
 
     def _iteration(
-        self, rows: list[int], ranked: dict[int, list[Ended]], seconds: float
+        self, rows: list[int], ranked: dict[int, list[Hypothesis]], seconds: float
     ) -> Iteration:
         """The pass of all sentences that were live, for a trace. ``ranked``: those it finished."""
         emitted = []
@@ -101,17 +101,17 @@ class BeamBatch(OpenBatch):
             rows=rows,
         )
 
-    def _ranked(self, row: int) -> list[Ended]:
+    def _ranked(self, row: int) -> list[Hypothesis]:
         """The hypotheses of a sentence that is done, best first; equal ones as they ended."""
         options = self.parts.options
 
-        def score(one: Ended) -> float:
+        def score(one: Hypothesis) -> float:
             length: float = len(one.totals) ** options.len_penalty
             return one.totals[-1] / length if options.normalize_scores else one.totals[-1]
 
         return sorted(self.hypotheses(row, True), key=score, reverse=True)
 
-    def _finish(self, row: int, ranked: list[Ended]) -> None:
+    def _finish(self, row: int, ranked: list[Hypothesis]) -> None:
         passes, trace = self.sentences[row].passes, self.trace(row)
         hypotheses = [
             hypothesis(

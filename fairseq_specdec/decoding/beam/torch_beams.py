@@ -9,7 +9,7 @@ from torch import Tensor
 from fairseq_specdec.engine.scores import forbidden_by_ngrams
 from fairseq_specdec.engine.state import Layout, read_back, to_device
 
-from .replay import Ended, Node, Sentence
+from .replay import Hypothesis, Node, Sentence
 from .search import BeamBatch
 
 
@@ -39,9 +39,9 @@ class TorchBeams(BeamBatch):
             for sentence in live:
                 sentence.advance()
 
-    def hypotheses(self, row: int, ended: bool) -> list[Ended]:
+    def hypotheses(self, row: int, ended: bool) -> list[Hypothesis]:
         sentence = self.sentences[row]
-        return sentence.ended if ended else [Ended(node.tokens, []) for node in sentence.live]
+        return sentence.ended if ended else [Hypothesis(node.tokens, []) for node in sentence.live]
 
     def _keep(self, live: list[Sentence]) -> None:
         """Let the sentences leave the session that are done."""

@@ -82,8 +82,8 @@ inline bool comes_first(const float* logits, int a, int b) {
   return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
 }
 
-// Indices of the `count` logits that rank first, in no order: only groups whose largest may be among them
-// are looked at one by one. NaN and -inf are left out.
+// Indices of the `count` logits that rank first, in no order: only groups whose largest may be among
+// them are looked at one by one. NaN and -inf are left out.
 inline void best_few(const float* logits, int words, int count, std::vector<int>& best) {
   constexpr int kGroup = 2 * LANES;
   const int groups = words / kGroup;
