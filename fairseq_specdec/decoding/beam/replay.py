@@ -115,9 +115,7 @@ class Sentence:
     prefix: Sequence[int] = ()  # forced first tokens; -1 where any may stand
     root: Node = field(init=False)  # the start symbol; it stays, in slot 0
     live: list[Node] = field(init=False)  # the hypotheses that have not ended, best first
-    ended: list[Hypothesis] = field(
-        default_factory=list
-    )  # those that have, in the order of their ends
+    ended: list[Hypothesis] = field(default_factory=list)  # the others, as they ended
     done: bool = False  # nothing will follow
     passes: int = 0  # of the verifier so far
     steps: int = 0  # of the search so far: the tokens of every live hypothesis
