@@ -86,6 +86,7 @@ def lint(session):
     python(session, "-m", "ruff", "format", "--check", ".")
     python(session, "scripts/lib/plain_english.py")
     python(session, "benchmarks/result_tables.py", "--check")
+    python(session, "scripts/lib/papers_page.py", "--check")
     python(session, "-m", "mypy")
     scripts = sorted(map(str, ROOT.glob("scripts/**/*.sh")))
     session.run("shellcheck", ".ci/run", "scripts/run", "benchmarks/gpu.sh", *scripts)

@@ -28,8 +28,6 @@ from typing import Any, NamedTuple
 import recipe_file
 from recipe_file import TABLES, each_value, fail, fields, mapping, section, text
 
-from fairseq_specdec.bench import tables as bench_tables
-from fairseq_specdec.bench.tables import section_title, table
 from fairseq_specdec.io.atomic import write_text
 
 NOTHING = "-"
@@ -157,6 +155,8 @@ class Measured:
     set that was used, one line on how it was measured."""
 
     def __init__(self, folder: pathlib.Path, scores: pathlib.Path | None) -> None:
+        from fairseq_specdec.bench import tables as bench_tables  # brings in torch
+
         self._scores: dict[str, Any] = {}
         for path in filter(None, (scores, folder.parent / "energy.json")):
             made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -195,7 +195,7 @@ def title(key: str) -> str:
     name, _, size = key.partition("@")
     kind, _, section = name.partition(".")
     if kind in PARTS:
-        return PARTS[kind].format(section_title(section))
+        return PARTS[kind].format(section.replace("_", " "))
     return TITLES.get(name, name) + (f", batch {size}" if size else "")
 
 
@@ -231,6 +231,8 @@ def render(
 ) -> str:
     """One table: for each figure a column measured here and one published; the notes below it.
     ``ratios``: whether columns of ``RATIOS`` that the paper does not have follow."""
+    from fairseq_specdec.bench.tables import table
+
     keys = list(dict.fromkeys(key for row in rows for key in row.figures))
     more = [key for key in RATIOS if ratios and key not in keys]
     known = {base(key) for key in keys}

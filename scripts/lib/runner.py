@@ -57,7 +57,7 @@ def words_of(title: str) -> set[str]:
 
 def find_table(query: str) -> str:
     """The recipes that make the tables whose titles have all words of a query, and by what."""
-    import paper_table  # which brings in torch
+    import paper_table
 
     lines: list[str] = []
     for name in recipe_names():
@@ -115,8 +115,12 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         return run(arguments)
-    except (StepError, RecipeError) as error:
+    except (StepError, RecipeError, ModuleNotFoundError) as error:
         text = str(error)
+        if isinstance(error, ModuleNotFoundError):
+            text += (
+                ": activate the environment of fairseq_specdec, or set PYTHON"
+            )
         print(text if text.startswith(("[", "run: ")) else f"run: error: {text}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 TESTS = pathlib.Path(__file__).resolve().parent
 ROOT = TESTS.parents[2]
 CALLS = [
-    ROOT / "tests" / "decoding" / name
+    str(ROOT / "tests" / "decoding" / name)
     for name in ("test_native_chains.py", "test_beam.py", "test_parity.py")
 ]
 FUZZER = ROOT / "tests" / "fuzz" / "test_fuzz_native.py"
@@ -107,7 +107,8 @@ def main(fuzz):
         else:
             left_out = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
             with ThreadPoolExecutor() as pool:
-                parts = ([str(TESTS), *left_out], map(str, CALLS))
+                # What torch computes is no matter of the engine's memory.
+                parts = [str(TESTS), CALLS[0], *left_out], ["-k", "not torch", *CALLS[1:]]
                 for part in [pool.submit(run_tests, folder, *chosen) for chosen in parts]:
                     part.result()
 
