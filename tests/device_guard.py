@@ -116,7 +116,7 @@ class DeviceGuard(TorchFunctionMode):
     def __enter__(self):
         from fairseq_specdec.engine import state  # imported before fairseq, it is no plugin
 
-        for table in (state._ascending, state._causal):
+        for table in (state.ascending_table, state.causal_table):
             table.cache_clear()  # it is on the device of another guard
         stream = mock.patch.object(torch.cuda, "current_stream", lambda device=None: device)
         self._patches = [mock.patch.object(torch.cuda, "Event", PretendedEvent), stream]

@@ -71,7 +71,7 @@ class AcceptedTokens:
             self.verifier = load_models("--eval-verifier", [self.path], task)[0][0].eval()
             check_reading(drafter, self.verifier, "--eval-verifier")
         self.verifier.to(net_input["src_tokens"].device)
-        generator = self._generator(drafter, net_input["src_tokens"].size(1))
+        generator = self.generator_for(drafter, net_input["src_tokens"].size(1))
         # Of a task with language tokens the output starts from the target's instead of </s>, or
         # the token is forced after it.
         settings = getattr(self.task, "args", None)
@@ -85,7 +85,7 @@ class AcceptedTokens:
             generator.generate([self.verifier], {"net_input": batch}, prefix, bos_token=start)
         return {"n_emitted": generator.stats.emitted, "n_iterations": generator.stats.iterations}
 
-    def _generator(self, drafter: Any, width: int) -> Any:
+    def generator_for(self, drafter: Any, width: int) -> Any:
         """Greedy decoding with the drafter, for sources of so many tokens."""
         # The model in training must not be converted: decode in its own number format.
         own = next(drafter.parameters()).dtype

@@ -81,7 +81,7 @@ class Batch(OpenBatch):
             plan = self.plan()
             read = replay(self, 1, plan.size) if plan.size != 0 else None
             draft = Draft.empty(self.rows.lengths) if read else self.propose(plan)
-        done = self._note(*read_back(*(read or self._verify(draft))))
+        done = self._note(*read_back(*(read or self.verify(draft))))
         return done._replace(passes=draft.passes, forced=draft.forced)
 
     @property
@@ -98,7 +98,7 @@ class Batch(OpenBatch):
         draft, lengths = Draft.empty(rows.lengths), rows.lengths_cpu
         live = list(range(len(lengths)))
         for _ in range(0 if read else iterations):
-            read += self._verify(draft)
+            read += self.verify(draft)
             rows.lengths_cpu = [have + 1 for have in rows.lengths_cpu]
         rows.lengths_cpu = lengths
         columns = read_back(*read)
@@ -110,7 +110,7 @@ class Batch(OpenBatch):
             if not live:
                 break
 
-    def _verify(self, draft: Draft) -> list[Tensor]:
+    def verify(self, draft: Draft) -> list[Tensor]:
         """Verify a draft of N tokens, and add the accepted tokens and the bonus token to every row,
         on the device. Returns what the host needs of it, as for ``_note``."""
         rows, width, rule = self.rows, draft.width, self.parts.rule

@@ -125,7 +125,7 @@ class NativeChains:
                     most = 1
         timer = batch.stats.stopwatch
         with timer("verifier"):
-            answer = self._call(draft, drafting, most)
+            answer = self.decode(draft, drafting, most)
             rounds = answer.iterations(self.call.done)
         if drafting is not None:
             drafted = sum(one.seconds[1] for one in rounds)
@@ -145,7 +145,7 @@ class NativeChains:
         batch.rows.grow(added)
         return rounds, None
 
-    def _call(self, draft: Draft | None, drafting: Drafting | None, most: int) -> _Answer:
+    def decode(self, draft: Draft | None, drafting: Drafting | None, most: int) -> _Answer:
         """One call of the library: verify a draft, or without tokens in it do up to so many
         iterations; or draft and verify by turns. ``call.done`` iterations were done."""
         batch, call, session = self.batch, self.call, self.session

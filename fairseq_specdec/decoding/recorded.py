@@ -20,7 +20,7 @@ def replay(batch: Any, count: int, size: int | None) -> list[Tensor]:
         size: draft tokens of each; 0 for no drafts, None for as many as the drafter makes.
 
     Returns:
-        Of each iteration what ``Batch._verify`` returns; nothing where there is no such graph, or
+        Of each iteration what ``Batch.verify`` returns; nothing where there is no such graph, or
         constraints are not the same for all iterations.
     """
     rows, policy, rule = batch.rows, batch.parts.policy, batch.parts.rule

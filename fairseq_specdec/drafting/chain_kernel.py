@@ -37,7 +37,7 @@ def _products(
 
 
 @triton.jit(do_not_specialize=["masks"])
-def _chain(
+def chain(
     of_mask, bonuses, candidates, previous, of_token, of_state, for_token, tokens, chances, masks,
     count: tl.constexpr, width: tl.constexpr, judges: tl.constexpr, padded_count: tl.constexpr,
     padded_width: tl.constexpr, count_step: tl.constexpr, width_step: tl.constexpr,
@@ -87,7 +87,7 @@ def chain_steps(
     padded = triton.next_power_of_2(count), triton.next_power_of_2(width)
     steps = [min(size, TILE // padded[1]) for size in padded]
     with torch.cuda.device_of(of_mask):
-        _chain[(rows,)](
+        chain[(rows,)](
             of_mask, bonuses, candidates, previous, *tables, tokens, chances, masks, count, width,
             judges, *padded, *steps, num_warps=WARPS, enable_fp_fusion=True,
         )  # fmt: skip

@@ -42,11 +42,11 @@ def ascending(count: int, device: torch.device, start: int = 0, least: int = -(2
     if device.type != "cuda":
         return torch.arange(start, start + count)
     most = max(4096, 1 << (abs(start) + count).bit_length())
-    return _ascending(most, least, device)[most + start :][:count]
+    return ascending_table(most, least, device)[most + start :][:count]
 
 
 @functools.cache
-def _ascending(most: int, least: int, device: torch.device) -> Tensor:
+def ascending_table(most: int, least: int, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         numbers = torch.arange(-most, most).clamp(min=least)
         return numbers.to(device)  # waited for: any stream may read it
@@ -288,7 +288,7 @@ class Layout(NamedTuple):
         horizon = self.slots if self.horizon is None else self.horizon
         if gpu is None:
             return horizon_mask(horizon, self.upto).unsqueeze(1)
-        table = _causal(max(256, 1 << (self.upto - 1).bit_length()), gpu.dtype, gpu.device)
+        table = causal_table(max(256, 1 << (self.upto - 1).bit_length()), gpu.dtype, gpu.device)
         rows = nn.functional.embedding(horizon, table[:, : self.upto + -self.upto % 16])
         return rows[..., : self.upto].unsqueeze(1)
 
@@ -311,7 +311,7 @@ def additive(mask: Tensor, like: Tensor) -> Tensor:
 
 
 @functools.cache
-def _causal(slots: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def causal_table(slots: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """[slots, slots]: row h is what ``additive`` makes of the mask that shows slots 0 .. h."""
     with torch.inference_mode(False):
         return torch.full((slots, slots), float("-inf"), dtype=dtype).triu(1).to(device)

@@ -181,7 +181,8 @@ class SpeculativeTranslator:
         self.write_learnt()
         self._held = None
 
-    def _open(self) -> Decodings:
+    def opened(self) -> Decodings:
+        """What decodes; ``UsageError`` where the translator is closed."""
         if self._held is None:
             raise UsageError("", "this translator is closed", "load another with from_pretrained")
         return self._held
@@ -189,7 +190,7 @@ class SpeculativeTranslator:
     @property
     def generator(self) -> Any:
         """What decodes where a call does not choose: a ``SpeculativeGenerator``."""
-        return self._open().base.generator
+        return self.opened().base.generator
 
     def facts(self) -> dict[str, str]:
         """How it decodes, and why: strategy, backend, format, twin, vocabulary, threads."""
@@ -203,12 +204,12 @@ class SpeculativeTranslator:
     @property
     def device(self) -> torch.device:
         """Where the verifier is."""
-        return self._open().loaded.device
+        return self.opened().loaded.device
 
     @property
     def longest_source(self) -> int:
         """Most source tokens, </s> included, that the verifier has positions for."""
-        limits = [model.max_positions()[0] for model in self._open().loaded.models]
+        limits = [model.max_positions()[0] for model in self.opened().loaded.models]
         return int(min(limits))
 
     @overload  # a string is several strings too
@@ -303,7 +304,7 @@ class SpeculativeTranslator:
 
         Args, returns and raises: as ``translate``.
         """
-        self._open()
+        self.opened()
         ended = threading.Event()
         call = functools.partial(self._translate, ended, texts, return_trace, **choices)
         try:
@@ -341,7 +342,7 @@ class SpeculativeTranslator:
         if draft and strategy != "given":
             problem = f"strategy {strategy} does not read it"
             raise UsageError("draft", problem, "leave one of them out, or use strategy given")
-        decoding = self._open().of_call(strategy, flags)
+        decoding = self.opened().of_call(strategy, flags)
         if batch_size is not None:
             check_value("batch_size", batch_size, AT_LEAST_1)
             decoding = decoding._replace(batch_size=batch_size)
@@ -423,7 +424,7 @@ class SpeculativeTranslator:
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
         """
-        decoding = self._open().of_call("given" if any(drafts) else None, {}).of_rows(len(rows))
+        decoding = self.opened().of_call("given" if any(drafts) else None, {}).of_rows(len(rows))
         with decoding.batch(rows, (), drafts) as opened:
             for i, ranked in opened.results():
                 yield i, decoding.result(i, "", rows[i], ranked, False)
@@ -432,7 +433,7 @@ class SpeculativeTranslator:
         """Decode one sentence in this thread: yields each iteration with the text that it makes
         certain, then None with the rest. ``row``, ``draft``: as ``translate_encoded``, not empty
         and one of each."""
-        return self._open().of_call("given" if draft else None, {}).grow(row, (), draft)
+        return self.opened().of_call("given" if draft else None, {}).grow(row, (), draft)
 
     def translate_stream(
         self, text: str, return_trace: bool = False, **choices: Any

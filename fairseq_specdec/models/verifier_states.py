@@ -59,12 +59,12 @@ class VerifierReader(FairseqEncoder):
     def __init__(self, dictionary: Any, layers: Sequence[int]):
         super().__init__(dictionary)
         self.read_layers = list(layers)
-        self._verifier: list[Any] = []  # in a list, nn.Module does not register it
+        self.attached_to: list[Any] = []  # in a list, nn.Module does not register it
 
     def attach(self, verifier: Any) -> None:
         """Freeze this verifier, fairseq's encoder-decoder model, and read it."""
         verifier.requires_grad_(False)
-        self._verifier = [verifier.eval()]
+        self.attached_to = [verifier.eval()]
 
     @torch.no_grad()
     def read(
@@ -82,13 +82,13 @@ class VerifierReader(FairseqEncoder):
             The encoder's output as fairseq gives it; [B, T, layers * C], whose entry t holds the
             states that predict the token after position t; and the last layer's alone, [B, T, C].
         """
-        if not self._verifier:
+        if not self.attached_to:
             raise UsageError(
                 "--attach-to",
                 "an attached drafter reads a verifier's states in training",
                 "give the verifier's checkpoint",
             )
-        verifier = self._verifier[0]
+        verifier = self.attached_to[0]
         verifier.to(like.device, like.dtype)
         decoder = verifier.decoder
         encoder_out = verifier.encoder(src_tokens, src_lengths=src_lengths)
@@ -102,4 +102,4 @@ class VerifierReader(FairseqEncoder):
     @torch.no_grad()
     def predict(self, final: Tensor) -> Tensor:
         """The verifier's logits [N, V] from its last layer's states [N, C]."""
-        return self._verifier[0].decoder.output_layer(final)
+        return self.attached_to[0].decoder.output_layer(final)

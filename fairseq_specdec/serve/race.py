@@ -111,7 +111,7 @@ def stock_translator(
 ) -> Callable[[str], tuple[str, int]]:
     """What translates a text as one with fairseq's own generator: the text of the best hypothesis,
     and its tokens with </s>. ``translator``: made with ``keep_weights``."""
-    decoding, (_, args) = translator._open().base, split_flags("greedy", None, {"beam": beam})
+    decoding, (_, args) = translator.opened().base, split_flags("greedy", None, {"beam": beam})
     models, codec = decoding.loaded.models, decoding.codec
     generator = FairseqTask.build_generator(decoding.loaded.task, models, args)
 

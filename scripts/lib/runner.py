@@ -118,9 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     except (StepError, RecipeError, ModuleNotFoundError) as error:
         text = str(error)
         if isinstance(error, ModuleNotFoundError):
-            text += (
-                ": activate the environment of fairseq_specdec, or set PYTHON"
-            )
+            text += ": activate the environment of fairseq_specdec, or set PYTHON"
         print(text if text.startswith(("[", "run: ")) else f"run: error: {text}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

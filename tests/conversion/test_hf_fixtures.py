@@ -207,7 +207,7 @@ def test_outputs_begin_with_the_language_that_was_asked_for(converted):
     """One that the model was not trained for, and would not begin with by itself."""
     out, _ = converted("m2m_100")
     translator = SpeculativeTranslator.from_pretrained(out, source_lang="en", target_lang="fr")
-    decoding = translator._open().base
+    decoding = translator.opened().base
     sample, first = decoding.given([translator.codec.encode("lu mafu.")])
     hypotheses = decoding.generator.generate(decoding.loaded.models, sample, **first)
     words = decoding.loaded.task.target_dictionary

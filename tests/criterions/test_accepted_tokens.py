@@ -109,7 +109,7 @@ def test_outputs_begin_as_the_task_lets_them(meter, monkeypatch, settings, start
     counted = Namespace(generate=generate, stats=Namespace(emitted=0, iterations=0))
     meter = meter()
     meter.task.args, meter.verifier = Namespace(**settings), torch.nn.Identity()
-    monkeypatch.setattr(meter, "_generator", lambda *given: counted)
+    monkeypatch.setattr(meter, "generator_for", lambda *given: counted)
     words = torch.tensor([[7, 5], [8, 5], [7, 6], [8, 6]])
     inputs = {"src_tokens": words, "src_lengths": torch.arange(4)}
     inputs["prev_output_tokens"] = torch.tensor(start)[:, None]

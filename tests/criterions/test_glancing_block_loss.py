@@ -152,7 +152,7 @@ def test_soft_targets_are_what_the_verifier_expects_after_the_true_tokens(tmp_pa
     hard, _, _ = make_criterion()(model, batch)
     mixed, _, _ = make_criterion(soft_targets=share)(model, batch)
 
-    verifier, net_input, target = model.encoder._verifier[0], batch["net_input"], batch["target"]
+    verifier, net_input, target = model.encoder.attached_to[0], batch["net_input"], batch["target"]
     expected = torch.softmax(verifier(**net_input)[0], -1)
     cuts = fixed_cuts(batch["id"], target.ne(PAD).sum(1), model.decoder.num_cuts)
     targets = block_targets(target, cuts, model.decoder.block_size, PAD)

@@ -131,10 +131,10 @@ def test_what_a_gpu_does_between_two_waits_is_what_single_iterations_do(name, mo
     given = forced(len(SENTENCES)) if prefixed else None
     single, ahead = (make(args=flags(**changes), keep_trace=False) for _ in range(2))
     expected = decode(single, SAMPLE, given)
-    verify, read = greedy.Batch._verify, greedy.read_back
+    verify, read = greedy.Batch.verify, greedy.read_back
     verified, waits = [], []
     monkeypatch.setattr(greedy.Batch, "runs_ahead", True)
-    monkeypatch.setattr(greedy.Batch, "_verify", lambda *a: verified.append(1) or verify(*a))
+    monkeypatch.setattr(greedy.Batch, "verify", lambda *a: verified.append(1) or verify(*a))
     monkeypatch.setattr(greedy, "read_back", lambda *a: waits.append(1) or read(*a))
     outputs = decode(ahead, SAMPLE, given)
     check(outputs, expected)

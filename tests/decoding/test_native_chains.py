@@ -117,7 +117,7 @@ def test_the_rows_of_a_batch_are_drafted_for_by_their_own_states():
 
 def counted_by(monkeypatch, drafts):
     """A list that takes how many iterations each call does that drafts, or that does not."""
-    method, calls = NativeChains._call, []
+    method, calls = NativeChains.decode, []
 
     def counted(self, draft, drafting, most):
         answer = method(self, draft, drafting, most)
@@ -125,7 +125,7 @@ def counted_by(monkeypatch, drafts):
             calls.append(self.call.done)
         return answer
 
-    monkeypatch.setattr(NativeChains, "_call", counted)
+    monkeypatch.setattr(NativeChains, "decode", counted)
     return calls
 
 

@@ -19,7 +19,7 @@ from fairseq_specdec.drafting.token_choice import chain_steps
 
 # rows, masks, candidates, width of the state, whether they are judged
 CHAINS = [
-    (400, 2, 8, 16, False), (300, 2, 64, 24, True), (200, 2, 5, 6, False), (95, 2, 33, 8, True),
+    (120, 2, 8, 16, False), (90, 2, 64, 24, True), (60, 2, 5, 6, False), (30, 2, 33, 8, True),
     (3, 25, 64, 256, False), (2, 3, 64, 600, True),
 ]  # fmt: skip
 
@@ -49,12 +49,12 @@ def build():
     from fairseq_specdec.drafting import chain_kernel
 
     types = {torch.float32: "*fp32", torch.float16: "*fp16", torch.int64: "*i64"}
-    kernel = chain_kernel._chain
+    kernel = chain_kernel.chain
     constant = {each.name for each in kernel.params if each.is_constexpr}
     for capability, dtype, judges in [(70, torch.float32, False), (80, torch.float16, True),
                                       (90, torch.float32, True)]:  # fmt: skip
         start = mock.Mock()
-        with mock.patch.object(chain_kernel, "_chain", {(1,): start}):
+        with mock.patch.object(chain_kernel, "chain", {(1,): start}):
             chain_kernel.chain_steps(*random_chains(1, 2, 64, 512, dtype=dtype), judges)
         given, options = dict(zip(kernel.arg_names, start.call_args.args)), start.call_args.kwargs
         known = {name: given[name] for name in given if name in constant or given[name] is None}

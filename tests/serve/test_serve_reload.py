@@ -5,12 +5,15 @@ import itertools
 import os
 import shutil
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 from served import TEXTS, serving, until
 from toy_pair import write_pair
 
 from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.serve import pairs
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +28,9 @@ def replace(folder, name):
     os.replace(folder / "new.pt", folder / "verifier.pt")
 
 
-def test_requests_end_with_their_model_and_new_ones_get_the_new(folder, caplog):
+def test_requests_end_with_their_model_and_new_ones_get_the_new(folder, caplog, monkeypatch):
     """Under load; a broken file changes nothing but the log."""
+    monkeypatch.setattr(pairs, "time", SimpleNamespace(sleep=lambda s: time.sleep(s / 30)))
     replaced = folder / "verifier.pt"
     shutil.copy(replaced, folder / "first.pt")
     (folder / "broken.pt").write_bytes(replaced.read_bytes()[:3000])
@@ -37,7 +41,7 @@ def test_requests_end_with_their_model_and_new_ones_get_the_new(folder, caplog):
         ) as hub:
             answers[name] = [each.text for each in hub.translate(TEXTS)]
     assert answers["first.pt"] != answers["other.pt"]
-    words = ["--path", replaced, "--strategy", "greedy", "--max-deadline", 1, "--max-wait", 30]
+    words = ["--path", replaced, "--strategy", "greedy", "--max-deadline", 30, "--max-wait", 30]
     words += ["--learn-vocabulary", folder / "list"]
     seen, ended = [], threading.Event()
 

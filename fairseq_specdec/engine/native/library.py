@@ -82,13 +82,13 @@ class Library:
 
     def __init__(self, path: pathlib.Path) -> None:
         try:
-            self._handle = ctypes.CDLL(str(path))
-            self._handle.specdec_stamp.restype = ctypes.c_char_p
-            self._handle.specdec_error.restype = ctypes.c_char_p
-            version, self.variant, sources = self._handle.specdec_stamp().decode().split()
+            self.handle = ctypes.CDLL(str(path))
+            self.handle.specdec_stamp.restype = ctypes.c_char_p
+            self.handle.specdec_error.restype = ctypes.c_char_p
+            version, self.variant, sources = self.handle.specdec_stamp().decode().split()
             if version == __version__:
                 for name, arguments in SIGNATURES.items():
-                    function = getattr(self._handle, name)
+                    function = getattr(self.handle, name)
                     function.argtypes = arguments
                     function.restype = None if name.endswith("_free") else _INT
                 self._check_structures()
@@ -101,7 +101,7 @@ class Library:
 
     def _check_structures(self) -> None:
         """Compare the sizes of what calls pass with those that the object was compiled with."""
-        size_of, name = self._handle.specdec_structure, ctypes.c_char_p()
+        size_of, name = self.handle.specdec_structure, ctypes.c_char_p()
         size_of.restype = ctypes.c_size_t
         theirs: dict[str, int] = {}
         while size := size_of(len(theirs), ctypes.byref(name)):
@@ -114,9 +114,9 @@ class Library:
     def call(self, name: str, *arguments: Any) -> None:
         """Call an entry point, without the GIL. Raises ValueError or MemoryError or RuntimeError:
         as of the engine."""
-        code = getattr(self._handle, name)(*arguments)
+        code = getattr(self.handle, name)(*arguments)
         if code:
-            message = self._handle.specdec_error().decode(errors="replace")
+            message = self.handle.specdec_error().decode(errors="replace")
             raise _ERRORS.get(code, RuntimeError)(message)
 
     def set_threads(self, count: int) -> None:
@@ -128,7 +128,7 @@ class Library:
         """What ``specdec_WHAT_BY`` makes of the arguments; it is freed with its owner."""
         made = ctypes.c_void_p()
         self.call(f"specdec_{what}_{by}", *arguments, ctypes.byref(made))
-        weakref.finalize(owner, getattr(self._handle, f"specdec_{what}_free"), made)
+        weakref.finalize(owner, getattr(self.handle, f"specdec_{what}_free"), made)
         return made
 
 

@@ -73,7 +73,7 @@ class Product:
         return None if self.bias is None else pointer(self.bias)
 
     def __del__(self):
-        self.library._handle.specdec_matrix_free(self.handle)
+        self.library.handle.specdec_matrix_free(self.handle)
 
     def __call__(self, x, y=None, after="store"):
         y = numpy.zeros((len(x), self.out), numpy.float32) if y is None else y
