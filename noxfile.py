@@ -74,7 +74,7 @@ def tests(session):
         env["CUDA_VISIBLE_DEVICES"] = ""
     session.run("python", "-c", VERSIONS)
     # os.cpu_count heeds no taskset.
-    workers = str(len(os.sched_getaffinity(0)) + 1)  # some wait for processes of their own
+    workers = str(len(os.sched_getaffinity(0)))
     options = ("--durations", "10", "-n", workers, "--dist", "worksteal")
     session.run("python", "-m", "pytest", *options, *session.posargs, env=env)
 

@@ -35,6 +35,7 @@ from .loading import Loaded
 from .results import Alternative, Translation
 from .text import TextCodec
 
+STREAMS = 256  # at once; more wait
 # Weights are packed by these, once.
 SETTLED = frozenset({
     "backend", "verifier_dtype", "drafter_dtype", "cuda_graphs", "threads", "keep_weights",
@@ -251,48 +252,60 @@ def drafter_of(strategy: str, drafter: str | None) -> str | None:
 
 
 class Threads:
-    """Threads that begin with the first work: one on a GPU, else as many as there is room for; a
-    forked process begins its own."""
+    """Threads that begin with the first work and then wait for more; a forked process begins its
+    own. Ended ones would take MKL's locks while they free their memory, and a fork at that moment
+    leaves them locked.
+
+    Attributes:
+        pool: of whole calls: one on a GPU, else as many as there is room for.
+        streams: of what is yielded piece by piece.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        count = 1 if device.type == "cuda" else max(1, cores() // torch.get_num_threads())
-        self._begin = functools.partial(
-            concurrent.futures.ThreadPoolExecutor, count, "specdec-async"
-        )
-        self.pool = self._begin()
+        self._count = 1 if device.type == "cuda" else max(1, cores() // torch.get_num_threads())
+        self._begin()
         RENEWED.add(self)
+
+    def _begin(self) -> None:
+        self.pool = concurrent.futures.ThreadPoolExecutor(self._count, "specdec-async")
+        self.streams = concurrent.futures.ThreadPoolExecutor(STREAMS, "specdec-stream")
 
     def renew(self) -> None:
         """Leave the parent's threads. Those of OpenMP are missing too, and torch waits for them."""
-        self.pool = self._begin()
+        self._begin()
         torch.set_num_threads(1)
 
+    def close(self) -> None:
+        """End the threads, once they have done what they were given."""
+        for each in (self.pool, self.streams):
+            each.shutdown()
 
-def in_background(items: Generator[T, None, None], name: str) -> Generator[T, None, None]:
-    """Yield the items, which a thread takes meanwhile. Closing this generator closes theirs at its
-    next item."""
-    feed: queue.SimpleQueue[tuple[T] | BaseException | None] = queue.SimpleQueue()  # None ends it
-    ended = threading.Event()
+    def in_background(self, items: Generator[T, None, None]) -> Generator[T, None, None]:
+        """Yield the items, which a thread takes meanwhile. Closing this generator closes theirs at
+        its next item."""
+        feed: queue.SimpleQueue[tuple[T] | BaseException | None] = queue.SimpleQueue()  # None ends
+        ended = threading.Event()
 
-    def run() -> None:
-        end = None
+        def run() -> None:
+            end = None
+            try:
+                with contextlib.closing(items):
+                    for item in items:
+                        feed.put((item,))
+                        if ended.is_set():
+                            break
+            except BaseException as error:  # raised in the thread that waits
+                end = error
+            feed.put(end)
+
+        streams = self.streams
+        worker = streams.submit(run)
         try:
-            with contextlib.closing(items):
-                for item in items:
-                    feed.put((item,))
-                    if ended.is_set():
-                        break
-        except BaseException as error:  # raised in the thread that waits
-            end = error
-        feed.put(end)
-
-    worker = threading.Thread(target=run, name=name)
-    worker.start()
-    try:
-        while isinstance(item := feed.get(), tuple):
-            yield item[0]
-        if item is not None:
-            raise item
-    finally:
-        ended.set()
-        worker.join()
+            while isinstance(item := feed.get(), tuple):
+                yield item[0]
+            if item is not None:
+                raise item
+        finally:
+            ended.set()
+            if streams is self.streams:  # in a forked process the work never ends
+                concurrent.futures.wait([worker])

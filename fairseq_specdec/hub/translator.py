@@ -22,7 +22,7 @@ from . import loading
 from .batching import Parts, Prefix, by_length, check, drafts_of, forced, listed, one_each, parts_of
 from .choice import decide, facts
 from .converted import choose, describe
-from .decoding import Decoding, Decodings, Growing, Rows, Threads, drafter_of, in_background
+from .decoding import Decoding, Decodings, Growing, Rows, Threads, drafter_of
 from .flags import in_python, split_flags
 from .results import Piece, Translation, joined
 from .sentences import SPLITS, Split
@@ -177,7 +177,7 @@ class SpeculativeTranslator:
 
     def close(self) -> None:
         """Free the models; what is being decoded ends first. Later calls are refused."""
-        self._threads.pool.shutdown()
+        self._threads.close()
         self.write_learnt()
         self._held = None
 
@@ -323,7 +323,7 @@ class SpeculativeTranslator:
         Args and raises: as ``translate``; before the first text.
         """
         completed = self._completed(return_trace, *self._asked(listed(texts), **choices))
-        return in_background(completed, "specdec-completed")
+        return self._threads.in_background(completed)
 
     def _asked(
         self,
@@ -465,7 +465,7 @@ class SpeculativeTranslator:
                 yield Piece(copied, None) if traced else copied
             if not row:
                 continue
-            grown = in_background(decoding.grow(row, prefix, draft), "specdec-stream")
+            grown = self._threads.in_background(decoding.grow(row, prefix, draft))
             prefix = ()
             with contextlib.closing(grown):
                 for iteration, text in grown:
