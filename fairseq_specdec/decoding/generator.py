@@ -213,9 +213,9 @@ class SpeculativeGenerator(SequenceGenerator):
         layers, verifies = drafter.read_layers, options.verifies
         verifier = Verifier(models, options.temperature, layers, backend, verifies)
         ready = drafter.prepare(verifier.models[0], backend)
-        native, planning, vocabulary = None, None, self.vocabulary
-        if vocabulary is not None:
-            vocabulary = vocabulary.prepare(verifier.models[0], backend)
+        native, planning = None, None
+        if self.vocabulary is not None:
+            self.vocabulary.prepare(verifier.models[0], backend)
         if verifies:
             native = native_form(verifier, self.policy, self.rule if options.beam == 1 else None)
         plans = self.rule.draft_independent or options.plans_once
@@ -226,7 +226,7 @@ class SpeculativeGenerator(SequenceGenerator):
             )
             planning.begin(drafter.first_chance)
         return DecodingParts(
-            verifier, ready, self.rule, self.policy, options, native, planning, vocabulary
+            verifier, ready, self.rule, self.policy, options, native, planning, self.vocabulary
         )
 
 

@@ -80,7 +80,7 @@ class TwinDrafter(AutoregressiveDrafter):
             return NoDrafter()
         ready, in_bytes = copy.copy(self), backend.packing(self.twin, frees=False)
         if self.vocabulary is not None:
-            ready.vocabulary = self.vocabulary.prepare(verifier, backend)
+            self.vocabulary.prepare(verifier, backend)
         ready.model = verifier
         ready.weights = in_bytes.once(
             ("twin", verifier), lambda: Transformer.read(verifier, in_bytes, own_encoder=False)
@@ -119,7 +119,7 @@ class _TwinSession(DraftSession):
             vocabulary = self.twin.vocabulary
             if vocabulary is not None and self.twin.tables is not None:
                 assert isinstance(begun.session, NativeSession)
-                vocabulary.open(self.source.net_input["src_tokens"], begun.session)
+                vocabulary.open(self.source.net_input["src_tokens"], begun.session, drafts=True)
             self._begun = begun
         return self._begun
 

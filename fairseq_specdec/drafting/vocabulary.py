@@ -3,30 +3,28 @@
 In a large model most of what a step reads is the vocabulary. Some steps choose among a list of
 tokens; then one product of the whole vocabulary over all of them decides what was right. No layer
 runs twice, and tokens and scores are those of plain greedy decoding, bit for bit. A row that is
-decoded alone needs no list: the product in a quarter of its dimensions shows which tokens are
-likely (SVD-softmax, Shim et al. 2017). It resembles the lexical shortlists of Marian, which change
-the output, and FR-Spec (Zhao et al. 2025), which drafts from frequent tokens.
+decoded alone needs no list: the product in an eighth of its dimensions, those in which features
+were seen to differ most, shows which tokens are likely (as in SVD-softmax, Shim et al. 2017). It
+resembles the lexical shortlists of Marian, which change the output, and FR-Spec (Zhao et al. 2025),
+which drafts from frequent tokens.
 """
 
 from __future__ import annotations
 
-import copy
-import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import Backend, NativeBackend, tell_once
-from fairseq_specdec.engine.memory import packed_source
 from fairseq_specdec.engine.native.decoder import NativeSession
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import write_text
 from fairseq_specdec.io.contents import WrongFileError, check_content
+from fairseq_specdec.io.forks import Lock
 
 # First tokens of the dictionary, which are its most frequent ones, where no list is given.
 _FIRST = 1000
@@ -34,12 +32,13 @@ _FIRST = 1000
 _LEARNT = 2000
 # Weights of a vocabulary that a step reads from memory and not from a cache.
 _LARGE = 1 << 23
-# What is left of a model's width in a preview: one in so many dimensions. The demo pair's likeliest
-# token is then not among these in 0.9 of 100 steps.
-_PREVIEWED = 4
+# What is left of a model's width in a preview: one in so many dimensions, the first for which the
+# likeliest token is among these in all but so many steps.
+_PREVIEWED = (8, 4)
 _LIKELIEST = 32
-# Rows of the vocabulary at a time.
-_ROWS = 1 << 14
+_MISSED = 0.02
+# Tokens whose features show which dimensions matter, and of these the last, which check it.
+_OBSERVED, _CHECKED = 512, 128
 
 
 class Preview(NamedTuple):
@@ -49,19 +48,53 @@ class Preview(NamedTuple):
     narrow: NativeLinear  # [V, R], of what the projection gives
 
     @classmethod
-    def of(cls, output: Any, backend: Backend) -> Preview:
-        """Of nn.Linear [V, C]: what its rows are in the R directions in which they are longest, by
-        a part of them."""
-        size, width = output.weight.shape
-        weight = output.weight
-        some = F.embedding(torch.linspace(0, size - 1, 4 * width).long(), weight).float()
-        longest = torch.linalg.eigh(some.t() @ some)[1][:, -(width // _PREVIEWED) :].contiguous()
-        parts = torch.arange(size).split(_ROWS)
-        narrow = torch.cat([F.embedding(part, weight).float() @ longest for part in parts])
-        projection = backend.linear(longest.t().contiguous(), None)
-        packed = backend.packing("int8", frees=False).linear(narrow, output.bias)
-        assert isinstance(projection, NativeLinear) and isinstance(packed, NativeLinear)
-        return cls(projection, packed)
+    def of(
+        cls, features: Tensor, logits: Callable[[Tensor], Tensor], backend: Backend
+    ) -> Preview | None:
+        """In the directions in which features [N, C] differ most. ``logits``: [.., V] of them.
+        None where too many steps would miss their token."""
+        fit, check = features.split((len(features) - _CHECKED, _CHECKED))
+        mean, best = fit.mean(0), logits(check).argmax(1, keepdim=True)
+        directions = torch.linalg.eigh(torch.cov(fit.t()))[1].t().flip(0)
+        exact, packed = (backend.packing(form, frees=False) for form in ("fp32", "int8"))
+        bias = logits(torch.zeros(1, features.size(1)))
+        for part in _PREVIEWED:
+            few = directions[: features.size(1) // part].contiguous()
+            projection = exact.linear(few, -few @ mean)
+            narrow = packed.linear((logits(few) - bias).t().contiguous(), logits(mean[None])[0])
+            near = narrow(projection(check)).topk(_LIKELIEST).indices
+            if (near != best).all(1).float().mean() <= _MISSED:
+                assert isinstance(projection, NativeLinear) and isinstance(narrow, NativeLinear)
+                return cls(projection, narrow)
+        return None
+
+
+class Observed:
+    """The preview of a verifier, made when enough of its features were seen.
+
+    Args:
+        width: C.
+        backend: of the verifier.
+    """
+
+    preview: Preview | None = None
+
+    def __init__(self, width: int, backend: Backend) -> None:
+        self.features, self.noted = torch.zeros(_OBSERVED, width), torch.zeros(1, dtype=torch.long)
+        self.backend, self.lock, self.done = backend, Lock(), False
+
+    def open(self, session: NativeSession) -> bool:
+        """Let a session's lone row choose by the preview, or show its features. Returns whether
+        there is, or will be, a preview."""
+        with self.lock:
+            if not self.done and int(self.noted) >= _OBSERVED:
+                self.preview = Preview.of(self.features, session.logits, self.backend)
+                self.done = True
+        if self.preview is not None:
+            session.preview(*self.preview, _LIKELIEST)
+        elif not self.done:
+            session.observe(self.features, self.noted)
+        return not self.done or self.preview is not None
 
 
 class Vocabulary:
@@ -74,8 +107,8 @@ class Vocabulary:
         window: steps between two products of the whole vocabulary; None for as many as pay.
     """
 
-    # Once it is prepared: made for the first row that is decoded alone, which takes seconds.
-    preview: Callable[[], Preview] | None = None
+    # Once it is prepared, for rows that are decoded alone.
+    observed: Observed | None = None
 
     def __init__(
         self, tokens: Tensor, reads_source: bool, previews: bool, window: int | None = None
@@ -83,27 +116,22 @@ class Vocabulary:
         self.tokens, self.reads_source = tokens, reads_source
         self.previews, self.window = previews, window
 
-    def prepare(self, verifier: Any, backend: Backend) -> Vocabulary:
-        """The same for a verifier's model, whose weights it reads."""
-        if not (self.previews and isinstance(backend, NativeBackend)):
-            return self
-        ready, output = copy.copy(self), verifier.decoder.output_projection
-        held = packed_source(output)
-        if held is not None and not held.product.exact:
-            return self  # what it is made from is gone
-        make = functools.partial(Preview.of, output, backend)
-        ready.preview = functools.cache(lambda: backend.once(("preview", verifier), make))
-        return ready
+    def prepare(self, verifier: Any, backend: Backend) -> None:
+        """For a verifier's model, and its twin."""
+        if self.previews and self.observed is None and isinstance(backend, NativeBackend):
+            self.observed = Observed(verifier.decoder.output_projection.in_features, backend)
 
-    def open(self, sources: Tensor, session: NativeSession) -> int:
+    def open(self, sources: Tensor, session: NativeSession, drafts: bool = False) -> int:
         """Let the session of a batch with these sources (long [B, S]) choose among the tokens.
+        ``drafts``: it is of a twin, whose drafts end at each token that is missing.
 
         Returns:
             steps that do so before the whole vocabulary decides; -1 for as many as pay.
         """
-        session.list_tokens(self.tokens, sources.unique() if self.reads_source else None)
-        if self.preview is not None and session.rows == 1:
-            session.preview(*self.preview(), _LIKELIEST)
+        if self.observed is not None and session.rows == 1 and self.observed.open(session):
+            return self.window or (-1 if self.observed.preview is not None else 1)
+        if not (drafts and self.previews):
+            session.list_tokens(self.tokens, sources.unique() if self.reads_source else None)
         return self.window or -1
 
 

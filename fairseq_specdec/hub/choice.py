@@ -98,7 +98,7 @@ def facts(generator: Any, choice: Choice) -> dict[str, str]:
     if isinstance(drafter, TwinDrafter):
         twin = "int8: drafts for one sentence at a time" if drafter.alone else "int8: asked for"
     if parts.vocabulary is not None and not refusal:
-        preview = "; a preview for one sentence at a time" if parts.vocabulary.preview else ""
+        preview = "; a preview for one sentence at a time" if parts.vocabulary.observed else ""
         listed = f"a list of {len(parts.vocabulary.tokens)} tokens{preview}"
     wide = f"; {choice.wide} in batches of more than {WIDEST}" if choice.wide else ""
     return {

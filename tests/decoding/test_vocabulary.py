@@ -26,6 +26,7 @@ from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.decoding.strategies.base import VocabularyFlags
 from fairseq_specdec.drafting import twin, vocabulary
 from fairseq_specdec.drafting.vocabulary import read_list, vocabulary_for
+from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.native import decoder as native_decoder
 
 
@@ -171,28 +172,57 @@ def test_one_product_decides_several_tokens_once_their_list_is_good(halves, tmp_
         assert first["joined", kind] < first["separate", kind]
 
 
-def test_a_preview_shows_the_right_token(monkeypatch):
-    """Among few tokens and in few dimensions, without a list, from the first sentence on."""
-    monkeypatch.setattr(vocabulary, "_LIKELIEST", 4)
+@pytest.mark.parametrize("form", ["fp32", "int8"])
+@pytest.mark.parametrize("missed", [0.1, -1])
+def test_a_preview_shows_the_right_token(missed, form, monkeypatch):
+    """Among few tokens and in few dimensions, without a list, once some features were seen; not
+    where it misses too many."""
+    for name, value in {
+        "_LIKELIEST": 4,
+        "_OBSERVED": 96,
+        "_CHECKED": 32,
+        "_MISSED": missed,
+    }.items():
+        monkeypatch.setattr(vocabulary, name, value)
     sources, model, outputs = sentences(24, seed=1), toy_model(), []
     for window in (1, 16):
-        generator = generator_for(model, vocabulary_window=window)
+        generator = generator_for(model, vocabulary_window=window, verifier_dtype=form)
         outputs.append([outputs_of(generator, [source]) for source in sources])
     assert outputs[0] == outputs[1]
-    assert 0 < generator.stats.windows < 0.3 * generator.stats.emitted
+    observed = generator.parts().vocabulary.observed
+    assert observed.done and (observed.preview is None) == (missed < 0)
+    assert 0 < generator.stats.windows < 0.7 * generator.stats.emitted
 
 
 def test_a_preview_in_all_dimensions_is_the_product(monkeypatch):
-    monkeypatch.setattr(vocabulary, "_PREVIEWED", 1)
-    model = copy.deepcopy(toy_model())
-    weight = model.decoder.output_projection.weight
-    model.decoder.output_projection = output = torch.nn.Linear(*weight.shape[::-1])
-    preview = generator_for(model, vocabulary_window=4).parts().vocabulary.preview()
-    features = torch.randn(9, weight.size(1))
+    monkeypatch.setattr(vocabulary, "_PREVIEWED", (1,))
+    output, backend = torch.nn.Linear(32, 70), choose_backend("native", [toy_model()], "fp32")
+    features = torch.randn(512, 32) + torch.arange(32)
     with torch.no_grad():
+        preview = vocabulary.Preview.of(features, output, backend)
         torch.testing.assert_close(
-            preview.narrow(preview.projection(features)), output(features), rtol=0, atol=0.05
+            preview.narrow(preview.projection(features)), output(features), rtol=0, atol=0.1
         )
+
+
+def test_a_twin_does_without_a_preview_that_misses(monkeypatch):
+    """Its drafts would end at once."""
+    of = vocabulary.Preview.of
+
+    def wrong(features, logits, backend):
+        return of(features, lambda x: -logits(x), backend)
+
+    for name, value in {"_LIKELIEST": 4, "_OBSERVED": 160, "_MISSED": 1}.items():
+        monkeypatch.setattr(vocabulary, name, value)
+    monkeypatch.setattr(vocabulary.Preview, "of", wrong)
+    model, spent = toy_model(), []
+    generator = generator_for(model, vocabulary_window=16, twin="int8")
+    for source in sentences(24, seed=1) * 4:
+        before = generator.stats.iterations
+        outputs_of(generator, [source])
+        spent.append(generator.stats.iterations - before)
+    assert generator.parts().vocabulary.observed.preview is not None
+    assert sum(spent[-24:]) < 0.5 * generator.stats.emitted / 4
 
 
 def test_a_large_verifier_has_a_twin_for_lone_sentences(monkeypatch, caplog):

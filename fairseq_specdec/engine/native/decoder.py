@@ -97,6 +97,7 @@ class NativeBuffers:
         self.stack = stack  # outlives it
         self.listed: Tensor | None = None  # as in ``NativeSession.list_tokens``
         self.previewed: NativeLinear | None = None
+        self.observed: tuple[Tensor, Tensor] | None = None  # the library writes to them
         self.pointer = stack.library.make(self, "session", stack.pointer)
 
 
@@ -180,6 +181,16 @@ class NativeSession(Session[NativeDecoder]):
                 likeliest,
             )  # fmt: skip
             buffers.previewed = narrow
+
+    def observe(self, features: Tensor, noted: Tensor) -> None:
+        """Note the features of decided tokens (float32 [N, C]) until they are N, and how many there
+        were (long [1])."""
+        if self.buffers.observed is None:
+            self.weights.stack.library.call(
+                "specdec_session_observe", self.buffers.pointer, len(features), pointer(features),
+                pointer(noted, torch.long),
+            )  # fmt: skip
+            self.buffers.observed = features, noted
 
     def keep(self, rows: Tensor, count: int) -> None:
         super().keep(rows, count)

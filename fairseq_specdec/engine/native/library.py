@@ -52,6 +52,7 @@ SIGNATURES: dict[str, list[Any]] = {
     "specdec_session_select": [_POINTER, _INT, _POINTER],
     "specdec_session_list": [_POINTER, ctypes.c_int64, _POINTER, _INT],
     "specdec_session_preview": [_POINTER, _POINTER, _POINTER, _INT],
+    "specdec_session_observe": [_POINTER, ctypes.c_int64, _POINTER, _POINTER],
     "specdec_session_list_add": [_POINTER, ctypes.c_int64, _POINTER],
     "specdec_session_run": [_POINTER, _POINTER],
     "specdec_verify": [_POINTER, _POINTER],

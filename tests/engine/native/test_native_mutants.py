@@ -90,6 +90,7 @@ MUTANTS = [
     ("vocabulary.h", "(above < count ? high : low) =", "(above < count ? low : high) ="),
     ("greedy_drafts.cpp", "std::min(session.cached[i], length)", "session.cached[i]"),
     ("greedy_drafts.cpp", "std::min(done, sizes[i] + 1)", "done + 1"),
+    ("greedy_drafts.cpp", "session.drafted.how == 1", "false"),
     ("greedy_drafts.cpp", "session.list->add(known);", "(void)known;"),
     ("greedy_drafts.cpp", "put(i, ++steps[i],", "put(i, steps[i]++,"),
     ("greedy_drafts.cpp", "(*among)[best]", "best"),

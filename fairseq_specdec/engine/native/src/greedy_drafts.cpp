@@ -9,13 +9,14 @@
 namespace specdec {
 
 void choose(Session& session, const Rules& rules, const int64_t* steps, const float* features,
-            int64_t* tokens, bool* sure) {
+            int64_t* tokens, bool* sure, bool all) {
   static thread_local Buffer<float> scratch;
   constexpr float kSure = 0.6931f;  // log 2
   const int rows = session.rows(), width = session.stack.shape.width;
   const Matrix* product = nullptr;  // of some tokens; null: of all
   const std::vector<int64_t>* among = nullptr;
-  if (rows == 1 && session.preview != nullptr) {
+  if (all) {
+  } else if (rows == 1 && session.preview != nullptr) {
     session.preview->find(features);
     product = &session.preview->product();
     among = &session.preview->tokens();
@@ -90,10 +91,20 @@ void draft_greedily(Session& session, const Embedding& embedding, const Rules& r
     sizes[i] = 0;
   }
   session.reserve(bounded(longest + most + 1, 0, "impossible lengths"));
+  // A preview that misses ends drafts: what each way gives in a second decides.
+  bool all = false;
+  if (rows == 1 && session.preview != nullptr) {
+    const double now = cpu_seconds();
+    const auto [how, length, began] = session.drafted;
+    if (how > 0 && longest > length && now > began)
+      session.windows.observe(0, how, 1, longest - length, now - began);
+    session.drafted = {session.windows.plan(0, 2), longest, now};
+    all = session.drafted.how == 1;
+  }
   int64_t done = 0;
   for (bool goes_on = most > 0; goes_on; done++) {
     run();
-    choose(session, rules, steps.data(), features.data(), chosen.data(), nullptr);
+    choose(session, rules, steps.data(), features.data(), chosen.data(), nullptr, all);
     goes_on = false;
     for (int i = 0; i < rows; i++) {
       const bool open = sizes[i] == done && (done == 0 || tokens[i * block + done - 1] != rules.eos);

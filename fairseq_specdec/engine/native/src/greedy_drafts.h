@@ -8,11 +8,11 @@
 
 namespace specdec {
 
-// The likeliest token of each row, by the session's preview or of its list if it has one, at output
-// steps [B] with features [B][width]; -1 where there is none. `sure` [B], if it is not null: whether it has half of
-// the probability.
+// The likeliest token of each row, by the session's preview or of its list if it has one (`all`: of
+// all), at output steps [B] with features [B][width]; -1 where there is none. `sure` [B], if it is not
+// null: whether it has half of the probability.
 void choose(Session& session, const Rules& rules, const int64_t* steps, const float* features,
-            int64_t* tokens, bool* sure);
+            int64_t* tokens, bool* sure, bool all = false);
 
 // Drafts tokens [B][block] and sizes [B] after the hypotheses, token by token, with a session of its
 // own: of the verifier itself in fewer bits. Accepted tokens join the session's list.

@@ -234,12 +234,23 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
     states = kept;
   }
   places_.assign(rows, {});
+  drafted = {};
+  observed_ = 0;
   cached.assign(rows, 0);
   source_.resize(rows);
   for (int row = 0; row < rows; row++) source_[row] = ragged.length(row);
   for (int i = 0; shape.cross && i < shape.layers; i++) write_source(i, ragged, states);
   physical_.resize(rows);
   for (int row = 0; row < rows; row++) physical_[row] = row;
+}
+
+void Session::observe(const float* features) {
+  constexpr int kOfBatch = 16;
+  if (observed.noted == nullptr || *observed.noted >= observed.room || observed_ == kOfBatch) return;
+  observed_++;
+  const int64_t at = __atomic_fetch_add(observed.noted, 1, __ATOMIC_RELAXED);
+  if (at < observed.room)
+    std::copy_n(features, stack.shape.width, observed.features + at * stack.shape.width);
 }
 
 void Session::open_words(std::shared_ptr<const MatrixRows> vocabulary, const int64_t* sizes,

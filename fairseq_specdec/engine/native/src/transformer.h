@@ -153,6 +153,20 @@ class Session {
   std::unique_ptr<VocabularyPreview> preview;
   bool chooses() const { return list != nullptr || (preview != nullptr && rows() == 1); }
   WindowPlanner windows;
+  struct {
+    int how = 0;  // 1 among all tokens, 2 by the preview; 0 for none
+    int64_t length = 0;
+    double began = 0;
+  } drafted;  // the last draft of a lone row that has a preview
+
+  // Where the features of decided tokens are noted for a preview, some of each batch, until they are
+  // [room][width]; or null. Several sessions may note theirs in one place.
+  struct {
+    int64_t room = 0;
+    float* features = nullptr;
+    int64_t* noted = nullptr;
+  } observed;
+  void observe(const float* features);
 
   // Lists of words for the drafts of this batch, all of whose rows are live.
   void open_words(std::shared_ptr<const MatrixRows> vocabulary, const int64_t* sizes,
@@ -176,6 +190,7 @@ class Session {
   WordList words_;
   int capacity_ = 0;    // slots of a row
   int most_slots_ = 0;  // that a batch ever had
+  int observed_ = 0;    // features of this batch
   Scratch scratch_;
 };
 

@@ -234,6 +234,16 @@ SPECDEC_API int specdec_session_preview(void* session, const void* projection, c
   });
 }
 
+// Where features are noted, [room][width], with how many there were; null for nowhere.
+SPECDEC_API int specdec_session_observe(void* session, int64_t room, float* features,
+                                        int64_t* noted) {
+  return guarded([&] {
+    require((features == nullptr) == (noted == nullptr), "features without their number");
+    bounded(room, 0, "impossible room for features");
+    static_cast<Session*>(session)->observed = {room, features, noted};
+  });
+}
+
 SPECDEC_API int specdec_session_list_add(void* session, int64_t count, const int64_t* tokens) {
   return guarded([&] {
     auto& self = *static_cast<Session*>(session);

@@ -271,6 +271,7 @@ class Window {
       scores[w] = entry.score(token);
       if (!(scores[w] > kMinusInfinity)) return false;
       if (choices != nullptr) choices[w] = entry.best();
+      session_.observe(features_ + (part.first + w) * width_);
       const bool wrong = part.chosen && token != next[w], last = w + 1 == part.count;
       if (last && !part.sure) session_.windows.observe_unsure(wrong);
       missed_ |= wrong;
@@ -300,14 +301,13 @@ class Window {
   float *features_ = nullptr, *logits_ = nullptr;
 };
 
-// Of this thread: windows are judged by work, which other programs do not change much.
+}  // namespace
+
 double cpu_seconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return now.tv_sec + 1e-9 * now.tv_nsec;
 }
-
-}  // namespace
 
 int verify(Session& session, Verification call, const Propose& propose, int max_iterations,
            int window, int64_t& windows) {

@@ -122,4 +122,7 @@ struct Verification {
 int verify(Session& session, Verification call, const Propose& propose, int max_iterations,
            int window, int64_t& windows);
 
+// Of this thread: what is planned is judged by work, which other programs do not change much.
+double cpu_seconds();
+
 }  // namespace specdec

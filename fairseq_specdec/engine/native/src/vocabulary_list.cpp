@@ -81,11 +81,11 @@ constexpr double kPays = 1.03;
 
 }  // namespace
 
-int WindowPlanner::plan(int rows) {
+int WindowPlanner::plan(int rows, int most_sizes) {
   Sizes& sizes = sizes_[rows];
   // Longer windows are not tried where shorter ones did not pay.
   int best = 0, size = 0;
-  for (; size < kSizes && (rows << size) <= kMostEntries && best >= size - 2; size++) {
+  for (; size < most_sizes && (rows << size) <= kMostEntries && best >= size - 2; size++) {
     const Size& one = sizes.of[size];
     if (one.seen < kTries) return 1 << size;
     if (one.rate() > (best == 0 ? kPays : 1) * sizes.of[best].rate()) best = size;

@@ -63,9 +63,10 @@ class VocabularyPreview {
 class WindowPlanner {
  public:
   static constexpr int kMostRows = 8;  // of more, steps take their time to compute
+  static constexpr int kSizes = 5;     // 1, 2, 4, 8 and 16 steps
   // Steps of the next window of so many rows, kMostRows at most, or with 0 the entries of one with
-  // drafts, of a lone row; 1 for plain search.
-  int plan(int rows);
+  // drafts, of a lone row; 1 for plain search. `most_sizes`: that are tried.
+  int plan(int rows, int most_sizes = kSizes);
   // A window that was planned for so many steps ran some of them, which gave a row so many tokens.
   void observe(int rows, int planned, int steps, int64_t tokens, double seconds);
   // Whether a window ends where the list's best token has less than half of its probability: where
@@ -74,7 +75,6 @@ class WindowPlanner {
   void observe_unsure(bool missed) { unsure_missed_ += kForgets * (missed - unsure_missed_); }
 
  private:
-  static constexpr int kSizes = 5;  // 1, 2, 4, 8 and 16 steps
   static constexpr double kMostMissed = 0.1, kForgets = 0.05;
   struct Size {
     int seen = 0;
