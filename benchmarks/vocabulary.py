@@ -3,15 +3,12 @@
     taskset -c 1 python benchmarks/vocabulary.py nllb-600m --vocabulary 256206
 
 A model of random weights that fp16 holds translates random sentences. The list has the tokens of
-the outputs among 1,000, so that its choice is seldom wrong: what a list gains that fits the texts.
-A given draft has every fifth token wrong, as after a revision. Beside other engines, of 24 tokens:
+the outputs among 1,000, so that its choice is seldom wrong. Beside other engines, of 24 tokens:
 
     python benchmarks/vocabulary.py nllb-600m --vocabulary 256206 --save FOLDER
     python benchmarks/peers.py FOLDER --path FOLDER/verifier.pt --peers ctranslate2 --cpu \
         -s src -t tgt --gen-subset test --min-len 24 --max-len-a 0 --max-len-b 24 \
         --batch-size 1 --system "greedy: --strategy greedy"
-Both vocabularies have an eighth of the width's dimensions, so that a preview is right, as the demo
-pair's is in a quarter of them in 97 of 100 steps. It is made in warm-up, of --warm-up sentences.
 """
 
 import argparse
@@ -50,16 +47,16 @@ def read_arguments():
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--verifier-dtype", default="fp32")
     parser.add_argument("--batches", type=int, default=16)
-    parser.add_argument("--warm-up", type=int, default=36, help="batches that are not timed")
+    parser.add_argument("--warm-up", type=int, default=36, help="batches before")
     parser.add_argument("--save", metavar="FOLDER", help="for peers.py, an empty one")
     return parser.parse_args()
 
 
 @torch.no_grad()
 def flatten(decoder):
-    """Leave both random vocabularies an eighth of their dimensions. Rows of the second are mixed and
-    layers add little to what they are given, so that each token follows from the one before: others
-    repeat one token for ever."""
+    """Leave both random vocabularies an eighth of their dimensions, which a preview finds. The rows
+    of the second are mixed and layers add little, so that each token follows from the one before:
+    others repeat one token for ever."""
     for name, weight in decoder.layers.named_parameters():
         if name.endswith(("out_proj.weight", "fc2.weight")):
             weight.mul_(0.1)

@@ -3,12 +3,9 @@
 from fairseq_specdec.commands.words import distill_flags, flags, one_pair, training_flags
 
 
-def test_flags_that_are_given_replace_defaults():
+def test_own_flags_replace_those_of_every_training_and_distillation():
     words = flags(["--lr", 2, "--share"], lr=1, warmup_updates=5)
     assert words == ["--lr", "2", "--share", "--warmup-updates", "5"]
-
-
-def test_own_flags_replace_those_of_every_training_and_distillation():
     given = training_flags(["--clip-norm", 10, "--lr", 1], "folder", 100)
     assert given.count("--clip-norm") == 1 and given[:4] == ["--clip-norm", "10", "--lr", "1"]
     assert given[given.index("--warmup-updates") + 1] == "10"

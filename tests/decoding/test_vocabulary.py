@@ -172,18 +172,17 @@ def test_one_product_decides_several_tokens_once_their_list_is_good(halves, tmp_
         assert first["joined", kind] < first["separate", kind]
 
 
+def learning(monkeypatch, *values):
+    """A preview of 4 tokens after so many features, if not more are missed than this."""
+    for name, value in zip(("_OBSERVED", "_MISSED", "_LIKELIEST", "_CHECKED"), (*values, 4, 32)):
+        monkeypatch.setattr(vocabulary, name, value)
+
+
 @pytest.mark.parametrize("form", ["fp32", "int8"])
 @pytest.mark.parametrize("missed", [0.1, -1])
 def test_a_preview_shows_the_right_token(missed, form, monkeypatch):
-    """Among few tokens and in few dimensions, without a list, once some features were seen; not
-    where it misses too many."""
-    for name, value in {
-        "_LIKELIEST": 4,
-        "_OBSERVED": 96,
-        "_CHECKED": 32,
-        "_MISSED": missed,
-    }.items():
-        monkeypatch.setattr(vocabulary, name, value)
+    """Among few, in few dimensions, once some features were seen; not where it misses too many."""
+    learning(monkeypatch, 96, missed)
     sources, model, outputs = sentences(24, seed=1), toy_model(), []
     for window in (1, 16):
         generator = generator_for(model, vocabulary_window=window, verifier_dtype=form)
@@ -196,24 +195,20 @@ def test_a_preview_shows_the_right_token(missed, form, monkeypatch):
 
 def test_a_preview_in_all_dimensions_is_the_product(monkeypatch):
     monkeypatch.setattr(vocabulary, "_PREVIEWED", (1,))
-    output, backend = torch.nn.Linear(32, 70), choose_backend("native", [toy_model()], "fp32")
-    features = torch.randn(512, 32) + torch.arange(32)
-    with torch.no_grad():
-        preview = vocabulary.Preview.of(features, output, backend)
-        torch.testing.assert_close(
-            preview.narrow(preview.projection(features)), output(features), rtol=0, atol=0.1
-        )
+    output, x = (
+        torch.nn.Linear(32, 70).requires_grad_(False),
+        torch.randn(512, 32) + torch.arange(32),
+    )
+    preview = vocabulary.Preview.of(x, output, choose_backend("native", [toy_model()], "fp32"))
+    shown = preview.narrow(preview.projection(x))
+    torch.testing.assert_close(shown, output(x), rtol=0, atol=0.1)
 
 
 def test_a_twin_does_without_a_preview_that_misses(monkeypatch):
     """Its drafts would end at once."""
     of = vocabulary.Preview.of
-
-    def wrong(features, logits, backend):
-        return of(features, lambda x: -logits(x), backend)
-
-    for name, value in {"_LIKELIEST": 4, "_OBSERVED": 160, "_MISSED": 1}.items():
-        monkeypatch.setattr(vocabulary, name, value)
+    wrong = lambda features, logits, backend: of(features, lambda x: -logits(x), backend)  # noqa: E731
+    learning(monkeypatch, 160, 1)
     monkeypatch.setattr(vocabulary.Preview, "of", wrong)
     model, spent = toy_model(), []
     generator = generator_for(model, vocabulary_window=16, twin="int8")
