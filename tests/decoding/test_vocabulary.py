@@ -195,10 +195,8 @@ def test_a_preview_shows_the_right_token(missed, form, monkeypatch):
 
 def test_a_preview_in_all_dimensions_is_the_product(monkeypatch):
     monkeypatch.setattr(vocabulary, "_PREVIEWED", (1,))
-    output, x = (
-        torch.nn.Linear(32, 70).requires_grad_(False),
-        torch.randn(512, 32) + torch.arange(32),
-    )
+    output = torch.nn.Linear(32, 70).requires_grad_(False)
+    x = torch.randn(512, 32) + torch.arange(32)
     preview = vocabulary.Preview.of(x, output, choose_backend("native", [toy_model()], "fp32"))
     shown = preview.narrow(preview.projection(x))
     torch.testing.assert_close(shown, output(x), rtol=0, atol=0.1)
@@ -207,9 +205,8 @@ def test_a_preview_in_all_dimensions_is_the_product(monkeypatch):
 def test_a_twin_does_without_a_preview_that_misses(monkeypatch):
     """Its drafts would end at once."""
     of = vocabulary.Preview.of
-    wrong = lambda features, logits, backend: of(features, lambda x: -logits(x), backend)  # noqa: E731
+    monkeypatch.setattr(vocabulary.Preview, "of", lambda x, y, b: of(x, lambda z: -y(z), b))
     learning(monkeypatch, 160, 1)
-    monkeypatch.setattr(vocabulary.Preview, "of", wrong)
     model, spent = toy_model(), []
     generator = generator_for(model, vocabulary_window=16, twin="int8")
     for source in sentences(24, seed=1) * 4:
