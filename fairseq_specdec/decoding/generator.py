@@ -215,7 +215,7 @@ class SpeculativeGenerator(SequenceGenerator):
         ready = drafter.prepare(verifier.models[0], backend)
         native, planning = None, None
         if self.vocabulary is not None:
-            self.vocabulary.prepare(verifier.models[0], backend)
+            self.vocabulary.prepare(backend)
         if verifies:
             native = native_form(verifier, self.policy, self.rule if options.beam == 1 else None)
         plans = self.rule.draft_independent or options.plans_once

@@ -79,8 +79,6 @@ class TwinDrafter(AutoregressiveDrafter):
             tell_once("no twin drafts: weights that round need specdec-convert pack --twin int8")
             return NoDrafter()
         ready, in_bytes = copy.copy(self), backend.packing(self.twin, frees=False)
-        if self.vocabulary is not None:
-            self.vocabulary.prepare(verifier, backend)
         ready.model = verifier
         ready.weights = in_bytes.once(
             ("twin", verifier), lambda: Transformer.read(verifier, in_bytes, own_encoder=False)

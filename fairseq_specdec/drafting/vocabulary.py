@@ -59,12 +59,13 @@ class Preview(NamedTuple):
         exact, packed = (backend.packing(form, frees=False) for form in ("fp32", "int8"))
         bias = logits(torch.zeros(1, features.size(1)))
         for part in _PREVIEWED:
-            few = directions[: features.size(1) // part].contiguous()
-            projection = exact.linear(few, -few @ mean)
-            narrow = packed.linear((logits(few) - bias).t().contiguous(), logits(mean[None])[0])
-            near = narrow(projection(check)).topk(_LIKELIEST).indices
+            few = directions[: max(1, features.size(1) // part)].contiguous()
+            projection: Any = exact.linear(few, -few @ mean)
+            narrow: Any = packed.linear(
+                (logits(few) - bias).t().contiguous(), logits(mean[None])[0]
+            )
+            near = narrow(projection(check)).topk(min(_LIKELIEST, narrow.size)).indices
             if (near != best).all(1).float().mean() <= _MISSED:
-                assert isinstance(projection, NativeLinear) and isinstance(narrow, NativeLinear)
                 return cls(projection, narrow)
         return None
 
@@ -73,20 +74,22 @@ class Observed:
     """The preview of a verifier, made when enough of its features were seen.
 
     Args:
-        width: C.
         backend: of the verifier.
     """
 
+    features: Tensor | None = None  # [N, C], once a session was opened
     preview: Preview | None = None
 
-    def __init__(self, width: int, backend: Backend) -> None:
-        self.features, self.noted = torch.zeros(_OBSERVED, width), torch.zeros(1, dtype=torch.long)
+    def __init__(self, backend: Backend) -> None:
         self.backend, self.lock, self.done = backend, Lock(), False
+        self.noted = torch.zeros(1, dtype=torch.long)
 
     def open(self, session: NativeSession) -> bool:
         """Let a session's lone row choose by the preview, or show its features. Returns whether
         there is, or will be, a preview."""
         with self.lock:
+            if self.features is None:
+                self.features = torch.zeros(_OBSERVED, session.weights.stack.width)
             if not self.done and int(self.noted) >= _OBSERVED:
                 self.preview = Preview.of(self.features, session.logits, self.backend)
                 self.done = True
@@ -116,10 +119,10 @@ class Vocabulary:
         self.tokens, self.reads_source = tokens, reads_source
         self.previews, self.window = previews, window
 
-    def prepare(self, verifier: Any, backend: Backend) -> None:
-        """For a verifier's model, and its twin."""
+    def prepare(self, backend: Backend) -> None:
+        """For a verifier, and its twin, on this backend."""
         if self.previews and self.observed is None and isinstance(backend, NativeBackend):
-            self.observed = Observed(verifier.decoder.output_projection.in_features, backend)
+            self.observed = Observed(backend)
 
     def open(self, sources: Tensor, session: NativeSession, drafts: bool = False) -> int:
         """Let the session of a batch with these sources (long [B, S]) choose among the tokens.

@@ -253,8 +253,8 @@ def drafter_of(strategy: str, drafter: str | None) -> str | None:
 
 class Threads:
     """Threads that begin with the first work and then wait for more; a forked process begins its
-    own. Ended ones would take MKL's locks while they free their memory, and a fork at that moment
-    leaves them locked.
+    own. They do not end: MKL frees the memory of an ending thread under locks, and a process
+    that is forked at that moment waits for these locks for ever.
 
     Attributes:
         pool: of whole calls: one on a GPU, else as many as there is room for.

@@ -74,8 +74,8 @@ def prefixes(chosen, rows):
 def test_outputs_are_those_of_plain_greedy_search(seed, tmp_path, monkeypatch):
     chosen = random.Random(seed)
     monkeypatch.setattr(native_decoder, "LEAST_ROOM", chosen.choice((0, 2, 64)))
-    monkeypatch.setattr(vocabulary, "_LIKELIEST", chosen.choice((1, 2, 64)))
-    monkeypatch.setattr(vocabulary, "_PREVIEWED", chosen.choice((1, 4, 16)))
+    learning(monkeypatch, 4, 1, chosen.choice((1, 2, 64)), 2)
+    monkeypatch.setattr(vocabulary, "_PREVIEWED", (chosen.choice((1, 4, 16, 64)),))
     model = toy_model(chosen.choice(sorted(SHAPES)))
     tied = chosen.random() < 0.2
     model = with_ties(model) if tied else model
@@ -96,7 +96,7 @@ def test_outputs_are_those_of_plain_greedy_search(seed, tmp_path, monkeypatch):
         generator = generator_for(model, args, verifier_dtype=dtype, **lists)
         assert outputs_of(generator, sources, prefix) == expected, (given, window)
     if dtype in ("fp32", "bf16"):
-        for lists in ({}, {"vocabulary_list": path}):
+        for lists in ({}, {"vocabulary_list": path}, {"vocabulary_window": 8}):
             generator = generator_for(model, args, verifier_dtype=dtype, twin="int8", **lists)
             found = outputs_of(generator, sources, prefix)
             # Torch decides a whole draft that has a tie in it.
@@ -172,10 +172,11 @@ def test_one_product_decides_several_tokens_once_their_list_is_good(halves, tmp_
         assert first["joined", kind] < first["separate", kind]
 
 
-def learning(monkeypatch, *values):
-    """A preview of 4 tokens after so many features, if not more are missed than this."""
-    for name, value in zip(("_OBSERVED", "_MISSED", "_LIKELIEST", "_CHECKED"), (*values, 4, 32)):
-        monkeypatch.setattr(vocabulary, name, value)
+def learning(monkeypatch, observed, missed, likeliest=4, checked=32):
+    """A preview of so many tokens after so many features, if not more are missed than this."""
+    values = {"OBSERVED": observed, "MISSED": missed, "LIKELIEST": likeliest, "CHECKED": checked}
+    for name, value in values.items():
+        monkeypatch.setattr(vocabulary, f"_{name}", value)
 
 
 @pytest.mark.parametrize("form", ["fp32", "int8"])

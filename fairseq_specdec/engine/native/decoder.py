@@ -185,7 +185,7 @@ class NativeSession(Session[NativeDecoder]):
     def observe(self, features: Tensor, noted: Tensor) -> None:
         """Note the features of decided tokens (float32 [N, C]) until they are N, and how many there
         were (long [1])."""
-        if self.buffers.observed is None:
+        if self.buffers.observed is None or self.buffers.observed[0] is not features:
             self.weights.stack.library.call(
                 "specdec_session_observe", self.buffers.pointer, len(features), pointer(features),
                 pointer(noted, torch.long),

@@ -15,12 +15,11 @@ void choose(Session& session, const Rules& rules, const int64_t* steps, const fl
   const int rows = session.rows(), width = session.stack.shape.width;
   const Matrix* product = nullptr;  // of some tokens; null: of all
   const std::vector<int64_t>* among = nullptr;
-  if (all) {
-  } else if (rows == 1 && session.preview != nullptr) {
+  if (!all && rows == 1 && session.preview != nullptr) {
     session.preview->find(features);
     product = &session.preview->product();
     among = &session.preview->tokens();
-  } else if (session.list != nullptr) {
+  } else if (!all && session.list != nullptr) {
     product = &session.list->product();
     among = &session.list->tokens();
   }
