@@ -15,6 +15,7 @@
 #   PYTHON  interpreter to make the environment with, 3.10 to 3.13 (python3)
 #   VENV    the environment, made if it is not there (.venv-test in the repository)
 #   TORCH   what to install if the environment has no torch, where the versions are not locked
+#   SANITIZE  if set, the session sanitize runs too
 set -euo pipefail
 
 program="test"
@@ -46,10 +47,10 @@ cd "$repo"
 
 nox=(python -m nox --no-venv --session)
 
-# Beside the tests: mypy keeps one core busy for most of a minute. What it says comes after them.
+# Beside the tests, with what they leave of the cores. What it says comes after them.
 checked=$(mktemp)
 trap 'rm -f "$checked"' EXIT
-"${nox[@]}" lint > "$checked" 2>&1 &
+nice "${nox[@]}" lint ${SANITIZE:+sanitize} > "$checked" 2>&1 &
 check=$!
 
 echo "== tests"

@@ -106,6 +106,8 @@ def run_here(command, *arguments, log=None, **flags):
 
 def module_here(module, words, stream):
     """``python -m MODULE WORD...`` in this process: printed and logged to a stream; its status."""
+    if module in ("fairseq_cli.generate", "fairseq_cli.train"):
+        words = [*words, "--num-workers", "0"]  # workers that are left take 5 s to be collected
     with as_command([module, *words], stream), contextlib.redirect_stdout(stream):
         try:
             importlib.import_module(module).cli_main()

@@ -78,11 +78,9 @@ def sentences(count, seed, longest=9, words=WORDS):
 
 
 def pad_to(rows, left):
-    width = max(len(row) for row in rows)
-    batch = torch.full((len(rows), width), PAD)
-    for i, row in enumerate(rows):
-        batch[i, slice(width - len(row), None) if left else slice(len(row))] = torch.tensor(row)
-    return batch
+    width = max(map(len, rows))
+    filled = ((row, [PAD] * (width - len(row))) for row in rows)
+    return torch.tensor([pads + row if left else row + pads for row, pads in filled])
 
 
 def ids(words):
@@ -135,7 +133,7 @@ def make_task(source=WORDS, target=None):
 
 
 def train(step, parameters, updates):
-    optimizer = torch.optim.Adam(parameters, lr=4e-3)
+    optimizer = torch.optim.Adam(parameters, lr=4e-3, fused=True)
     for update in range(updates):
         optimizer.param_groups[0]["lr"] = 4e-3 * min(1.0, (update + 1) / 40)
         sources = sentences(32, seed=1000 + update)
@@ -157,7 +155,7 @@ def translation_step(model):
 
 
 @functools.cache
-def toy_model(shape="post_norm", seed=1, updates=250):
+def toy_model(shape="post_norm", seed=1, updates=150):
     """A verifier of the given shape, trained a little, in eval mode."""
     torch.manual_seed(seed)
     settings = both(embed_dim=32, ffn_embed_dim=64, attention_heads=4, layers=2)
@@ -171,7 +169,7 @@ def toy_model(shape="post_norm", seed=1, updates=250):
 
 
 @functools.cache
-def toy_drafter(block_size=4, updates=250, **settings):
+def toy_drafter(block_size=4, updates=150, **settings):
     """A drafter trained on the same toy language, in eval mode."""
     torch.manual_seed(5)
     arch = "spec_drafter_tiny"
@@ -206,7 +204,7 @@ def drafter_step(model):
 
 
 @functools.cache
-def toy_attached_drafter(shape="post_norm", block_size=4, updates=250, **settings):
+def toy_attached_drafter(shape="post_norm", block_size=4, updates=150, **settings):
     """A drafter that reads ``toy_model(shape)``, in eval mode."""
     torch.manual_seed(5)
     arch = "attached_drafter_tiny"

@@ -7,23 +7,20 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def host_logging_kept() -> Iterator[None]:
-    """Keep modules that are imported meanwhile from configuring or using the root logger.
+    """Keep modules that are imported meanwhile from configuring the root logger.
 
     Fault: importing fairseq calls ``logging.basicConfig(level=logging.DEBUG)``, which gives the
-    root logger a handler and that level, and then logs that tensorboardX is missing. Versions: all.
+    root logger a handler and that level. Versions: all.
 
     ``basicConfig`` does nothing where the root logger has a handler. It gets Python's own handler
     of last resort, so that what other threads log meanwhile is shown as before.
     """
-    root, fairseq = logging.getLogger(), logging.getLogger("fairseq")
+    root = logging.getLogger()
     stand_in = None if root.handlers else logging.lastResort or logging.NullHandler()
-    level = fairseq.level
     if stand_in is not None:
         root.addHandler(stand_in)
-    fairseq.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        fairseq.setLevel(level)
         if stand_in is not None:
             root.removeHandler(stand_in)

@@ -98,7 +98,7 @@ print("torch==" + version("torch"))')
 
 # install_locked: versions and hashes as in requirements; nothing is built with tools from elsewhere.
 install_locked() {
-    local pip=("$venv/bin/python" -m pip install --quiet)
+    local pip=("$venv/bin/python" -m pip install --quiet --no-compile)
     quietly "installing build tools" "${pip[@]}" --require-hashes -r "$repo/requirements/gate-build.txt"
     # Meanwhile; what fails here is tried and reported by the last step.
     (cd "$repo" && "$venv/bin/python" setup.py -q build_ext --inplace > /dev/null 2>&1) &
