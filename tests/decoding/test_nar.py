@@ -31,7 +31,7 @@ MODELS = {
     "bidirectional": {"bidirectional_prefix": True},
     "chained": {"chain_width": 16},
     # Outputs are longer than the table of positions.
-    "short_table": {"decoder_learned_pos": True, "max_target_positions": 9},
+    "short_table": {"decoder_learned_pos": True, "max_target_positions": 9, "updates": 250},
 }
 
 
