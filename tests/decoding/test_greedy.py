@@ -1,5 +1,6 @@
 """The loop's book-keeping: what an iteration adds, counts, cuts, traces, and who leaves."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -65,9 +66,9 @@ def check_trace(parts, output, live, longest):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", ["noisy", "sometimes", "empty", "junk behind", "past the end"])
 def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
-    generator = make(ScriptedDrafter(expected, kind, WORDS, 3), backend=backend)
+    generator, began = make(ScriptedDrafter(expected, kind, WORDS, 3), backend=backend), time.time()
     outputs, stats = decode(generator, SAMPLE), generator.stats
-    assert tokens(outputs) == expected
+    assert tokens(outputs) == expected and stats.total_seconds < time.time() - began
     rounds = [one["iterations"] for one in outputs]
     longest = max(map(len, rounds))
     live = [sum(len(parts) > number for parts in rounds) for number in range(longest)]

@@ -262,7 +262,7 @@ def test_steps_heed_what_outputs_must_be(tmp_path):
         assert windows < 20 if "twin" not in settings else iterations < 70, settings
 
 
-def test_a_large_dictionary_has_a_list_by_itself(monkeypatch):
+def test_a_large_dictionary_has_a_list_by_itself(monkeypatch, tmp_path):
     words = make_task().tgt_dict
     model = toy_model()
 
@@ -271,6 +271,9 @@ def test_a_large_dictionary_has_a_list_by_itself(monkeypatch):
 
     assert listed() is None and listed(window=1) is None
     assert listed(window=8).window == 8
+    half = tmp_path / "list"
+    half.write_text("\n".join(words.symbols[-len(words) // 2 :]))
+    assert len(listed(str(half)).tokens) == len(words) // 2
     monkeypatch.setattr("fairseq_specdec.drafting.vocabulary._LARGE", len(words))
     found = listed()
     assert found.window is None and found.tokens.tolist() == list(range(len(words) // 2))
@@ -282,7 +285,7 @@ def test_a_large_dictionary_has_a_list_by_itself(monkeypatch):
     [
         (b"", "is empty, not a list of tokens"),
         (b"w1\nnone\n", "'none' is not in the model's dictionary; list its subwords"),
-        (b"".join(b"w%d 3\n" % i for i in range(WORDS)), "has 24 tokens"),
+        (b"".join(b"w%d 3\n" % i for i in range(WORDS // 2 + 3)), "has 15 tokens; list 1 to 14 "),
         (b"w1\n\xff\n", "is not text in UTF-8"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS"),
         (None, "name a file with one token per line"),
