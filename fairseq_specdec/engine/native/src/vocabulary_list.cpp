@@ -67,8 +67,8 @@ void VocabularyPreview::find(const float* features) {
 
 namespace {
 
-// Entries of a product from which on it computes longer than it reads.
-constexpr int kMostEntries = 16;
+// Entries of a product that is tried: of more it computes longer than it reads.
+constexpr int kMostEntries = 64;
 // Windows of a size that are timed before it is judged, and windows between two tries of others:
 // twice as many each time where plain search was better.
 constexpr int kTries = 3, kBetweenTries = 64, kMostBetweenTries = 4096;
