@@ -57,10 +57,7 @@ def test_from_a_verifier_to_a_report(
     command = commands.decode(job_of(out), "s-t", 1, 1, "iad")
     assert "--strategy iad" in command and "--drafter" not in command
 
-    def unwanted(*args):
-        raise AssertionError("a step that is done was run again")
-
-    monkeypatch.setattr(steps, "run", unwanted)
+    monkeypatch.setattr(steps, "run", None)  # no step that is done runs again
     (out / "report.html").unlink()
     accelerate(*SMALL)
     assert (out / "report.html").read_text(encoding="utf-8") == page

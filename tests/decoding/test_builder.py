@@ -165,7 +165,6 @@ def test_the_rule_is_the_strategys(flags, kind):
 
 
 def test_the_model_that_cannot_verify_is_named():
-    """tests/engine/test_parts.py has every kind of them."""
     models = [toy_model(updates=1), torch.nn.Identity()]
     models[1].decoder = models[0].decoder
     with pytest.raises(ValueError, match=r"--path \(model 2 of 2\) holds a Identity"):

@@ -269,11 +269,9 @@ def test_a_large_dictionary_has_a_list_by_itself(monkeypatch, tmp_path):
     def listed(path=None, window=None, src_dict=words):
         return vocabulary_for(path, window, model, src_dict, words)
 
-    assert listed() is None and listed(window=1) is None
-    assert listed(window=8).window == 8
-    half = tmp_path / "list"
-    half.write_text("\n".join(words.symbols[-len(words) // 2 :]))
-    assert len(listed(str(half)).tokens) == len(words) // 2
+    assert listed() is listed(window=1) is None and listed(window=8).window == 8
+    (tmp_path / "list").write_text("\n".join(words.symbols[-len(words) // 2 :]))
+    assert len(listed(str(tmp_path / "list")).tokens) == len(words) // 2
     monkeypatch.setattr("fairseq_specdec.drafting.vocabulary._LARGE", len(words))
     found = listed()
     assert found.window is None and found.tokens.tolist() == list(range(len(words) // 2))
