@@ -21,7 +21,7 @@ def test_the_next_run_begins_with_what_outputs_used(pair, with_library, tmp_path
     """Tokens of this run first, the most used one at the top, then those of runs before."""
     monkeypatch.setattr(vocabulary, "_LEARNT", 5)
     path, found = tmp_path / "list", []
-    for some in (TEXTS[:1], TEXTS[1:], TEXTS[1:2]):
+    for some in (TEXTS[:1], TEXTS[1:7], TEXTS[1:2]):
         before = path.read_text(encoding="utf-8").split() if path.exists() else []
         with load(pair, path) as translator:
             listed = translator.generator.vocabulary
@@ -40,7 +40,7 @@ def test_the_next_run_begins_with_what_outputs_used(pair, with_library, tmp_path
         assert counts == sorted(map(used.count, set(used)), reverse=True)[:new]
         assert after[new:] == [token for token in before if token not in used][: 5 - new]
     plain = SpeculativeTranslator.from_pretrained(pair, device="cpu", strategy="greedy")
-    expected = [each for one in (TEXTS[:1], TEXTS[1:], TEXTS[1:2]) for each in plain.translate(one)]
+    expected = [e for one in (TEXTS[:1], TEXTS[1:7], TEXTS[1:2]) for e in plain.translate(one)]
     assert [(one.text, one.scores) for one in found] == [(e.text, e.scores) for e in expected]
     assert [each.name for each in tmp_path.iterdir()] == ["list"]
 
