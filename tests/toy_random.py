@@ -76,7 +76,7 @@ def configuration(number):
 
 def train(step, parameters, words, first, updates):
     parameters = [p for p in parameters if p.requires_grad]
-    optimizer = torch.optim.Adam(parameters, lr=4e-3, fused=True)
+    optimizer = torch.optim.Adam(parameters, lr=4e-3)
     for update in range(first, first + updates):
         optimizer.param_groups[0]["lr"] = 8e-3 * min(1.0, (update + 1) / 15)
         sources = sentences(16, 1000 + update, 6, words[0])
