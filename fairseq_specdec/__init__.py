@@ -1,7 +1,7 @@
 """Draft-then-verify decoding for fairseq, as a plugin: ``--user-dir fairseq_specdec``.
 
-Imported alone, this package imports nothing. ``fairseq_specdec.tasks`` is the plugin: fairseq's
-``--user-dir`` imports it, and ``fairseq_specdec.hub`` does for Python.
+Imported alone, this package quietens one logger and no more. ``fairseq_specdec.tasks`` is the
+plugin: fairseq's ``--user-dir`` imports it, and ``fairseq_specdec.hub`` does for Python.
 """
 
 import importlib

@@ -67,7 +67,7 @@ void VocabularyPreview::find(const float* features) {
 
 namespace {
 
-// Entries of a product that is tried: of more it computes longer than it reads.
+// Most entries of a product: windows of more are not tried.
 constexpr int kMostEntries = 64;
 // Windows of a size that are timed before it is judged, and windows between two tries of others:
 // twice as many each time where plain search was better.
