@@ -104,6 +104,8 @@ install_locked() {
     (cd "$repo" && "$venv/bin/python" setup.py -q build_ext --inplace > /dev/null 2>&1) &
     quietly "installing the versions of requirements/gate.txt" or_torch_from_elsewhere \
         "${pip[@]}" --require-hashes --no-build-isolation -r "$repo/requirements/gate.txt"
+    # Now, as pip would: compiled at an import, fairseq warns of its syntax in somebody's output.
+    "$venv/bin/python" -m compileall -q "$venv"/lib/python*/site-packages/fairseq > /dev/null 2>&1
     wait
     quietly "installing fairseq_specdec" "${pip[@]}" --no-deps --no-build-isolation -e "$repo"
 }
