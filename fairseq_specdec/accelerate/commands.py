@@ -13,6 +13,7 @@ from fairseq_specdec.errors import UsageError
 
 from ..commands.words import ALLOCATION, distill_flags, training_flags, words_of
 from ..data.folder import splits
+from ..data.merge import vocabulary_file
 from ..engine.torch_layers import computes_in_bf16
 from ..hub.converted import VERIFIER
 from ..io.atomic import read_json, write_json
@@ -91,6 +92,7 @@ class Job:
     sentences: int = 0  # that are measured in the end
     ways: Sequence[str] = ("greedy", GAD)  # of ``WAYS``, that are measured in the end
     placed: str | None = None  # the drafter in the converted folder
+    lists: bool = False  # a list of frequent tokens spares it reading its large vocabulary
 
     @property
     def uses(self) -> list[tuple[str, int]]:
@@ -168,10 +170,12 @@ def learn(job: Job, module: str, *words: str) -> list[str]:
     return [*start, *pair, *words, "--force"]
 
 
-def strategy(job: Job, way: str) -> list[str]:
-    """Decoding flags of one of ``WAYS``."""
+def strategy(job: Job, way: str, pair: str, beam: int = 1) -> list[str]:
+    """Decoding flags of one of ``WAYS``, with the list that the distillation wrote."""
     drafter = ["--drafter-path", job.placed or job.file(DRAFTER)] if way == GAD else []
-    return ["--strategy", way, *drafter]
+    listed = job.file("distilled", vocabulary_file(*pair.split("-", 1)))
+    reads = job.lists and way == "greedy" and beam == 1 and os.path.isfile(listed)
+    return ["--strategy", way, *drafter, *(["--vocabulary-list", listed] if reads else [])]
 
 
 def row_of(way: str, beam: int) -> str:
@@ -185,7 +189,7 @@ def measure(
     """Measure ways to decode a pair against stock fairseq on validation sentences, at all beams."""
     systems: list[str] = []
     for beam, way in product(job.beams, ways):
-        flags = _command([*strategy(job, way), "--beam", beam])
+        flags = _command([*strategy(job, way, pair, beam), "--beam", beam])
         systems += ["--system", f"{row_of(way, beam)}: {flags}"]
     return [
         PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
@@ -213,14 +217,15 @@ def here(path: str) -> str:
 def decode(job: Job, pair: str, size: int, beam: int, way: str) -> str:
     """How to decode a pair from now on: a text with a converted model, else the test split of DATA,
     or valid where it has none."""
+    flags = strategy(job, way, pair, beam)
     if job.converted is not None:
-        return _of_model(job, "specdec-translate", pair, way, "--beam", beam, "--lines", size)
+        return _of_model(job, "specdec-translate", pair, *flags, "--beam", beam, "--lines", size)
     subwords = [job.subwords] if job.subwords not in (None, "subword_nmt") else []
     return _command([
         "fairseq-generate", job.data, "--user-dir", here(PLUGIN), *job.of_pair(pair),
         "--path", job.path, "--gen-subset", "test" if "test" in splits(job.data, pair) else "valid",
         *(["--remove-bpe", *subwords] if job.subwords else []),
-        "--beam", beam, "--batch-size", size, *strategy(job, way), *job.device(),
+        "--beam", beam, "--batch-size", size, *flags, *job.device(),
     ])  # fmt: skip
 
 
@@ -232,18 +237,20 @@ def further(job: Job, fastest: Mapping[str, str]) -> list[tuple[str, str]]:
         del programs["translate text"]
     elif job.task:
         return []
-    pairs = product(fastest.items(), programs.items())
-    return [(use, _of_model(job, name, *each)) for each, (use, name) in pairs]
+    return [
+        (use, _of_model(job, name, pair, *strategy(job, way, pair)))
+        for (pair, way), (use, name) in product(fastest.items(), programs.items())
+    ]
 
 
 def _command(words: Iterable[Any]) -> str:
     return shlex.join(map(str, words))
 
 
-def _of_model(job: Job, program: str, pair: str, way: str, *more: Any) -> str:
+def _of_model(job: Job, program: str, pair: str, *flags: Any) -> str:
     """A command that takes MODEL; a converted folder has its dictionaries."""
     model = job.path
     if job.converted is not None and os.path.basename(model) == VERIFIER:
         model = os.path.relpath(job.converted)
     data = [] if job.converted else ["--data", job.data]
-    return _command([program, model, *languages(pair), *data, *strategy(job, way), *more])
+    return _command([program, model, *languages(pair), *data, *flags])

@@ -19,6 +19,7 @@ from ..checkpoints.content import get_setting, read_state, settings_of
 from ..checkpoints.verifier import placeholders
 from ..data.folder import splits
 from ..decoding.builder import check_verifier
+from ..drafting.vocabulary import vocabulary_for
 from ..families.own_flags import task_of
 from ..families.subwords import marked
 from ..hub.cli import model_named, verifier_of
@@ -94,6 +95,7 @@ def fit(job: Job, words: Sequence[Any], languages: bool) -> None:
     check_verifier(model, f"--path: {job.path}")
     cfg = TransformerConfig.from_namespace(model.encoder.cfg)
     job.layers = len(model.decoder.layers)
+    job.lists = job.cpu and vocabulary_for(None, None, model, None, words[1]) is not None
     tables = "share_all_embeddings" if cfg.share_all_embeddings else (
         "share_decoder_input_output_embed"
     )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
+from ..drafting.vocabulary import write_list
 from ..io.progress import bar
 from .part import Part
 from .teacher import Hypotheses
@@ -74,6 +75,9 @@ def write_corpus(part: Part, hypotheses: Hypotheses, folder: str) -> dict[str, A
             builder.add_item(sentence)
         builder.finalize(stem + ".idx")
     corpus.copy_untouched(folder)
+    listed = os.path.join(folder, vocabulary_file(corpus.source, corpus.target))
+    used = hypotheses.tokens[np.repeat(why == "", hypotheses.lengths)]
+    write_list(listed, corpus.target_words, collections.Counter(used.tolist()))
 
     found = {index: reason for index, reason in zip(indices, why.tolist()) if reason}
     dropped = {**plan.dropped, **found}
@@ -88,6 +92,11 @@ def write_corpus(part: Part, hypotheses: Hypotheses, folder: str) -> dict[str, A
     }  # fmt: skip
     logger.info("%d of %d pairs kept, %s (%s)", len(rows), chosen, losses(counts), name)
     return counts
+
+
+def vocabulary_file(source: str, target: str) -> str:
+    """The list for ``--vocabulary-list`` of a pair of languages, in the corpus's folder."""
+    return f"vocabulary.{source}-{target}.txt"
 
 
 def losses(counts: dict[str, Any]) -> str:

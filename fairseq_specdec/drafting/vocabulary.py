@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.backend import Backend, NativeBackend, tell_once
+from fairseq_specdec.engine.backend import Backend, NativeBackend
 from fairseq_specdec.engine.native.decoder import NativeSession
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.errors import UsageError
@@ -28,10 +28,10 @@ from fairseq_specdec.io.forks import Lock
 
 # First tokens of the dictionary, which are its most frequent ones, where no list is given.
 _FIRST = 1000
-# Most tokens of a list that is learnt from outputs.
-_LEARNT = 2000
+# Most tokens of a list that is made of outputs, or of a text: so many, or one of so many.
+LISTED, _ONE_OF = 2000, 32
 # Weights of a vocabulary that a step reads from memory and not from a cache.
-_LARGE = 1 << 23
+LARGE = 1 << 23
 # What is left of a model's width in a preview: one in so many dimensions, the first for which the
 # likeliest token is among these in all but so many steps.
 _PREVIEWED = (8, 4)
@@ -146,7 +146,7 @@ def vocabulary_for(
     size = len(tgt_dict)
     if path is not None:
         tokens = read_list(path, tgt_dict)
-    elif window is not None or size * getattr(model.decoder, "output_embed_dim", 0) >= _LARGE:
+    elif window is not None or size * getattr(model.decoder, "output_embed_dim", 0) >= LARGE:
         tokens = torch.arange(min(_FIRST, size // 2))
     else:
         return None
@@ -182,12 +182,9 @@ def read_list(path: str, dictionary: Any) -> Tensor:
     return torch.tensor([dictionary.index(token) for token in listed])
 
 
-def write_list(path: str, dictionary: Any, used: Counter[int], before: Sequence[int]) -> None:
-    """Write the most used tokens, then those of ``before``, whole or not at all (logged)."""
+def write_list(path: str, dictionary: Any, used: Counter[int], before: Sequence[int] = ()) -> None:
+    """Write the most used tokens, then those of ``before``, whole or not at all."""
     ids = dict.fromkeys([*(token for token, _ in used.most_common()), *before])
     names = [name for name in map(dictionary.__getitem__, ids) if name.split() == [name]]
-    listed = names[: min(_LEARNT, len(dictionary) // 2)]
-    try:
-        write_text(path, "".join(f"{name}\n" for name in listed))
-    except OSError as error:
-        tell_once(f"--learn-vocabulary {path} is not written: {error.strerror}")
+    most = min(max(LISTED, len(dictionary) // _ONE_OF), len(dictionary) // 2)
+    write_text(path, "".join(f"{name}\n" for name in names[:most]))

@@ -20,7 +20,7 @@ from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.drafting.vocabulary import write_list
-from fairseq_specdec.engine.backend import Once
+from fairseq_specdec.engine.backend import Once, tell_once
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.families.languages import of_pair
 from fairseq_specdec.io.flag_values import flag_of
@@ -186,7 +186,10 @@ class Decodings:
         if self.learns is not None and self.used:
             listed, words = self.base.generator.vocabulary, self.loaded.dictionaries[1]
             before = [] if listed is None else listed.tokens.tolist()
-            write_list(self.learns, words, self.used, before)
+            try:
+                write_list(self.learns, words, self.used, before)
+            except OSError as error:
+                tell_once(f"--learn-vocabulary {self.learns} is not written: {error.strerror}")
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:

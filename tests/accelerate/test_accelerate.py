@@ -11,6 +11,7 @@ import torch
 from printed_commands import printed, run_printed
 
 from fairseq_specdec.accelerate import cli, commands, inputs, measuring, report, steps
+from fairseq_specdec.drafting import vocabulary
 
 SMALL = (
     "--updates", 6, "--limit", 200, "--eval-sentences", 8, "--measure-sentences", 4,
@@ -26,8 +27,9 @@ def test_from_a_verifier_to_a_report(
     accelerate, stopped_in_training, monkeypatch, capsys, caplog, job_of
 ):
     """Ctrl-C after the first slice of training; the same command goes on and ends. The model is
-    taken for one that corrects text: it copies its source too."""
+    taken for one that corrects text (it copies its source too), with a large vocabulary."""
     monkeypatch.setattr(measuring, "CORRECTS", 0.0)
+    monkeypatch.setattr(vocabulary, "LARGE", 0)
     with stopped_in_training():
         accelerate(*SMALL)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "Ctrl-C" in line]
@@ -51,6 +53,11 @@ def test_from_a_verifier_to_a_report(
     assert "6 updates" in page and "One sentence at a time, beam 2, src-tgt: " in page
     assert "<h1>Decoding accelerate0/verifier.pt faster: src-tgt</h1>" in page
     assert "--gen-subset valid" in page
+    listed = commands.here(out / "distilled" / "vocabulary.src-tgt.txt")
+    measured = (out / "measured.json").read_text(encoding="utf-8")
+    assert set(re.findall(r"(\S+) --vocabulary-list (\S+) --beam (\d)", measured)) == {
+        ("greedy", listed, "1")
+    }
     programs = run_printed(out / "report.html")
     assert programs == [*["fairseq-generate"] * 4, "specdec-translate", "specdec-serve"]
     assert "this engine alone: " in logged and " of 200 pairs, " in logged

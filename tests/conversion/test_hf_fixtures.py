@@ -185,8 +185,8 @@ def test_a_text_gives_a_list_of_tokens(converted, family, pair, tmp_path):
     assert path.name == f"vocabulary.{pair[1] or 'yy'}.txt"
     assert printed.count(f"--vocabulary-list {path}") == 2
     assert f"vocabulary_list='{path}'" in printed
-    counts = [int(line.split()[1]) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert counts == sorted(counts, reverse=True) and counts[0] >= 3
+    listed = path.read_text(encoding="utf-8").split()
+    assert listed[0] in ("▁remi", "▁") and len(set(listed)) == len(listed)
     texts = expected_of(family)["sources"]
     listed = loaded(tmp_path / "out", family, vocabulary_list=str(path)).translate(texts)
     assert list(map(str, listed)) == list(map(str, loaded(whole, family).translate(texts)))

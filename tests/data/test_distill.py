@@ -1,5 +1,6 @@
 """The distilling command on a trained toy: same output as fairseq-generate, in whatever pieces."""
 
+import collections
 import json
 import os
 import pathlib
@@ -14,7 +15,7 @@ from in_process import PLUGIN, lines_of, run_here
 from fairseq_specdec.data.teacher import Teacher
 from fairseq_specdec.io.provenance import sha256
 
-REPORT, DROPPED = "distill.json", "dropped.tsv"
+REPORT, DROPPED, LIST = "distill.json", "dropped.tsv", "vocabulary.src-tgt.txt"
 
 
 def test_targets_equal_fairseq_generate_in_the_original_order(reversal_data, teacher, undisturbed):
@@ -27,12 +28,16 @@ def test_targets_equal_fairseq_generate_in_the_original_order(reversal_data, tea
     ]
     assert len({tuple(row) for row in expected}) > SIZE // 4, "outputs are too alike"
     assert read_corpus(undisturbed).target == expected
+    counts = collections.Counter(token for row in expected for token in row)
+    listed = [dictionary.index(line) for line in (undisturbed / LIST).read_text().split()]
+    ranked = [counts.pop(token) for token in listed]
+    assert ranked == sorted(ranked, reverse=True) and ranked[-1] >= max(counts.values(), default=0)
 
 
 def test_what_is_published(reversal_data, undisturbed, teacher, tmp_path):
     """Other files are unchanged, the report says how it was made, and fairseq-train takes it."""
     names = {path.name for path in reversal_data.iterdir()} - {"preprocess.log"}
-    assert {path.name for path in undisturbed.iterdir()} == names | {REPORT, DROPPED}
+    assert {path.name for path in undisturbed.iterdir()} == names | {REPORT, DROPPED, LIST}
     for name in names:
         same = (undisturbed / name).read_bytes() == (reversal_data / name).read_bytes()
         assert same != name.startswith("train.src-tgt.tgt."), name

@@ -272,7 +272,7 @@ def test_a_large_dictionary_has_a_list_by_itself(monkeypatch, tmp_path):
     assert listed() is listed(window=1) is None and listed(window=8).window == 8
     (tmp_path / "list").write_text("\n".join(words.symbols[-len(words) // 2 :]))
     assert len(listed(str(tmp_path / "list")).tokens) == len(words) // 2
-    monkeypatch.setattr("fairseq_specdec.drafting.vocabulary._LARGE", len(words))
+    monkeypatch.setattr("fairseq_specdec.drafting.vocabulary.LARGE", len(words))
     found = listed()
     assert found.window is None and found.tokens.tolist() == list(range(len(words) // 2))
     assert found.reads_source and not listed(src_dict=None).reads_source

@@ -19,7 +19,7 @@ def load(pair, path, **flags):
 
 def test_the_next_run_begins_with_what_outputs_used(pair, with_library, tmp_path, monkeypatch):
     """Tokens of this run first, the most used one at the top, then those of runs before."""
-    monkeypatch.setattr(vocabulary, "_LEARNT", 5)
+    monkeypatch.setattr(vocabulary, "LISTED", 5)
     path, found = tmp_path / "list", []
     for some in (TEXTS[:1], TEXTS[1:7], TEXTS[1:2]):
         before = path.read_text(encoding="utf-8").split() if path.exists() else []

@@ -11,6 +11,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_specdec.checkpoints.content import UNTRAINED, check_file
+from fairseq_specdec.drafting.vocabulary import write_list
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub.converted import DESCRIPTION, VERIFIER, choose, describe, nearest
 from fairseq_specdec.io.atomic import replacing, write_json, write_text
@@ -23,8 +24,6 @@ from .loader import Loader
 from .vocabulary import word
 
 Pair = Sequence[str | None]
-# Of so many tokens of the vocabulary one is listed: more take longer than they save.
-_LISTED = 32
 
 
 def load(path: str) -> Loader:
@@ -79,7 +78,7 @@ def convert(
 
 
 def _write_list(out: str, text: str, pair: Pair, any_source: str | None) -> str:
-    """List a text's most frequent tokens, one in so many of the vocabulary; returns the file."""
+    """List a text's most frequent tokens; returns the file."""
     described = describe([os.path.join(out, VERIFIER)], pair[0] or any_source, pair[1])
     assert described is not None
     target = Dictionary.load(os.path.join(out, f"dict.{described.dictionaries[1]}.txt"))
@@ -89,8 +88,7 @@ def _write_list(out: str, text: str, pair: Pair, any_source: str | None) -> str:
         for line in stream:
             counts.update(read(line))
     path = os.path.join(out, f"vocabulary.{pair[1]}.txt")
-    frequent = counts.most_common(len(target) // _LISTED)
-    write_text(path, "".join(f"{target[token]} {count}\n" for token, count in frequent))
+    write_list(path, target, counts)
     return path
 
 
