@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_specdec.errors import UsageError
+
 from ..devices import FORMATS
 from ..memory import joined, numbers, product_of
 from ..state import floats, pointer
@@ -157,14 +159,13 @@ class NativeLinear:
         """[..., in] of long [...], rows of the weight as it was.
 
         Raises:
-            RuntimeError: it was rounded when it was packed.
+            UsageError: it was rounded when it was packed.
         """
         if not self.exact:
-            raise RuntimeError(
-                f"this weight exists in {self.number_format} alone (--verifier-dtype, "
-                "--drafter-dtype or specdec-convert pack), since its model was only to decode; "
-                "load the checkpoint again, or decode with --keep-weights"
-            )
+            problem = f"this weight exists in {self.number_format} alone (--verifier-dtype, "
+            problem += "--drafter-dtype or specdec-convert pack), for its model only decodes"
+            remedy = "load the checkpoint again, or decode with --keep-weights"
+            raise UsageError("", problem, remedy)
         ids = ids.contiguous()
         rows = torch.empty(*ids.shape, self.width)
         self.library.call(

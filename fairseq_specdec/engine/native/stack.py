@@ -103,7 +103,7 @@ class NativeStack:
         stack: a fairseq encoder or decoder without a reason for ``refusal``.
         number_format: one of ``PACKED``.
         free_unpacked: free the weights of the stack's modules that are packed. Reading one then
-            unpacks it; of a format that rounds, it raises RuntimeError.
+            unpacks it; of a format that rounds, it raises UsageError.
         encoder: may share a decoder's embeddings, which are freed in both.
         twin: format that weights are packed in too, before they are freed; None for no other.
     """

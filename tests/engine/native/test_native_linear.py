@@ -46,7 +46,7 @@ def test_rounded_weights_are_not_read_back(loaded, number_format):
         lambda: NativeLinear.of(loaded, (linear,), "fp32"),
     ]
     for use in uses:
-        with pytest.raises(RuntimeError, match=f"exists in {number_format} alone .*load the check"):
+        with pytest.raises(ValueError, match=f"exists in {number_format} alone .*load the check"):
             use()
 
 
