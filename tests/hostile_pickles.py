@@ -124,8 +124,6 @@ def legacy(pickled, keys=(), data=b"", header=()):
     return b"".join((*first, pickled, keys, data))
 
 
-# ---- hostile and odd ones
-
 MKDIR = named("posix", "mkdir")
 NAMESPACE = named("argparse", "Namespace")
 

@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 
+from .results import Translation
 from .sentences import Split, copied, fitting, sentences_of
 from .text import TextCodec
 
 Prefix = str | Sequence[str | None] | None
 """What the output of one text begins with; of several a list with one for each, None for none."""
+Draft = str | Translation | Sequence[str | Translation | None] | None
+"""As ``Prefix``, what the output is expected to be like."""
 
 # Marian's code of the target language, before the text.
 _CODE = re.compile(r"\s*>>[^\s<>]+<<\s*")
@@ -59,20 +62,26 @@ def parts_of(codec: TextCodec, text: str, limit: int, split: Split) -> Parts:
     return Parts(copied(parts, *codec.languages), sentences, encoded)
 
 
-def one_each(name: str, given: Prefix, texts: int) -> Sequence[str | None]:
+def one_each(name: str, given: Any, texts: int) -> Sequence[Any]:
     """The prefixes or drafts of so many texts. Raises UsageError: there are not as many."""
-    each = [given] if isinstance(given, str) else given or [None] * texts
+    each = [given] if isinstance(given, (str, Translation)) else given or [None] * texts
     if len(each) != texts:
         problem = f"{len(each)} for {texts} texts"
         raise UsageError(name, problem, "give a list with one for each, or None")
     return each
 
 
-def drafts_of(codec: TextCodec, draft: str | None, sentences: int, split: Split) -> list[list[int]]:
+def drafts_of(
+    codec: TextCodec, draft: str | Translation | None, sentences: int, split: Split
+) -> list[list[int]]:
     """Token ids that the output of each of so many sentences is expected to be like: of as many
     sentences of a draft, or else of all of it."""
     if not draft:
         return [[] for _ in range(sentences)]
+    if isinstance(draft, Translation):
+        known = [each.tokens for each in draft.sentences or (draft,)]
+        known = known if len(known) == sentences else [draft.tokens] * sentences
+        return [list(map(codec.tgt_dict.index, tokens)) for tokens in known]
     parts = sentences_of(draft, codec.languages[1], split)[1::2]
     texts = parts if len(parts) == sentences else [draft] * sentences
     return [codec.encode_target(text) for text in texts]

@@ -1,12 +1,13 @@
 """What a translator returns."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.trace.record import Trace
 
-from .batching import Parts
+if TYPE_CHECKING:
+    from .batching import Parts
 
 
 class Alternative(NamedTuple):
@@ -72,7 +73,7 @@ class Piece(NamedTuple):
     iteration: TracedIteration | None
 
 
-def joined(parts: Parts, found: Sequence[Translation]) -> Translation:
+def joined(parts: "Parts", found: Sequence[Translation]) -> Translation:
     """The translation of a text. ``found``: those of its sentences."""
     if parts.copied == ["", ""]:
         return found[0]

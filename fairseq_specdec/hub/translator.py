@@ -19,7 +19,18 @@ from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
 from . import loading
-from .batching import Parts, Prefix, by_length, check, drafts_of, forced, listed, one_each, parts_of
+from .batching import (
+    Draft,
+    Parts,
+    Prefix,
+    by_length,
+    check,
+    drafts_of,
+    forced,
+    listed,
+    one_each,
+    parts_of,
+)  # fmt: skip
 from .choice import decide, facts
 from .converted import choose, describe
 from .decoding import Decoding, Decodings, Growing, Rows, Threads, drafter_of
@@ -247,8 +258,9 @@ class SpeculativeTranslator:
             prefix: words that the output begins with: a string for one text, or a list with one
                 for each text, None for none. They are of a text's first sentence.
             draft: what the output is expected to be like, such as the translation of an earlier
-                version of the text, as for ``prefix``: drafted by ``strategy`` given, which is the
-                default then. The output is the same without it.
+                version of the text, as for ``prefix``, or as a ``Translation``, whose tokens are
+                taken: drafted by ``strategy`` given, which is the default then. The output is the
+                same without it.
             batch_size: most sentences decoded together, as for ``from_pretrained``.
             strategy, flags: of this call, where it differs from ``from_pretrained``: every decoding
                 flag but those by which weights are packed (backend, verifier_dtype ...). Flags of
@@ -276,7 +288,8 @@ class SpeculativeTranslator:
         sources = listed(texts)
         completed = self._completed(return_trace, *self._asked(sources, **choices))
         by_place: dict[int, Translation] = {}
-        for i, result in tqdm(completed, total=len(sources), unit=" texts", disable=not progress):
+        bar = tqdm(completed, total=len(sources), unit=" texts") if progress else completed
+        for i, result in bar:
             by_place[i] = result
             if ended.is_set():
                 completed.close()
@@ -331,7 +344,7 @@ class SpeculativeTranslator:
         split: Split | None = None,
         on_error: str = "raise",
         prefix: Prefix = None,
-        draft: Prefix = None,
+        draft: Draft = None,
         batch_size: int | None = None,
         strategy: str | None = None,
         **flags: Any,
@@ -387,7 +400,7 @@ class SpeculativeTranslator:
 
     def encode_sentences(
         self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise",
-        draft: Prefix = None,
+        draft: Draft = None,
     ) -> list[Parts]:  # fmt: skip
         """The sentences of each text, what is copied around them, and their drafts. ``split``,
         ``on_error``, ``draft``: as for ``translate``."""

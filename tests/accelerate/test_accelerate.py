@@ -55,9 +55,8 @@ def test_from_a_verifier_to_a_report(
     assert "--gen-subset valid" in page
     listed = commands.here(out / "distilled" / "vocabulary.src-tgt.txt")
     measured = (out / "measured.json").read_text(encoding="utf-8")
-    assert set(re.findall(r"(\S+) --vocabulary-list (\S+) --beam (\d)", measured)) == {
-        ("greedy", listed, "1")
-    }
+    found = set(re.findall(r"(\S+) --vocabulary-list (\S+) --beam (\d)", measured))
+    assert found == {("greedy", listed, "1")}
     programs = run_printed(out / "report.html")
     assert programs == [*["fairseq-generate"] * 4, "specdec-translate", "specdec-serve"]
     assert "this engine alone: " in logged and " of 200 pairs, " in logged

@@ -112,9 +112,6 @@ def test_the_rows_of_a_batch_are_drafted_for_by_their_own_states():
     assert accepted[0] == accepted[1] > 20
 
 
-# ---- several iterations in a call ----------------------------------------------------------------
-
-
 def counted_by(monkeypatch, drafts):
     """A list that takes how many iterations each call does that drafts, or that does not."""
     method, calls = NativeChains.decode, []

@@ -91,9 +91,6 @@ def test_rows_that_stay_keep_their_source():
     assert drafted(session, [[4, 99, 6], [10, 11]], [0, 2]) == [[7, 8, EOS], [12, 13, EOS]]
 
 
-# ---- lookup --------------------------------------------------------------------------------------
-
-
 def slow_lookup(source, steps, most, limit):
     """The drafts of an output that grows by these tokens; ``source`` with </s>, or None."""
     head = [] if source is None else [EOS, *source]

@@ -48,16 +48,17 @@ def test_a_translator_drafts_what_is_given(pair):
     translator = SpeculativeTranslator.from_pretrained(pair, device="cpu", strategy="greedy")
     plain = translator.translate(TEXTS)
     texts = list(map(str, plain))
-    again = translator.translate(TEXTS, draft=[*texts[:-1], None], draft_budget=0)
-    assert list(map(str, again)) == texts
-    assert all(each.iterations == 1 for each in again[:-1]) and sum(again[-1].drafted) == 0
+    for drafts in (texts, plain):
+        again = translator.translate(TEXTS, draft=[*drafts[:-1], None], draft_budget=0)
+        assert list(map(str, again)) == texts
+        assert all(each.iterations == 1 for each in again[:-1]) and sum(again[-1].drafted) == 0
     # Of a text of several sentences, those of the draft; or all of it for each.
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("fairseq_specdec.hub.batching.sentences_of", halves)
         both, draft = " ".join(TEXTS[:2]), " ".join(texts[:2])
         expected = translator.translate(both)
         assert len(expected.sentences) == 2
-        for given, fewest in ((draft, 2), (texts[1], 3)):
+        for given, fewest in ((draft, 2), (texts[1], 3), (expected, 2), (plain[1], 3)):
             found = translator.translate(both, draft=given, draft_budget=0)
             assert found.text == expected.text and found.iterations >= fewest
         streamed = translator.translate_stream(both, draft=draft, draft_budget=0)

@@ -177,9 +177,6 @@ def test_a_closed_translator_frees_its_models_and_is_refused_by_name(pair):
     assert model() is None and "gad" in repr(closed)
 
 
-# ---- flags by name -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "name, value, message",
     [
