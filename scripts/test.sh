@@ -44,7 +44,6 @@ has_compiler || log "no C++ compiler: the tests of the native engine are skipped
 # shellcheck disable=SC1091
 source "$venv/bin/activate"
 cd "$repo"
-
 nox=(python -m nox --no-venv --session)
 
 # Beside the tests, with what they leave of the cores. What it says comes after them.

@@ -139,9 +139,6 @@ def test_what_a_gpu_looks_up_is_what_a_cpu_computes(upto):
         assert mask.tolist() == torch.where(seen, 0.0, float("-inf")).tolist()
 
 
-# ---- recordings ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "case, fp16",
     [("greedy", False), ("iad", False), ("gad", True), ("gad-attached", False),
@@ -159,8 +156,6 @@ def test_nothing_waits_in_a_recording(case, fp16, monkeypatch):
     if not fp16:
         assert outputs == tokens(stock([TOYS[case].verifier()], BATCHES[8], flags()))
 
-
-# ---- launches ------------------------------------------------------------------------------------
 
 # Most launches of an iteration of 8 rows at the papers' depth, and with graphs, each of which is
 # one.
@@ -199,8 +194,6 @@ def test_launches_of_an_iteration(name, graphs):
         assert not GuardedRecorder.waits and not GuardedRecorder.copies
         assert counted.copies == 1 + (name == "iad")  # what is read; its draft, made on the host
 
-
-# ---- training ------------------------------------------------------------------------------------
 
 # Of a step: choosing places by a mask, and asking for padding, in fairseq's layers too.
 MOST_WAITS, OF_ALL_HEADS = 15, 23

@@ -146,9 +146,6 @@ def test_what_needs_the_weights_has_them(use, where):
                 assert used[name].dtype == wanted[name].dtype
 
 
-# --- packed
-
-
 @packs
 def test_weights_are_freed_and_read_back():
     torch.manual_seed(3)

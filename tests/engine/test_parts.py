@@ -37,9 +37,6 @@ def full(tmp_path_factory):
     return build(FULL, tmp_path_factory.mktemp("full"))
 
 
-# --- what nobody has classified
-
-
 def surprise(*given):
     return None
 
@@ -136,9 +133,6 @@ def test_a_model_with_an_output_of_its_own_is_refused(full):
         check_verifier(model, "--path")
 
 
-# --- architectures
-
-
 def arch_model(arch):
     """A small model of an architecture."""
     args = small_settings(arch=arch)
@@ -191,8 +185,6 @@ def test_models_that_searched_with_beams_before_are_run(tmp_path):
     check_verifier(model, "--path")
     assert {layer.encoder_attn.beam_size for layer in model.decoder.layers} == {5}
 
-
-# --- settings
 
 # Settings to what the refusal says.
 REFUSED = {
