@@ -2,11 +2,12 @@
 
 In a large model most of what a step reads is the vocabulary. Some steps choose among a list of
 tokens; then one product of the whole vocabulary over all of them decides what was right. No layer
-runs twice, and tokens and scores are those of plain greedy decoding, bit for bit. A row that is
-decoded alone needs no list: the product in an eighth of its dimensions, those in which features
-were seen to differ most, shows which tokens are likely (as in SVD-softmax, Shim et al. 2017). It
-resembles the lexical shortlists of Marian, which change the output, and FR-Spec (Zhao et al. 2025),
-which drafts from frequent tokens.
+runs twice, and tokens and scores are those of plain greedy decoding, bit for bit. The first tokens
+of a dictionary of many languages are seldom those of one: there the product in an eighth of its
+dimensions, those in which features were seen to differ most, shows a row that is decoded alone
+which tokens are likely (as in SVD-softmax, Shim et al. 2017). It resembles the lexical shortlists
+of Marian, which change the output, and FR-Spec (Zhao et al. 2025), which drafts from frequent
+tokens.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ from fairseq_specdec.io.atomic import write_text
 from fairseq_specdec.io.contents import WrongFileError, check_content
 from fairseq_specdec.io.forks import Lock
 
-# First tokens of the dictionary, which are its most frequent ones, where no list is given.
-_FIRST = 1000
-# Most tokens of a list that is made of outputs, or of a text: so many, or one of so many.
-LISTED, _ONE_OF = 2000, 32
+# Most tokens of a list: so many, and one of so many of the dictionary. Where none is given they are
+# its first ones, which are the most frequent.
+LISTED, _ONE_OF = 16000, 5
 # Weights of a vocabulary that a step reads from memory and not from a cache.
 LARGE = 1 << 23
 # What is left of a model's width in a preview: one in so many dimensions, the first for which the
@@ -147,13 +147,18 @@ def vocabulary_for(
     if path is not None:
         tokens = read_list(path, tgt_dict)
     elif window is not None or size * getattr(model.decoder, "output_embed_dim", 0) >= LARGE:
-        tokens = torch.arange(min(_FIRST, size // 2))
+        tokens = torch.arange(most_listed(size))
     else:
         return None
     if window == 1:
         return None
     joined = src_dict is not None and src_dict.symbols == tgt_dict.symbols
-    return Vocabulary(tokens, joined, path is None, window)
+    return Vocabulary(tokens, joined, path is None and size // _ONE_OF > LISTED, window)
+
+
+def most_listed(words: int) -> int:
+    """Tokens of a list of a dictionary of so many."""
+    return min(LISTED, words // _ONE_OF)
 
 
 def read_list(path: str, dictionary: Any) -> Tensor:
@@ -186,5 +191,5 @@ def write_list(path: str, dictionary: Any, used: Counter[int], before: Sequence[
     """Write the most used tokens, then those of ``before``, whole or not at all."""
     ids = dict.fromkeys([*(token for token, _ in used.most_common()), *before])
     names = [name for name in map(dictionary.__getitem__, ids) if name.split() == [name]]
-    most = min(max(LISTED, len(dictionary) // _ONE_OF), len(dictionary) // 2)
-    write_text(path, "".join(f"{name}\n" for name in names[:most]))
+    listed = names[: most_listed(len(dictionary))]
+    write_text(path, "".join(f"{name}\n" for name in listed))

@@ -119,8 +119,8 @@ class SpeculativeTranslator:
             split: whether a text is split into sentences, as for ``translate`` (default: yes; no
                 for BART, which reads documents to summarise them).
             seed: makes ``sampling`` repeat itself, call by call.
-            learn_vocabulary: file to which ``close`` writes the tokens most used in outputs, 2,000
-                at most; it is the ``vocabulary_list`` if it is there.
+            learn_vocabulary: file to which ``close`` writes the tokens most used in outputs, at
+                most a fifth of the dictionary; it is the ``vocabulary_list`` if it is there.
             flags: every decoding flag by its name with underscores: beam (default 1, not fairseq's
                 5), nbest (``Translation.alternatives``), block_size, max_len_b, sampling ...
 

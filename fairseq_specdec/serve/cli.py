@@ -58,8 +58,8 @@ def _add_pair_flags(parser: argparse.ArgumentParser) -> None:
     """Model, decoding, threads: what each pair of ``--config`` has of its own."""
     text = "threads that decode, one for each core to use"
     add_flag(parser, "--workers", text, Range(1, 256, whole=True), 1)
-    add_flag(parser, "--learn-vocabulary", "file to which the 2,000 tokens most used in answers "
-             "are written at the end, and the --vocabulary-list if it is there", metavar="FILE",
+    add_flag(parser, "--learn-vocabulary", "file to which the tokens most used in answers are "
+             "written at the end, and the --vocabulary-list if it is there", metavar="FILE",
              otherwise="none")  # fmt: skip
     # A server gives one answer to a text.
     add_model_flags(parser, [name for name in FIELDS if not name.startswith("sampling")])

@@ -93,7 +93,7 @@ def test_how_a_model_decodes(capsys, tmp_path_factory):
     if loaded is not None:
         assert (entries["backend"], entries["format"]) == (f"native, {loaded.variant}", "fp32")
         listed = shown(capsys, pair, "--strategy=greedy", "--vocabulary-window=4")["vocabulary"]
-        assert listed == "a list of 14 tokens; a preview for one sentence at a time"
+        assert listed == "a list of 5 tokens"
     words = ("--strategy", "greedy", "--backend", "torch", "--device", "cpu", "--threads", "1")
     entries = shown(capsys, pair, *words)
     backend = "torch on cpu: --backend torch was given"

@@ -90,9 +90,9 @@ void draft_greedily(Session& session, const Embedding& embedding, const Rules& r
     sizes[i] = 0;
   }
   session.reserve(bounded(longest + most + 1, 0, "impossible lengths"));
-  // A preview that misses ends drafts: what each way gives in a second decides.
+  // A token that is not among the chosen ones ends drafts: what each way gives in a second decides.
   bool all = false;
-  if (rows == 1 && session.preview != nullptr) {
+  if (rows == 1 && session.chooses()) {
     const double now = cpu_seconds();
     const auto [how, length, began] = session.drafted;
     if (how > 0 && longest > length && now > began)

@@ -157,7 +157,7 @@ class Session {
     int how = 0;  // 1 among all tokens, 2 by the preview; 0 for none
     int64_t length = 0;
     double began = 0;
-  } drafted;  // the last draft of a lone row that has a preview
+  } drafted;  // the last draft of a lone row
 
   // Where the features of decided tokens are noted for a preview, some of each batch, until they are
   // [room][width]; or null. Several sessions may note theirs in one place.
