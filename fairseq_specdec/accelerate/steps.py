@@ -55,9 +55,10 @@ def run(job: Job, words: list[str], log: str) -> float:
                 try:
                     status = process.wait(timeout=TELL_EVERY)
                 except subprocess.TimeoutExpired:
-                    said = [line.rpartition(" | ")[2] for line in lines_of(job, log, before)]
-                    if said:
-                        logger.info("%s: %s", step, said[-1])
+                    said = (line.rpartition(" | ")[2] for line in lines_of(job, log, before))
+                    counted = [each for each in said if any(map(str.isdigit, each))]
+                    if counted:
+                        logger.info("%s: %s", step, counted[-1])
         except BaseException:
             process.terminate()
             process.wait()

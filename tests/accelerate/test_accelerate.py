@@ -76,7 +76,7 @@ def test_a_long_step_reports_how_far_it_is(job_of, tmp_path, monkeypatch, caplog
     caplog.set_level("INFO")
     steps.run(job, [sys.executable, "-c", "print('2026 | of an earlier run')"], "distil.log")
     code = "import sys, time; {}; time.sleep(1); sys.exit('f: error: no room')"
-    for said in ("0", "print('2026 | INFO | 512 of 3000 sentences', flush=True)"):
+    for said in ("0", "print('2026 | INFO | 512 of 3000 sentences\\n | done', flush=True)"):
         with pytest.raises(ValueError, match=r"^distil: no room \(all of it: .*distil.log\)"):
             steps.run(job, [sys.executable, "-c", code.format(said)], "distil.log")
     assert set(caplog.messages) == {"distil: 512 of 3000 sentences"}
