@@ -53,9 +53,6 @@ def test_what_is_published(reversal_data, undisturbed, teacher, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
-# ---- pieces ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("drawn", [[], ["--sampling", "--sampling-topk", 3, "--beam", 1]])
 def test_shards_make_the_same_corpus(drawn, undisturbed, distill, tmp_path):
     """Also by sampling, which another seed changes."""
@@ -101,9 +98,6 @@ def test_a_kill_loses_and_doubles_nothing(
     assert not (tmp_path / "out.parts").exists()
     saved = 16 * (times - 1)
     assert 0 < len(again) <= SIZE - saved if matches == "chunk-" else not again
-
-
-# ---- what is dropped, other corpora and other teachers -------------------------------------------
 
 
 def test_dropped_sentences_are_counted_and_listed(reversal_data, distill, tmp_path):

@@ -205,17 +205,24 @@ def test_a_preview_in_all_dimensions_is_the_product(monkeypatch):
     torch.testing.assert_close(shown, output(x), rtol=0, atol=0.1)
 
 
-def test_a_twin_does_without_a_preview_that_misses(monkeypatch):
+def test_a_twin_does_without_a_preview_or_list_that_misses(monkeypatch, tmp_path):
     """Its drafts would end at once."""
-    of = vocabulary.Preview.of
+    of, other = vocabulary.Preview.of, copy.deepcopy(make_task().src_dict)
     monkeypatch.setattr(vocabulary.Preview, "of", lambda x, y, b: of(x, lambda z: -y(z), b))
+    monkeypatch.setattr(native_decoder, "LEAST_ROOM", 0)
     learning(monkeypatch, 160, 1)
-    ours, whole = (generator_for(toy_model(), vocabulary_window=w, twin="int8") for w in (16, 1))
+    other.add_symbol("another")  # so that the source's tokens do not join the list
+    path = write(tmp_path / "list", [FIRST])
+    given = {"vocabulary_window": 16}, {"vocabulary_list": path, "src_dict": other}
+    ours = [generator_for(toy_model(), twin="int8", **each) for each in given]
+    whole = generator_for(toy_model(), twin="int8", vocabulary_window=1)
     for source in sentences(24, seed=1) * 4:
-        assert outputs_of(ours, [source]) == outputs_of(whole, [source])
-    seen = ours.parts().vocabulary.observed
+        wanted = outputs_of(whole, [source])
+        assert [outputs_of(each, [source]) for each in ours] == [wanted, wanted]
+    seen = ours[0].parts().vocabulary.observed
     assert seen.preview is not None and len(seen.features.unique(dim=0)) > 70
-    assert whole.stats.iterations < ours.stats.iterations < 1.1 * whole.stats.iterations
+    for each in ours:
+        assert whole.stats.iterations < each.stats.iterations < 1.1 * whole.stats.iterations
 
 
 def test_a_large_verifier_has_a_twin_for_lone_sentences(monkeypatch, caplog):
