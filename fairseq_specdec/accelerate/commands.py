@@ -13,7 +13,6 @@ from fairseq_specdec.errors import UsageError
 
 from ..commands.words import ALLOCATION, distill_flags, training_flags, words_of
 from ..data.folder import splits
-from ..data.merge import vocabulary_file
 from ..engine.torch_layers import computes_in_bf16
 from ..hub.converted import VERIFIER
 from ..io.atomic import read_json, write_json
@@ -173,7 +172,7 @@ def learn(job: Job, module: str, *words: str) -> list[str]:
 def strategy(job: Job, way: str, pair: str, beam: int = 1) -> list[str]:
     """Decoding flags of one of ``WAYS``, with the list that the distillation wrote."""
     drafter = ["--drafter-path", job.placed or job.file(DRAFTER)] if way == GAD else []
-    listed = job.file("distilled", vocabulary_file(*pair.split("-", 1)))
+    listed = job.file("distilled", f"vocabulary.{pair}.txt")
     reads = job.lists and way == "greedy" and beam == 1 and os.path.isfile(listed)
     return ["--strategy", way, *drafter, *(["--vocabulary-list", listed] if reads else [])]
 

@@ -75,7 +75,7 @@ def write_corpus(part: Part, hypotheses: Hypotheses, folder: str) -> dict[str, A
             builder.add_item(sentence)
         builder.finalize(stem + ".idx")
     corpus.copy_untouched(folder)
-    listed = os.path.join(folder, vocabulary_file(corpus.source, corpus.target))
+    listed = os.path.join(folder, f"vocabulary.{corpus.source}-{corpus.target}.txt")
     used = hypotheses.tokens[np.repeat(why == "", hypotheses.lengths)]
     write_list(listed, corpus.target_words, collections.Counter(used.tolist()))
 
@@ -92,11 +92,6 @@ def write_corpus(part: Part, hypotheses: Hypotheses, folder: str) -> dict[str, A
     }  # fmt: skip
     logger.info("%d of %d pairs kept, %s (%s)", len(rows), chosen, losses(counts), name)
     return counts
-
-
-def vocabulary_file(source: str, target: str) -> str:
-    """The list for ``--vocabulary-list`` of a pair of languages, in the corpus's folder."""
-    return f"vocabulary.{source}-{target}.txt"
 
 
 def losses(counts: dict[str, Any]) -> str:

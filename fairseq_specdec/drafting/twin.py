@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import logging
 import pathlib
@@ -36,16 +37,22 @@ from .base import (
     SilentSession,
     Source,
 )
+from .copying import InputCopyDrafter
 from .vocabulary import Vocabulary
 
 # Tokens that the twin drafts before the verifier checks them.
 _BLOCK = 8
+# Tokens that it leaves to a given text, if so many match before them.
+_COPIED, _MATCHED = 24, 3
 # Bytes of a twin; a smaller one lies in the cache, and so does its verifier.
 _SMALLEST = 1 << 25
 
 
 class TwinDrafter(AutoregressiveDrafter):
     """Drafts with the verifier's own weights in int8, on the native backend.
+
+    Attributes:
+        text: drafts where the last tokens of the output are in a given text; or None.
 
     Args:
         vocabulary: has the list of tokens that the twin chooses among; None for all.
@@ -56,6 +63,7 @@ class TwinDrafter(AutoregressiveDrafter):
     in_library = True
     twin: str = "int8"
     first_chance = 0.95
+    text: InputCopyDrafter | None = None
     # Of a prepared drafter: for drafts in the library, if that runs more than layers.
     tables: EmbeddingTables | None
 
@@ -73,11 +81,12 @@ class TwinDrafter(AutoregressiveDrafter):
         self.vocabulary, self.alone = vocabulary, alone
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> Drafter:
+        alone = self.text or NoDrafter()
         if not isinstance(backend, NativeBackend):
-            return NoDrafter()
+            return alone
         if lost(verifier.decoder, self.twin):
             tell_once("no twin drafts: weights that round need specdec-convert pack --twin int8")
-            return NoDrafter()
+            return alone
         ready, in_bytes = copy.copy(self), backend.packing(self.twin, frees=False)
         ready.model = verifier
         ready.weights = in_bytes.once(
@@ -86,33 +95,33 @@ class TwinDrafter(AutoregressiveDrafter):
         decoder = ready.weights.decoder
         if not isinstance(decoder, NativeDecoder) or decoder.stack.nbytes < _SMALLEST:
             tell_once("--twin int8 is not used: the model is too small to gain by it", logging.INFO)
-            return NoDrafter()
+            return alone
         ready.tables = EmbeddingTables.find(verifier.decoder) if decoder.plain else None
         return ready
 
     def open(self, source: Source) -> DraftSession:
+        text, copied = self.text, None
         if self.alone and len(source.net_input["src_tokens"]) > 1:
-            return SilentSession()
-        return _TwinSession(functools.partial(super().open, source), self, source)
+            return SilentSession() if text is None else text.open(source)
+        if text is not None:
+            copied = dataclasses.replace(text, max_suffix=None, least=_MATCHED).open(source)
+        return _TwinSession(functools.partial(super().open, source), self, source, copied)
 
 
+@dataclasses.dataclass(eq=False)
 class _TwinSession(DraftSession):
-    """Drafts in the library where it can.
+    """Drafts in the library where it can."""
 
-    Args:
-        begin: begins the twin's batch. It projects the source, and is not called before a draft.
-    """
-
-    def __init__(
-        self, begin: Callable[[], DraftSession], twin: TwinDrafter, source: Source
-    ) -> None:
-        self._begin, self.twin, self.source = begin, twin, source
-        self._begun: AutoregressiveSession | None = None
+    begin: Callable[[], DraftSession]  # the twin's batch, which projects the source: not in vain
+    twin: TwinDrafter
+    source: Source
+    text: DraftSession | None  # drafts first
+    _begun: AutoregressiveSession | None = None
 
     def begun(self) -> AutoregressiveSession:
         """The twin's batch."""
         if self._begun is None:
-            begun = self._begin()
+            begun = self.begin()
             assert isinstance(begun, AutoregressiveSession)
             vocabulary = self.twin.vocabulary
             if vocabulary is not None and self.twin.tables is not None:
@@ -128,7 +137,9 @@ class _TwinSession(DraftSession):
         assert isinstance(session, NativeSession)
         block = _BLOCK if budget is None else min(budget, _BLOCK)
         tables = self.twin.tables.of(session.positions)
-        return Drafting(None, session.buffers.pointer, None, tables, block, -1)
+        text = None if self.text is None else self.text.native_form(rows, _COPIED, None)
+        width, copy = (block, None) if text is None else (max(block, text.block), text.copy)
+        return Drafting(None, session.buffers.pointer, copy, tables, width, -1, steps=block)
 
     def propose(self, rows: Rows, budget: Budget = None, costs: Costs = None) -> Draft:
         if budget == 0:

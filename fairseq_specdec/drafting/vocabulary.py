@@ -5,9 +5,8 @@ tokens; then one product of the whole vocabulary over all of them decides what w
 runs twice, and tokens and scores are those of plain greedy decoding, bit for bit. The first tokens
 of a dictionary of many languages are seldom those of one: there the product in an eighth of its
 dimensions, those in which features were seen to differ most, shows a row that is decoded alone
-which tokens are likely (as in SVD-softmax, Shim et al. 2017). It resembles the lexical shortlists
-of Marian, which change the output, and FR-Spec (Zhao et al. 2025), which drafts from frequent
-tokens.
+which tokens are likely (as in SVD-softmax, Shim et al. 2017). It resembles Marian's shortlists,
+which change the output, and FR-Spec (Zhao et al. 2025), which drafts from frequent tokens.
 """
 
 from __future__ import annotations
@@ -147,18 +146,13 @@ def vocabulary_for(
     if path is not None:
         tokens = read_list(path, tgt_dict)
     elif window is not None or size * getattr(model.decoder, "output_embed_dim", 0) >= LARGE:
-        tokens = torch.arange(most_listed(size))
+        tokens = torch.arange(min(LISTED, size // _ONE_OF))
     else:
         return None
     if window == 1:
         return None
     joined = src_dict is not None and src_dict.symbols == tgt_dict.symbols
     return Vocabulary(tokens, joined, path is None and size // _ONE_OF > LISTED, window)
-
-
-def most_listed(words: int) -> int:
-    """Tokens of a list of a dictionary of so many."""
-    return min(LISTED, words // _ONE_OF)
 
 
 def read_list(path: str, dictionary: Any) -> Tensor:
@@ -191,5 +185,5 @@ def write_list(path: str, dictionary: Any, used: Counter[int], before: Sequence[
     """Write the most used tokens, then those of ``before``, whole or not at all."""
     ids = dict.fromkeys([*(token for token, _ in used.most_common()), *before])
     names = [name for name in map(dictionary.__getitem__, ids) if name.split() == [name]]
-    listed = names[: most_listed(len(dictionary))]
+    listed = names[: min(LISTED, len(dictionary) // _ONE_OF)]
     write_text(path, "".join(f"{name}\n" for name in listed))

@@ -18,19 +18,7 @@ from fairseq_specdec.errors import UsageError
 from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import AT_LEAST_1, check_value
 
-from . import loading
-from .batching import (
-    Draft,
-    Parts,
-    Prefix,
-    by_length,
-    check,
-    drafts_of,
-    forced,
-    listed,
-    one_each,
-    parts_of,
-)  # fmt: skip
+from . import batching, loading
 from .choice import decide, facts
 from .converted import choose, describe
 from .decoding import Decoding, Decodings, Growing, Rows, Threads, drafter_of
@@ -129,7 +117,7 @@ class SpeculativeTranslator:
             ValueError: a value, or a combination, that cannot be honoured.
             FileNotFoundError: a file or folder that is not there.
         """
-        check("too_long", too_long, "refuse", "truncate")
+        batching.check("too_long", too_long, "refuse", "truncate")
         if batch_size is not None:
             check_value("batch_size", batch_size, AT_LEAST_1)
         where = loading.chosen_device(device)
@@ -285,7 +273,7 @@ class SpeculativeTranslator:
         **choices: Any,
     ) -> Translation | list[Translation]:
         """As ``translate``; fewer once nobody waits for them (``ended``)."""
-        sources = listed(texts)
+        sources = batching.listed(texts)
         completed = self._completed(return_trace, *self._asked(sources, **choices))
         by_place: dict[int, Translation] = {}
         bar = tqdm(completed, total=len(sources), unit=" texts") if progress else completed
@@ -335,7 +323,7 @@ class SpeculativeTranslator:
 
         Args and raises: as ``translate``; before the first text.
         """
-        completed = self._completed(return_trace, *self._asked(listed(texts), **choices))
+        completed = self._completed(return_trace, *self._asked(batching.listed(texts), **choices))
         return self._threads.in_background(completed)
 
     def _asked(
@@ -343,12 +331,12 @@ class SpeculativeTranslator:
         sources: list[str],
         split: Split | None = None,
         on_error: str = "raise",
-        prefix: Prefix = None,
-        draft: Draft = None,
+        prefix: batching.Prefix = None,
+        draft: batching.Draft = None,
         batch_size: int | None = None,
         strategy: str | None = None,
         **flags: Any,
-    ) -> tuple[list[Parts], Decoding]:
+    ) -> tuple[list[batching.Parts], Decoding]:
         """The sentences of each text, what the first one's output begins with and what theirs are
         expected to be like, and how the call decodes them."""
         strategy = strategy or ("given" if draft else None)
@@ -362,12 +350,12 @@ class SpeculativeTranslator:
         if prefix and not decoding.generator.options.verifies:
             problem = f"strategy {decoding.generator.strategy} has no verifier to score it"
             raise UsageError("prefix", problem, "leave it out, or use strategy gad")
-        prefixes = forced(self.codec, prefix, len(sources))
+        prefixes = batching.forced(self.codec, prefix, len(sources))
         read = self.encode_sentences(sources, split, on_error, draft)
         return [parts._replace(prefix=each) for parts, each in zip(read, prefixes)], decoding
 
     def _completed(
-        self, traced: bool, read: list[Parts], decoding: Decoding
+        self, traced: bool, read: list[batching.Parts], decoding: Decoding
     ) -> Generator[tuple[int, Translation], None, None]:
         """Each text's index and translation when its last sentence has ended."""
         found: list[list[Any]] = [[None] * len(parts.rows) for parts in read]
@@ -386,7 +374,7 @@ class SpeculativeTranslator:
         for n, row in enumerate(rows):
             if not row:
                 yield from ended(n, [], decoding)
-        for batch in by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
+        for batch in batching.by_length(list(map(len, rows)), decoding.batch_size, self.max_tokens):
             prefixes = [() if places[n][1] else read[places[n][0]].prefix for n in batch]
             drafts = [read[places[n][0]].drafts[places[n][1]] for n in batch]
             how = decoding.of_rows(len(batch))
@@ -400,17 +388,19 @@ class SpeculativeTranslator:
 
     def encode_sentences(
         self, texts: Iterable[str], split: Split | None = None, on_error: str = "raise",
-        draft: Draft = None,
-    ) -> list[Parts]:  # fmt: skip
+        draft: batching.Draft = None,
+    ) -> list[batching.Parts]:  # fmt: skip
         """The sentences of each text, what is copied around them, and their drafts. ``split``,
         ``on_error``, ``draft``: as for ``translate``."""
         split = self.split if split is None else split
-        check("split", split, *SPLITS)
-        check("on_error", on_error, "raise", "skip")
-        found: list[Parts] = []
-        sources, limit = listed(texts), self.longest_source
-        for i, (text, near) in enumerate(zip(sources, one_each("draft", draft, len(sources)))):
-            parts = parts_of(self.codec, text, limit, split)
+        batching.check("split", split, *SPLITS)
+        batching.check("on_error", on_error, "raise", "skip")
+        found: list[batching.Parts] = []
+        sources, limit = batching.listed(texts), self.longest_source
+        for i, (text, near) in enumerate(
+            zip(sources, batching.one_each("draft", draft, len(sources)))
+        ):
+            parts = batching.parts_of(self.codec, text, limit, split)
             rows = parts.rows
             if self.too_long == "truncate":
                 rows[:] = [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in rows]
@@ -423,8 +413,8 @@ class SpeculativeTranslator:
                 )
                 if on_error == "raise":
                     raise UsageError("", error)
-                parts = Parts([""], [], [], error)
-            expected = drafts_of(self.codec, near, len(parts.rows), split)
+                parts = batching.Parts([""], [], [], error)
+            expected = batching.drafts_of(self.codec, near, len(parts.rows), split)
             found.append(parts._replace(drafts=expected))
         return found
 
@@ -468,10 +458,12 @@ class SpeculativeTranslator:
         Raises:
             TypeError, ValueError: as ``translate``; before the first piece.
         """
-        (parts,), decoding = self._asked(listed([text]), **choices)
+        (parts,), decoding = self._asked(batching.listed([text]), **choices)
         return self._pieces(parts, return_trace, decoding)
 
-    def _pieces(self, parts: Parts, traced: bool, decoding: Decoding) -> Iterator[str | Piece]:
+    def _pieces(
+        self, parts: batching.Parts, traced: bool, decoding: Decoding
+    ) -> Iterator[str | Piece]:
         prefix = parts.prefix
         for copied, row, draft in zip(parts.copied, [*parts.rows, []], [*parts.drafts, []]):
             if copied:

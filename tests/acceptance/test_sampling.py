@@ -105,9 +105,6 @@ def test_where_nothing_is_left_the_next_token_is_the_verifiers(rule):
     assert torch.allclose(sampler.drawn_from, p[:, 0])
 
 
-# ---- whole outputs -------------------------------------------------------------------------------
-
-
 def excess(counts, expected):
     """How far a chi-square statistic is above what chance allows, in standard deviations.
 

@@ -98,9 +98,6 @@ def test_passes_without_drafts_are_timed_now_and_then():
     assert probes[0] == (0, 4) and 12 <= len(probes) <= 6000 / 128
 
 
-# ---- plans ---------------------------------------------------------------------------------------
-
-
 def rate(planner, live, chance, size):
     """Tokens of a row per second, by definition."""
     emitted = sum(chance**j for j in range(size + 1))
@@ -152,9 +149,6 @@ def test_tries_are_the_rarer_the_more_they_lose():
         assert lost <= 0.011 * plan.rest * pass_alone
         assert plan.trial > 0
     assert fixed(*LINE, resumes=False).plan(1, 0.2).rest > rests[0]
-
-
-# ---- what is learnt of drafts -------------------------------------------------------------------
 
 
 def test_copies_of_a_text_promise_more_and_are_tried_less_often():
@@ -251,9 +245,6 @@ def test_drafts_of_a_model_begin_with_the_batch_or_never(resumes):
     assert later.plan(30) == NOTHING and later.over != resumes
 
 
-# ---- generators ----------------------------------------------------------------------------------
-
-
 def test_times_are_measured_and_the_output_stays(monkeypatch):
     monkeypatch.setattr(module, "TIMED", True)
     for case, backend in (("gad-attached", "auto"), ("sps", "torch"), ("iad", "auto")):
@@ -280,9 +271,6 @@ def test_drafts_end_where_a_token_does_not_pay_unless_a_flag_sets_where():
     assert made.drafter.options.confidence == 0.0
 
 
-# ---- relaxed rules: what is drafted follows from the command -------------------------------------
-
-
 def test_a_table_says_what_relaxed_rules_draft(monkeypatch):
     monkeypatch.setattr(module, "TIMED", True)
     made = make_generator("gad++", lossless=False, draft_budget=None)
@@ -305,9 +293,6 @@ def test_the_text_depends_on_no_other_sentence():
     assert drafted(SENTENCES) == alone
     assert drafted(SENTENCES[::-1])[::-1] == alone
     assert alone != drafted(SENTENCES, 1)  # drafts do matter
-
-
-# ---- the output is the same in other iterations --------------------------------------------------
 
 
 class WhileMany(Planning):

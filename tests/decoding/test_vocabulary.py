@@ -38,9 +38,8 @@ def small_twins(with_library, monkeypatch):
 def generator_for(
     model, args=None, src_dict=None, backend="native", twin="none", **settings
 ) -> SpeculativeGenerator:
-    settings.update(
-        {"backend": backend} if "strategy" in settings else {"backend": backend, "twin": twin}
-    )
+    drafts = {} if "strategy" in settings and twin == "none" else {"twin": twin}
+    settings.update(backend=backend, **drafts)
     words, chosen = make_task().tgt_dict, decoding_settings(**settings)
     dictionaries, always = (src_dict or words, words), Overrides(always_draft=True)
     return build_generator([model], *dictionaries, args or flags(), chosen, overrides=always)
@@ -123,7 +122,8 @@ def test_drafts_are_kept_by_a_list_before_the_vocabulary_decides(case, seed, tmp
     dtype = chosen.choice(("fp32", "bf16", "int8"))
     path = write(tmp_path / "list", chosen.sample(range(FIRST + WORDS), chosen.randint(1, 14)))
     lists = ({"vocabulary_list": path}, {"vocabulary_window": chosen.choice((2, 4, 8, 16))})
-    rule = {"accept_top_k": chosen.choice((1, 3))} if case == "blockwise" else {}
+    own = {"blockwise": {"accept_top_k": chosen.choice((1, 3))}, "given": {"twin": "none"}}
+    rule = own.get(case, {})
     found, spent = [], []
     for more in ({"vocabulary_window": 1}, *lists, {**lists[0], **lists[1]}):
         generator = make_generator(case, args, [model], verifier_dtype=dtype, **rule, **more)
@@ -223,6 +223,25 @@ def test_a_twin_does_without_a_preview_or_list_that_misses(monkeypatch, tmp_path
     assert seen.preview is not None and len(seen.features.unique(dim=0)) > 70
     for each in ours:
         assert whole.stats.iterations < each.stats.iterations < 1.1 * whole.stats.iterations
+
+
+def test_a_twin_drafts_where_a_given_text_does_not(monkeypatch):
+    monkeypatch.setattr(twin, "_BLOCK", 1)
+    model, sources = toy_model(), sentences(12, seed=1)
+    alone = generator_for(model, twin="int8")
+    wanted = [outputs_of(alone, [source]) for source in sources]
+    iterations = {}
+    for name, of in (("right", 0), ("wrong", 1), ("none", None)):
+        ours = generator_for(model, twin="int8", strategy="given")
+        for i, source in enumerate(sources):
+            for rows in (1, 2):
+                sample = make_sample([source] * rows)
+                if of is not None:
+                    sample["draft_tokens"] = torch.tensor([wanted[i - of][0][0]] * rows)
+                found = bits(best for (best,) in ours.generate([model], sample))
+                assert found == wanted[i][:1] * rows
+        iterations[name] = ours.stats.iterations
+    assert iterations["right"] < 0.7 * iterations["wrong"] <= 0.7 * 1.05 * iterations["none"]
 
 
 def test_a_large_verifier_has_a_twin_for_lone_sentences(monkeypatch, caplog):

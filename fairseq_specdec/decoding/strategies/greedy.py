@@ -24,7 +24,8 @@ class GreedyFlags:
     )
 
 
-def _drafter(setup: Setup) -> Drafter:
+def drafter(setup: Setup) -> Drafter:
+    """The verifier's twin, where it is asked for or pays."""
     asked, models = setup.settings, setup.models
     in_bytes = asked.verifier_dtype in ("int8", "int7")
     if asked.twin == "int8" and in_bytes:
@@ -38,6 +39,6 @@ def _drafter(setup: Setup) -> Drafter:
 
 
 GREEDY = Strategy(
-    "nothing drafted", _drafter, exact_rule, (VocabularyFlags, GreedyFlags),
+    "nothing drafted", drafter, exact_rule, (VocabularyFlags, GreedyFlags),
     sampled_rule=sampling_rule,
 )  # fmt: skip

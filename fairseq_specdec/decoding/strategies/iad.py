@@ -6,8 +6,10 @@ from typing import Optional
 
 from fairseq_specdec.drafting import Drafter, InputCopyDrafter
 from fairseq_specdec.drafting.copying import GivenTextDrafter
+from fairseq_specdec.drafting.twin import TwinDrafter
 from fairseq_specdec.io.flag_values import AT_LEAST_0, flag
 
+from . import greedy
 from .base import BudgetFlags, Setup, Strategy, VocabularyFlags, exact_rule
 
 
@@ -35,10 +37,18 @@ class GivenFlags:
     )
 
 
-def _drafter(setup: Setup, kind: type[InputCopyDrafter] = InputCopyDrafter) -> Drafter:
+def _drafter(setup: Setup, kind: type[InputCopyDrafter] = InputCopyDrafter) -> InputCopyDrafter:
     settings = setup.settings
     pad, limit = setup.tgt_dict.pad(), settings.max_suffix or None
     return kind(pad, setup.eos, settings.block_size, limit)
+
+
+def _given(setup: Setup) -> Drafter:
+    text, drafter = _drafter(setup, GivenTextDrafter), greedy.drafter(setup)
+    if not isinstance(drafter, TwinDrafter):
+        return text
+    drafter.text = text
+    return drafter
 
 
 IAD = Strategy(
@@ -47,6 +57,5 @@ IAD = Strategy(
 )  # fmt: skip
 GIVEN = Strategy(
     "a text that the output is expected to be like is the draft, such as an earlier translation",
-    lambda setup: _drafter(setup, GivenTextDrafter), exact_rule,
-    (VocabularyFlags, BudgetFlags, SuffixFlags, GivenFlags),
+    _given, exact_rule, (VocabularyFlags, BudgetFlags, SuffixFlags, GivenFlags, greedy.GreedyFlags),
 )  # fmt: skip

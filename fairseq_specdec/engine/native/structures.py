@@ -63,13 +63,13 @@ class Drafting(Structure):
     _fields_ = _fields(
         ("drafter session copy", c_void_p), ("embedding", Embedding), ("block positions", c_int64),
         ("states", c_void_p), ("state_stride", c_int64), ("candidates", c_int32),
-        ("confidence", c_float), ("costs", c_void_p),
+        ("confidence", c_float), ("costs", c_void_p), ("steps", c_int64),
     )  # fmt: skip
 
 
 class SourceCopy(Structure):
     _fields_ = _fields(
-        ("rows", c_int64), ("origin tokens ends", c_void_p), ("max_suffix", c_int64),
+        ("rows", c_int64), ("origin tokens ends", c_void_p), ("max_suffix least", c_int64),
     )  # fmt: skip
 
 

@@ -323,8 +323,11 @@ void run_drafter(const Call& call, int64_t* all_tokens, int64_t* sizes) {
 
 void Drafting::check(int rows) const {
   bounded(block, 1, "no or too many tokens to draft");
-  if (drafter == nullptr && copy != nullptr) return copy->check(rows);
+  bounded(steps, 0, "no or too many tokens to draft");
+  if (copy != nullptr) copy->check(rows);
+  if (drafter == nullptr && copy != nullptr && session == nullptr) return;
   if (drafter == nullptr) {
+    require(steps >= 1 && steps <= block, "no or too many tokens to draft");
     require(session != nullptr, "drafts without a drafter");
     return require(session->rows() == rows && rows >= 1 && embedding.fits(session->stack),
                    "a session or a table of another size than the rows'");
@@ -344,10 +347,13 @@ void Drafting::check(int rows) const {
 
 void Drafting::propose(const Hypotheses& hypotheses, const Rules* rules, int64_t* tokens,
                        int64_t* sizes) const {
-  if (copy != nullptr) return copy_source(*copy, hypotheses, block, tokens, sizes);
+  if (copy != nullptr) {
+    copy_source(*copy, hypotheses, block, tokens, sizes);
+    if (session == nullptr || *std::max_element(sizes, sizes + copy->rows) > 0) return;
+  }
   if (drafter == nullptr) {
     require(rules != nullptr, "greedy drafts without the verifier's rules");
-    return draft_greedily(*session, embedding, *rules, hypotheses, block, tokens, sizes);
+    return draft_greedily(*session, embedding, *rules, hypotheses, block, steps, tokens, sizes);
   }
   const int rows = session->rows();
   const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + rows);

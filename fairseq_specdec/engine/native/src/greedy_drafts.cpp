@@ -51,7 +51,8 @@ void choose(Session& session, const Rules& rules, const int64_t* steps, const fl
 }
 
 void draft_greedily(Session& session, const Embedding& embedding, const Rules& rules,
-                    const Hypotheses& hypotheses, int64_t block, int64_t* tokens, int64_t* sizes) {
+                    const Hypotheses& hypotheses, int64_t block, int64_t count, int64_t* tokens,
+                    int64_t* sizes) {
   static thread_local Buffer<float> embedded, features;
   const int rows = session.rows();
   const size_t width = session.stack.shape.width;
@@ -80,7 +81,7 @@ void draft_greedily(Session& session, const Embedding& embedding, const Rules& r
   for (int i = 0; i < rows; i++) {
     const int64_t length = steps[i] = bounded(hypotheses.lengths[i], 0, "impossible lengths");
     require(length < hypotheses.columns, "a hypothesis is larger than its buffer");
-    most = std::max(most, std::min(block, limit_of(rules, i) + 1 - length));
+    most = std::max(most, std::min(count, limit_of(rules, i) + 1 - length));
     longest = std::max(longest, length);
     for (int64_t at = std::min(session.cached[i], length); at <= length; at++) {
       const int64_t known = hypotheses.tokens[i * hypotheses.columns + at];

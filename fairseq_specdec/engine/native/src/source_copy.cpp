@@ -1,6 +1,7 @@
 #include "source_copy.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "errors.h"
@@ -46,8 +47,8 @@ class Matched {
   std::vector<int64_t> sizes_;
 };
 
-// As unique_place; -1 for none.
-int64_t unique_place(Text source, Text suffix) {
+// As unique_place, and the tokens that match before it; -1 for none.
+std::pair<int64_t, int64_t> unique_place(Text source, Text suffix) {
   const Matched matched(source, suffix);
   int64_t longest = 0, place = -1;
   bool alone = true;
@@ -56,7 +57,7 @@ int64_t unique_place(Text source, Text suffix) {
     if (size > longest) longest = size, place = column + 1, alone = true;
     else if (size == longest) alone = false;
   }
-  return longest > 0 && alone ? place : -1;
+  return {longest > 0 && alone ? place : -1, longest};
 }
 
 }  // namespace
@@ -64,6 +65,7 @@ int64_t unique_place(Text source, Text suffix) {
 void SourceCopy::check(int batch) const {
   require(rows == batch, "sources of another number of rows");
   bounded(max_suffix, 0, "a suffix of impossible length");
+  bounded(least, 1, "a suffix of impossible length");
   for (int live = 0; live < batch; live++) {
     const int row = bounded(origin[live], 0, "a row of an impossible number");
     const int first = row == 0 ? 0 : bounded(ends[row - 1], 0, "a source of impossible length");
@@ -81,8 +83,10 @@ void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t m
     const int64_t* output = hypotheses.tokens + live * hypotheses.columns;
     int64_t size = length + 1;
     if (copy.max_suffix > 0) size = std::min(size, copy.max_suffix);
-    const int64_t place = unique_place(source, Text{output + length + 1 - size, size});
-    sizes[live] = place < 0 ? 0 : std::max<int64_t>(0, std::min(source.size - place, max_tokens));
+    const auto [place, matched] = unique_place(source, {output + length + 1 - size, size});
+    const bool copies = place >= 0 && matched >= copy.least;
+    const int64_t most = copy.least > 1 ? std::min(2 * matched, max_tokens) : max_tokens;
+    sizes[live] = copies ? std::max<int64_t>(0, std::min(source.size - place, most)) : 0;
     if (sizes[live] > 0) std::copy_n(source.tokens + place, sizes[live], drafts);
   }
 }

@@ -111,7 +111,7 @@ void iterate(Session& session, VerifyCall& call) {
     };
   }
   // Greedy drafts chose among a list of their own.
-  const bool greedy = call.drafting != nullptr && !call.drafting->drafter && !call.drafting->copy;
+  const bool greedy = call.drafting != nullptr && !call.drafting->drafter && call.drafting->session;
   call.windows = 0;
   call.done = verify(session,
                      {call.embedding, call.rules, call.drafts, call.hypotheses, read, call.outputs},
