@@ -119,7 +119,7 @@ class InputCopyDrafter(Drafter):
     start_symbol: int  # the decoder's first input (</s> in fairseq)
     block_size: int | None = None  # longest draft; None for the rest of the source, as in the paper
     max_suffix: int | None = MAX_SUFFIX  # longest suffix matched; None for no limit, as the paper
-    least: int = 1  # shortest; above 1, drafts are at most twice as long (in the library)
+    times: int = 0  # in the library: most tokens for each that matched; 0 for any
 
     def open(self, source: Source) -> DraftSession:
         return InputCopySession(self, source.net_input["src_tokens"])
@@ -170,7 +170,7 @@ class InputCopySession(HostSession):
         ends = (ctypes.c_int64 * len(self.sources))(*accumulate(map(len, self.sources)))
         kept = (ctypes.c_int64 * len(tokens))(*tokens), ends
         copy = SourceCopy(0, None, *map(ctypes.addressof, kept), self.settings.max_suffix or 0,
-                          self.settings.least)  # fmt: skip
+                          self.settings.times)  # fmt: skip
         copy.kept = kept
         return copy
 

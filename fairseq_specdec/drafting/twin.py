@@ -42,8 +42,8 @@ from .vocabulary import Vocabulary
 
 # Tokens that the twin drafts before the verifier checks them.
 _BLOCK = 8
-# Tokens that it leaves to a given text, if so many match before them.
-_COPIED, _MATCHED = 24, 3
+# Tokens of a draft where a given text drafts for the twin, and those for each that matched.
+_COPIED, _TIMES = 24, 3
 # Bytes of a twin; a smaller one lies in the cache, and so does its verifier.
 _SMALLEST = 1 << 25
 
@@ -52,7 +52,7 @@ class TwinDrafter(AutoregressiveDrafter):
     """Drafts with the verifier's own weights in int8, on the native backend.
 
     Attributes:
-        text: drafts where the last tokens of the output are in a given text; or None.
+        text: drafts for the twin, from a given text; or None.
 
     Args:
         vocabulary: has the list of tokens that the twin chooses among; None for all.
@@ -104,7 +104,7 @@ class TwinDrafter(AutoregressiveDrafter):
         if self.alone and len(source.net_input["src_tokens"]) > 1:
             return SilentSession() if text is None else text.open(source)
         if text is not None:
-            copied = dataclasses.replace(text, max_suffix=None, least=_MATCHED).open(source)
+            copied = dataclasses.replace(text, max_suffix=None, times=_TIMES).open(source)
         return _TwinSession(functools.partial(super().open, source), self, source, copied)
 
 
@@ -115,7 +115,7 @@ class _TwinSession(DraftSession):
     begin: Callable[[], DraftSession]  # the twin's batch, which projects the source: not in vain
     twin: TwinDrafter
     source: Source
-    text: DraftSession | None  # drafts first
+    text: DraftSession | None  # drafts for the twin
     _begun: AutoregressiveSession | None = None
 
     def begun(self) -> AutoregressiveSession:

@@ -1,4 +1,4 @@
-"""Texts to batches: which sentences are decoded together, and as what."""
+"""Texts to batches, and their translations to texts: which sentences are decoded, and as what."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fairseq_specdec.errors import UsageError
 
-from .results import Translation
+from .results import Alternative, Translation
 from .sentences import Split, copied, fitting, sentences_of
 from .text import TextCodec
 
@@ -116,3 +116,31 @@ def by_length(lengths: Sequence[int], batch_size: int, max_tokens: int) -> list[
         else:
             batches.append([i])
     return batches
+
+
+def joined(parts: Parts, found: Sequence[Translation]) -> Translation:
+    """The translation of a text. ``found``: those of its sentences."""
+    if parts.copied == ["", ""]:
+        return found[0]
+    best = _in_turns(parts.copied, found)
+    others = zip(*(each.alternatives for each in found))
+    return Translation(
+        *best[:3],
+        iterations=sum(each.iterations for each in found),
+        accepted=[n for each in found for n in each.accepted],
+        drafted=[n for each in found for n in each.drafted],
+        unknown=sum(each.unknown for each in found),
+        alternatives=tuple(_in_turns(parts.copied, ranked) for ranked in others),
+        scores=best.scores,
+        sentences=tuple(found),
+        error=parts.error,
+    )
+
+
+def _in_turns(copied: list[str], found: Sequence[Translation | Alternative]) -> Alternative:
+    """What is copied and what was decoded, one after the other."""
+    text = copied[0] + "".join(each.text + after for each, after in zip(found, copied[1:]))
+    total = sum(each.score * len(each.scores) for each in found)
+    scores = tuple(score for each in found for score in each.scores)
+    tokens = [token for each in found for token in each.tokens]
+    return Alternative(text, tokens, total / max(1, len(scores)), scores)

@@ -1,13 +1,9 @@
 """What a translator returns."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.trace.record import Trace
-
-if TYPE_CHECKING:
-    from .batching import Parts
 
 
 class Alternative(NamedTuple):
@@ -71,31 +67,3 @@ class Piece(NamedTuple):
 
     text: str
     iteration: TracedIteration | None
-
-
-def joined(parts: "Parts", found: Sequence[Translation]) -> Translation:
-    """The translation of a text. ``found``: those of its sentences."""
-    if parts.copied == ["", ""]:
-        return found[0]
-    best = _in_turns(parts.copied, found)
-    others = zip(*(each.alternatives for each in found))
-    return Translation(
-        *best[:3],
-        iterations=sum(each.iterations for each in found),
-        accepted=[n for each in found for n in each.accepted],
-        drafted=[n for each in found for n in each.drafted],
-        unknown=sum(each.unknown for each in found),
-        alternatives=tuple(_in_turns(parts.copied, ranked) for ranked in others),
-        scores=best.scores,
-        sentences=tuple(found),
-        error=parts.error,
-    )
-
-
-def _in_turns(copied: list[str], found: Sequence[Translation | Alternative]) -> Alternative:
-    """What is copied and what was decoded, one after the other."""
-    text = copied[0] + "".join(each.text + after for each, after in zip(found, copied[1:]))
-    total = sum(each.score * len(each.scores) for each in found)
-    scores = tuple(score for each in found for score in each.scores)
-    tokens = [token for each in found for token in each.tokens]
-    return Alternative(text, tokens, total / max(1, len(scores)), scores)

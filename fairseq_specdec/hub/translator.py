@@ -23,7 +23,7 @@ from .choice import decide, facts
 from .converted import choose, describe
 from .decoding import Decoding, Decodings, Growing, Rows, Threads, drafter_of
 from .flags import in_python, split_flags
-from .results import Piece, Translation, joined
+from .results import Piece, Translation
 from .sentences import SPLITS, Split
 from .text import Choice, choose_codec
 
@@ -366,11 +366,11 @@ class SpeculativeTranslator:
             i, j = places[n]
             found[i][j] = how.result(i, read[i].sentences[j], rows[n], ranked, traced)
             if all(found[i]):
-                yield i, joined(read[i], found[i])
+                yield i, batching.joined(read[i], found[i])
 
         for i, parts in enumerate(read):
             if not parts.rows:
-                yield i, joined(parts, [])
+                yield i, batching.joined(parts, [])
         for n, row in enumerate(rows):
             if not row:
                 yield from ended(n, [], decoding)

@@ -13,8 +13,7 @@ from starlette.requests import Request
 
 from fairseq_specdec.errors import UsageError
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
-from fairseq_specdec.hub.batching import Parts
-from fairseq_specdec.hub.results import joined
+from fairseq_specdec.hub.batching import Parts, joined
 from fairseq_specdec.hub.sentences import Split
 
 from .batching import smallest_batch

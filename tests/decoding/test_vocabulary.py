@@ -241,7 +241,7 @@ def test_a_twin_drafts_where_a_given_text_does_not(monkeypatch):
                 found = bits(best for (best,) in ours.generate([model], sample))
                 assert found == wanted[i][:1] * rows
         iterations[name] = ours.stats.iterations
-    assert iterations["right"] < 0.7 * iterations["wrong"] <= 0.7 * 1.05 * iterations["none"]
+    assert iterations["right"] < 0.8 * iterations["wrong"] <= 0.8 * 1.05 * iterations["none"]
 
 
 def test_a_large_verifier_has_a_twin_for_lone_sentences(monkeypatch, caplog):

@@ -78,6 +78,7 @@ def test_targets_are_what_fairseq_generate_prints(languages, family, corpus, tar
 def test_all_that_training_needs_is_there(languages, family, corpus):
     names = {path.name for path in languages.iterdir()} - {"preprocess.log"}
     more = {"distill.json", "dropped.en-de.tsv", "dropped.en-ro.tsv"}
+    more |= {"vocabulary.en-de.txt", "vocabulary.en-ro.txt"}
     assert {path.name for path in corpus.iterdir()} == names | more
     assert not (corpus.parent / "out.parts").exists()
     report = json.loads((corpus / "distill.json").read_text("utf-8"))

@@ -69,7 +69,7 @@ class Drafting(Structure):
 
 class SourceCopy(Structure):
     _fields_ = _fields(
-        ("rows", c_int64), ("origin tokens ends", c_void_p), ("max_suffix least", c_int64),
+        ("rows", c_int64), ("origin tokens ends", c_void_p), ("max_suffix times", c_int64),
     )  # fmt: skip
 
 

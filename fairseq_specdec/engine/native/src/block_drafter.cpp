@@ -347,14 +347,11 @@ void Drafting::check(int rows) const {
 
 void Drafting::propose(const Hypotheses& hypotheses, const Rules* rules, int64_t* tokens,
                        int64_t* sizes) const {
-  if (copy != nullptr) {
-    copy_source(*copy, hypotheses, block, tokens, sizes);
-    if (session == nullptr || *std::max_element(sizes, sizes + copy->rows) > 0) return;
-  }
-  if (drafter == nullptr) {
+  if (drafter == nullptr && session != nullptr) {
     require(rules != nullptr, "greedy drafts without the verifier's rules");
-    return draft_greedily(*session, embedding, *rules, hypotheses, block, steps, tokens, sizes);
+    return draft_greedily(*session, *this, *rules, hypotheses, tokens, sizes);
   }
+  if (copy != nullptr) return copy_source(*copy, hypotheses, block, tokens, sizes);
   const int rows = session->rows();
   const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + rows);
   int64_t masks = block;

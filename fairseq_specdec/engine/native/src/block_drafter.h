@@ -43,8 +43,8 @@ class BlockDrafter {
   std::shared_ptr<const MatrixRows> vocabulary;  // of a drafter with lists of words; or null
 };
 
-// How the library drafts: with a block drafter, or copied from the source, or greedily where it does
-// not, or always.
+// How the library drafts: with a block drafter, or copied from the source, or greedily: then what is
+// copied is a draft for that.
 struct Drafting {
   const BlockDrafter* drafter;  // or null
   Session* session;             // the drafter's
@@ -61,7 +61,7 @@ struct Drafting {
   // [N + 1], what verifying 0, 1, ... tokens costs, in tokens: a draft ends where those expected
   // to be accepted exceed the cost by most; null for nothing.
   const float* costs;
-  int64_t steps;  // most tokens of a greedy draft
+  int64_t steps;  // most passes of a greedy draft
 
   // Throws std::invalid_argument for what cannot be drafted for so many rows.
   void check(int rows) const;

@@ -50,10 +50,11 @@ void choose(Session& session, const Rules& rules, const int64_t* steps, const fl
   }
 }
 
-void draft_greedily(Session& session, const Embedding& embedding, const Rules& rules,
-                    const Hypotheses& hypotheses, int64_t block, int64_t count, int64_t* tokens,
-                    int64_t* sizes) {
+void draft_greedily(Session& session, const Drafting& how, const Rules& rules,
+                    const Hypotheses& hypotheses, int64_t* tokens, int64_t* sizes) {
   static thread_local Buffer<float> embedded, features;
+  const Embedding& embedding = how.embedding;
+  const int64_t block = how.block;
   const int rows = session.rows();
   const size_t width = session.stack.shape.width;
   rules.check(rows, session.stack.vocabulary_size());
@@ -71,7 +72,8 @@ void draft_greedily(Session& session, const Embedding& embedding, const Rules& r
     float* x = embedded.reserve(token.size() * width);
     for (size_t i = 0; i < token.size(); i++)
       embedding.embed(token[i], entries.slot[i], x + i * width);
-    session.run(entries.block(), x, features.reserve(rows * width), {wanted.data(), {}, nullptr});
+    float* out = features.reserve(token.size() * width);
+    session.run(entries.block(), x, out, {wanted.data(), {}, nullptr});
     entries = {};
     token.clear();
     wanted.clear();
@@ -81,7 +83,7 @@ void draft_greedily(Session& session, const Embedding& embedding, const Rules& r
   for (int i = 0; i < rows; i++) {
     const int64_t length = steps[i] = bounded(hypotheses.lengths[i], 0, "impossible lengths");
     require(length < hypotheses.columns, "a hypothesis is larger than its buffer");
-    most = std::max(most, std::min(count, limit_of(rules, i) + 1 - length));
+    most = std::max(most, std::min(block, limit_of(rules, i) + 1 - length));
     longest = std::max(longest, length);
     for (int64_t at = std::min(session.cached[i], length); at <= length; at++) {
       const int64_t known = hypotheses.tokens[i * hypotheses.columns + at];
@@ -101,17 +103,35 @@ void draft_greedily(Session& session, const Embedding& embedding, const Rules& r
     session.drafted = {session.windows.plan(0, 2), longest, now};
     all = session.drafted.how == 1;
   }
+  const bool copies = how.copy != nullptr && rows == 1;
+  std::vector<int64_t> output(hypotheses.tokens, hypotheses.tokens + (copies ? longest + 1 : 0));
+  std::vector<int64_t> copied(block);
   int64_t done = 0;
-  for (bool goes_on = most > 0; goes_on; done++) {
-    run();
-    choose(session, rules, steps.data(), features.data(), chosen.data(), nullptr, all);
-    goes_on = false;
-    for (int i = 0; i < rows; i++) {
-      const bool open = sizes[i] == done && (done == 0 || tokens[i * block + done - 1] != rules.eos);
-      if (open && chosen[i] >= 0) tokens[i * block + sizes[i]++] = chosen[i];
-      goes_on |= open && chosen[i] >= 0 && chosen[i] != rules.eos && done + 1 < most;
-      put(i, ++steps[i], std::max<int64_t>(chosen[i], 0), true);
+  bool goes_on = most > 0;
+  for (int64_t pass = 0; goes_on && pass < how.steps; pass++) {
+    int64_t size = 0;
+    if (copies) {
+      const int64_t columns = output.size() + 1;
+      const Hypotheses own{columns, output.data(), nullptr, steps.data()};
+      copy_source(*how.copy, own, block, copied.data(), &size);
+      size = std::min(size, most - done - 1);
+      for (int64_t w = 0; w < size; w++) put(0, steps[0] + 1 + w, copied[w], true);
     }
+    run();
+    bool agrees = true;
+    for (int64_t w = 0; agrees; w++, done++) {
+      choose(session, rules, steps.data(), features.data() + w * width, chosen.data(), nullptr, all);
+      goes_on = false;
+      for (int i = 0; i < rows; i++) {
+        const bool open = sizes[i] == done && (done == 0 || tokens[i * block + done - 1] != rules.eos);
+        if (open && chosen[i] >= 0) tokens[i * block + sizes[i]++] = chosen[i];
+        goes_on |= open && chosen[i] >= 0 && chosen[i] != rules.eos && done + 1 < most;
+        steps[i]++;
+      }
+      agrees = goes_on && w < size && chosen[0] == copied[w];
+      if (copies) output.push_back(chosen[0]);
+    }
+    for (int i = 0; i < rows; i++) put(i, steps[i], std::max<int64_t>(chosen[i], 0), true);
   }
   for (int i = 0; i < rows; i++)
     session.cached[i] = hypotheses.lengths[i] + std::min(done, sizes[i] + 1);

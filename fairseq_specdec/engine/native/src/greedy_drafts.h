@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "verify.h"
+#include "block_drafter.h"
 
 namespace specdec {
 
@@ -14,10 +14,10 @@ namespace specdec {
 void choose(Session& session, const Rules& rules, const int64_t* steps, const float* features,
             int64_t* tokens, bool* sure, bool all = false);
 
-// Drafts tokens [B][block] and sizes [B] after the hypotheses, `count` at most, with a session of its
-// own: of the verifier itself in fewer bits. Accepted tokens join the session's list.
-void draft_greedily(Session& session, const Embedding& embedding, const Rules& rules,
-                    const Hypotheses& hypotheses, int64_t block, int64_t count, int64_t* tokens,
-                    int64_t* sizes);
+// Drafts tokens [B][block] and sizes [B] after the hypotheses with a session of its own: of the verifier
+// itself in fewer bits. For a lone row what is copied is decided in the same pass as the token before
+// it. Accepted tokens join the session's list.
+void draft_greedily(Session& session, const Drafting& how, const Rules& rules,
+                    const Hypotheses& hypotheses, int64_t* tokens, int64_t* sizes);
 
 }  // namespace specdec

@@ -65,7 +65,7 @@ std::pair<int64_t, int64_t> unique_place(Text source, Text suffix) {
 void SourceCopy::check(int batch) const {
   require(rows == batch, "sources of another number of rows");
   bounded(max_suffix, 0, "a suffix of impossible length");
-  bounded(least, 1, "a suffix of impossible length");
+  bounded(times, 0, "a copy of impossible length");
   for (int live = 0; live < batch; live++) {
     const int row = bounded(origin[live], 0, "a row of an impossible number");
     const int first = row == 0 ? 0 : bounded(ends[row - 1], 0, "a source of impossible length");
@@ -84,9 +84,8 @@ void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t m
     int64_t size = length + 1;
     if (copy.max_suffix > 0) size = std::min(size, copy.max_suffix);
     const auto [place, matched] = unique_place(source, {output + length + 1 - size, size});
-    const bool copies = place >= 0 && matched >= copy.least;
-    const int64_t most = copy.least > 1 ? std::min(2 * matched, max_tokens) : max_tokens;
-    sizes[live] = copies ? std::max<int64_t>(0, std::min(source.size - place, most)) : 0;
+    const int64_t most = copy.times > 0 ? std::min(copy.times * matched, max_tokens) : max_tokens;
+    sizes[live] = place < 0 ? 0 : std::max<int64_t>(0, std::min(source.size - place, most));
     if (sizes[live] > 0) std::copy_n(source.tokens + place, sizes[live], drafts);
   }
 }

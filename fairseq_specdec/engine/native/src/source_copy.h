@@ -14,7 +14,7 @@ struct SourceCopy {
   const int64_t* tokens;  // of each row of the batch the start symbol, the sentence and its </s>
   const int64_t* ends;    // of each row of the batch: where these end
   int64_t max_suffix;     // longest suffix matched, in tokens; 0 for any
-  int64_t least;  // shortest; above 1 at most twice as many tokens are copied as match
+  int64_t times;          // at most so many times as many tokens are copied as match; 0 for any
 
   void check(int rows) const;  // throws std::invalid_argument for impossible sizes
 };
