@@ -99,9 +99,6 @@ def counts(stats):
     return stats.iterations, stats.emitted, stats.drafted, stats.accepted
 
 
-# ---- situations --------------------------------------------------------------------------------
-
-
 class Situation(NamedTuple):
     """What a batch is decoded in.
 
@@ -242,8 +239,6 @@ def greedy(name):
     return [best for best, *_ in wanted(toy_model, name)]
 
 
-# ---- drafters ----------------------------------------------------------------------------------
-
 # More flags of a drafter.
 VARIANTS = {
     "gad, unsure": ("gad", {"draft_confidence": 0.4}),
@@ -349,9 +344,6 @@ def test_natively_no_draft_changes_a_bit(row, number_format, with_library):
     drafted = generator_of(row, "no flags", "native", verifier_dtype=number_format)
     for sample in (SAMPLE, make_sample(SENTENCES, left=False)):
         assert bits(decode(drafted, sample)) == expected
-
-
-# ---- rules -------------------------------------------------------------------------------------
 
 
 RULES = {
@@ -464,8 +456,6 @@ def test_rules(name, backend):
             assert one["steps"] == len(one["tokens"]) - kept
         assert rule.keeps_forced == (name not in ("rollback", "sampling", "blocks"))
 
-
-# ---- beams -------------------------------------------------------------------------------------
 
 # Drafts for beams reach nowhere, a little, far, and over the rest of a source that is not copied.
 REACHES = [(0, 0), (3, 4), (30, 100)]
