@@ -1,4 +1,4 @@
-"""Texts to batches, and their translations to texts: which sentences are decoded, and as what."""
+"""Texts to batches of sentences, and the translations of sentences to those of texts."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -96,8 +96,9 @@ def test_outputs_are_those_of_plain_greedy_search(seed, tmp_path, monkeypatch):
         generator = generator_for(model, args, verifier_dtype=dtype, **lists)
         assert outputs_of(generator, sources, prefix) == expected, (given, window)
     if dtype in ("fp32", "bf16"):
-        for lists in ({}, {"vocabulary_list": path}, {"vocabulary_window": 8}):
-            generator = generator_for(model, args, verifier_dtype=dtype, twin="int8", **lists)
+        listed = {"vocabulary_list": path}
+        for more in ({}, listed, {"vocabulary_window": 8}, {"strategy": "given"}):
+            generator = generator_for(model, args, verifier_dtype=dtype, twin="int8", **more)
             found = outputs_of(generator, sources, prefix)
             # Torch decides a whole draft that has a tie in it.
             alike = [pytest.approx(scores, abs=1e-4) if tied else scores for _, scores in expected]

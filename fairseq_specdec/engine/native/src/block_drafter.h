@@ -43,8 +43,8 @@ class BlockDrafter {
   std::shared_ptr<const MatrixRows> vocabulary;  // of a drafter with lists of words; or null
 };
 
-// How the library drafts: with a block drafter, or copied from the source, or greedily: then what is
-// copied is a draft for that.
+// How the library drafts: with a block drafter, by copying the source, or greedily, with what is copied
+// as a draft of its own.
 struct Drafting {
   const BlockDrafter* drafter;  // or null
   Session* session;             // the drafter's

@@ -97,12 +97,13 @@ void draft_greedily(Session& session, const Drafting& how, const Rules& rules,
   bool all = false;
   if (rows == 1 && session.chooses()) {
     const double now = cpu_seconds();
-    const auto [how, length, began] = session.drafted;
-    if (how > 0 && longest > length && now > began)
-      session.windows.observe(0, how, 1, longest - length, now - began);
+    const auto [kind, length, began] = session.drafted;
+    if (kind > 0 && longest > length && now > began)
+      session.windows.observe(0, kind, 1, longest - length, now - began);
     session.drafted = {session.windows.plan(0, 2), longest, now};
     all = session.drafted.how == 1;
   }
+  // Copied tokens follow the last one in a pass, which chooses the token after each.
   const bool copies = how.copy != nullptr && rows == 1;
   std::vector<int64_t> output(hypotheses.tokens, hypotheses.tokens + (copies ? longest + 1 : 0));
   std::vector<int64_t> copied(block);
